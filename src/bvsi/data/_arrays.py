@@ -1,0 +1,87 @@
+"""Arrays at the border: conversion to real float64, and read-only copies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import DataError
+
+Floats = NDArray[np.float64]
+T = TypeVar("T")
+
+
+def real_array(value: ArrayLike, what: str) -> Floats:
+    """Float64 array of the numbers in ``value``; real part of complex numbers without imaginary part.
+
+    The result may share memory with ``value``. Values may still be NaN or infinite.
+
+    value: array of integers, floats of any width, or complex numbers with zero imaginary part.
+    what: the subject of the error messages, such as ``"field 'u'"``.
+    """
+    if np.ma.is_masked(value):
+        raise DataError(f"{what} has masked values; fill them, or select a part of the data without them")
+    try:
+        array: NDArray[Any] = np.asarray(value)
+    except ValueError as error:  # ragged nested lists
+        raise DataError(f"{what} is not a rectangular array of numbers; give rows of equal length") from error
+    kind = array.dtype.kind
+    if kind == "c":
+        if np.any(array.imag != 0):
+            raise DataError(
+                f"{what} is complex with a non-zero imaginary part; pass its real part (.real), "
+                "or real and imaginary part as two fields"
+            )
+        array = array.real
+    elif kind in "mM":
+        raise DataError(
+            f"{what} has dtype {array.dtype}; convert it to numbers, for seconds since the first entry: "
+            "(t - t[0]) / numpy.timedelta64(1, 's')"
+        )
+    elif kind not in "iuf":
+        raise DataError(
+            f"{what} has dtype {array.dtype}, which is not numeric; convert it with .astype(float)"
+        )
+    return array.astype(np.float64, copy=False)
+
+
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Read-only C-ordered copy of ``array``."""
+    copy = np.array(array, order="C", copy=True)
+    copy.setflags(write=False)
+    return copy
+
+
+def read_only(mapping: Mapping[str, T]) -> Mapping[str, T]:
+    """Read-only ordered copy of ``mapping``."""
+    return MappingProxyType(dict(mapping))
+
+
+def check_increasing(values: Floats, what: str, remedy: str) -> None:
+    """Refuse ``values`` (n,) that are not one-dimensional, finite and strictly increasing; name the index."""
+    if values.ndim != 1:
+        raise DataError(
+            f"{what} must be one-dimensional, got shape {values.shape}; pass the n values as (n,)"
+        )
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise DataError(
+            f"{what} has {bad.size} values that are not finite, first at index {bad[0]}; {remedy}"
+        )
+    bad = np.flatnonzero(np.diff(values) <= 0)
+    if bad.size:
+        i = int(bad[0])
+        fault = "repeats its value" if values[i + 1] == values[i] else "decreases"
+        raise DataError(
+            f"{what} must be strictly increasing; it {fault} at index {i + 1} "
+            f"({values[i]:g} then {values[i + 1]:g}); {remedy}"
+        )
+
+
+def interval(low: float, high: float, open_end: bool = False) -> str:
+    """Short text of an interval, ``[0, 1]`` or ``[0, 1)``."""
+    return f"[{low:.4g}, {high:.4g}{')' if open_end else ']'}"

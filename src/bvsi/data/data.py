@@ -1,0 +1,305 @@
+"""One experiment: fields in time on a grid or mesh, checked when made, never changed after."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from bvsi.data import _xarray
+from bvsi.data._arrays import Floats, check_increasing, frozen, interval, read_only, real_array
+from bvsi.data._layout import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
+from bvsi.data.grid import Grid, Periodic
+from bvsi.data.mesh import Mesh
+from bvsi.data.names import check_field_name
+from bvsi.errors import DataError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Geometry = Grid | Mesh
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Data:
+    """Nodal values û_j of all fields at times t_j, j = 0 … T − 1, on a grid or mesh.
+
+    Users make it with :meth:`from_arrays` or :meth:`from_xarray`. The arrays are read-only float64 copies.
+
+    times: t, (T,), strictly increasing, at least two.
+    fields: û by name, each (T, n_nodes), in the node order of the geometry.
+    geometry: the grid or mesh.
+    auxiliary: known fields by name, (T, n_nodes), or (n_nodes,) when static.
+    """
+
+    times: Floats
+    fields: Mapping[str, Floats]
+    geometry: Geometry
+    auxiliary: Mapping[str, Floats] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.geometry, Grid | Mesh):
+            raise DataError(f"geometry is a {type(self.geometry).__name__}; pass a Grid or a Mesh")
+        times = _times(self.times)
+        _check_names(self.fields, self.auxiliary)
+        shape = (times.size, self.geometry.n_nodes)
+        fields = {n: _values(v, f"field {n!r}", (shape,)) for n, v in self.fields.items()}
+        known = {n: _values(v, f"auxiliary {n!r}", (shape, shape[1:])) for n, v in self.auxiliary.items()}
+        for name, values in (*fields.items(), *known.items()):
+            what = f"{'field' if name in fields else 'auxiliary'} {name!r}"
+            _check_finite(values, what, times, self.geometry)
+        object.__setattr__(self, "times", frozen(times))
+        object.__setattr__(self, "fields", read_only({n: frozen(v) for n, v in fields.items()}))
+        object.__setattr__(self, "auxiliary", read_only({n: frozen(v) for n, v in known.items()}))
+
+    @staticmethod
+    def from_arrays(
+        fields: Mapping[str, ArrayLike],
+        *,
+        times: ArrayLike,
+        geometry: Geometry,
+        dims: Sequence[str] | None = None,
+        auxiliary: Mapping[str, ArrayLike] | None = None,
+    ) -> Data:
+        """Data from plain arrays; the order of the axes is named, or is exactly that of the geometry.
+
+        Complex arrays whose imaginary part is zero are accepted, and their real part is taken.
+
+        fields: arrays by name. On a grid (T, *grid.shape) or flattened (T, n_nodes), or with the axes
+            ``dims``; on a mesh (T, n_nodes).
+        times: (T,).
+        geometry: the grid or mesh.
+        dims: names of the axes of every array, such as ``("time", "y", "x")``; on a mesh "time" and "node".
+        auxiliary: known fields, the same way; a static one has no time axis.
+        """
+        known = {} if auxiliary is None else auxiliary
+        _check_names(fields, known)
+        if not isinstance(geometry, Grid | Mesh):
+            raise DataError(f"geometry is a {type(geometry).__name__}; pass a Grid or a Mesh")
+        t = _times(times)
+        sizes = axis_sizes(t.size, geometry)
+        order = check_dims(dims, sizes)
+        return Data(
+            t,
+            {name: arrange(value, f"field {name!r}", sizes, order) for name, value in fields.items()},
+            geometry,
+            {
+                name: arrange_auxiliary(value, f"auxiliary {name!r}", sizes, order)
+                for name, value in known.items()
+            },
+        )
+
+    @staticmethod
+    def from_xarray(
+        ds: xr.Dataset | xr.DataArray,
+        *,
+        time: str,
+        fields: Sequence[str] | None = None,
+        auxiliary: Sequence[str] | None = None,
+        periodic: Periodic | None = None,
+        mesh: Mesh | None = None,
+        nodes: str | None = None,
+        axes: Mapping[str, str] | None = None,
+    ) -> Data:
+        """Data from labelled arrays; dimensions are taken by name, decreasing coordinates are turned round.
+
+        ds: a dataset, or one named array.
+        time: name of the time dimension, whose coordinate holds numbers.
+        fields: names of the variables to use; all that have the time dimension when left out.
+        auxiliary: names of known fields; when left out, those that :meth:`to_xarray` marked so.
+        periodic: periodic axes, as in :class:`Grid`, by the names x, y, z; when left out, the ``period``
+            attributes that :meth:`to_xarray` writes.
+        mesh: the mesh, when the data are not on a grid; when left out, the one that :meth:`to_xarray` wrote.
+        nodes: name of the dimension that numbers the nodes of the mesh.
+        axes: dimension to axis, such as ``{"lon": "x", "lat": "y"}``, for dimensions not called x, y, z.
+        """
+        chosen = _xarray.Choice(time, fields, auxiliary, periodic, mesh, nodes, axes or {})
+        times, values, geometry, known = _xarray.read(ds, chosen)
+        return Data(times, values, geometry, known)
+
+    @property
+    def n_times(self) -> int:
+        """Number of times T."""
+        return int(self.times.size)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of the geometry."""
+        return self.geometry.n_nodes
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the fields, in order."""
+        return tuple(self.fields)
+
+    def grid_field(self, name: str) -> Floats:
+        """View of a field as (T, *grid.shape), or of a static auxiliary one as grid.shape."""
+        grid = self._grid("grid_field")
+        values = self.fields.get(name, self.auxiliary.get(name))
+        if values is None:
+            raise DataError(f"no field {name!r}; the data have {', '.join((*self.fields, *self.auxiliary))}")
+        return values.reshape(*values.shape[:-1], *grid.shape)
+
+    def to_xarray(self) -> xr.Dataset:
+        """Labelled copy that :meth:`from_xarray` reads back with ``time="time"``.
+
+        Dimensions are time and the grid's axes, or time and node. Periods are attributes of the coordinates,
+        the mesh is the coordinate ``mesh_cells``, known fields carry the attribute ``role``.
+        """
+        return _xarray.write(self)
+
+    def select_times(self, index: slice | ArrayLike) -> Data:
+        """Data at some of the times: ``data.select_times(slice(None, None, 2))``.
+
+        index: slice, integers in increasing order, or a mask (T,).
+        """
+        try:
+            chosen = np.arange(self.n_times)[index if isinstance(index, slice) else np.asarray(index)]
+        except IndexError as error:
+            raise DataError(f"index does not fit the {self.n_times} times: {error}") from error
+        if chosen.ndim != 1:
+            raise DataError("index must select several times; pass a slice, a list of integers or a mask")
+        return Data(
+            self.times[chosen],
+            {name: values[chosen] for name, values in self.fields.items()},
+            self.geometry,
+            {name: values[chosen] if values.ndim == 2 else values for name, values in self.auxiliary.items()},
+        )
+
+    def subsample(self, every: int | Mapping[str, int]) -> Data:
+        """Data on every k-th node of the grid along each axis; both end points of a bounded axis are kept.
+
+        every: k for all axes, or k by axis name (1 for the axes left out).
+        """
+        grid = self._grid("subsample")
+        steps = _steps(grid, every)
+        coarse = Grid(
+            periodic=grid.periods,
+            **{name: axis[:: steps[name]] for name, axis in grid.axes.items()},
+        )
+        cut: Any = (..., *(slice(None, None, k) for k in steps.values()))
+
+        def thin(name: str) -> Floats:
+            values: Floats = self.grid_field(name)[cut]
+            return values.reshape(*values.shape[: values.ndim - grid.dim], coarse.n_nodes)
+
+        fields, known = ({name: thin(name) for name in group} for group in (self.fields, self.auxiliary))
+        return Data(self.times, fields, coarse, known)
+
+    def with_fields(self, fields: Mapping[str, ArrayLike]) -> Data:
+        """Same times, geometry and auxiliary fields, other values of the same fields.
+
+        fields: new values of every field, (T, n_nodes) or (T, *grid.shape).
+        """
+        if set(fields) != set(self.fields):
+            raise DataError(
+                f"fields given are {', '.join(fields) or 'none'}, the data have {', '.join(self.fields)}; "
+                "give all of them, or make new data with Data.from_arrays"
+            )
+        sizes = axis_sizes(self.n_times, self.geometry)
+        values = {name: arrange(fields[name], f"field {name!r}", sizes, None) for name in self.fields}
+        return Data(self.times, values, self.geometry, self.auxiliary)
+
+    def __repr__(self) -> str:
+        kind = "grid" if isinstance(self.geometry, Grid) else "mesh of"
+        known = f", auxiliary {', '.join(self.auxiliary)}" if self.auxiliary else ""
+        return (
+            f"Data: {self.n_times} times in {interval(self.times[0], self.times[-1])}, "
+            f"{kind} {self.geometry.summary}, fields {', '.join(self.fields)}{known}"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Made anew when unpickled or copied, since arrays lose their read-only mark on the way.
+        return Data, (self.times, dict(self.fields), self.geometry, dict(self.auxiliary))
+
+    def _grid(self, method: str) -> Grid:
+        if not isinstance(self.geometry, Grid):
+            raise DataError(f"{method} needs data on a grid; these are on a mesh, use data.fields[name]")
+        return self.geometry
+
+
+def _times(value: ArrayLike) -> Floats:
+    """Checked times, (T,)."""
+    times = real_array(value, "times")
+    check_increasing(times, "times", "sort the data by time and drop repetitions")
+    if times.size < 2:
+        raise DataError(f"times has {times.size} entries, at least 2 are needed for a time derivative")
+    return times
+
+
+def _check_names(fields: object, auxiliary: object) -> None:
+    """Refuse missing, unusable and doubly used names."""
+    names = _names("fields", fields, "field")
+    known = _names("auxiliary", auxiliary, "auxiliary field")
+    if not names:
+        raise DataError("fields is empty; pass at least one field, such as {'u': array}")
+    both = [name for name in names if name in known]
+    if both:
+        raise DataError(
+            f"{both[0]!r} is given as field and as auxiliary; rename one of them, or leave it out"
+        )
+
+
+def _names(argument: str, mapping: object, noun: str) -> tuple[str, ...]:
+    """Checked names of a mapping."""
+    if not isinstance(mapping, Mapping):
+        raise DataError(
+            f"{argument} is a {type(mapping).__name__}; pass arrays by name, such as {{'u': array}}"
+        )
+    return tuple(check_field_name(name, noun) for name in mapping)
+
+
+def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) -> Floats:
+    """Numbers of the stored shape (times, nodes), or (nodes,) where allowed."""
+    values = real_array(value, what)
+    if values.shape not in shapes:
+        raise DataError(
+            f"{what} has shape {values.shape}, expected {' or '.join(map(str, shapes))} (times, nodes); "
+            "use Data.from_arrays for other layouts"
+        )
+    return values
+
+
+def _check_finite(values: Floats, what: str, times: Floats, geometry: Geometry) -> None:
+    """Refuse NaN and infinity; say how many, and where the first one is in time and space."""
+    finite = np.isfinite(values)
+    if finite.all():
+        return
+    first = np.unravel_index(int(np.argmin(finite)), values.shape)
+    node = int(first[-1])
+    where = ", ".join(f"{n} = {x:g}" for n, x in zip(geometry.names, geometry.points[node], strict=True))
+    when = f"time index {first[0]} (t = {times[first[0]]:g}), " if values.ndim == 2 else ""
+    if isinstance(geometry, Grid):
+        place = f"grid index {tuple(int(i) for i in np.unravel_index(node, geometry.shape))}"
+    else:
+        place = f"node {node}"
+    raise DataError(
+        f"{what} has {np.sum(~finite)} values that are not finite, first {values[first]} at {when}{place} "
+        f"({where}); fill them, or select a part of the data without them"
+    )
+
+
+def _steps(grid: Grid, every: int | Mapping[str, int]) -> dict[str, int]:
+    """Stride along each axis that keeps periods and end points."""
+    given = dict(every) if isinstance(every, Mapping) else dict.fromkeys(grid.names, every)
+    unknown = [name for name in given if name not in grid.axes]
+    if unknown:
+        hint = "use select_times" if unknown[0] in (TIME, "t") else f"the grid has {', '.join(grid.names)}"
+        raise DataError(f"every: {unknown[0]!r} is not an axis of the grid; {hint}")
+    for name, k in given.items():
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
+            raise DataError(f"every: {k!r} for axis {name!r} is not a positive integer")
+        n = grid.axes[name].size
+        if name in grid.periods and n % k:
+            raise DataError(
+                f"every: periodic axis {name!r} has {n} nodes, not divisible by {k}; choose a divisor of {n}"
+            )
+        if name not in grid.periods and (n - 1) % k:
+            raise DataError(
+                f"every: taking every {k}-th of the {n} nodes of axis {name!r} loses its end point; "
+                f"choose a divisor of {n - 1}"
+            )
+    return {name: int(given.get(name, 1)) for name in grid.names}

@@ -1,0 +1,118 @@
+"""Boundary conditions, and what each makes of the boundary terms of a weak form.
+
+A boundary term is dropped only where the declared condition proves it zero; otherwise it is assembled from the
+data, or refused. Periodic directions have no boundary and need no condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import sympy as sp
+
+from bvsi.errors import OperatorError
+from bvsi.operators.vocabulary import Vocabulary, pretty
+from bvsi.operators.weak import Term
+
+
+@dataclass(frozen=True)
+class BoundaryCondition:
+    """What is known about a field (and its equation) on the boundary."""
+
+    tests_vanish: bool = False
+    """Whether the equation is tested only with functions that are zero on the boundary."""
+
+
+@dataclass(frozen=True)
+class NoFlux(BoundaryCondition):
+    """The total normal flux of the equation is zero: the boundary terms of its operators cancel in the sum."""
+
+
+@dataclass(frozen=True)
+class ZeroNeumann(BoundaryCondition):
+    """∇u·n = 0. Terms that do not vanish by this alone are assembled from the data."""
+
+
+@dataclass(frozen=True)
+class Dirichlet(BoundaryCondition):
+    """u is prescribed on the boundary: test functions vanish there, and so do all boundary terms."""
+
+    tests_vanish: bool = True
+
+
+@dataclass(frozen=True)
+class Unknown(BoundaryCondition):
+    """Nothing is known (the default): only test functions that vanish on the boundary are used, always valid."""
+
+    tests_vanish: bool = True
+
+
+@dataclass(frozen=True)
+class Assembled(BoundaryCondition):
+    """No condition is used: every boundary term is assembled from the data."""
+
+
+@dataclass(frozen=True)
+class BoundaryTreatment:
+    """Boundary terms that stay, and in words what became of the others."""
+
+    kept: tuple[Term, ...]
+    reason: str
+
+
+def treat_boundary(
+    terms: tuple[Term, ...], equation: str, conditions: Mapping[str, BoundaryCondition], words: Vocabulary
+) -> BoundaryTreatment:
+    """Apply the condition of the equation's field to the boundary terms of one operator."""
+    if not terms:
+        return BoundaryTreatment((), "none arises")
+    condition = conditions[equation]
+    if condition.tests_vanish:
+        return _vanishing_tests(terms, condition)
+    if isinstance(condition, NoFlux):
+        return BoundaryTreatment((), "zero with the others of the equation: no flux through the boundary")
+    if isinstance(condition, ZeroNeumann):
+        flat = tuple(f for f, c in conditions.items() if isinstance(c, ZeroNeumann))
+        return _zero_neumann(terms, flat, words)
+    return BoundaryTreatment(terms, "assembled from the data")
+
+
+def _vanishing_tests(terms: tuple[Term, ...], condition: BoundaryCondition) -> BoundaryTreatment:
+    if any(sum(term.test) for term in terms):
+        raise OperatorError(
+            "a boundary term with a derivative of the test function does not vanish with the test function; "
+            "declare NoFlux() or Assembled() for this field."
+        )
+    why = "condition unknown" if isinstance(condition, Unknown) else "values prescribed"
+    return BoundaryTreatment((), f"zero: test functions vanish on the boundary ({why})")
+
+
+def _zero_neumann(terms: tuple[Term, ...], flat: tuple[str, ...], words: Vocabulary) -> BoundaryTreatment:
+    kept = []
+    for term in terms:
+        gradients = [words.jet(f, words.unit(axis)) for f in flat for axis in range(words.dim)]
+        rest = term.integrand.xreplace(dict.fromkeys(gradients, sp.Integer(0)))
+        in_gradients = term.integrand - rest
+        vanishes = sp.expand(in_gradients.xreplace(_tangential_gradients(flat, words))) == 0
+        remaining = rest if vanishes else term.integrand
+        if sp.expand(remaining) != 0:
+            kept.append(Term(term.test, remaining))
+    if not kept:
+        return BoundaryTreatment((), f"zero: ∇{', ∇'.join(flat)} has no normal component")
+    left = " + ".join(pretty(term.integrand) for term in kept)
+    return BoundaryTreatment(tuple(kept), f"zero normal gradient used; {left} assembled from the data")
+
+
+def _tangential_gradients(flat: tuple[str, ...], words: Vocabulary) -> dict[sp.Symbol, sp.Expr]:
+    """∇u = n × τ with free τ: every gradient without normal component, and no other."""
+    replaced = {}
+    for field in flat:
+        tau = sp.symbols(f"tau_{field}_0:3", real=True)
+        n = (*words.n, *[sp.Integer(0)] * (3 - words.dim))
+        if words.dim < 3:  # in the plane τ points out of it; on the line no tangent is left
+            tau = (sp.Integer(0), sp.Integer(0), tau[2] if words.dim == 2 else sp.Integer(0))
+        cross = (n[1] * tau[2] - n[2] * tau[1], n[2] * tau[0] - n[0] * tau[2], n[0] * tau[1] - n[1] * tau[0])
+        for axis in range(words.dim):
+            replaced[words.jet(field, words.unit(axis))] = cross[axis]
+    return replaced

@@ -1,0 +1,28 @@
+"""Polynomial degree of an integrand, from which the quadrature is chosen."""
+
+from __future__ import annotations
+
+import sympy as sp
+
+from bvsi.operators.vocabulary import Vocabulary
+
+SMOOTH_FUNCTION_EXTRA = 3
+"""Degrees added for a function that is not a polynomial: quadrature is then accurate, not exact."""
+
+
+def integrand_degree(expression: sp.Expr, words: Vocabulary, element_degree: int) -> int:
+    """Degree of the expression when a jet has the element's degree and a coordinate degree one."""
+    if isinstance(expression, sp.Symbol):
+        if words.decode(expression) is not None:
+            return element_degree
+        return 1 if expression in words.x else 0
+    if not expression.args:
+        return 0
+    degrees = [integrand_degree(argument, words, element_degree) for argument in expression.args]
+    if isinstance(expression, sp.Add):
+        return max(degrees)
+    if isinstance(expression, sp.Mul):
+        return sum(degrees)
+    if isinstance(expression, sp.Pow) and expression.exp.is_Integer and expression.exp > 0:
+        return degrees[0] * int(expression.exp)
+    return max(degrees) + SMOOTH_FUNCTION_EXTRA if max(degrees) else 0

@@ -1,0 +1,179 @@
+"""The library of candidate operators: which terms may stand in which equation.
+
+    u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+import sympy as sp
+
+from bvsi.errors import OperatorError
+from bvsi.operators.boundary import BoundaryCondition, Unknown
+from bvsi.operators.operator import WeakOperator, build_operator
+from bvsi.operators.parse import functions_in, names_in
+from bvsi.operators.vocabulary import COORDINATES, TIME, Vocabulary
+
+Source = str | sp.Expr
+
+
+class Library:
+    """Candidate operators by equation, the operators that must stay, and the boundary conditions.
+
+    equations: field → operators of its equation, texts or SymPy expressions.
+    keep: names of operators that selection must not remove.
+    boundary: one condition for all fields, or one per field; fields left out are ``Unknown()``.
+
+    Immutable; the name of an operator is its text, preceded by its equation where there are several:
+    ``"laplacian(u)"``, ``"c1: laplacian(c1)"``.
+    """
+
+    def __init__(
+        self,
+        equations: Mapping[str, Sequence[Source]],
+        *,
+        keep: Iterable[str] = (),
+        boundary: BoundaryCondition | Mapping[str, BoundaryCondition] | None = None,
+    ) -> None:
+        self._equations = {field: tuple(_checked(sources, field)) for field, sources in equations.items()}
+        if not any(self._equations.values()):
+            raise OperatorError("library: no operators given; pass for example {'u': ['laplacian(u)', 'u']}.")
+        self._names = self._make_names()
+        self._conditions = _conditions(boundary, tuple(self._equations))
+        self.keep = tuple(self._names[self.index(name)] for name in keep)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Coefficient names, in the order of the columns of X."""
+        return self._names
+
+    @property
+    def equations(self) -> dict[str, tuple[Source, ...]]:
+        """Operators by equation."""
+        return dict(self._equations)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __repr__(self) -> str:
+        rows = (f"{f}_t = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self._equations.items())
+        return "Library: " + "; ".join(rows)
+
+    def index(self, name: str) -> int:
+        """Column of a name; spaces do not count, and the equation may be left out where it is clear."""
+        wanted = _squeeze(name)
+        exact = [i for i, known in enumerate(self._names) if _squeeze(known) == wanted]
+        loose = exact or [i for i, known in enumerate(self._names) if _squeeze(known).split(":", 1)[-1] == wanted]
+        if len(loose) == 1:
+            return loose[0]
+        if loose:
+            raise OperatorError(f"operator {name!r} stands in several equations; write {self._names[loose[0]]!r}.")
+        near = difflib.get_close_matches(name, self._names, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else f" Known are: {', '.join(self._names)}."
+        raise OperatorError(f"operator {name!r} is not in the library.{hint}")
+
+    def subset(self, names: Iterable[str]) -> Library:
+        """The library with only the named operators."""
+        wanted = {self.index(name) for name in names}
+        kept: dict[str, list[Source]] = {field: [] for field in self._equations}
+        for i, (field, source) in enumerate(self._flat()):
+            if i in wanted:
+                kept[field].append(source)
+        keep = [name for name in self.keep if self.index(name) in wanted]
+        equations = {field: sources for field, sources in kept.items() if sources}
+        conditions = {field: self._conditions[field] for field in equations}
+        bare = [name.split(": ", 1)[-1] if len(equations) == 1 else name for name in keep]
+        return Library(equations, keep=bare, boundary=conditions)
+
+    def condition(self, equation: str) -> BoundaryCondition:
+        """Boundary condition of a field."""
+        return self._conditions[equation]
+
+    def weak(self, words: Vocabulary, *, trial_order: int = 1, test_order: int = 1) -> tuple[WeakOperator, ...]:
+        """All operators in weak form, for the names of ``words`` and the derivatives that the element carries."""
+        missing = [field for field in self._equations if field not in words.fields]
+        if missing:
+            raise OperatorError(
+                f"library: equation for {missing[0]!r}, but the data have the fields {', '.join(words.fields)}."
+            )
+        return tuple(
+            build_operator(
+                source,
+                name,
+                field,
+                words=words,
+                conditions=self._conditions,
+                trial_order=trial_order,
+                test_order=test_order,
+            )
+            for name, (field, source) in zip(self._names, self._flat(), strict=True)
+        )
+
+    def explain(self, *, dim: int | None = None, auxiliary: Sequence[str] = ()) -> str:
+        """Strong form, weak form, boundary term and Jacobian of each operator.
+
+        dim: spatial dimension; by default the lowest that the operators mention.
+        auxiliary: names of known fields; by default every name that is no field of an equation.
+        """
+        names, functions = self._used_names()
+        mentioned = [i + 1 for i, c in enumerate(COORDINATES) if c in names or f"d{c}" in functions]
+        dim = dim or max(mentioned, default=1)
+        free = names - set(self._equations) - set(COORDINATES) - {TIME.name}
+        words = Vocabulary(COORDINATES[:dim], tuple(self._equations), tuple(auxiliary) or tuple(sorted(free)))
+        return "\n\n".join(operator.explain() for operator in self.weak(words))
+
+    def _used_names(self) -> tuple[set[str], set[str]]:
+        names: set[str] = set()
+        functions: set[str] = set()
+        for _, source in self._flat():
+            if isinstance(source, str):
+                names |= names_in(source)
+                functions |= functions_in(source)
+            else:
+                names |= {s.name for s in source.free_symbols}
+        return names, functions
+
+    def _flat(self) -> list[tuple[str, Source]]:
+        return [(field, source) for field, sources in self._equations.items() for source in sources]
+
+    def _make_names(self) -> tuple[str, ...]:
+        single = len(self._equations) == 1
+        names = tuple(str(s).strip() if single else f"{field}: {str(s).strip()}" for field, s in self._flat())
+        seen: set[str] = set()
+        for name in names:
+            if _squeeze(name) in seen:
+                raise OperatorError(f"library: operator {name!r} is given twice; remove one.")
+            seen.add(_squeeze(name))
+        return names
+
+
+def _checked(sources: Sequence[Source], field: str) -> list[Source]:
+    if isinstance(sources, str):
+        raise OperatorError(f"library: the operators of {field!r} must be a list of texts, not one text.")
+    for source in sources:
+        if isinstance(source, str):
+            names_in(source)  # syntax errors are reported where the library is written, not when data arrive
+        elif not isinstance(source, sp.Expr):
+            raise OperatorError(f"library: an operator of {field!r} is a {type(source).__name__}, not a text.")
+    return list(sources)
+
+
+def _conditions(
+    boundary: BoundaryCondition | Mapping[str, BoundaryCondition] | None, fields: tuple[str, ...]
+) -> dict[str, BoundaryCondition]:
+    if boundary is None:
+        boundary = {}
+    if isinstance(boundary, BoundaryCondition):
+        return dict.fromkeys(fields, boundary)
+    for field, condition in boundary.items():
+        if field not in fields:
+            raise OperatorError(f"boundary: {field!r} has no equation in the library ({', '.join(fields)}).")
+        if not isinstance(condition, BoundaryCondition):
+            raise OperatorError(f"boundary: {field!r} needs an instance such as NoFlux(), not {condition!r}.")
+    return {field: boundary.get(field, Unknown()) for field in fields}
+
+
+def _squeeze(name: str) -> str:
+    return "".join(name.split())

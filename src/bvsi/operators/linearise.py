@@ -1,0 +1,35 @@
+"""Weak form to its Gateaux derivative with respect to the fields.
+
+    d/dε ∫ ∂^α v g(u + ε δu) = Σ_fields Σ_β ∫ ∂^α v · (∂g/∂u_β) · ∂^β δu
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sympy as sp
+
+from bvsi.operators.vocabulary import MultiIndex, Vocabulary
+from bvsi.operators.weak import Term
+
+
+@dataclass(frozen=True)
+class JacobianTerm:
+    """∫ ∂^test v · coefficient · ∂^trial δfield."""
+
+    test: MultiIndex
+    field: str
+    trial: MultiIndex
+    coefficient: sp.Expr
+
+
+def linearise(terms: tuple[Term, ...], words: Vocabulary) -> tuple[JacobianTerm, ...]:
+    """Derivative of each term by each jet of a measured field; auxiliary fields are constants."""
+    found = []
+    for term in terms:
+        for symbol, (field, index) in words.jets(term.integrand).items():
+            if field in words.fields:
+                coefficient = sp.diff(term.integrand, symbol)
+                if coefficient != 0:
+                    found.append(JacobianTerm(term.test, field, index, coefficient))
+    return tuple(found)

@@ -1,0 +1,118 @@
+"""The names an operator may use, and the jet symbols that stand for fields and their derivatives.
+
+A jet ``u_α`` is the symbol for ``∂^α u``, α a multi-index with one entry per coordinate. Expressions are plain
+SymPy expressions of jets, coordinates, time and (on the boundary) the outward normal; the total derivative is
+
+    D_i e = ∂e/∂x_i + Σ_jets ∂e/∂u_α · u_{α+e_i}.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from functools import cached_property
+
+import sympy as sp
+
+from bvsi.errors import OperatorError
+
+MultiIndex = tuple[int, ...]
+"""Derivative orders per coordinate: ``(2, 0)`` is ∂²/∂x² in two dimensions."""
+
+COORDINATES = ("x", "y", "z")
+TIME = sp.Symbol("t", real=True)
+_JET = "__"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Names known to the operators of a library.
+
+    coordinates: spatial coordinates, ``("x", "y")`` in two dimensions.
+    fields: measured fields; the residual is differentiated with respect to them.
+    auxiliary: fields known without noise.
+    """
+
+    coordinates: tuple[str, ...]
+    fields: tuple[str, ...]
+    auxiliary: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in (*self.fields, *self.auxiliary):
+            if _JET in name:
+                raise OperatorError(f"field name {name!r}: a double underscore is reserved; rename the field.")
+
+    @property
+    def dim(self) -> int:
+        """Number of spatial coordinates."""
+        return len(self.coordinates)
+
+    @property
+    def zero(self) -> MultiIndex:
+        """The multi-index of no derivative."""
+        return (0,) * self.dim
+
+    def unit(self, axis: int) -> MultiIndex:
+        """The multi-index of ∂/∂x_axis."""
+        return tuple(int(i == axis) for i in range(self.dim))
+
+    @cached_property
+    def x(self) -> tuple[sp.Symbol, ...]:
+        """Symbols of the coordinates."""
+        return tuple(sp.Symbol(name, real=True) for name in self.coordinates)
+
+    @cached_property
+    def n(self) -> tuple[sp.Symbol, ...]:
+        """Symbols of the outward unit normal."""
+        return tuple(sp.Symbol(f"n_{name}", real=True) for name in self.coordinates)
+
+    def jet(self, field: str, index: MultiIndex | None = None) -> sp.Symbol:
+        """The symbol of ``∂^index field``."""
+        index = self.zero if index is None else index
+        letters = "".join(name * order for name, order in zip(self.coordinates, index, strict=True))
+        return sp.Symbol(f"{field}{_JET}{letters}", real=True)
+
+    def decode(self, symbol: sp.Symbol) -> tuple[str, MultiIndex] | None:
+        """Field and multi-index of a jet; None for a coordinate, the time or a normal."""
+        field, separator, letters = symbol.name.partition(_JET)
+        if not separator:
+            return None
+        return field, tuple(letters.count(name) for name in self.coordinates)
+
+    def jets(self, expression: sp.Expr) -> dict[sp.Symbol, tuple[str, MultiIndex]]:
+        """The jets in an expression, in a reproducible order."""
+        found = {}
+        for symbol in sorted(expression.free_symbols, key=lambda s: s.name):
+            decoded = self.decode(symbol)
+            if decoded is not None:
+                found[symbol] = decoded
+        return found
+
+    def derivative(self, expression: sp.Expr, axis: int) -> sp.Expr:
+        """D_axis of the expression, by the chain rule over its jets."""
+        result = sp.diff(expression, self.x[axis])
+        for symbol, (field, index) in self.jets(expression).items():
+            raised = tuple(order + (i == axis) for i, order in enumerate(index))
+            result += sp.diff(expression, symbol) * self.jet(field, raised)
+        return result
+
+    def symbol(self, name: str) -> sp.Symbol:
+        """The symbol of a name in an operator text; an unknown name is refused with the nearest known one."""
+        if name in self.fields or name in self.auxiliary:
+            return self.jet(name)
+        if name in self.coordinates:
+            return self.x[self.coordinates.index(name)]
+        if name == TIME.name:
+            return TIME
+        if name in COORDINATES:
+            raise OperatorError(f"coordinate {name!r} does not exist: the data have {', '.join(self.coordinates)}.")
+        known = (*self.fields, *self.auxiliary, *self.coordinates, TIME.name)
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
+
+
+def pretty(expression: sp.Expr) -> str:
+    """Text of an expression for people: the jet ``u__x`` reads ``u_x``."""
+    names = {s: sp.Symbol(s.name.replace(_JET, "_").rstrip("_")) for s in expression.free_symbols}
+    return str(expression.xreplace(names))

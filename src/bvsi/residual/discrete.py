@@ -1,0 +1,173 @@
+"""Operators on a space: F_i(u) tested against every test function, and its Jacobian.
+
+    F_i(u) = Σ_terms E_αᵀ (w ∘ g(E_β u, x, t))        J_i(u) = Σ E_αᵀ diag(w ∘ ∂g/∂u_β) E_β
+
+Both come from the one weak form of the operator; for constant Jacobians ``F(u) = J u + F(0)`` is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import sympy as sp
+from numpy.typing import NDArray
+
+from bvsi.operators import MeasureForm, Vocabulary, WeakOperator
+from bvsi.operators.vocabulary import TIME
+from bvsi.spaces import Measure, Space
+
+Array = NDArray[np.float64]
+
+_CHUNK_BYTES = 64 * 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Fields at the degrees of freedom of a space.
+
+    times: (T,); fields: name → (n, T); auxiliary: name → (n, T), or (n, 1) where constant in time.
+    """
+
+    times: Array
+    fields: Mapping[str, Array]
+    auxiliary: Mapping[str, Array]
+
+    @property
+    def n_times(self) -> int:
+        """Number of times T."""
+        return len(self.times)
+
+    def at(self, chunk: slice) -> State:
+        """Some of the times."""
+        auxiliary = {g: v[:, chunk] if v.shape[1] > 1 else v for g, v in self.auxiliary.items()}
+        return State(self.times[chunk], {f: v[:, chunk] for f, v in self.fields.items()}, auxiliary)
+
+    def varying(self) -> frozenset[str]:
+        """Known quantities that change in time: the time itself and auxiliary fields given per time."""
+        return frozenset({TIME.name, *(g for g, v in self.auxiliary.items() if v.shape[1] > 1)})
+
+
+@dataclass(frozen=True, eq=False)
+class DiscreteOperator:
+    """F and J of one operator for all times of a state.
+
+    F: (n_tests, T). J: field → values on the space's pattern, (nnz,) where constant in time, else (T, nnz).
+    """
+
+    F: Array
+    J: Mapping[str, Array]
+
+
+def discretise(operator: WeakOperator, space: Space, state: State) -> DiscreteOperator:
+    """Evaluate an operator and its Jacobian at all times of a state."""
+    J = jacobian(operator, space, state)
+    return DiscreteOperator(_values(operator, space, state, J), J)
+
+
+def evaluate(operator: WeakOperator, space: Space, state: State) -> Array:
+    """F(u) (n_tests, T), straight from the weak form."""
+    return _values(operator, space, state, {})
+
+
+def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Array]:
+    """J(u) by field: (nnz,) where nothing in it changes with time, else (T, nnz)."""
+    constant = has_constant_jacobian(operator, state)
+    times = state.at(slice(0, 1)) if constant else state
+    total: dict[str, Array] = {}
+    for boundary, form in ((False, operator.cells), (True, operator.facets)):
+        if not form.jacobian:
+            continue
+        measure = space.boundary if boundary else space.cells
+        for chunk in _chunks(times.n_times, measure.n_points):
+            values = _SymbolValues(operator.words, measure, times.at(chunk))
+            for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
+                block = total.setdefault(term.field, np.zeros((times.n_times, space.pattern.nnz)))
+                for j, column in zip(range(times.n_times)[chunk], _columns(c, values.n_times), strict=True):
+                    block[j] += space.bilinear(boundary=boundary, test=term.test, trial=term.trial, c=column)
+    return {field: block[0] if constant else block for field, block in total.items()}
+
+
+def has_constant_jacobian(operator: WeakOperator, state: State) -> bool:
+    """Whether one Jacobian serves all times: linear in the state, and free of anything that varies in time."""
+    terms = (*operator.cells.jacobian, *operator.facets.jacobian)
+    return operator.state_linear and not operator.uses(terms, state.varying())
+
+
+def _values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, Array]) -> Array:
+    if J and has_constant_jacobian(operator, state):
+        total = np.zeros((space.n_tests, state.n_times))
+        for field, values in J.items():
+            total += space.pattern.matrix(values) @ state.fields[field]
+        return total + _at_zero_state(operator, space, state) if operator.has_source else total
+    total = np.zeros((space.n_tests, state.n_times))
+    for measure, form in _measures(operator, space):
+        for chunk in _chunks(state.n_times, measure.n_points):
+            values = _SymbolValues(operator.words, measure, state.at(chunk))
+            for term, g in zip(form.terms, form.value_kernel(values), strict=True):
+                full = np.broadcast_to(g, (measure.n_points, values.n_times))
+                total[:, chunk] += space.functional(measure, term.test, full)
+    return total
+
+
+def _at_zero_state(operator: WeakOperator, space: Space, state: State) -> Array:
+    zero = {field: np.zeros((space.n_dofs, state.n_times)) for field in state.fields}
+    return _values(operator, space, State(state.times, zero, state.auxiliary), {})
+
+
+def _measures(operator: WeakOperator, space: Space) -> Iterator[tuple[Measure, MeasureForm]]:
+    yield space.cells, operator.cells
+    if operator.facets.terms:
+        yield space.boundary, operator.facets
+
+
+def _chunks(n_times: int, n_points: int) -> Iterator[slice]:
+    """Times taken together so that an array of quadrature values stays small."""
+    size = max(1, _CHUNK_BYTES // (8 * max(n_points, 1)))
+    for start in range(0, n_times, size):
+        yield slice(start, min(start + size, n_times))
+
+
+def _columns(c: Array, n_times: int) -> Iterator[Array]:
+    """Column j of a coefficient that may be a scalar, constant in space, or constant in time."""
+    full = np.broadcast_to(c, (c.shape[0] if c.ndim else 1, n_times))
+    return (full[:, j] for j in range(n_times))
+
+
+class _SymbolValues(Mapping[sp.Symbol, Array]):
+    """Arrays of the symbols of a kernel at the points of a measure, made when first asked for."""
+
+    def __init__(self, words: Vocabulary, measure: Measure, state: State) -> None:
+        self._words = words
+        self._measure = measure
+        self._state = state
+        self._made: dict[sp.Symbol, Array] = {}
+        self.n_times = state.n_times
+
+    def __getitem__(self, symbol: sp.Symbol) -> Array:
+        if symbol not in self._made:
+            self._made[symbol] = self._make(symbol)
+        return self._made[symbol]
+
+    def __iter__(self) -> Iterator[sp.Symbol]:
+        return iter(self._made)
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def _make(self, symbol: sp.Symbol) -> Array:
+        jet = self._words.decode(symbol)
+        if jet is not None:
+            field, index = jet
+            nodal = self._state.fields.get(field)
+            nodal = self._state.auxiliary[field] if nodal is None else nodal
+            values: Array = self._measure.trial.matrix(index) @ nodal
+            return values
+        if symbol == TIME:
+            return self._state.times[None, :]
+        if symbol in self._words.x:
+            return self._measure.points[:, [self._words.x.index(symbol)]]
+        normals = self._measure.normals
+        assert normals is not None, "normals stand in boundary terms only"
+        return normals[:, [self._words.n.index(symbol)]]

@@ -1,0 +1,179 @@
+"""The residual system: all that inference needs to know of data, operators and discretisation.
+
+    r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M − b_kj Σ_i θ_i J_i(û_j)
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import OperatorError
+from bvsi.linalg import Pattern
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """What the residuals of one experiment share, whichever operators are kept.
+
+    pattern: (N × n_u) of M and every J_i; N residuals per block, n_u = fields × degrees of freedom.
+    M: values (nnz,); a, b: time stencil (K × T), sparse.
+    coordinates: place of each residual (N, dim); equation_of_row: its equation, as an index into ``equations``.
+    fields: measured fields, in the order in which they are stacked; n_dofs: unknowns of each.
+    transfer: map P (n_dofs × nodes) from measured nodes to unknowns; None where they are the same.
+    """
+
+    pattern: Pattern
+    M: Array
+    a: Any
+    b: Any
+    coordinates: Array
+    equations: tuple[str, ...]
+    equation_of_row: NDArray[np.int64]
+    fields: tuple[str, ...]
+    n_dofs: int
+    times: Array
+    transfer: Any | None
+
+    @property
+    def n_rows(self) -> int:
+        """Residuals per block, N."""
+        return self.pattern.shape[0]
+
+    @property
+    def n_state(self) -> int:
+        """Unknowns per time, n_u."""
+        return self.pattern.shape[1]
+
+    @property
+    def n_blocks(self) -> int:
+        """Residual blocks, K."""
+        return int(self.a.shape[0])
+
+    @property
+    def n_times(self) -> int:
+        """Times, T."""
+        return int(self.a.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """J_i(û_j) of one operator, on some slots of the structure's pattern.
+
+    blocks: (slots, values) with values (len(slots),) where constant in time, else (T, len(slots)).
+    """
+
+    blocks: tuple[tuple[NDArray[np.int64], Array], ...]
+
+    @property
+    def constant(self) -> bool:
+        """Whether J_i is the same at all times."""
+        return all(values.ndim == 1 for _, values in self.blocks)
+
+    def add(self, total: Array, scale: float, time: int) -> None:
+        """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""
+        for slots, values in self.blocks:
+            total[slots] += scale * (values if values.ndim == 1 else values[time])
+
+
+@dataclass(frozen=True, eq=False)
+class Residuals:
+    """Residual blocks of one experiment.
+
+    y: (N, K); X: (N, K, d); J: one sensitivity per operator.
+    """
+
+    structure: Structure
+    y: Array
+    X: Array
+    J: tuple[Sensitivity, ...]
+
+    @property
+    def n(self) -> int:
+        """Number of residuals, N K."""
+        return self.y.size
+
+    @property
+    def constant_jacobian(self) -> bool:
+        """Whether all J_i are the same at all times."""
+        return all(sensitivity.constant for sensitivity in self.J)
+
+    def residual(self, theta: Array) -> Array:
+        """r(θ) = y − X θ, (N, K)."""
+        return self.y - self.X @ theta
+
+    def jacobian(self, theta: Array, time: int) -> Array:
+        """Σ_i θ_i J_i(û_time) on the pattern, (nnz,)."""
+        total = np.zeros(self.structure.pattern.nnz)
+        for coefficient, sensitivity in zip(theta, self.J, strict=True):
+            sensitivity.add(total, float(coefficient), time)
+        return total
+
+    def subset(self, columns: list[int]) -> Residuals:
+        """Only some of the operators; nothing is assembled again."""
+        return replace(self, X=self.X[:, :, columns], J=tuple(self.J[i] for i in columns))
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualSystem:
+    """Residuals of all experiments, for one list of operators.
+
+    names: coefficient names, d of them; experiments: one set of residuals each; description: for people.
+    """
+
+    names: tuple[str, ...]
+    experiments: tuple[Residuals, ...]
+    description: str = ""
+
+    @property
+    def n(self) -> int:
+        """Number of residuals over all experiments."""
+        return sum(e.n for e in self.experiments)
+
+    @property
+    def d(self) -> int:
+        """Number of operators."""
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Column of an operator name; spaces do not count."""
+        squeezed = ["".join(known.split()) for known in self.names]
+        wanted = "".join(name.split())
+        if wanted in squeezed:
+            return squeezed.index(wanted)
+        near = difflib.get_close_matches(name, self.names, n=1)
+        hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(self.names)}."
+        raise OperatorError(f"operator {name!r} is not in the system; {hint}")
+
+    def subset(self, names: Iterable[str]) -> ResidualSystem:
+        """The system restricted to the named operators, in the order given: slicing, no assembly."""
+        columns = [self.index(name) for name in names]
+        if len(set(columns)) != len(columns):
+            raise OperatorError("names: an operator is named twice.")
+        if columns == list(range(self.d)):
+            return self
+        kept = tuple(self.names[i] for i in columns)
+        return replace(self, names=kept, experiments=tuple(e.subset(columns) for e in self.experiments))
+
+    def vector(self, theta: ArrayLike) -> Array:
+        """A coefficient vector (d,), checked."""
+        vector = np.asarray(theta, dtype=float)
+        if vector.shape != (self.d,) or not np.all(np.isfinite(vector)):
+            raise OperatorError(f"theta: needs {self.d} finite numbers, one per operator ({', '.join(self.names)}).")
+        return vector
+
+    def residual(self, theta: ArrayLike) -> tuple[Array, ...]:
+        """r(θ) of each experiment, (N, K)."""
+        vector = self.vector(theta)
+        return tuple(e.residual(vector) for e in self.experiments)
+
+    def __repr__(self) -> str:
+        sizes = " + ".join(f"{e.structure.n_blocks} × {e.structure.n_rows}" for e in self.experiments)
+        return f"ResidualSystem: {self.d} operators, {sizes} residuals; {self.description}"

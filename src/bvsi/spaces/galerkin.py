@@ -1,0 +1,71 @@
+"""The Galerkin choice: Lagrange elements, test functions equal to basis functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bvsi.data import Grid, Mesh
+from bvsi.errors import SpaceError
+from bvsi.spaces import tensor
+from bvsi.spaces.element import Lagrange
+from bvsi.spaces.finite_element import FiniteElements
+from bvsi.spaces.space import Space
+from bvsi.spaces.transfer import Interpolation, Transfer, natural_element
+
+
+@dataclass(frozen=True)
+class Galerkin:
+    """Lagrange elements whose nodes are the measured ones, or on a geometry of their own.
+
+    element: P1, P2, Q1 or Q2; by default Q1 on grids, the mesh's own degree on meshes.
+    on: grid or mesh of the space where it is not that of the data.
+    transfer: how the data get to the nodes of ``on``; by default interpolation.
+    """
+
+    element: Lagrange | None = None
+    on: Grid | Mesh | None = None
+    transfer: Transfer | None = None
+
+    def __post_init__(self) -> None:
+        if self.transfer is not None and self.on is None:
+            raise SpaceError("transfer: give the grid or mesh of the space as well, Galerkin(on=..., transfer=...).")
+
+    def element_for(self, geometry: Grid | Mesh) -> Lagrange:
+        """The element used for data on this geometry."""
+        return self.element or natural_element(self.on or geometry)
+
+    def build(self, geometry: Grid | Mesh, quadrature: int) -> Space:
+        """The space for data on a geometry, with integrals exact to degree ``quadrature``."""
+        element = self.element_for(geometry)
+        if self.on is None:
+            return _space(geometry, element, quadrature, None)
+        if self.on.names != geometry.names:
+            raise SpaceError(f"on: has the coordinates {self.on.names}, the data {geometry.names}.")
+        transfer = (self.transfer or Interpolation()).matrix(geometry, self.on, element)
+        return _space(self.on, element, quadrature, transfer)
+
+
+def _space(geometry: Grid | Mesh, element: Lagrange, quadrature: int, transfer: object | None) -> Space:
+    name = f"{element.name} on {geometry.summary}"
+    points = geometry.points
+    if isinstance(geometry, Grid) and (element.family == "Q" or geometry.dim == 1):
+        grid, k = geometry, element.degree
+        return Space(
+            name,
+            points,
+            points,
+            tensor.boundary_nodes(grid),
+            tensor.cell_measure(grid, k, quadrature),
+            lambda: tensor.boundary_measure(grid, k, quadrature),
+            transfer,
+        )
+    elements = FiniteElements(geometry, element)
+    return Space(
+        name,
+        points,
+        points,
+        elements.boundary_nodes(),
+        elements.cells(quadrature),
+        lambda: elements.boundary(quadrature),
+        transfer,
+    )

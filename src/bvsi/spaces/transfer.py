@@ -1,0 +1,101 @@
+"""Maps P from measured nodes to degrees of freedom, sparse and explicit.
+
+The data become ``u = P d`` and their noise covariance ``P Σ Pᵀ``: one map for both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from bvsi.data import Grid, Mesh
+from bvsi.errors import SpaceError
+from bvsi.spaces.element import P1, P2, Q1, Q2, Lagrange
+from bvsi.spaces.finite_element import FiniteElements
+from bvsi.spaces.measure import Evaluation
+from bvsi.spaces.tensor import evaluate_at
+
+Array = NDArray[np.float64]
+Geometry = Grid | Mesh
+
+
+class Transfer(Protocol):
+    """A way to bring data of one geometry to the nodes of another."""
+
+    def matrix(self, source: Geometry, target: Geometry, element: Lagrange) -> Any:
+        """P (nodes of target × nodes of source)."""
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """u_i = Σ_j φ_j(x_i) d_j: the data, interpolated on their own geometry, at the places of the unknowns.
+
+    element: how the data are interpolated; by default Q1 on grids, the mesh's own degree on meshes.
+    """
+
+    element: Lagrange | None = None
+
+    def matrix(self, source: Geometry, target: Geometry, element: Lagrange) -> Any:
+        """P_ij = φ_j(x_i)."""
+        del element
+        own = self.element or natural_element(source)
+        evaluation, _ = basis_at(source, own, target.points)
+        return evaluation.matrix((0,) * source.dim)
+
+
+@dataclass(frozen=True)
+class LocalL2Projection:
+    """Least squares in every element, averaged where elements meet.
+
+        G_e = Σ_{i∈e} φ(x_i) φ(x_i)ᵀ,   P_ai = mean over elements e around a of [G_e⁻¹ φ(x_i)]_a
+
+    It averages over the measurements, reproduces every function of the space exactly, and stays sparse (a global
+    L2 projection would be dense, and so would its noise covariance). Each element needs enough data points.
+    """
+
+    def matrix(self, source: Geometry, target: Geometry, element: Lagrange) -> Any:
+        """P (nodes of target × nodes of source)."""
+        evaluation, cell = basis_at(target, element, source.points)
+        m = int(evaluation.pattern.indptr[1])
+        phi = evaluation.entries((0,) * source.dim).reshape(-1, m)
+        dofs = evaluation.pattern.indices.reshape(-1, m)
+        cells, local = np.unique(cell, return_inverse=True)
+        gram = np.zeros((len(cells), m, m))
+        np.add.at(gram, local, phi[:, :, None] * phi[:, None, :])
+        self._check(gram, np.unique(dofs), target)
+        weights = np.linalg.solve(gram[local], phi[:, :, None])[:, :, 0]
+        first = np.zeros(len(cells), dtype=np.int64)
+        first[local] = np.arange(len(local))
+        shared = np.bincount(dofs[first].ravel(), minlength=target.n_nodes)
+        rows, columns = dofs.ravel(), np.repeat(np.arange(len(phi)), m)
+        entries = weights.ravel() / shared[rows]
+        return sparse.csr_array((entries, (rows, columns)), shape=(target.n_nodes, source.n_nodes))
+
+    @staticmethod
+    def _check(gram: Array, met: NDArray[np.int64], target: Geometry) -> None:
+        eigenvalues = np.linalg.eigvalsh(gram)
+        bad = int(np.count_nonzero(eigenvalues[:, 0] <= 1e-10 * eigenvalues[:, -1]))
+        if bad or len(met) < target.n_nodes:
+            raise SpaceError(
+                f"L2 projection: {bad} elements hold too few data points, {target.n_nodes - len(met)} unknowns are reached "
+                "by none; use a coarser mesh, a lower degree, or Interpolation()."
+            )
+
+
+def natural_element(geometry: Geometry) -> Lagrange:
+    """Q1 on a grid; on a mesh the element whose nodes the mesh has."""
+    if isinstance(geometry, Grid):
+        return Q1
+    simplex = geometry.cell.simplex and geometry.dim > 1
+    return ((P1, P2) if simplex else (Q1, Q2))[geometry.degree - 1]
+
+
+def basis_at(geometry: Geometry, element: Lagrange, points: Array) -> tuple[Evaluation, NDArray[np.int64]]:
+    """Basis of an element on a geometry at scattered points, and the element that each point lies in."""
+    if isinstance(geometry, Grid) and (element.family == "Q" or geometry.dim == 1):
+        return evaluate_at(geometry, element.degree, points)
+    return FiniteElements(geometry, element).evaluate_at(points)
