@@ -1,0 +1,22 @@
+"""Estimators for a fixed list of operators, and the posteriors they return."""
+
+from bvsi.inference.fit import Fit, Status, Step
+from bvsi.inference.lagged import Lagged
+from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPosterior, Posterior
+from bvsi.inference.prior import GaussianPrior, InverseGammaPrior
+from bvsi.inference.vsi import Lasso, LeastSquares, Ridge
+
+__all__ = [
+    "Fit",
+    "GaussianPosterior",
+    "GaussianPrior",
+    "InverseGammaPrior",
+    "Lagged",
+    "Lasso",
+    "LeastSquares",
+    "NormalInverseGammaPosterior",
+    "Posterior",
+    "Ridge",
+    "Status",
+    "Step",
+]

@@ -1,0 +1,128 @@
+"""Posteriors of the coefficients: Gaussian, and normal-inverse-gamma where the noise level is unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import scipy.stats
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import BvsiError
+
+Array = NDArray[np.float64]
+
+
+class Posterior(Protocol):
+    """What every posterior offers."""
+
+    names: tuple[str, ...]
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean (d,)."""
+
+    @property
+    def covariance(self) -> Array:
+        """Posterior covariance (d, d)."""
+
+    def interval(self, level: float = 0.95) -> Array:
+        """Equal-tailed marginal intervals, (d, 2)."""
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws of θ, (size, d)."""
+
+    def logpdf(self, theta: ArrayLike) -> float:
+        """Log density of θ."""
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPosterior:
+    """θ ~ N(mean, covariance)."""
+
+    names: tuple[str, ...]
+    mean: Array
+    covariance: Array
+
+    @property
+    def variance(self) -> Array:
+        """Marginal variances (d,)."""
+        return np.diag(self.covariance)
+
+    def interval(self, level: float = 0.95) -> Array:
+        """mean ± z sd."""
+        half = scipy.stats.norm.ppf(0.5 + 0.5 * _level(level)) * np.sqrt(self.variance)
+        return np.stack([self.mean - half, self.mean + half], axis=1)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """mean + L ξ, covariance = L Lᵀ."""
+        return self.mean + rng.standard_normal((size, len(self.mean))) @ np.linalg.cholesky(self.covariance).T
+
+    def logpdf(self, theta: ArrayLike) -> float:
+        """log N(θ; mean, covariance)."""
+        return float(scipy.stats.multivariate_normal(self.mean, self.covariance).logpdf(np.asarray(theta)))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalInverseGammaPosterior:
+    """σ² ~ Inv-Gamma(α, β), θ | σ² ~ N(mean, σ² shape) (eq:NIG_posterior).
+
+    The marginal of θ is Student-t with 2α degrees of freedom, location ``mean`` and scale matrix (β/α) · shape.
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    shape: Array
+    alpha: float
+    beta: float
+
+    @property
+    def covariance(self) -> Array:
+        """β/(α−1) · shape (eq:theta_marginal_covariance_unknown_noise)."""
+        return self.noise_variance * self.shape
+
+    @property
+    def variance(self) -> Array:
+        """Marginal variances (d,)."""
+        return np.diag(self.covariance)
+
+    @property
+    def noise_variance(self) -> float:
+        """E[σ²] = β/(α−1)."""
+        if self.alpha <= 1:
+            raise BvsiError(f"the mean of σ² needs alpha > 1, and it is {self.alpha}; more data or a prior are needed.")
+        return self.beta / (self.alpha - 1)
+
+    @property
+    def noise_variance_sd(self) -> float:
+        """Standard deviation of σ²: β / ((α−1) √(α−2)) (eq:sigma2_posterior_variance_unknown_noise)."""
+        if self.alpha <= 2:
+            raise BvsiError(f"the variance of σ² needs alpha > 2, and it is {self.alpha}.")
+        return self.noise_variance / float(np.sqrt(self.alpha - 2))
+
+    def interval(self, level: float = 0.95) -> Array:
+        """mean ± t √(β/α · shape_ii)."""
+        half = scipy.stats.t.ppf(0.5 + 0.5 * _level(level), 2 * self.alpha) * np.sqrt(np.diag(self._scale))
+        return np.stack([self.mean - half, self.mean + half], axis=1)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draw σ², then θ given σ²."""
+        variance = self.beta / rng.gamma(self.alpha, size=size)
+        xi = rng.standard_normal((size, len(self.mean))) @ np.linalg.cholesky(self.shape).T
+        return self.mean + np.sqrt(variance)[:, None] * xi
+
+    def logpdf(self, theta: ArrayLike) -> float:
+        """Log density of the marginal Student-t."""
+        t = scipy.stats.multivariate_t(self.mean, self._scale, df=2 * self.alpha)
+        return float(t.logpdf(np.asarray(theta)))
+
+    @property
+    def _scale(self) -> Array:
+        return self.beta / self.alpha * self.shape
+
+
+def _level(level: float) -> float:
+    if not 0 < level < 1:
+        raise BvsiError(f"level: a credible level lies between 0 and 1, such as 0.95; got {level}.")
+    return level

@@ -1,0 +1,73 @@
+"""Gaussian priors by operator name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.errors import BvsiError
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """θ_i ~ N(mean_i, variance_i), independent, by operator name.
+
+    terms: name → (mean, variance). default: (mean, variance) of operators that are not named; None leaves them flat.
+    """
+
+    terms: Mapping[str, tuple[float, float]]
+    default: tuple[float, float] | None = None
+
+    def __post_init__(self) -> None:
+        entries = {**self.terms, **({} if self.default is None else {"default": self.default})}
+        for name, (mean, variance) in entries.items():
+            if not (np.isfinite(mean) and np.isfinite(variance) and variance > 0):
+                raise BvsiError(f"prior of {name!r}: a finite mean and a positive variance are needed, not {(mean, variance)}.")
+
+    def bind(self, names: tuple[str, ...]) -> BoundPrior:
+        """Mean and precision for a list of operators."""
+        squeezed = {"".join(name.split()): value for name, value in self.terms.items()}
+        mean, precision = np.zeros(len(names)), np.zeros(len(names))
+        for i, name in enumerate(names):
+            entry = squeezed.get("".join(name.split()), self.default)
+            if entry is not None:
+                mean[i], precision[i] = entry[0], 1 / entry[1]
+        return BoundPrior(mean, np.diag(precision))
+
+
+@dataclass(frozen=True, eq=False)
+class BoundPrior:
+    """Mean (d,) and precision matrix (d, d); a zero precision is a flat prior."""
+
+    mean: Array
+    precision: Array
+
+    def gradient(self, theta: Array) -> Array:
+        """Σ_0⁻¹ (μ_0 − θ)."""
+        return np.asarray(self.precision @ (self.mean - theta))
+
+    def distance(self, theta: Array) -> float:
+        """(θ − μ_0)ᵀ Σ_0⁻¹ (θ − μ_0)."""
+        return float((theta - self.mean) @ self.precision @ (theta - self.mean))
+
+
+def bind_prior(prior: GaussianPrior | None, names: tuple[str, ...]) -> BoundPrior:
+    """The prior for a list of operators; None is flat."""
+    return GaussianPrior({}).bind(names) if prior is None else prior.bind(names)
+
+
+@dataclass(frozen=True)
+class InverseGammaPrior:
+    """σ² ~ Inv-Gamma(alpha, beta). The default is the reference prior p(σ²) ∝ 1/σ²."""
+
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.alpha) and np.isfinite(self.beta) and self.alpha >= 0 and self.beta >= 0):
+            raise BvsiError(f"Inverse-Gamma prior: alpha and beta must not be negative, got {self.alpha}, {self.beta}.")

@@ -1,0 +1,118 @@
+"""Classical variational system identification: unweighted least squares on the residual (sec:VSI).
+
+    θ = argmin ‖y − Xθ‖² + penalty
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.inference.fit import Fit, Status
+from bvsi.inference.solve import factorise
+from bvsi.likelihood import IID, NormalEquations, ResidualLikelihood, Isotropic, residual_likelihood
+from bvsi.residual import ResidualSystem
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LeastSquares:
+    """θ = (XᵀX)⁻¹ Xᵀy (eq:VSI_solution), with one step of refinement."""
+
+    def fit(self, system: ResidualSystem) -> Fit:
+        """Estimate all coefficients."""
+        unweighted = _unweighted(system)
+        theta = np.zeros(system.d)
+        for _ in range(2):  # the second step, on the residual of the first, recovers the digits lost in XᵀX
+            equations = unweighted.normal_equations(theta)
+            theta = theta + factorise(equations.H, system.names).solve(equations.g)
+        return _result(unweighted, theta, "VSI, least squares", 1)
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """θ = argmin ‖y − Xθ‖² + alpha Σ_i (‖X_i‖ θ_i)².
+
+    alpha: without unit; a single operator's coefficient is shrunk by the factor 1/(1 + alpha).
+    """
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        _penalty(self.alpha)
+
+    def fit(self, system: ResidualSystem) -> Fit:
+        """Estimate all coefficients."""
+        unweighted = _unweighted(system)
+        equations = unweighted.normal_equations(np.zeros(system.d))
+        H = equations.H + self.alpha * np.diag(np.diag(equations.H))
+        theta = factorise(H, system.names).solve(equations.g)
+        return _result(unweighted, theta, f"VSI, ridge {self.alpha:g}", 1)
+
+
+@dataclass(frozen=True)
+class Lasso:
+    """θ = argmin ½‖y − Xθ‖² + alpha ‖y‖ Σ_i ‖X_i‖ |θ_i|, by coordinate descent on the normal equations.
+
+    alpha: without unit; at alpha = 1 every coefficient is zero.
+    """
+
+    alpha: float
+    tol: float = 1e-10
+    max_sweeps: int = 10_000
+
+    def __post_init__(self) -> None:
+        _penalty(self.alpha)
+
+    def fit(self, system: ResidualSystem) -> Fit:
+        """Estimate all coefficients."""
+        unweighted = _unweighted(system)
+        equations = unweighted.normal_equations(np.zeros(system.d))
+        factorise(equations.H + 1e-12 * np.diag(np.diag(equations.H)), system.names)  # names operators that vanish
+        theta, sweeps = self._descend(equations)
+        fit = _result(unweighted, theta, f"VSI, lasso {self.alpha:g}", sweeps)
+        if sweeps < self.max_sweeps:
+            return fit
+        message = f"not converged in {sweeps} sweeps; raise max_sweeps or alpha, or remove operators that are alike."
+        return Fit(**{**vars(fit), "status": Status(False, sweeps, message)})
+
+    def _descend(self, equations: NormalEquations) -> tuple[Array, int]:
+        """Cyclic soft thresholding in scaled coefficients β_i = ‖X_i‖ θ_i / ‖y‖."""
+        scale = np.sqrt(np.diag(equations.H))
+        size = np.sqrt(equations.q) or 1.0
+        R = equations.H / scale[:, None] / scale
+        c = equations.g / scale / size
+        beta = np.zeros(len(scale))
+        for sweep in range(1, self.max_sweeps + 1):
+            largest = 0.0
+            for i in range(len(beta)):
+                pull = c[i] - R[i] @ beta + beta[i]
+                updated = np.sign(pull) * max(abs(pull) - self.alpha, 0.0)
+                largest = max(largest, abs(updated - beta[i]))
+                beta[i] = updated
+            if largest <= self.tol:
+                break
+        return np.asarray(beta * size / scale), sweep
+
+
+def _penalty(alpha: float) -> None:
+    if not (np.isfinite(alpha) and alpha >= 0):
+        raise BvsiError(f"alpha: a penalty is a number that is not negative; got {alpha}.")
+
+
+def _unweighted(system: ResidualSystem) -> ResidualLikelihood:
+    # Without weights the noise has no part in the fit; any model binds.
+    return residual_likelihood(system, IID(1.0), Isotropic())
+
+
+def _result(unweighted: ResidualLikelihood, theta: Array, method: str, iterations: int) -> Fit:
+    equations = unweighted.normal_equations(theta)
+    blocks = tuple(
+        q / e.structure.n_rows for q, e in zip(equations.q_blocks, unweighted.system.experiments, strict=True)
+    )
+    status = Status(True, iterations, "done; least squares gives no error bars, use Lagged() for them.")
+    return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method)

@@ -1,0 +1,36 @@
+"""Noise models, residual covariance, weightings, and the residual likelihood."""
+
+from bvsi.likelihood.covariance import CovariancePlan, plan_covariance, sensitivities
+from bvsi.likelihood.likelihood import ResidualLikelihood, residual_likelihood
+from bvsi.likelihood.noise import (
+    IID,
+    Covariance,
+    Diagonal,
+    Noise,
+    PerField,
+    PerTime,
+    StateCovariance,
+    UnknownScale,
+)
+from bvsi.likelihood.normal_equations import NormalEquations
+from bvsi.likelihood.weighting import Block, Isotropic, Weighting
+
+__all__ = [
+    "IID",
+    "Block",
+    "Covariance",
+    "CovariancePlan",
+    "Diagonal",
+    "Isotropic",
+    "Noise",
+    "NormalEquations",
+    "PerField",
+    "PerTime",
+    "ResidualLikelihood",
+    "StateCovariance",
+    "UnknownScale",
+    "Weighting",
+    "plan_covariance",
+    "residual_likelihood",
+    "sensitivities",
+]

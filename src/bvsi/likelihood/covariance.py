@@ -1,0 +1,139 @@
+"""Residual covariance, from the noise through the sensitivity of the residual (eq:covariance_nonlinear).
+
+    C_kj(θ) = a_kj M − b_kj Σ_i θ_i J_i(û_j)          Σ_kl(θ) = Σ_j C_kj Σ_u,j C_ljᵀ
+
+All blocks live on one sparsity pattern, planned and analysed once per experiment. Blocks with equal stencil rows,
+noise and Jacobians have equal covariances and share one factorisation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse
+from bvsi.likelihood.noise import Noise, StateCovariance
+from bvsi.residual import Residuals, Structure
+
+Array = NDArray[np.float64]
+
+# Steps that differ by rounding only, as those of np.linspace do, are one step.
+_SAME_STEP_DIGITS = 9
+
+
+@dataclass(frozen=True, eq=False)
+class BlockGroup:
+    """Residual blocks that share one covariance: ``blocks`` (indices k), the first standing for all."""
+
+    blocks: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class CovariancePlan:
+    """All about Σ_kl that does not depend on θ.
+
+    noise: Σ_u by time; product: pattern of (C Σ_u) Cᵀ; analysis: symbolic Cholesky of a diagonal block.
+    smear: pattern of C Σ_u where Σ_u is not diagonal; spread: Σ_u values on its common pattern.
+    """
+
+    structure: Structure
+    noise: StateCovariance
+    product: Product
+    analysis: Analysis
+    smear: Product | None
+    spread: tuple[Array, ...]
+
+    @property
+    def pattern(self) -> Pattern:
+        """Pattern of Σ_kl."""
+        return self.product.out
+
+    def groups(self, residuals: Residuals) -> tuple[BlockGroup, ...]:
+        """Blocks sorted by what their covariance is made of."""
+        found: dict[tuple[object, ...], list[int]] = {}
+        for k in range(self.structure.n_blocks):
+            times, a, b = stencil_row(self.structure, k)
+            state = () if residuals.constant_jacobian else tuple(times[b != 0])
+            key = (*_rounded(a), *_rounded(b), *self.noise.label[times], *state)
+            found.setdefault(key, []).append(k)
+        return tuple(BlockGroup(np.array(blocks)) for blocks in found.values())
+
+    def block(self, residuals: Residuals, theta: Array, k: int, other: int | None = None) -> Array:
+        """Σ_kl(θ) on the pattern, (nnz,); by default the diagonal block Σ_kk."""
+        times, C = sensitivities(residuals, theta, k)
+        left = np.stack([self._times_noise(c, j) for c, j in zip(C, times, strict=True)])
+        if other is None:
+            return self.product.values(left, C)
+        times_other, C_other = sensitivities(residuals, theta, other)
+        shared, mine, theirs = np.intersect1d(times, times_other, return_indices=True)
+        if not len(shared):
+            return np.zeros(self.pattern.nnz)
+        return self.product.values(left[mine], C_other[theirs])
+
+    def _times_noise(self, c: Array, time: int) -> Array:
+        """C_kj Σ_u,j on the left pattern of the product."""
+        label = int(self.noise.label[time])
+        if self.smear is None:
+            variances: Array = self.noise.distinct[label]
+            return c * variances[self.structure.pattern.indices]
+        return self.smear.values(c, self.spread[label])
+
+
+def plan_covariance(structure: Structure, noise: Noise, backend: Backend | None = None) -> CovariancePlan:
+    """Plan products and factorisation for one experiment."""
+    state = noise.covariance(structure)
+    smear, spread, left = None, (), structure.pattern
+    if not state.diagonal:
+        matrices = [sparse.csr_array(sparse.diags_array(s)) if s.ndim == 1 else s for s in state.distinct]
+        common = Pattern.from_matrix(sum(abs(m) for m in matrices))
+        spread = tuple(common.gather(m) for m in matrices)
+        smear = Product.plan(structure.pattern, common)
+        left = smear.out
+    product = Product.plan(left, structure.pattern)
+    analysis = analyse(product.out, coordinates=structure.coordinates, backend=backend)
+    return CovariancePlan(structure, state, product, analysis, smear, spread)
+
+
+def stencil_row(structure: Structure, k: int) -> tuple[NDArray[np.int64], Array, Array]:
+    """Times with a weight in block k, and the weights a_kj and b_kj there."""
+    a = _row(structure.a, k)
+    b = _row(structure.b, k)
+    times = np.array(sorted({*a, *b}), dtype=np.int64)
+    return times, np.array([a.get(j, 0.0) for j in times]), np.array([b.get(j, 0.0) for j in times])
+
+
+def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[NDArray[np.int64], Array]:
+    """Times j of block k and C_kj = a_kj M − b_kj Σ_i θ_i J_i(û_j), (times, nnz) on the structure's pattern."""
+    structure = residuals.structure
+    times, a, b = stencil_row(structure, k)
+    C = a[:, None] * structure.M
+    for row, (time, weight) in enumerate(zip(times, b, strict=True)):
+        if weight:
+            C[row] -= weight * residuals.jacobian(theta, int(time))
+    return times, C
+
+
+def factors(
+    plan: CovariancePlan, residuals: Residuals, theta: Array, label: str
+) -> Iterator[tuple[BlockGroup, Factor]]:
+    """Cholesky factors of the diagonal blocks, one per group, made one at a time."""
+    for group in plan.groups(residuals):
+        k = int(group.blocks[0])
+        values = plan.block(residuals, theta, k)
+        yield group, plan.analysis.factor(values, label=f"residual covariance of {label}, block {k}")
+
+
+def _row(matrix: Any, k: int) -> dict[int, float]:
+    start, stop = matrix.indptr[k], matrix.indptr[k + 1]
+    return dict(zip(matrix.indices[start:stop].tolist(), matrix.data[start:stop].tolist(), strict=True))
+
+
+def _rounded(values: Array) -> tuple[float, ...]:
+    """Values to nine digits of the largest, as a key."""
+    scale = float(np.abs(values).max()) or 1.0
+    return (float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"), *np.round(values / scale, _SAME_STEP_DIGITS).tolist())

@@ -1,0 +1,81 @@
+"""The residual likelihood: a residual system, its noise and a weighting, bound together.
+
+    −log p(r_θ | θ) = ½ rᵀWr − ½ log det W + ½ n log 2π        (eq:theta_dependent_negative_log_likelihood)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.likelihood.covariance import CovariancePlan
+from bvsi.likelihood.noise import Noise, noise_of_experiments
+from bvsi.likelihood.normal_equations import NormalEquations
+from bvsi.likelihood.weighting import Block, Isotropic, Weighting
+from bvsi.residual import ResidualSystem
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualLikelihood:
+    """Likelihood of the residuals; make it with :func:`residual_likelihood`.
+
+    plans: one per experiment, shared by every restriction to fewer operators.
+    """
+
+    system: ResidualSystem
+    noise: tuple[Noise, ...]
+    weighting: Weighting
+    plans: tuple[CovariancePlan | None, ...]
+
+    @property
+    def scale_known(self) -> bool:
+        """Whether the noise level is known, not only its shape."""
+        return self.noise[0].scale_known
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Coefficient names."""
+        return self.system.names
+
+    def restrict(self, names: Iterable[str]) -> ResidualLikelihood:
+        """The likelihood of a model with only the named operators; nothing is planned or assembled again."""
+        return replace(self, system=self.system.subset(names))
+
+    def normal_equations(self, theta: ArrayLike) -> NormalEquations:
+        """H, g and q at θ with W = W(θ), summed over experiments."""
+        vector = self.system.vector(theta)
+        parts = [
+            self.weighting.normal_equations(plan, residuals, vector, f"experiment {i}")
+            for i, (plan, residuals) in enumerate(zip(self.plans, self.system.experiments, strict=True))
+        ]
+        return NormalEquations(
+            np.sum([p.H for p in parts], axis=0),
+            np.sum([p.g for p in parts], axis=0),
+            tuple(q for p in parts for q in p.q_blocks),
+            sum(p.logdet for p in parts),
+            sum(p.n for p in parts),
+        )
+
+    def log_density(self, theta: ArrayLike) -> float:
+        """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""
+        equations = self.normal_equations(theta)
+        q, n = equations.q, equations.n
+        if self.scale_known and not isinstance(self.weighting, Isotropic):
+            return -0.5 * (q + equations.logdet + n * np.log(2 * np.pi))
+        return -0.5 * (n + n * np.log(q / n) + equations.logdet + n * np.log(2 * np.pi))
+
+
+def residual_likelihood(
+    system: ResidualSystem, noise: Noise | Sequence[Noise], weighting: Weighting | None = None
+) -> ResidualLikelihood:
+    """Bind a system to its noise (one model, or one per experiment) and a weighting (default: block)."""
+    weighting = weighting or Block()
+    models = noise_of_experiments(noise, system)
+    pairs = zip(system.experiments, models, strict=True)
+    plans = tuple(weighting.plan(residuals.structure, model) for residuals, model in pairs)
+    return ResidualLikelihood(system, models, weighting, plans)

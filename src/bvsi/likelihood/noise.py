@@ -1,0 +1,218 @@
+"""Observation noise: û_j = u_j + ε_j, ε_j ~ N(0, Σ_u,j), independent between times.
+
+A noise model is stated at the measured nodes; it is carried to the unknowns by the same map P as the data,
+``Σ_u = P Σ Pᵀ``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import NoiseError
+from bvsi.residual import ResidualSystem, Structure
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StateCovariance:
+    """Σ_u at every time: ``distinct[label[j]]`` is that of time j.
+
+    distinct: each a vector of variances (n_u,) where diagonal, or a sparse symmetric matrix (n_u × n_u).
+    label: (T,); times with one label share their covariance, and so their factorisation.
+    """
+
+    distinct: tuple[Any, ...]
+    label: NDArray[np.int64]
+
+    @property
+    def diagonal(self) -> bool:
+        """Whether all are diagonal."""
+        return all(not sparse.issparse(s) for s in self.distinct)
+
+
+class Noise(Protocol):
+    """A model of the observation noise."""
+
+    @property
+    def scale_known(self) -> bool:
+        """Whether the size of the noise is known, or only its shape."""
+
+    def covariance(self, structure: Structure) -> StateCovariance:
+        """Σ_u at the unknowns of one experiment."""
+
+
+@dataclass(frozen=True)
+class IID:
+    """One known standard deviation for all fields, nodes and times: Σ = σ² I."""
+
+    sigma: float
+    scale_known: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _positive(self.sigma, "sigma")
+
+    def covariance(self, structure: Structure) -> StateCovariance:
+        """σ² at every node."""
+        return _per_time(structure, np.full((1, _n_nodes(structure) * len(structure.fields)), self.sigma))
+
+
+@dataclass(frozen=True)
+class PerField:
+    """One known standard deviation per field."""
+
+    sigma: Mapping[str, float]
+    scale_known: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for field, value in self.sigma.items():
+            _positive(value, f"sigma[{field!r}]")
+
+    def covariance(self, structure: Structure) -> StateCovariance:
+        """σ_f² at every node of field f."""
+        values = [_of_field(self.sigma, f) for f in structure.fields]
+        return _per_time(structure, np.repeat(np.array(values, dtype=float), _n_nodes(structure))[None])
+
+
+@dataclass(frozen=True, eq=False)
+class PerTime:
+    """One known standard deviation per time, (T,), for all fields."""
+
+    sigma: ArrayLike
+    scale_known: ClassVar[bool] = True
+
+    def covariance(self, structure: Structure) -> StateCovariance:
+        """σ_j² at every node."""
+        sigma = _positive(self.sigma, "sigma")
+        if sigma.shape != (structure.n_times,):
+            raise NoiseError(f"sigma: one per time is needed, {structure.n_times}; it has shape {sigma.shape}.")
+        return _per_time(structure, np.repeat(sigma[:, None], _n_nodes(structure) * len(structure.fields), axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Diagonal:
+    """Known standard deviations per field and node, (nodes,), or per field, time and node, (T, nodes)."""
+
+    sigma: Mapping[str, ArrayLike]
+    scale_known: ClassVar[bool] = True
+
+    def covariance(self, structure: Structure) -> StateCovariance:
+        """Their squares on the diagonal."""
+        n, T = _n_nodes(structure), structure.n_times
+        parts = []
+        for field in structure.fields:
+            sigma = np.atleast_2d(_positive(_of_field(self.sigma, field), f"sigma[{field!r}]"))
+            if sigma.shape not in ((1, n), (T, n)):
+                raise NoiseError(
+                    f"sigma[{field!r}]: shape ({n},) for each node or ({T}, {n}) for each time and node is needed; "
+                    f"it has shape {sigma.shape}."
+                )
+            parts.append(sigma)
+        rows = max(len(part) for part in parts)
+        return _per_time(structure, np.concatenate([np.broadcast_to(p, (rows, n)) for p in parts], axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Covariance:
+    """A known sparse covariance, the same at all times.
+
+    matrix: symmetric positive definite (fields·nodes × fields·nodes), fields in the order of the data; or one matrix
+        (nodes × nodes) per field.
+    """
+
+    matrix: Any
+    scale_known: ClassVar[bool] = True
+
+    def covariance(self, structure: Structure) -> StateCovariance:
+        """P Σ Pᵀ."""
+        n = _n_nodes(structure)
+        if isinstance(self.matrix, Mapping):
+            blocks = [_checked(_of_field(self.matrix, f), n, f"matrix[{f!r}]") for f in structure.fields]
+            matrix = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
+        else:
+            matrix = _checked(self.matrix, n * len(structure.fields), "matrix")
+        P = _stacked_transfer(structure)
+        carried = matrix if P is None else sparse.csr_array(P @ matrix @ P.T)
+        return StateCovariance((carried,), np.zeros(structure.n_times, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class UnknownScale:
+    """Σ = σ² · shape with σ² unknown, to be estimated with the coefficients.
+
+    shape: noise model that gives the relative sizes; by default the same for all.
+    """
+
+    shape: Noise = field(default_factory=lambda: IID(1.0))
+    scale_known: ClassVar[bool] = False
+
+    def covariance(self, structure: Structure) -> StateCovariance:
+        """The shape, without σ²."""
+        return self.shape.covariance(structure)
+
+
+def noise_of_experiments(noise: Noise | Sequence[Noise], system: ResidualSystem) -> tuple[Noise, ...]:
+    """One noise model per experiment; a single one serves all."""
+    models = tuple(noise) if isinstance(noise, Sequence) else (noise,) * len(system.experiments)
+    if len(models) != len(system.experiments):
+        raise NoiseError(f"noise: {len(models)} models for {len(system.experiments)} experiments; give one, or one each.")
+    for model in models:
+        if not hasattr(model, "covariance"):
+            raise NoiseError(f"noise: {model!r} is not a noise model; write for example IID({model!r}).")
+    if len({model.scale_known for model in models}) > 1:
+        raise NoiseError("noise: the scale has to be known for all experiments or for none.")
+    return models
+
+
+def _n_nodes(structure: Structure) -> int:
+    return structure.n_dofs if structure.transfer is None else int(structure.transfer.shape[1])
+
+
+def _stacked_transfer(structure: Structure) -> Any | None:
+    if structure.transfer is None:
+        return None
+    return sparse.csr_array(sparse.kron(sparse.eye_array(len(structure.fields)), structure.transfer, format="csr"))
+
+
+def _per_time(structure: Structure, sigma: Array) -> StateCovariance:
+    """From standard deviations (1 or T, fields·nodes); equal times are found and share one covariance."""
+    distinct, label = np.unique(sigma, axis=0, return_inverse=True)
+    P = _stacked_transfer(structure)
+    variances = [row**2 for row in distinct]
+    carried = variances if P is None else [sparse.csr_array((P * v) @ P.T) for v in variances]
+    return StateCovariance(tuple(carried), np.broadcast_to(label.ravel(), (structure.n_times,)).astype(np.int64))
+
+
+def _positive(values: ArrayLike, name: str) -> Array:
+    array = np.asarray(values, dtype=float)
+    if not np.all(np.isfinite(array)) or not np.all(array > 0):
+        raise NoiseError(
+            f"{name}: standard deviations must be positive and finite. For data without noise state how far they "
+            "can be trusted, for example IID(1e-6), or use the least-squares estimator."
+        )
+    return array
+
+
+def _of_field(values: Mapping[str, Any], field: str) -> Any:
+    if field not in values:
+        raise NoiseError(f"noise: field {field!r} has none; given are {', '.join(values)}.")
+    return values[field]
+
+
+def _checked(matrix: Any, n: int, name: str) -> Any:
+    if not sparse.issparse(matrix):
+        raise NoiseError(f"{name}: a SciPy sparse matrix is needed, not {type(matrix).__name__}.")
+    if matrix.shape != (n, n):
+        raise NoiseError(f"{name}: shape ({n}, {n}) is needed; it is {matrix.shape}.")
+    matrix = sparse.csr_array(matrix)
+    if not np.all(np.isfinite(matrix.data)) or not np.all(matrix.diagonal() > 0):
+        raise NoiseError(f"{name}: entries must be finite and variances on the diagonal positive.")
+    if abs(matrix - matrix.T).max() > 1e-12 * abs(matrix).max():
+        raise NoiseError(f"{name}: a covariance must be symmetric; pass (A + A.T)/2 if the difference is rounding.")
+    return matrix

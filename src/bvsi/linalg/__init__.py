@@ -1,0 +1,33 @@
+"""Sparse linear algebra on fixed patterns: products, Cholesky factors, selected inverses."""
+
+from bvsi.linalg.cholesky import (
+    Analysis,
+    Backend,
+    Cholmod,
+    Factor,
+    SuperLU,
+    Supernodal,
+    analyse,
+    available_backends,
+)
+from bvsi.linalg.ordering import minimum_degree, nested_dissection
+from bvsi.linalg.pattern import Pattern, scatter
+from bvsi.linalg.product import Product
+from bvsi.linalg.threads import single_threaded_blas
+
+__all__ = [
+    "Analysis",
+    "Backend",
+    "Cholmod",
+    "Factor",
+    "Pattern",
+    "Product",
+    "SuperLU",
+    "Supernodal",
+    "analyse",
+    "available_backends",
+    "minimum_degree",
+    "nested_dissection",
+    "scatter",
+    "single_threaded_blas",
+]

@@ -1,0 +1,158 @@
+"""Cholesky through SciPy's SuperLU: always there, slower."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import NotPositiveDefiniteError
+from bvsi.linalg.factor import (
+    as_columns,
+    blocks,
+    check_pivots,
+    check_values,
+    inverse_by_columns,
+    not_positive_definite,
+)
+from bvsi.linalg.ordering import permuted
+from bvsi.linalg.pattern import Pattern
+from bvsi.linalg.threads import single_threaded_blas
+
+
+@dataclass(frozen=True)
+class SuperLU:
+    """``P A Pᵀ = L D Lᵀ`` read off an LU factorisation without pivoting. Its selected inverse is slow."""
+
+    @property
+    def name(self) -> str:
+        """``superlu``."""
+        return "superlu"
+
+    @property
+    def remedy(self) -> str:
+        """Nothing is needed beyond SciPy."""
+        return "pip install scipy"
+
+    def available(self) -> bool:
+        """Always true: SciPy is required."""
+        return True
+
+    def analyse(self, pattern: Pattern, permutation: NDArray[np.int64]) -> SuperLUAnalysis:
+        """Permute the pattern; SuperLU repeats its own symbolic work at every factorisation."""
+        reordered, order = permuted(pattern, permutation)
+        return SuperLUAnalysis(pattern, permutation, reordered, order)
+
+
+@dataclass(frozen=True, eq=False)
+class SuperLUAnalysis:
+    """Pattern of A, the permutation, the pattern of P A Pᵀ and the slot in A of each of its entries."""
+
+    pattern: Pattern
+    permutation: NDArray[np.int64]
+    reordered: Pattern
+    order: NDArray[np.int64]
+
+    @property
+    def backend(self) -> str:
+        """``superlu``."""
+        return "superlu"
+
+    def factor(self, values: ArrayLike, *, label: str = "matrix") -> SuperLUFactor:
+        """Factorise without pivoting; exact symmetry of the values is assumed."""
+        A = check_values(values, self.pattern, label)[self.order]
+        indptr, indices = self.reordered.indptr.astype(np.intc), self.reordered.indices.astype(np.intc)
+        # The rows of a symmetric matrix are its columns.
+        M = sparse.csc_matrix((A, indices, indptr), shape=self.reordered.shape)
+        diagonal = M.diagonal()
+        try:
+            lu = _symmetric_lu(M)
+        except RuntimeError:  # an exactly zero pivot, without saying where
+            raise self._singular(M, label) from None
+        exchanged = np.flatnonzero(lu.perm_r != lu.perm_c)
+        if len(exchanged):  # it only leaves the diagonal when that is exactly zero
+            raise not_positive_definite(label, int(self.permutation[exchanged[0]]), diagonal[exchanged[0]])
+        order = np.argsort(lu.perm_c)
+        rows, pivots = self.permutation[order], lu.U.diagonal()
+        check_pivots(pivots, diagonal[order], rows, label)
+        return SuperLUFactor(self.pattern, self.permutation, lu, rows, pivots)
+
+    def _singular(self, M: Any, label: str) -> NotPositiveDefiniteError:
+        """Find the row of a zero pivot: the one that a tiny shift of the diagonal makes smallest."""
+        diagonal = M.diagonal()
+        shift = 1e-10 * max(float(np.abs(diagonal).max()), np.finfo(np.float64).tiny)
+        try:
+            lu = _symmetric_lu(sparse.csc_matrix(M + shift * sparse.eye_array(M.shape[0])))
+            column = int(np.argsort(lu.perm_c)[np.argmin(lu.U.diagonal())])
+        except RuntimeError:
+            column = int(np.argmin(diagonal))
+        return not_positive_definite(label, int(self.permutation[column]), float(diagonal[column]), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class SuperLUFactor:
+    """``A[rows][:, rows] = L D Lᵀ`` with L of unit diagonal and ``pivots`` the diagonal of D.
+
+    SuperLU was handed ``A[p][:, p]`` with p = ``permutation`` and refined the order once more, to ``rows``.
+    """
+
+    pattern: Pattern
+    permutation: NDArray[np.int64]
+    lu: Any
+    rows: NDArray[np.int64]
+    pivots: NDArray[np.float64]
+
+    @property
+    def backend(self) -> str:
+        """``superlu``."""
+        return "superlu"
+
+    @cached_property
+    def _lower(self) -> Any:
+        """A solver for L alone. SuperLU offers none, but the LU factors of L are L and the identity."""
+        return _symmetric_lu(sparse.csc_matrix(self.lu.L))
+
+    def logdet(self) -> float:
+        """``Σ_i log D_ii``."""
+        return float(np.log(self.pivots).sum())
+
+    def solve(self, B: ArrayLike) -> NDArray[np.float64]:
+        """``A⁻¹ B``."""
+        columns = as_columns(B, len(self.rows))
+        out = np.empty(columns.shape)
+        with single_threaded_blas():
+            for block in blocks(columns.shape[1]):
+                X = self.lu.solve(columns[self.permutation, block])
+                out[self.permutation, block] = X
+        return out.reshape(np.shape(B))
+
+    def whiten(self, B: ArrayLike) -> NDArray[np.float64]:
+        """``D^{−1/2} L⁻¹ P B``, rows in elimination order."""
+        columns = as_columns(B, len(self.rows))
+        out = np.empty(columns.shape)
+        scale = 1.0 / np.sqrt(self.pivots)[:, None]
+        with single_threaded_blas():
+            for block in blocks(columns.shape[1]):
+                out[:, block] = scale * self._lower.solve(columns[self.rows, block])
+        return out.reshape(np.shape(B))
+
+    def gram(self, B: ArrayLike) -> NDArray[np.float64]:
+        """``(RB)ᵀ(RB)``."""
+        R = self.whiten(as_columns(B, len(self.rows)))
+        return R.T @ R
+
+    def selected_inverse(self) -> NDArray[np.float64]:
+        """A⁻¹ on the pattern of A by n solves: exact, and slow (see :func:`inverse_by_columns`)."""
+        return inverse_by_columns(self, self.pattern)
+
+
+def _symmetric_lu(M: Any) -> Any:
+    """LU in the order given, pivots on the diagonal."""
+    from scipy.sparse.linalg import splu
+
+    with single_threaded_blas():
+        return splu(M, permc_spec="NATURAL", diag_pivot_thresh=0.0, options={"SymmetricMode": True})

@@ -1,0 +1,1 @@
+"""The paper's cases, ready to run."""

@@ -1,0 +1,58 @@
+"""Computed data kept on disk between runs: written aside, then renamed, so that a file is whole or absent."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[np.float64]]
+
+
+def cache_directory() -> Path:
+    """Folder of cached data: ``BVSI_CACHE`` where set, else the user's cache folder."""
+    chosen = os.environ.get("BVSI_CACHE")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("bvsi"))
+
+
+def cached(name: str, settings: Mapping[str, object], make: Callable[[], Arrays]) -> Arrays:
+    """Arrays of an earlier run with the same settings, or made now and kept.
+
+    name: readable part of the file name; settings: everything that the result depends on (JSON values).
+    """
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    path = cache_directory() / f"{name}-{digest}.npz"
+    found = _load(path)
+    if found is not None:
+        return found
+    arrays = make()
+    _save(path, arrays)
+    return arrays
+
+
+def _load(path: Path) -> Arrays | None:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {key: stored[key] for key in stored.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None  # absent or damaged: it is made anew
+
+
+def _save(path: Path, arrays: Arrays) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, suffix=".npz")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            np.savez(file, **arrays)
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bvsi.errors import BvsiError
+from bvsi.linalg import Pattern, Product, compiled
+
+
+@pytest.fixture(params=["numba", "scipy"], autouse=True)
+def engine(request, monkeypatch):
+    if request.param == "scipy":
+        monkeypatch.setattr(compiled, "numba_available", lambda: False)
+    elif not compiled.numba_available():
+        pytest.skip("Numba is not installed")
+
+
+def random_pattern(shape: tuple[int, int], density: float, seed: int) -> Pattern:
+    return Pattern.from_matrix(sparse.random_array(shape, density=density, rng=np.random.default_rng(seed)))
+
+
+@pytest.mark.parametrize(
+    "n, p, k, density", [(7, 5, 9, 0.3), (30, 40, 20, 0.1), (1, 1, 1, 1.0), (6, 4, 5, 0.0)]
+)
+@pytest.mark.parametrize("sets", [1, 3])
+def test_against_dense(n, p, k, density, sets):
+    left, right = random_pattern((n, k), density, 0), random_pattern((p, k), density, 1)
+    product = Product.plan(left, right)
+    rng = np.random.default_rng(2)
+    A, B = rng.standard_normal((sets, left.nnz)), rng.standard_normal((sets, right.nnz))
+    expected = sum(left.matrix(a).toarray() @ right.matrix(b).toarray().T for a, b in zip(A, B, strict=True))
+    assert product.out.shape == (n, p)
+    assert_allclose(product.out.matrix(product.values(A, B)).toarray(), expected, atol=1e-14)
+
+
+def test_one_value_set_may_be_flat():
+    pattern = random_pattern((6, 8), 0.4, 0)
+    product = Product.plan(pattern, pattern)
+    a = np.random.default_rng(0).standard_normal(pattern.nnz)
+    assert_array_equal(product.values(a, a), product.values(a[None], a[None]))
+
+
+def test_cancelling_sums_stay_on_the_pattern():
+    left = Pattern.from_matrix(sparse.csr_array(np.ones((2, 2))))
+    product = Product.plan(left, left)
+    values = product.values([1.0, 1.0, 2.0, 3.0], [1.0, -1.0, 1.0, 0.0])
+    assert product.out.nnz == 4
+    assert_array_equal(values, [0.0, 1.0, -1.0, 2.0])
+    assert_array_equal(product.values(np.zeros((2, 4)), np.ones((2, 4))), np.zeros(4))
+
+
+def test_mismatches_are_named():
+    left, right = random_pattern((3, 4), 0.5, 0), random_pattern((3, 5), 0.5, 0)
+    with pytest.raises(BvsiError, match="as many columns"):
+        Product.plan(left, right)
+    product = Product.plan(left, left)
+    with pytest.raises(BvsiError, match="right_values must have shape"):
+        product.values(np.ones(left.nnz), np.ones(left.nnz + 1))
+    with pytest.raises(BvsiError, match="2 value sets"):
+        product.values(np.ones((2, left.nnz)), np.ones((3, left.nnz)))
