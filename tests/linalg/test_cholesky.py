@@ -299,6 +299,24 @@ def test_import_is_light():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_process_without_numba_works():
+    code = """if True:
+        import sys
+        sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them now raises ImportError
+        import numpy as np, scipy.sparse as sparse
+        from bvsi.linalg import Pattern, Product, analyse
+        pattern = Pattern.from_matrix(sparse.csr_array([[2.0, 1.0], [1.0, 2.0]]))
+        values = pattern.gather(sparse.csr_array([[2.0, 1.0], [1.0, 2.0]]))
+        product = Product.plan(pattern, pattern)
+        factor = analyse(product.out).factor(product.values(values, values))
+        assert factor.backend != "supernodal"
+        assert abs(factor.logdet() - np.log(9.0)) < 1e-12
+        assert np.allclose(factor.selected_inverse() * 9, [5, -4, -4, 5])
+    """
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_blas_threads_are_restored_after_overlapping_use():
     from threadpoolctl import threadpool_info
 

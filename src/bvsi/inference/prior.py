@@ -27,7 +27,9 @@ class GaussianPrior:
         entries = {**self.terms, **({} if self.default is None else {"default": self.default})}
         for name, (mean, variance) in entries.items():
             if not (np.isfinite(mean) and np.isfinite(variance) and variance > 0):
-                raise BvsiError(f"prior of {name!r}: a finite mean and a positive variance are needed, not {(mean, variance)}.")
+                raise BvsiError(
+                    f"prior of {name!r}: a finite mean and a positive variance are needed, not {(mean, variance)}."
+                )
 
     def bind(self, names: tuple[str, ...]) -> BoundPrior:
         """Mean and precision for a list of operators."""

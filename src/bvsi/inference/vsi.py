@@ -1,6 +1,6 @@
 """Classical variational system identification: unweighted least squares on the residual (sec:VSI).
 
-    θ = argmin ‖y − Xθ‖² + penalty
+θ = argmin ‖y − Xθ‖² + penalty
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.inference.fit import Fit, Status
 from bvsi.inference.solve import factorise
-from bvsi.likelihood import IID, NormalEquations, ResidualLikelihood, Isotropic, residual_likelihood
+from bvsi.likelihood import IID, Isotropic, NormalEquations, ResidualLikelihood, residual_likelihood
 from bvsi.residual import ResidualSystem
 
 Array = NDArray[np.float64]

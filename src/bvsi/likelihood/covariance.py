@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse
 from bvsi.likelihood.noise import Noise, StateCovariance
+from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
@@ -136,4 +136,7 @@ def _row(matrix: Any, k: int) -> dict[int, float]:
 def _rounded(values: Array) -> tuple[float, ...]:
     """Values to nine digits of the largest, as a key."""
     scale = float(np.abs(values).max()) or 1.0
-    return (float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"), *np.round(values / scale, _SAME_STEP_DIGITS).tolist())
+    return (
+        float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"),
+        *np.round(values / scale, _SAME_STEP_DIGITS).tolist(),
+    )

@@ -1,6 +1,6 @@
 """The residual likelihood: a residual system, its noise and a weighting, bound together.
 
-    −log p(r_θ | θ) = ½ rᵀWr − ½ log det W + ½ n log 2π        (eq:theta_dependent_negative_log_likelihood)
+−log p(r_θ | θ) = ½ rᵀWr − ½ log det W + ½ n log 2π        (eq:theta_dependent_negative_log_likelihood)
 """
 
 from __future__ import annotations

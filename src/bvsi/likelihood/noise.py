@@ -161,7 +161,9 @@ def noise_of_experiments(noise: Noise | Sequence[Noise], system: ResidualSystem)
     """One noise model per experiment; a single one serves all."""
     models = tuple(noise) if isinstance(noise, Sequence) else (noise,) * len(system.experiments)
     if len(models) != len(system.experiments):
-        raise NoiseError(f"noise: {len(models)} models for {len(system.experiments)} experiments; give one, or one each.")
+        raise NoiseError(
+            f"noise: {len(models)} models for {len(system.experiments)} experiments; give one, or one each."
+        )
     for model in models:
         if not hasattr(model, "covariance"):
             raise NoiseError(f"noise: {model!r} is not a noise model; write for example IID({model!r}).")

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from functools import cache
 
+REMEDY = "pip install numba, leave NUMBA_DISABLE_JIT unset and let NUMBA_CACHE_DIR be a writable directory"
+
 
 @cache
 def numba_available() -> bool:
-    """True if Numba imports and compiles (``NUMBA_DISABLE_JIT`` unset); otherwise SciPy does the work."""
+    """True if Numba imports, compiles and can keep a cache; otherwise SciPy does the work."""
     try:
         import numba
-    except Exception:  # not only ImportError: Numba raises others when it does not fit the NumPy installed
+
+        # Decorating the kernel is the test of the cache: Numba refuses when it finds no place to write.
+        import bvsi.linalg.product_kernel  # noqa: F401
+    except (
+        Exception
+    ):  # not only ImportError: Numba raises others, also when it does not fit the NumPy installed
         return False
     return not numba.config.DISABLE_JIT

@@ -30,7 +30,7 @@ class Supernodal:
     def remedy(self) -> str:
         """How to install what it needs."""
         if not compiled.numba_available():
-            return "pip install numba (and leave NUMBA_DISABLE_JIT unset)"
+            return compiled.REMEDY
         return "install SciPy from its wheels: this build exports BLAS with integers other than 32 bits"
 
     def available(self) -> bool:

@@ -20,8 +20,8 @@ from typing import Any
 def single_threaded_blas() -> Iterator[None]:
     """Context in which BLAS uses one thread; may be nested and used by several threads.
 
-    A second thread loses the limit when the first leaves, which costs time but is not wrong. A caller that runs
-    many factorisations in a pool of threads should therefore enter this context once, around the pool.
+    A second thread loses the limit when the first leaves, which costs time but is not wrong. A caller that
+    runs many factorisations in a pool of threads should therefore enter this context once, around the pool.
     """
     libraries = _libraries()
     with ExitStack() as stack:

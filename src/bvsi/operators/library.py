@@ -1,6 +1,6 @@
 """The library of candidate operators: which terms may stand in which equation.
 
-    u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
+u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Weak form to its Gateaux derivative with respect to the fields.
 
-    d/dε ∫ ∂^α v g(u + ε δu) = Σ_fields Σ_β ∫ ∂^α v · (∂g/∂u_β) · ∂^β δu
+d/dε ∫ ∂^α v g(u + ε δu) = Σ_fields Σ_β ∫ ∂^α v · (∂g/∂u_β) · ∂^β δu
 """
 
 from __future__ import annotations

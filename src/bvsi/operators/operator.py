@@ -24,7 +24,7 @@ from bvsi.operators.weak import Term, WeakForm, weak_form
 class MeasureForm:
     """The terms of an operator over one measure (cells or boundary): F and its derivative.
 
-        F[v] = Σ_terms ∫ ∂^α v g          J[v, δu] = Σ_jacobian ∫ ∂^α v c ∂^β δu
+    F[v] = Σ_terms ∫ ∂^α v g          J[v, δu] = Σ_jacobian ∫ ∂^α v c ∂^β δu
     """
 
     terms: tuple[Term, ...]

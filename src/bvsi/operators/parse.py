@@ -24,7 +24,7 @@ MAX_CONSTANT = 1e100
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {
     name: getattr(sp, name)
-    for name in "sin cos tan asin acos atan sinh cosh tanh exp log sqrt erf".split()
+    for name in ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf"]
 }
 DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
 CONSTANTS = {"pi": sp.pi}

@@ -83,7 +83,9 @@ class StrongAlgebra:
         """Base ** number."""
         n = self.evaluate(_scalar(exponent, "an exponent"))
         if not n.is_number or not n.is_real:
-            raise OperatorError(f"exponent {pretty(n)}: only real numbers are allowed; write exp(...) for other powers.")
+            raise OperatorError(
+                f"exponent {pretty(n)}: only real numbers are allowed; write exp(...) for other powers."
+            )
         return self.plain(_power(self.evaluate(_scalar(base, "**")), n))
 
     def function(self, f: Callable[[sp.Expr], sp.Expr], argument: Strong) -> Scalar:

@@ -64,7 +64,9 @@ class Case:
 
     def __post_init__(self) -> None:
         if self.nx < 2 or N_FINE % self.nx:
-            raise BvsiError(f"nx: {self.nx} does not divide the {N_FINE} cells of the forward solve; use 25, 50, 100, 200.")
+            raise BvsiError(
+                f"nx: {self.nx} does not divide the {N_FINE} cells of the forward solve; use 25, 50, 100, 200."
+            )
 
 
 def library(names: tuple[str, ...] = tuple(TRUTH)) -> Library:
@@ -96,7 +98,12 @@ def forward_solve(n: int, accurate_time: bool, progress: Progress = silent) -> D
         scheme = ThetaScheme(0.5, ACCURATE_SUBSTEPS) if accurate_time else ThetaScheme()
         return {"p": simulate(library(), TRUTH, initial, times, scheme=scheme, progress=progress).fields["p"]}
 
-    settings = {"version": _CACHE_VERSION, "n": n, "accurate_time": accurate_time, "substeps": ACCURATE_SUBSTEPS}
+    settings = {
+        "version": _CACHE_VERSION,
+        "n": n,
+        "accurate_time": accurate_time,
+        "substeps": ACCURATE_SUBSTEPS,
+    }
     p = cached("fokker-planck", settings, make)["p"]
     return Data(times=times, fields={"p": p}, geometry=grid, auxiliary={})
 
@@ -129,14 +136,20 @@ def fit_true_model(case: Case, element: Lagrange | None = None, progress: Progre
     """VSI and lagged-covariance fits of the true five operators."""
     system = residual_system(observed(case, progress), element)
     likelihood = residual_likelihood(system, IID(case.sigma))
-    return {"vsi": LeastSquares().fit(system), "lagged": Lagged().fit(likelihood, prior=PRIOR, progress=progress)}
+    return {
+        "vsi": LeastSquares().fit(system),
+        "lagged": Lagged().fit(likelihood, prior=PRIOR, progress=progress),
+    }
 
 
 def summary(fits: dict[str, Fit]) -> dict[str, dict[str, object]]:
     """The fits as JSON values."""
     result: dict[str, dict[str, object]] = {}
     for method, fit in fits.items():
-        entry: dict[str, object] = {"theta": dict(zip(fit.names, fit.theta.tolist(), strict=True)), "error": error(fit)}
+        entry: dict[str, object] = {
+            "theta": dict(zip(fit.names, fit.theta.tolist(), strict=True)),
+            "error": error(fit),
+        }
         if fit.posterior is not None:
             entry["variance"] = dict(zip(fit.names, fit.posterior.variance.tolist(), strict=True))
             entry["chi2"] = fit.chi2
@@ -161,7 +174,11 @@ def main(arguments: list[str] | None = None) -> int:
     except BvsiError as problem:
         sys.stderr.write(f"error: {problem}\n")
         return 2
-    text = json.dumps(summary(fits)) if options.json else "\n\n".join(f"{f}\n  error {error(f):.4f}" for f in fits.values())
+    text = (
+        json.dumps(summary(fits))
+        if options.json
+        else "\n\n".join(f"{f}\n  error {error(f):.4f}" for f in fits.values())
+    )
     sys.stdout.write(text + "\n")
     return 0
 

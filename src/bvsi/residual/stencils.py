@@ -64,7 +64,9 @@ class BDF2:
 
 def _steps(times: Array, needed: int, stencil: object) -> Array:
     if len(times) < needed + 1:
-        raise DataError(f"times: {type(stencil).__name__} needs at least {needed + 1} times, the data have {len(times)}.")
+        raise DataError(
+            f"times: {type(stencil).__name__} needs at least {needed + 1} times, the data have {len(times)}."
+        )
     return np.diff(times)
 
 

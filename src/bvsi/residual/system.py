@@ -1,6 +1,6 @@
 """The residual system: all that inference needs to know of data, operators and discretisation.
 
-    r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M − b_kj Σ_i θ_i J_i(û_j)
+r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M − b_kj Σ_i θ_i J_i(û_j)
 """
 
 from __future__ import annotations

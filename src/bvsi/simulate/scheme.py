@@ -1,6 +1,6 @@
 """θ-schemes in time with Newton's method and adaptive sub-steps.
 
-    M (w − u)/h = ϑ F(w, t + h) + (1 − ϑ) F(u, t)
+M (w − u)/h = ϑ F(w, t + h) + (1 − ϑ) F(u, t)
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ class ThetaScheme:
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.implicitness <= 1:
-            raise BvsiError(f"implicitness: between 1/2 (Crank-Nicolson) and 1 (backward Euler), not {self.implicitness}.")
+            raise BvsiError(
+                f"implicitness: between 1/2 (Crank-Nicolson) and 1 (backward Euler), not {self.implicitness}."
+            )
         if self.substeps < 1 or (self.tol is not None and self.tol <= 0):
             raise BvsiError("substeps must be at least 1 and tol positive.")
 
@@ -69,7 +71,9 @@ class Stepper:
             if w is None:
                 self._level += 1
                 if self._level > _MAX_HALVINGS:
-                    raise BvsiError(f"simulate: no solution at t = {t + done:g} even with a step of {h:.1e}; is the model stable?")
+                    raise BvsiError(
+                        f"simulate: no solution at t = {t + done:g} even with a step of {h:.1e}; is the model stable?"
+                    )
                 continue
             u, done = w, done + h
         return u

@@ -105,10 +105,14 @@ class FiniteElements:
         try:
             cells = self.mesh.element_finder(mapping=basis.mapping)(*points.T)
         except ValueError:
-            raise SpaceError("some points lie outside the mesh; the space must cover what it is evaluated at.") from None
+            raise SpaceError(
+                "some points lie outside the mesh; the space must cover what it is evaluated at."
+            ) from None
         local = basis.mapping.invF(points.T[:, :, None], tind=cells)
         values = [
-            np.broadcast_to(np.asarray(self.skfem_element.gbasis(basis.mapping, local, i, tind=cells)[0]), (len(cells), 1))
+            np.broadcast_to(
+                np.asarray(self.skfem_element.gbasis(basis.mapping, local, i, tind=cells)[0]), (len(cells), 1)
+            )
             for i in range(basis.Nbfun)
         ]
         columns = self.node_of_dof[basis.element_dofs[:, cells]].T

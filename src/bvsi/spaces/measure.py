@@ -40,9 +40,7 @@ class Evaluation:
         order = np.argsort(columns, axis=1, kind="stable")
         indices = np.take_along_axis(columns, order, axis=1).ravel()
         pattern = Pattern((n_q, n), np.arange(0, n_q * m + 1, m, dtype=np.int64), indices.astype(np.int64))
-        return Evaluation(
-            pattern, {index: np.take_along_axis(v, order, axis=1).ravel() for index, v in values.items()}
-        )
+        return Evaluation(pattern, {index: np.take_along_axis(v, order, axis=1).ravel() for index, v in values.items()})
 
     def matrix(self, index: MultiIndex) -> Any:
         """E_index as a sparse matrix."""
