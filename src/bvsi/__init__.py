@@ -1,5 +1,85 @@
-"""bvsi: discover PDEs, with honest uncertainty, from noisy full-field data."""
+"""bvsi: discover PDEs, with honest uncertainty, from noisy full-field data.
+
+The public names below are imported when first used, so that ``import bvsi`` stays fast.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from bvsi._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from bvsi.data import Data, Grid, Mesh, add_noise
+    from bvsi.errors import BvsiError
+    from bvsi.inference import (
+        Fit,
+        GaussianPosterior,
+        GaussianPrior,
+        InverseGammaPrior,
+        Lagged,
+        Lasso,
+        LeastSquares,
+        NormalInverseGammaPosterior,
+        Ridge,
+    )
+    from bvsi.likelihood import (
+        IID,
+        Block,
+        Covariance,
+        Diagonal,
+        Isotropic,
+        PerField,
+        PerTime,
+        UnknownScale,
+        residual_likelihood,
+    )
+    from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
+    from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, assemble
+    from bvsi.simulate import ThetaScheme, simulate
+    from bvsi.spaces import P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection
+
+_HOME = {
+    "data": ("Data", "Grid", "Mesh", "add_noise"),
+    "errors": ("BvsiError",),
+    "inference": (
+        "Fit",
+        "GaussianPosterior",
+        "GaussianPrior",
+        "InverseGammaPrior",
+        "Lagged",
+        "Lasso",
+        "LeastSquares",
+        "NormalInverseGammaPosterior",
+        "Ridge",
+    ),
+    "likelihood": (
+        "IID",
+        "Block",
+        "Covariance",
+        "Diagonal",
+        "Isotropic",
+        "PerField",
+        "PerTime",
+        "UnknownScale",
+        "residual_likelihood",
+    ),
+    "operators": ("Assembled", "Dirichlet", "Library", "NoFlux", "Unknown", "ZeroNeumann"),
+    "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "assemble"),
+    "simulate": ("ThetaScheme", "simulate"),
+    "spaces": ("P1", "P2", "Q1", "Q2", "Galerkin", "Interpolation", "LocalL2Projection"),
+}
+_MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names}
+
+__all__ = ["__version__", *_MODULE_OF]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module 'bvsi' has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

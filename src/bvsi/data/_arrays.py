@@ -43,9 +43,7 @@ def real_array(value: ArrayLike, what: str) -> Floats:
             "(t - t[0]) / numpy.timedelta64(1, 's')"
         )
     elif kind not in "iuf":
-        raise DataError(
-            f"{what} has dtype {array.dtype}, which is not numeric; convert it with .astype(float)"
-        )
+        raise DataError(f"{what} has dtype {array.dtype}, which is not numeric; convert it with .astype(float)")
     return array.astype(np.float64, copy=False)
 
 
@@ -64,14 +62,10 @@ def read_only(mapping: Mapping[str, T]) -> Mapping[str, T]:
 def check_increasing(values: Floats, what: str, remedy: str) -> None:
     """Refuse ``values`` (n,) that are not one-dimensional, finite and strictly increasing; name the index."""
     if values.ndim != 1:
-        raise DataError(
-            f"{what} must be one-dimensional, got shape {values.shape}; pass the n values as (n,)"
-        )
+        raise DataError(f"{what} must be one-dimensional, got shape {values.shape}; pass the n values as (n,)")
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
-        raise DataError(
-            f"{what} has {bad.size} values that are not finite, first at index {bad[0]}; {remedy}"
-        )
+        raise DataError(f"{what} has {bad.size} values that are not finite, first at index {bad[0]}; {remedy}")
     bad = np.flatnonzero(np.diff(values) <= 0)
     if bad.size:
         i = int(bad[0])

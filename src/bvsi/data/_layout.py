@@ -73,9 +73,7 @@ def arrange_auxiliary(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str
 def _plain(value: ArrayLike, what: str) -> Floats:
     """Numbers of ``value``; labelled arrays are refused, since their labels would be ignored."""
     if hasattr(value, "dims"):
-        raise DataError(
-            f"{what} is an xarray object; use Data.from_xarray, which reads the names of its dimensions"
-        )
+        raise DataError(f"{what} is an xarray object; use Data.from_xarray, which reads the names of its dimensions")
     return real_array(value, what)
 
 
@@ -88,9 +86,7 @@ def _ordered(array: Floats, what: str, sizes: Sizes, dims: tuple[str, ...] | Non
     names = tuple(sizes) if dims is None else dims
     expected = tuple(sizes[name] for name in names)
     if array.shape != expected:
-        raise DataError(
-            f"{what}: {_mismatch(array.shape, names, expected)}{_advice(array.shape, sizes, dims)}"
-        )
+        raise DataError(f"{what}: {_mismatch(array.shape, names, expected)}{_advice(array.shape, sizes, dims)}")
     return array.transpose([names.index(name) for name in sizes])
 
 
@@ -110,11 +106,7 @@ def _advice(shape: tuple[int, ...], sizes: Sizes, dims: tuple[str, ...] | None) 
     # Auxiliary arrays without time are named by the dims of the fields, so time is listed in any case.
     fitting = [p for p in permutations(sizes) if tuple(sizes[name] for name in p) == shape]
     if not fitting:
-        return (
-            "; pass dims=(...) to name the axes if the order differs"
-            if dims is None
-            else "; check dims and shape"
-        )
+        return "; pass dims=(...) to name the axes if the order differs" if dims is None else "; check dims and shape"
     order = fitting[0] if TIME in sizes else (TIME, *fitting[0])
     choice = "" if len(fitting) == 1 else ", or another order that fits; only you know which"
     return f"; the sizes fit in another order: pass dims={order}{choice}"

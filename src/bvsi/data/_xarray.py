@@ -97,9 +97,7 @@ def _dataset(source: object) -> xr.Dataset:
     if isinstance(source, xr.Dataset):
         return source
     if not isinstance(source, xr.DataArray):
-        raise DataError(
-            f"ds is a {type(source).__name__}; pass an xarray Dataset or DataArray, or use from_arrays"
-        )
+        raise DataError(f"ds is a {type(source).__name__}; pass an xarray Dataset or DataArray, or use from_arrays")
     if source.name is None:
         raise DataError("ds is a DataArray without a name; name the field with ds.rename('u')")
     return source.to_dataset()
@@ -129,9 +127,7 @@ def _variables(ds: xr.Dataset, choice: Choice) -> tuple[list[str], list[str]]:
             raise DataError(f"{argument} is the text {names!r}; pass a list of names, [{names!r}]")
         missing = [name for name in names or () if name not in ds.data_vars]
         if missing:
-            raise DataError(
-                f"{argument}: no variable {missing[0]!r}; the dataset has {_listed(ds.data_vars)}"
-            )
+            raise DataError(f"{argument}: no variable {missing[0]!r}; the dataset has {_listed(ds.data_vars)}")
     if choice.auxiliary is not None:
         known = list(choice.auxiliary)
     else:
@@ -141,9 +137,7 @@ def _variables(ds: xr.Dataset, choice: Choice) -> tuple[list[str], list[str]]:
         return list(choice.fields), known
     fields = [name for name, v in ds.data_vars.items() if choice.time in v.dims and name not in known]
     if not fields:
-        raise DataError(
-            f"fields: no variable has the time dimension {choice.time!r}; transpose or rename the data"
-        )
+        raise DataError(f"fields: no variable has the time dimension {choice.time!r}; transpose or rename the data")
     return fields, known  # type: ignore[return-value]  # names that are no text are refused by Data
 
 
@@ -166,9 +160,7 @@ def _grid(ds: xr.Dataset, dims: tuple[str, ...], choice: Choice) -> _Space:
     coordinates, flipped, stored = {}, [], {}
     for axis, dim in dim_of.items():
         if dim not in ds.coords:
-            raise DataError(
-                f"dimension {dim!r} has no coordinate; add it with ds.assign_coords({dim}=values)"
-            )
+            raise DataError(f"dimension {dim!r} has no coordinate; add it with ds.assign_coords({dim}=values)")
         values = real_array(ds.coords[dim].values, f"coordinate {dim!r}")
         if values.size > 1 and np.all(np.diff(values) < 0):
             values = values[::-1]
@@ -195,9 +187,7 @@ def _axes(dims: tuple[str, ...], axes: Mapping[str, str]) -> dict[str, str]:
                 "for data on a mesh pass mesh=Mesh(...)"
             )
         if axis in dim_of:
-            raise DataError(
-                f"axes: dimensions {dim_of[axis]!r} and {dim!r} both become {axis!r}; name one axis each"
-            )
+            raise DataError(f"axes: dimensions {dim_of[axis]!r} and {dim!r} both become {axis!r}; name one axis each")
         dim_of[axis] = dim
     if not dim_of:
         raise DataError("fields have no space dimension, only time; at least one of x, y, z is needed")
@@ -225,18 +215,14 @@ def _mesh(ds: xr.Dataset, dims: tuple[str, ...], mesh: Mesh, choice: Choice) -> 
             f"nodes: which of the dimensions {_listed(dims)} numbers the nodes? pass nodes=, select the rest"
         )
     if choice.nodes is not None and choice.nodes not in dims:
-        raise DataError(
-            f"nodes: {choice.nodes!r} is not a dimension of the fields; they have {_listed(dims)}"
-        )
+        raise DataError(f"nodes: {choice.nodes!r} is not a dimension of the fields; they have {_listed(dims)}")
     if choice.nodes is not None and extra:
         raise DataError(
             f"dimension {extra[0]!r} is neither time nor nodes; select one entry with ds.isel({extra[0]}=0)"
         )
     dim = dims[0] if choice.nodes is None else choice.nodes
     if ds.sizes[dim] != mesh.n_nodes:
-        raise DataError(
-            f"dimension {dim!r} has {ds.sizes[dim]} entries, the mesh has {mesh.n_nodes}; pass its mesh"
-        )
+        raise DataError(f"dimension {dim!r} has {ds.sizes[dim]} entries, the mesh has {mesh.n_nodes}; pass its mesh")
     _check_positions(ds, dim, mesh)
     return _Space(mesh, (dim,))
 

@@ -86,10 +86,7 @@ class Data:
             t,
             {name: arrange(value, f"field {name!r}", sizes, order) for name, value in fields.items()},
             geometry,
-            {
-                name: arrange_auxiliary(value, f"auxiliary {name!r}", sizes, order)
-                for name, value in known.items()
-            },
+            {name: arrange_auxiliary(value, f"auxiliary {name!r}", sizes, order) for name, value in known.items()},
         )
 
     @staticmethod
@@ -238,17 +235,13 @@ def _check_names(fields: object, auxiliary: object) -> None:
         raise DataError("fields is empty; pass at least one field, such as {'u': array}")
     both = [name for name in names if name in known]
     if both:
-        raise DataError(
-            f"{both[0]!r} is given as field and as auxiliary; rename one of them, or leave it out"
-        )
+        raise DataError(f"{both[0]!r} is given as field and as auxiliary; rename one of them, or leave it out")
 
 
 def _names(argument: str, mapping: object, noun: str) -> tuple[str, ...]:
     """Checked names of a mapping."""
     if not isinstance(mapping, Mapping):
-        raise DataError(
-            f"{argument} is a {type(mapping).__name__}; pass arrays by name, such as {{'u': array}}"
-        )
+        raise DataError(f"{argument} is a {type(mapping).__name__}; pass arrays by name, such as {{'u': array}}")
     return tuple(check_field_name(name, noun) for name in mapping)
 
 

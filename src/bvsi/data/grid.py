@@ -82,9 +82,7 @@ class Grid:
     @property
     def summary(self) -> str:
         """Size and extent as a short text."""
-        ends = {
-            name: axis[0] + self.periods.get(name, axis[-1] - axis[0]) for name, axis in self.axes.items()
-        }
+        ends = {name: axis[0] + self.periods.get(name, axis[-1] - axis[0]) for name, axis in self.axes.items()}
         extent = " × ".join(
             interval(axis[0], ends[name], open_end=name in self.periods) for name, axis in self.axes.items()
         )
@@ -106,13 +104,9 @@ def _rebuild(axes: dict[str, Floats], periods: dict[str, float]) -> Grid:
 def _coordinates(name: str, values: ArrayLike) -> Floats:
     """Checked read-only coordinates of one axis, (n,)."""
     axis = real_array(values, f"axis {name!r}")
-    check_increasing(
-        axis, f"axis {name!r}", "sort the coordinates, and the data with them, and drop repetitions"
-    )
+    check_increasing(axis, f"axis {name!r}", "sort the coordinates, and the data with them, and drop repetitions")
     if axis.size < 2:
-        raise DataError(
-            f"axis {name!r} has {axis.size} points, at least 2 are needed; leave out a single-point axis"
-        )
+        raise DataError(f"axis {name!r} has {axis.size} points, at least 2 are needed; leave out a single-point axis")
     return frozen(axis)
 
 
@@ -121,14 +115,8 @@ def _periods(axes: Mapping[str, Floats], periodic: Periodic) -> dict[str, float]
     names = (periodic,) if isinstance(periodic, str) else tuple(periodic)
     unknown = [name for name in names if name not in axes]
     if unknown:
-        raise DataError(
-            f"periodic: {unknown[0]!r} is not an axis of the grid; its axes are {', '.join(axes)}"
-        )
-    given = (
-        {name: _number(name, period) for name, period in periodic.items()}
-        if isinstance(periodic, Mapping)
-        else {}
-    )
+        raise DataError(f"periodic: {unknown[0]!r} is not an axis of the grid; its axes are {', '.join(axes)}")
+    given = {name: _number(name, period) for name, period in periodic.items()} if isinstance(periodic, Mapping) else {}
     periods = {}
     for name, axis in axes.items():
         if name in names:
@@ -152,8 +140,7 @@ def _uniform_period(name: str, axis: Floats) -> float:
     h = (axis[-1] - axis[0]) / (axis.size - 1)
     if np.max(np.abs(axis - (axis[0] + h * np.arange(axis.size)))) > _UNIFORM_TOLERANCE * h:
         raise DataError(
-            f"axis {name!r} is periodic and not uniform, so its period is not known; "
-            f"pass periodic={{{name!r}: period}}"
+            f"axis {name!r} is periodic and not uniform, so its period is not known; pass periodic={{{name!r}: period}}"
         )
     return float(h * axis.size)
 

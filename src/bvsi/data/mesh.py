@@ -93,9 +93,7 @@ class Mesh:
 def _cell_type(name: str) -> CellType:
     """Look up a cell type."""
     if name not in CELL_TYPES:
-        raise DataError(
-            f"cell_type {name!r} is not supported; convert the mesh to one of {', '.join(CELL_TYPES)}"
-        )
+        raise DataError(f"cell_type {name!r} is not supported; convert the mesh to one of {', '.join(CELL_TYPES)}")
     return CELL_TYPES[name]
 
 
@@ -117,9 +115,7 @@ def _points(value: ArrayLike, cell: CellType) -> Floats:
         )
     bad = np.flatnonzero(~np.isfinite(points).all(axis=1))
     if bad.size:
-        raise DataError(
-            f"points: {bad.size} points have coordinates that are not finite (NaN), first point {bad[0]}"
-        )
+        raise DataError(f"points: {bad.size} points have coordinates that are not finite (NaN), first point {bad[0]}")
     return points
 
 

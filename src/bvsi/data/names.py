@@ -11,7 +11,7 @@ COORDINATE_NAMES: tuple[str, ...] = ("x", "y", "z")
 
 _SYMBOLS = ("x", "y", "z", "t", "pi")
 _OPERATORS = ("laplacian", "grad", "div", "dx", "dy", "dz", "dot", "biharmonic", "diff")
-_FUNCTIONS = tuple("sin cos tan asin acos atan sinh cosh tanh exp log sqrt erf".split())
+_FUNCTIONS = tuple(["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf"])
 # Dimensions and coordinates of the xarray form; a variable of the same name would replace them.
 _STORAGE = ("time", "node", "mesh_cells", "mesh_cell", "mesh_cell_node")
 
@@ -33,7 +33,5 @@ def check_field_name(name: object, what: str = "field") -> str:
             "not starting with a digit, no Python keyword"
         )
     if name in RESERVED_NAMES:
-        raise DataError(
-            f"{what} name {name!r} is reserved (coordinate, operator, function or storage name); rename it"
-        )
+        raise DataError(f"{what} name {name!r} is reserved (coordinate, operator, function or storage name); rename it")
     return name

@@ -30,8 +30,6 @@ def add_noise(data: Data, sigma: float | Mapping[str, float], rng: np.random.Gen
         )
     for name, value in sigmas.items():
         if not (np.isreal(value) and np.isfinite(value) and value >= 0):
-            raise DataError(
-                f"sigma of field {name!r} is {value!r}; give a finite standard deviation, at least 0"
-            )
+            raise DataError(f"sigma of field {name!r} is {value!r}; give a finite standard deviation, at least 0")
     noisy = {name: u + sigmas[name] * rng.standard_normal(u.shape) for name, u in data.fields.items()}
     return data.with_fields(noisy)

@@ -49,7 +49,7 @@ class Fit:
 
     def coefficient(self, name: str) -> float:
         """Coefficient of an operator by name."""
-        return dict(zip(self.names, self.theta.tolist(), strict=True))[name]
+        return float(dict(zip(self.names, self.theta, strict=True))[name])
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.names)

@@ -72,8 +72,8 @@ class Lagged:
 
     def _advice(self) -> str:
         return (
-            f"not converged in {self.max_iterations} iterations: do not use these error bars. Raise max_iterations, give a "
-            "better start, remove operators that are nearly alike, or state a prior."
+            f"not converged in {self.max_iterations} iterations: do not use these error bars. Raise max_iterations, "
+            "give a better start, remove operators that are nearly alike, or state a prior."
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import scipy.stats
+import scipy.linalg
+import scipy.special
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
@@ -52,7 +54,7 @@ class GaussianPosterior:
 
     def interval(self, level: float = 0.95) -> Array:
         """mean ± z sd."""
-        half = scipy.stats.norm.ppf(0.5 + 0.5 * _level(level)) * np.sqrt(self.variance)
+        half = scipy.special.ndtri(0.5 + 0.5 * _level(level)) * np.sqrt(self.variance)
         return np.stack([self.mean - half, self.mean + half], axis=1)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -61,7 +63,8 @@ class GaussianPosterior:
 
     def logpdf(self, theta: ArrayLike) -> float:
         """log N(θ; mean, covariance)."""
-        return float(scipy.stats.multivariate_normal(self.mean, self.covariance).logpdf(np.asarray(theta)))
+        distance, logdet = _mahalanobis(np.asarray(theta) - self.mean, self.covariance)
+        return -0.5 * (distance + logdet + len(self.mean) * math.log(2 * math.pi))
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,23 +106,35 @@ class NormalInverseGammaPosterior:
 
     def interval(self, level: float = 0.95) -> Array:
         """mean ± t √(β/α · shape_ii)."""
-        half = scipy.stats.t.ppf(0.5 + 0.5 * _level(level), 2 * self.alpha) * np.sqrt(np.diag(self._scale))
+        half = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * _level(level)) * np.sqrt(np.diag(self._scale))
         return np.stack([self.mean - half, self.mean + half], axis=1)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draw σ², then θ given σ²."""
         variance = self.beta / rng.gamma(self.alpha, size=size)
         xi = rng.standard_normal((size, len(self.mean))) @ np.linalg.cholesky(self.shape).T
-        return self.mean + np.sqrt(variance)[:, None] * xi
+        return np.asarray(self.mean + np.sqrt(variance)[:, None] * xi)
 
     def logpdf(self, theta: ArrayLike) -> float:
-        """Log density of the marginal Student-t."""
-        t = scipy.stats.multivariate_t(self.mean, self._scale, df=2 * self.alpha)
-        return float(t.logpdf(np.asarray(theta)))
+        """Log density of the marginal Student-t with ν = 2α degrees of freedom.
+
+        log Γ((ν+d)/2) − log Γ(ν/2) − ½ log det(νπ S) − ½ (ν+d) log(1 + δᵀS⁻¹δ/ν)
+        """
+        nu, d = 2 * self.alpha, len(self.mean)
+        distance, logdet = _mahalanobis(np.asarray(theta) - self.mean, self._scale)
+        norm = math.lgamma(0.5 * (nu + d)) - math.lgamma(0.5 * nu) - 0.5 * (logdet + d * math.log(nu * math.pi))
+        return norm - 0.5 * (nu + d) * math.log1p(distance / nu)
 
     @property
     def _scale(self) -> Array:
         return self.beta / self.alpha * self.shape
+
+
+def _mahalanobis(offset: Array, covariance: Array) -> tuple[float, float]:
+    """δᵀΣ⁻¹δ and log det Σ."""
+    L = np.linalg.cholesky(covariance)
+    white = scipy.linalg.solve_triangular(L, offset, lower=True)
+    return float(white @ white), 2 * float(np.log(np.diag(L)).sum())
 
 
 def _level(level: float) -> float:

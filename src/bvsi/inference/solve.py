@@ -54,7 +54,7 @@ def factorise(H: Array, names: tuple[str, ...]) -> ScaledSolver:
     lost = eigenvalues <= RANK_TOLERANCE * eigenvalues[-1]
     if lost.any():
         raise _rank_error(vectors[:, lost] / scale[:, None], vectors[:, lost], names)
-    return ScaledSolver(scale, np.linalg.cholesky(scaled))
+    return ScaledSolver(scale, np.asarray(np.linalg.cholesky(scaled), dtype=np.float64))
 
 
 def _rank_error(combinations: Array, weights: Array, names: tuple[str, ...]) -> RankError:

@@ -87,7 +87,9 @@ class Lasso:
         R = equations.H / scale[:, None] / scale
         c = equations.g / scale / size
         beta = np.zeros(len(scale))
-        for sweep in range(1, self.max_sweeps + 1):
+        sweeps = 0
+        while sweeps < self.max_sweeps:
+            sweeps += 1
             largest = 0.0
             for i in range(len(beta)):
                 pull = c[i] - R[i] @ beta + beta[i]
@@ -96,7 +98,7 @@ class Lasso:
                 beta[i] = updated
             if largest <= self.tol:
                 break
-        return np.asarray(beta * size / scale), sweep
+        return np.asarray(beta * size / scale), sweeps
 
 
 def _penalty(alpha: float) -> None:

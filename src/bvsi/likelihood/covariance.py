@@ -87,7 +87,9 @@ class CovariancePlan:
 def plan_covariance(structure: Structure, noise: Noise, backend: Backend | None = None) -> CovariancePlan:
     """Plan products and factorisation for one experiment."""
     state = noise.covariance(structure)
-    smear, spread, left = None, (), structure.pattern
+    smear: Product | None = None
+    spread: tuple[Array, ...] = ()
+    left = structure.pattern
     if not state.diagonal:
         matrices = [sparse.csr_array(sparse.diags_array(s)) if s.ndim == 1 else s for s in state.distinct]
         common = Pattern.from_matrix(sum(abs(m) for m in matrices))

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -66,8 +67,8 @@ class ResidualLikelihood:
         equations = self.normal_equations(theta)
         q, n = equations.q, equations.n
         if self.scale_known and not isinstance(self.weighting, Isotropic):
-            return -0.5 * (q + equations.logdet + n * np.log(2 * np.pi))
-        return -0.5 * (n + n * np.log(q / n) + equations.logdet + n * np.log(2 * np.pi))
+            return -0.5 * (q + equations.logdet + n * math.log(2 * math.pi))
+        return -0.5 * (n + n * math.log(q / n) + equations.logdet + n * math.log(2 * math.pi))
 
 
 def residual_likelihood(

@@ -6,8 +6,8 @@ A noise model is stated at the measured nodes; it is carried to the unknowns by 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -20,7 +20,7 @@ from bvsi.residual import ResidualSystem, Structure
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class StateCovariance:
     """Σ_u at every time: ``distinct[label[j]]`` is that of time j.
 
@@ -48,7 +48,7 @@ class Noise(Protocol):
         """Σ_u at the unknowns of one experiment."""
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class IID:
     """One known standard deviation for all fields, nodes and times: Σ = σ² I."""
 
@@ -63,7 +63,7 @@ class IID:
         return _per_time(structure, np.full((1, _n_nodes(structure) * len(structure.fields)), self.sigma))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class PerField:
     """One known standard deviation per field."""
 
@@ -80,7 +80,7 @@ class PerField:
         return _per_time(structure, np.repeat(np.array(values, dtype=float), _n_nodes(structure))[None])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class PerTime:
     """One known standard deviation per time, (T,), for all fields."""
 
@@ -95,7 +95,7 @@ class PerTime:
         return _per_time(structure, np.repeat(sigma[:, None], _n_nodes(structure) * len(structure.fields), axis=1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Diagonal:
     """Known standard deviations per field and node, (nodes,), or per field, time and node, (T, nodes)."""
 
@@ -118,7 +118,7 @@ class Diagonal:
         return _per_time(structure, np.concatenate([np.broadcast_to(p, (rows, n)) for p in parts], axis=1))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Covariance:
     """A known sparse covariance, the same at all times.
 
@@ -142,14 +142,14 @@ class Covariance:
         return StateCovariance((carried,), np.zeros(structure.n_times, dtype=np.int64))
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class UnknownScale:
     """Σ = σ² · shape with σ² unknown, to be estimated with the coefficients.
 
     shape: noise model that gives the relative sizes; by default the same for all.
     """
 
-    shape: Noise = field(default_factory=lambda: IID(1.0))
+    shape: Noise = dataclasses.field(default_factory=lambda: IID(1.0))
     scale_known: ClassVar[bool] = False
 
     def covariance(self, structure: Structure) -> StateCovariance:

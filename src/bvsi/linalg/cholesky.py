@@ -35,9 +35,7 @@ def available_backends() -> tuple[Backend, ...]:
     return tuple(backend for backend in backends if backend.available())
 
 
-def analyse(
-    pattern: Pattern, *, coordinates: ArrayLike | None = None, backend: Backend | None = None
-) -> Analysis:
+def analyse(pattern: Pattern, *, coordinates: ArrayLike | None = None, backend: Backend | None = None) -> Analysis:
     """Symbolic analysis of ``P A Pᵀ = L Lᵀ`` for all symmetric positive definite A on a pattern.
 
     Parameters

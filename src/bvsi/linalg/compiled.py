@@ -15,8 +15,6 @@ def numba_available() -> bool:
 
         # Decorating the kernel is the test of the cache: Numba refuses when it finds no place to write.
         import bvsi.linalg.product_kernel  # noqa: F401
-    except (
-        Exception
-    ):  # not only ImportError: Numba raises others, also when it does not fit the NumPy installed
+    except Exception:  # not only ImportError: Numba raises others, also when it does not fit the NumPy installed
         return False
     return not numba.config.DISABLE_JIT

@@ -162,9 +162,7 @@ def not_positive_definite(
 def as_columns(B: ArrayLike, n: int) -> NDArray[np.float64]:
     """Right-hand sides as a float64 array of shape (n, m); a vector becomes one column."""
     if sparse.issparse(B):
-        raise BvsiError(
-            "right-hand sides must be dense; the solution of a sparse one is dense, so pass B.toarray()"
-        )
+        raise BvsiError("right-hand sides must be dense; the solution of a sparse one is dense, so pass B.toarray()")
     array = np.asarray(B, dtype=np.float64)
     columns = array[:, None] if array.ndim == 1 else array
     if columns.ndim != 2 or len(columns) != n:

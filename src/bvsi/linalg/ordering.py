@@ -31,9 +31,7 @@ def minimum_degree(pattern: Pattern) -> NDArray[np.int64]:
     A = sparse.csc_matrix(A + sparse.diags_array(np.full(n, 2.0 * pattern.nnz / n + n)))
     A.indptr, A.indices = A.indptr.astype(np.intc), A.indices.astype(np.intc)
     options = {"SymmetricMode": True}
-    lu = spilu(
-        A, drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options
-    )
+    lu = spilu(A, drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
     return np.argsort(lu.perm_c).astype(np.int64)
 
 
@@ -152,9 +150,7 @@ def _separator(
     return separator
 
 
-def _both_in(
-    tail: NDArray[np.int32], head: NDArray[np.int32], active: NDArray[np.intp], n: int
-) -> NDArray[np.bool_]:
+def _both_in(tail: NDArray[np.int32], head: NDArray[np.int32], active: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
     mask = np.zeros(n, dtype=np.bool_)
     mask[active] = True
     inside: NDArray[np.bool_] = mask[tail] & mask[head]

@@ -56,9 +56,7 @@ class Pattern:
         return keys
 
     @staticmethod
-    def from_coo(
-        rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]
-    ) -> tuple[Pattern, NDArray[np.int64]]:
+    def from_coo(rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]) -> tuple[Pattern, NDArray[np.int64]]:
         """Pattern of the entries (rows[e], cols[e]), and the slot of every one of them.
 
         Parameters
@@ -84,9 +82,7 @@ class Pattern:
     def from_matrix(A: Any) -> Pattern:
         """Pattern of a SciPy sparse matrix; stored zeros count as structure."""
         A = _canonical_csr(A)
-        return Pattern(
-            (int(A.shape[0]), int(A.shape[1])), A.indptr.astype(np.int64), A.indices.astype(np.int64)
-        )
+        return Pattern((int(A.shape[0]), int(A.shape[1])), A.indptr.astype(np.int64), A.indices.astype(np.int64))
 
     def matrix(self, values: ArrayLike) -> Any:
         """SciPy ``csr_array`` with these values, (nnz,).

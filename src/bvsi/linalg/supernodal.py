@@ -118,9 +118,7 @@ def solve_lower(structure: Any, L: Any, X: Any, blas: Any) -> None:
         own = flat[first[J] * k :]
         trsm_right(blas, TRANSPOSED, k, n_columns, block, n_rows, own, k)
         if m > 0:
-            gemm(
-                blas, PLAIN, TRANSPOSED, k, m, n_columns, 1.0, own, k, block[n_columns:], n_rows, 0.0, work, k
-            )
+            gemm(blas, PLAIN, TRANSPOSED, k, m, n_columns, 1.0, own, k, block[n_columns:], n_rows, 0.0, work, k)
             for r in range(m):
                 target = rows[row_start[J] + n_columns + r] * k
                 for c in range(k):

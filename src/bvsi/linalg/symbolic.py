@@ -81,9 +81,7 @@ def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Symboli
     value_start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(n_columns * n_rows)])
     local = np.arange(n, dtype=np.int64) - np.repeat(first[:-1], n_columns)
     diagonal = np.repeat(value_start[:-1], n_columns) + local * (np.repeat(n_rows, n_columns) + 1)
-    slots = entry_slots(
-        (pattern.indptr, pattern.indices, perm, inverse), (first, row_start, rows, value_start)
-    )
+    slots = entry_slots((pattern.indptr, pattern.indices, perm, inverse), (first, row_start, rows, value_start))
     lower = np.flatnonzero(slots >= 0)
     _, mirror = pattern.transpose
     slots = np.where(slots >= 0, slots, slots[mirror])

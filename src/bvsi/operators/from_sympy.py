@@ -6,6 +6,8 @@ functions of the text language are accepted.
 
 from __future__ import annotations
 
+from typing import Any
+
 import sympy as sp
 from sympy.core.function import AppliedUndef
 
@@ -14,7 +16,7 @@ from bvsi.operators.parse import FUNCTIONS
 from bvsi.operators.strong import Scalar, StrongAlgebra
 from bvsi.operators.vocabulary import Vocabulary
 
-_ALLOWED = tuple(f for f in FUNCTIONS.values() if isinstance(f, type))
+_NODES: Any = (sp.Add, sp.Mul, sp.Pow, *(f for f in FUNCTIONS.values() if isinstance(f, type)))
 
 
 def from_sympy(expression: sp.Expr, words: Vocabulary) -> Scalar:
@@ -22,7 +24,7 @@ def from_sympy(expression: sp.Expr, words: Vocabulary) -> Scalar:
     return StrongAlgebra(words).plain(_convert(expression, words))
 
 
-def _convert(node: sp.Expr, words: Vocabulary) -> sp.Expr:
+def _convert(node: Any, words: Vocabulary) -> sp.Expr:
     if isinstance(node, sp.Symbol):
         return words.symbol(node.name)
     if isinstance(node, AppliedUndef):
@@ -31,7 +33,7 @@ def _convert(node: sp.Expr, words: Vocabulary) -> sp.Expr:
         return _derivative(node, words)
     if node.is_number and not node.args:
         return node
-    if isinstance(node, (sp.Add, sp.Mul, sp.Pow, *_ALLOWED)):
+    if isinstance(node, _NODES):
         return node.func(*(_convert(argument, words) for argument in node.args))
     raise OperatorError(f"SymPy object {node} ({type(node).__name__}) is not part of the operator language.")
 

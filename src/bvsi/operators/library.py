@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 import sympy as sp
 
@@ -16,7 +17,7 @@ from bvsi.operators.operator import WeakOperator, build_operator
 from bvsi.operators.parse import functions_in, names_in
 from bvsi.operators.vocabulary import COORDINATES, TIME, Vocabulary
 
-Source = str | sp.Expr
+Source: TypeAlias = "str | sp.Expr"
 
 
 class Library:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -149,8 +149,8 @@ def build_operator(
     return WeakOperator(name, equation, str(source), strong, weak, boundary, words)
 
 
-def _sum(texts: object) -> str:
-    return " + ".join(texts) or "0"  # type: ignore[call-overload,no-any-return]
+def _sum(texts: Iterable[str]) -> str:
+    return " + ".join(texts) or "0"
 
 
 def _derivative_text(index: tuple[int, ...], what: str, words: Vocabulary) -> str:

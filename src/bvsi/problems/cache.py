@@ -51,7 +51,7 @@ def _save(path: Path, arrays: Arrays) -> None:
     handle, aside = tempfile.mkstemp(dir=path.parent, suffix=".npz")
     try:
         with os.fdopen(handle, "wb") as file:
-            np.savez(file, **arrays)
+            np.savez(file, allow_pickle=False, **arrays)
         Path(aside).replace(path)
     except BaseException:
         Path(aside).unlink(missing_ok=True)

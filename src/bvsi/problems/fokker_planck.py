@@ -25,7 +25,7 @@ from bvsi.problems.cache import cached
 from bvsi.progress import Progress, silent
 from bvsi.residual import ResidualSystem, assemble
 from bvsi.simulate import ThetaScheme, simulate
-from bvsi.spaces import Galerkin, Lagrange
+from bvsi.spaces import Q1, Q2, Galerkin, Lagrange
 
 Array = NDArray[np.float64]
 
@@ -170,7 +170,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         case = Case(options.nx, options.sigma, options.seed, options.accurate_time)
-        fits = fit_true_model(case, Lagrange("Q", int(options.element[1])), _progress())
+        fits = fit_true_model(case, {"Q1": Q1, "Q2": Q2}[options.element], _progress())
     except BvsiError as problem:
         sys.stderr.write(f"error: {problem}\n")
         return 2

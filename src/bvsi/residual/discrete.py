@@ -98,8 +98,8 @@ def has_constant_jacobian(operator: WeakOperator, state: State) -> bool:
 def _values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, Array]) -> Array:
     if J and has_constant_jacobian(operator, state):
         total = np.zeros((space.n_tests, state.n_times))
-        for field, values in J.items():
-            total += space.pattern.matrix(values) @ state.fields[field]
+        for field, entries in J.items():
+            total += space.pattern.matrix(entries) @ state.fields[field]
         return total + _at_zero_state(operator, space, state) if operator.has_source else total
     total = np.zeros((space.n_tests, state.n_times))
     for measure, form in _measures(operator, space):

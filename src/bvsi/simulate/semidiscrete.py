@@ -113,7 +113,7 @@ def _check(initial: Data, library: Library, layout: Layout) -> None:
     lacking = [f for f in layout.fields if f not in layout.equations]
     if lacking:
         raise OperatorError(
-            f"simulate: field {lacking[0]!r} is read but has no equation; give it one, or pass it as an auxiliary field."
+            f"simulate: field {lacking[0]!r} is read but has no equation; give it one, or make it an auxiliary field."
         )
     open_ended = [e for e in layout.equations if isinstance(library.condition(e), Unknown)]
     if open_ended and len(layout.space.boundary_tests):

@@ -177,8 +177,8 @@ def _grid_simplices(grid: Grid, element: Lagrange) -> Any:
             x = np.append(x, x[0] + grid.periods[name])
         if (len(x) - 1) % element.degree:
             raise SpaceError(
-                f"P2 joins two cells to one element, so axis {name!r} needs an even number of cells and has {len(x) - 1}; "
-                "leave out one node at the end, or use P1."
+                f"P2 joins two cells to one element, so axis {name!r} needs an even number of cells; it has "
+                f"{len(x) - 1}. Leave out one node at the end, or use P1."
             )
         axes.append(x[:: element.degree])
     kind = (skfem.MeshLine1, skfem.MeshTri1, skfem.MeshTet1)[grid.dim - 1]
@@ -199,9 +199,9 @@ def _match(places: Array, geometry: Grid | Mesh, element: Lagrange) -> NDArray[n
     distance, node = cKDTree(nodes).query(places)
     if distance.max() > 1e-7 * scale or len(np.unique(node)) != len(nodes):
         raise SpaceError(
-            f"{element.name} needs its degrees of freedom at the measured nodes: it has {len(places)}, the data {len(nodes)}, "
-            "and they are not the same points. Use P1/Q1 on first-order meshes and P2/Q2 on second-order ones "
-            "(straight edges, nodes in the middle), or give the space its own mesh and a transfer: "
+            f"{element.name} needs its degrees of freedom at the measured nodes: it has {len(places)}, the data "
+            f"{len(nodes)}, and they are not the same points. Use P1/Q1 on first-order meshes, P2/Q2 on second-order "
+            "ones (straight edges, nodes in the middle), or give the space its own mesh and a transfer: "
             "Galerkin(element, on=mesh, transfer=Interpolation())."
         )
-    return node.astype(np.int64)
+    return np.asarray(node, dtype=np.int64)

@@ -48,7 +48,7 @@ class Space:
     @property
     def dim(self) -> int:
         """Spatial dimension."""
-        return self.dof_points.shape[1]
+        return int(self.dof_points.shape[1])
 
     @cached_property
     def boundary(self) -> Measure:

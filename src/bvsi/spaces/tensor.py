@@ -76,8 +76,8 @@ def axis_basis(grid: Grid, axis: str, degree: int) -> AxisBasis:
     if cells % degree or cells < (2 * degree if period is not None else degree):
         parity = "an even" if period is not None else "an odd"
         raise SpaceError(
-            f"Q{degree} joins {degree} cells to one element, so axis {axis!r} needs {parity} number of nodes and has {n}; "
-            "leave out one node at the end, or use Q1."
+            f"Q{degree} joins {degree} cells to one element, so axis {axis!r} needs {parity} number of nodes; it has "
+            f"{n}. Leave out one node at the end, or use Q1."
         )
     index = np.arange(0, cells, degree)[:, None] + np.arange(degree + 1)
     extended = x if period is None else np.append(x, x[: degree + 1] + period)
@@ -174,7 +174,7 @@ def _outer(factors: list[Array] | list[NDArray[np.int64]], combine_columns: list
         left, right = result[:, None, :, None], np.asarray(factor)[None, :, None, :]
         both = left * right if combine_columns is None else left * combine_columns[position] + right
         result = both.reshape(result.shape[0] * factor.shape[0], -1)
-    return result
+    return np.asarray(result)
 
 
 def _stack(faces: list[Measure], grid: Grid) -> Measure:

@@ -81,8 +81,8 @@ class LocalL2Projection:
         bad = int(np.count_nonzero(eigenvalues[:, 0] <= 1e-10 * eigenvalues[:, -1]))
         if bad or len(met) < target.n_nodes:
             raise SpaceError(
-                f"L2 projection: {bad} elements hold too few data points, {target.n_nodes - len(met)} unknowns are reached "
-                "by none; use a coarser mesh, a lower degree, or Interpolation()."
+                f"L2 projection: {bad} elements hold too few data points, {target.n_nodes - len(met)} unknowns are "
+                "reached by none; use a coarser mesh, a lower degree, or Interpolation()."
             )
 
 
