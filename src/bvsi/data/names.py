@@ -11,7 +11,7 @@ COORDINATE_NAMES: tuple[str, ...] = ("x", "y", "z")
 
 _SYMBOLS = ("x", "y", "z", "t", "pi")
 _OPERATORS = ("laplacian", "grad", "div", "dx", "dy", "dz", "dot", "biharmonic", "diff")
-_FUNCTIONS = tuple(["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf"])
+_FUNCTIONS = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
 # Dimensions and coordinates of the xarray form; a variable of the same name would replace them.
 _STORAGE = ("time", "node", "mesh_cells", "mesh_cell", "mesh_cell_node")
 

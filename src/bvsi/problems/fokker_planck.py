@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.console import progress_bar
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit, GaussianPrior, Lagged, LeastSquares
@@ -170,7 +171,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         case = Case(options.nx, options.sigma, options.seed, options.accurate_time)
-        fits = fit_true_model(case, {"Q1": Q1, "Q2": Q2}[options.element], _progress())
+        with progress_bar() as progress:
+            fits = fit_true_model(case, {"Q1": Q1, "Q2": Q2}[options.element], progress)
     except BvsiError as problem:
         sys.stderr.write(f"error: {problem}\n")
         return 2
@@ -181,14 +183,6 @@ def main(arguments: list[str] | None = None) -> int:
     )
     sys.stdout.write(text + "\n")
     return 0
-
-
-def _progress() -> Progress:
-    def show(done: float, total: float | None, what: str) -> None:
-        end = "\n" if total is not None and done >= total else ""
-        sys.stderr.write(f"\r{what}: {done:g}" + (f" of {total:g}" if total else "") + "    " + end)
-
-    return show if sys.stderr.isatty() else silent
 
 
 if __name__ == "__main__":

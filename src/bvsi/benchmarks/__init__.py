@@ -1,0 +1,1 @@
+"""Benchmarks: commands of their own, not part of the tests."""
