@@ -95,8 +95,7 @@ def _bare(likelihood: ResidualLikelihood, theta: NDArray[np.float64]) -> tuple[f
     values = plan.block(residuals, theta, 0)
     factoring = min(_timed(lambda: plan.analysis.factor(values))[0] for _ in range(3))
     factor = plan.analysis.factor(values)
-    N, K, d = residuals.X.shape
-    columns = np.concatenate([residuals.y[:, :, None], residuals.X], axis=2).reshape(N, K * (d + 1))
+    columns = residuals.Z.reshape(len(residuals.Z), -1)
     return factoring, min(_timed(lambda: factor.solve(columns))[0] for _ in range(2))
 
 

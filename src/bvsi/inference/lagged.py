@@ -8,7 +8,7 @@ The covariance is frozen at the current θ, the Gaussian (or normal-inverse-gamm
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,9 @@ from bvsi.likelihood import NormalEquations, ResidualLikelihood
 from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
+
+CHI2_FACTOR = 2.0
+"""χ²/n further from one than this factor is reported with the status."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,16 @@ class Lagged:
         )
 
 
+def _misfit(chi2: float) -> str:
+    reason = (
+        "the noise is larger than stated, an operator is missing, the discretisation is too coarse, or the estimate is "
+        "caught by errors in variables"
+        if chi2 > 1
+        else "the noise is smaller than stated"
+    )
+    return f"But χ²/n = {chi2:.3g} is far from one: {reason}; do not trust the error bars."
+
+
 def _start(likelihood: ResidualLikelihood, prior: BoundPrior, start: ArrayLike | Mapping[str, float] | None) -> Array:
     system = likelihood.system
     if isinstance(start, Mapping):
@@ -128,4 +141,6 @@ def _finish(
         for values, e in zip(equations.q_blocks, likelihood.system.experiments, strict=True)
     )
     chi2 = q / equations.n / scale
+    if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
+        status = replace(status, message=f"{status.message} {_misfit(chi2)}")
     return Fit(likelihood.names, theta, posterior, chi2, blocks, status, tuple(history), "lagged covariance")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -55,10 +56,21 @@ class CovariancePlan:
 
     def groups(self, residuals: Residuals) -> tuple[BlockGroup, ...]:
         """Blocks sorted by what their covariance is made of."""
+        return self._groups_constant if residuals.constant_jacobian else self._groups_varying
+
+    @cached_property
+    def _groups_constant(self) -> tuple[BlockGroup, ...]:
+        return self._sorted_blocks(by_state=False)
+
+    @cached_property
+    def _groups_varying(self) -> tuple[BlockGroup, ...]:
+        return self._sorted_blocks(by_state=True)
+
+    def _sorted_blocks(self, *, by_state: bool) -> tuple[BlockGroup, ...]:
         found: dict[tuple[object, ...], list[int]] = {}
         for k in range(self.structure.n_blocks):
             times, a, b = stencil_row(self.structure, k)
-            state = () if residuals.constant_jacobian else tuple(times[b != 0])
+            state = tuple(times[b != 0]) if by_state else ()
             key = (*_rounded(a), *_rounded(b), *self.noise.label[times], *state)
             found.setdefault(key, []).append(k)
         return tuple(BlockGroup(np.array(blocks)) for blocks in found.values())

@@ -54,13 +54,7 @@ class ResidualLikelihood:
             self.weighting.normal_equations(plan, residuals, vector, f"experiment {i}")
             for i, (plan, residuals) in enumerate(zip(self.plans, self.system.experiments, strict=True))
         ]
-        return NormalEquations(
-            np.sum([p.H for p in parts], axis=0),
-            np.sum([p.g for p in parts], axis=0),
-            tuple(q for p in parts for q in p.q_blocks),
-            sum(p.logdet for p in parts),
-            sum(p.n for p in parts),
-        )
+        return NormalEquations.total(parts, tuple(q for part in parts for q in part.q_blocks))
 
     def log_density(self, theta: ArrayLike) -> float:
         """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""

@@ -7,10 +7,13 @@ Working with r(θ) instead of y keeps all digits: the update is ``θ + H⁻¹g``
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bvsi.residual.system import residual_weights
 
 Array = NDArray[np.float64]
 
@@ -28,6 +31,17 @@ class NormalEquations:
     logdet: float
     n: int
 
+    @staticmethod
+    def total(parts: Sequence[NormalEquations], q_blocks: tuple[Array, ...]) -> NormalEquations:
+        """Sum over parts; ``q_blocks`` sorts their q by experiment and block."""
+        return NormalEquations(
+            np.sum([part.H for part in parts], axis=0),
+            np.sum([part.g for part in parts], axis=0),
+            q_blocks,
+            sum(part.logdet for part in parts),
+            sum(part.n for part in parts),
+        )
+
     @property
     def q(self) -> float:
         """rᵀWr."""
@@ -38,10 +52,11 @@ class NormalEquations:
         return float(self.q - 2 * self.g @ step + step @ self.H @ step)
 
 
-def gram(columns: Array) -> tuple[Array, Array]:
-    """Gram matrix of whitened columns [r, X], summed over rows and blocks.
-
-    columns: (N, K, 1 + d). Returns (1+d, 1+d), and rᵀr by block (K,).
-    """
-    flat = columns.reshape(-1, columns.shape[2])
-    return flat.T @ flat, np.einsum("nk,nk->k", columns[:, :, 0], columns[:, :, 0])
+def accumulate(Z: Array, theta: Array, logdet: float = 0.0) -> NormalEquations:
+    """Normal equations of whitened columns Z = R [y, X], (N, K, 1 + d) in C order."""
+    N, K, m = Z.shape
+    flat = Z.reshape(-1, m)
+    r = flat @ residual_weights(theta)
+    H = flat.T @ flat
+    q = np.square(r.reshape(N, K)).sum(axis=0)
+    return NormalEquations(H[1:, 1:], (flat.T @ r)[1:], (q,), logdet, N * K)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bvsi.likelihood.covariance import CovariancePlan, factors, plan_covariance
 from bvsi.likelihood.noise import Noise
-from bvsi.likelihood.normal_equations import NormalEquations, gram
+from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.linalg import Backend, Factor
 from bvsi.residual import Residuals, Structure
 
@@ -49,10 +49,7 @@ class Isotropic:
     ) -> NormalEquations:
         """XᵀX, Xᵀr and rᵀr."""
         del plan, label
-        r = residuals.residual(theta)
-        flat = residuals.X.reshape(-1, residuals.X.shape[2])
-        q = np.einsum("nk,nk->k", r, r)
-        return NormalEquations(flat.T @ flat, flat.T @ r.ravel(), (q,), 0.0, residuals.n)
+        return accumulate(residuals.Z, theta)
 
 
 @dataclass(frozen=True)
@@ -73,26 +70,26 @@ class Block:
     ) -> NormalEquations:
         """One factorisation per distinct covariance, one half solve per column."""
         assert plan is not None
-        d = len(theta)
-        total = np.zeros((1 + d, 1 + d))
+        size = max(1, _COLUMNS // (1 + residuals.d))
         q = np.zeros(residuals.structure.n_blocks)
-        logdet = 0.0
+        parts = []
         for group, factor in factors(plan, residuals, theta, label):
-            logdet += len(group.blocks) * factor.logdet()
-            size = max(1, _COLUMNS // (1 + d))
+            logdet = factor.logdet()
             for start in range(0, len(group.blocks), size):
                 blocks = group.blocks[start : start + size]
-                products, by_block = gram(_whitened(factor, residuals, theta, blocks))
-                total += products
-                q[blocks] = by_block
-        return NormalEquations(total[1:, 1:], total[1:, 0], (q,), logdet, residuals.n)
+                part = accumulate(whitened(factor, residuals, blocks), theta, len(blocks) * logdet)
+                q[blocks] = part.q_blocks[0]
+                parts.append(part)
+        return NormalEquations.total(parts, (q,))
 
 
-def _whitened(factor: Factor, residuals: Residuals, theta: Array, blocks: NDArray[np.int64]) -> Array:
-    """R [r, X] for some blocks, (N, blocks, 1 + d), RᵀR = W."""
-    N, d = residuals.structure.n_rows, len(theta)
-    X = residuals.X[:, blocks]
-    columns = np.empty((N, len(blocks), 1 + d))
-    columns[:, :, 1:] = X
-    columns[:, :, 0] = residuals.y[:, blocks] - X @ theta
-    return factor.whiten(columns.reshape(N, -1)).reshape(columns.shape)
+def whitened(factor: Factor, residuals: Residuals, blocks: NDArray[np.int64]) -> Array:
+    """R [y, X] for some blocks, (N, blocks, 1 + d), RᵀR = W."""
+    N, _, m = residuals.Z.shape
+    first, last = int(blocks[0]), int(blocks[-1])
+    flat = residuals.Z.reshape(N, -1)
+    if last - first + 1 == len(blocks):  # neighbours, the usual case: a view, no copy
+        columns = flat[:, first * m : (last + 1) * m]
+    else:
+        columns = flat[:, (blocks[:, None] * m + np.arange(m)).ravel()]
+    return factor.whiten(columns).reshape(N, len(blocks), m)

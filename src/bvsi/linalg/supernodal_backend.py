@@ -100,7 +100,7 @@ class SupernodalFactor:
         out = np.empty(columns.shape)
         with single_threaded_blas():
             for block in blocks(columns.shape[1]):
-                X = np.ascontiguousarray(columns[:, block].take(perm, axis=0))
+                X = columns[:, block][perm]  # one gather; `take` would copy the block first
                 solve_lower(structure, self.L, X, self.blas)
                 solve_upper(structure, self.L, X, self.blas)
                 out[perm, block] = X
@@ -112,12 +112,13 @@ class SupernodalFactor:
 
         perm, structure = self.symbolic.permutation, self.symbolic.structure
         columns = as_columns(B, len(perm))
-        out = np.empty(columns.shape)
+        whitened = []
         with single_threaded_blas():
             for block in blocks(columns.shape[1]):
-                X = np.ascontiguousarray(columns[:, block].take(perm, axis=0))
+                X = columns[:, block][perm]
                 solve_lower(structure, self.L, X, self.blas)
-                out[:, block] = X
+                whitened.append(X)
+        out = whitened[0] if len(whitened) == 1 else np.concatenate([np.empty((len(perm), 0)), *whitened], axis=1)
         return out.reshape(np.shape(B))
 
     def gram(self, B: ArrayLike) -> NDArray[np.float64]:

@@ -143,20 +143,20 @@ def _residuals(
     a, b = stencil.matrices(data.times)
     structure = _structure(layout, data, a, b)
     N, K = structure.n_rows, structure.n_blocks
-    y, X = np.zeros((N, K)), np.zeros((N, K, len(operators)))
+    Z = np.zeros((N, K, 1 + len(operators)))
     for equation in layout.equations:
         mass = space.pattern.matrix(space.mass) @ state.fields[equation]
-        y[layout.rows(equation)] = (a @ mass[layout.tests[equation]].T).T
+        Z[layout.rows(equation), :, 0] = (a @ mass[layout.tests[equation]].T).T
     J = []
     made: dict[object, DiscreteOperator] = {}  # the same weak form in two equations is assembled once
     for i, operator in enumerate(operators):
         if operator.key not in made:
             made[operator.key] = discretise(operator, space, state)
         discrete = made[operator.key]
-        X[layout.rows(operator.equation), :, i] = (b @ discrete.F[layout.tests[operator.equation]].T).T
+        Z[layout.rows(operator.equation), :, 1 + i] = (b @ discrete.F[layout.tests[operator.equation]].T).T
         J.append(_sensitivity(operator, discrete, layout))
         progress(i + 1, len(operators), f"assembling {label}")
-    return Residuals(structure, y, X, tuple(J))
+    return Residuals(structure, Z, tuple(J))
 
 
 def _structure(layout: Layout, data: Data, a: object, b: object) -> Structure:

@@ -87,18 +87,32 @@ class Sensitivity:
 class Residuals:
     """Residual blocks of one experiment.
 
-    y: (N, K); X: (N, K, d); J: one sensitivity per operator.
+    Z: (N, K, 1 + d), y and X side by side, as the weighted sums over blocks want them; J: one sensitivity per operator.
     """
 
     structure: Structure
-    y: Array
-    X: Array
+    Z: Array
     J: tuple[Sensitivity, ...]
+
+    @property
+    def y(self) -> Array:
+        """Time terms y (N, K), a view."""
+        return self.Z[:, :, 0]
+
+    @property
+    def X(self) -> Array:
+        """Operator terms X (N, K, d), a view."""
+        return self.Z[:, :, 1:]
+
+    @property
+    def d(self) -> int:
+        """Number of operators."""
+        return int(self.Z.shape[2]) - 1
 
     @property
     def n(self) -> int:
         """Number of residuals, N K."""
-        return self.y.size
+        return int(self.Z.shape[0] * self.Z.shape[1])
 
     @property
     def constant_jacobian(self) -> bool:
@@ -107,7 +121,7 @@ class Residuals:
 
     def residual(self, theta: Array) -> Array:
         """r(θ) = y − X θ, (N, K)."""
-        return self.y - self.X @ theta
+        return self.Z @ residual_weights(theta)
 
     def jacobian(self, theta: Array, time: int) -> Array:
         """Σ_i θ_i J_i(û_time) on the pattern, (nnz,)."""
@@ -118,7 +132,12 @@ class Residuals:
 
     def subset(self, columns: list[int]) -> Residuals:
         """Only some of the operators; nothing is assembled again."""
-        return replace(self, X=self.X[:, :, columns], J=tuple(self.J[i] for i in columns))
+        return replace(self, Z=self.Z[:, :, [0, *(1 + i for i in columns)]], J=tuple(self.J[i] for i in columns))
+
+
+def residual_weights(theta: Array) -> Array:
+    """(1, −θ): the combination of [y, X] that is the residual."""
+    return np.concatenate([[1.0], -theta])
 
 
 @dataclass(frozen=True, eq=False)
