@@ -4,6 +4,7 @@ from bvsi.inference.fit import Fit, Status, Step
 from bvsi.inference.lagged import Lagged
 from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPosterior, Posterior
 from bvsi.inference.prior import GaussianPrior, InverseGammaPrior
+from bvsi.inference.profile import Profile
 from bvsi.inference.vsi import Lasso, LeastSquares, Ridge
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "LeastSquares",
     "NormalInverseGammaPosterior",
     "Posterior",
+    "Profile",
     "Ridge",
     "Status",
     "Step",

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.inference.prior import BoundPrior, InverseGammaPrior
+from bvsi.likelihood import NormalEquations, ResidualLikelihood
 
 Array = NDArray[np.float64]
+
+CHI2_FACTOR = 2.0
+"""χ²/n further from one than this factor is reported with the status."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +41,8 @@ class Fit:
 
     theta: (d,); posterior: None for plain least squares; chi2: rᵀWr/n, one where model and noise are right;
     chi2_blocks: the same by experiment and block; status and history of the iteration; method: for people.
+    equations: normal equations at the estimate; inverse: (H + Σ_0⁻¹)⁻¹, from which leave-one-out changes follow.
+    score_covariance: covariance of θ from the scores of the blocks, for estimators that have it.
     """
 
     names: tuple[str, ...]
@@ -46,6 +53,9 @@ class Fit:
     status: Status
     history: tuple[Step, ...]
     method: str
+    equations: NormalEquations
+    inverse: Array | None = None
+    score_covariance: Array | None = None
 
     def coefficient(self, name: str) -> float:
         """Coefficient of an operator by name."""
@@ -58,3 +68,49 @@ class Fit:
         for name, value, s in zip(self.names, self.theta, sd, strict=True):
             rows.append(f"  {name:<{width}}  {value: .6g}" + ("" if np.isnan(s) else f" ± {s:.2g}"))
         return "\n".join(rows)
+
+
+def make_fit(
+    likelihood: ResidualLikelihood,
+    theta: Array,
+    equations: NormalEquations,
+    prior: BoundPrior,
+    noise_prior: InverseGammaPrior | None,
+    *,
+    covariance: Array,
+    inverse: Array,
+    status: Status,
+    history: tuple[Step, ...],
+    method: str,
+    score_covariance: Array | None = None,
+) -> Fit:
+    """Fit with a Gaussian posterior, or a normal-inverse-gamma one where the noise scale is unknown.
+
+    equations: at θ; covariance: of θ, in units of σ² where that is unknown.
+    """
+    posterior: GaussianPosterior | NormalInverseGammaPosterior
+    posterior, scale = GaussianPosterior(likelihood.names, theta, covariance), 1.0
+    if not likelihood.scale_known:
+        given = noise_prior or InverseGammaPrior()
+        # β of eq:NIG_posterior_parameters with the square completed, which avoids its cancellation
+        beta = given.beta + 0.5 * (equations.q + prior.distance(theta))
+        alpha = given.alpha + 0.5 * equations.n
+        posterior = NormalInverseGammaPosterior(likelihood.names, theta, covariance, alpha, beta)
+        scale = posterior.noise_variance
+    rows = [e.structure.n_rows for e in likelihood.system.experiments]
+    blocks = tuple(q / n / scale for q, n in zip(equations.q_blocks, rows, strict=True))
+    chi2 = equations.q / equations.n / scale
+    if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
+        status = replace(status, message=f"{status.message} {_misfit(chi2)}")
+    scores = None if score_covariance is None else scale * score_covariance
+    return Fit(likelihood.names, theta, posterior, chi2, blocks, status, history, method, equations, inverse, scores)
+
+
+def _misfit(chi2: float) -> str:
+    reason = (
+        "the noise is larger than stated, an operator is missing, the discretisation is too coarse, or the estimate is "
+        "caught by errors in variables"
+        if chi2 > 1
+        else "the noise is smaller than stated"
+    )
+    return f"But χ²/n = {chi2:.3g} is far from one: {reason}; do not trust the error bars."

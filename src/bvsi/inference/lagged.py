@@ -8,24 +8,20 @@ The covariance is frozen at the current θ, the Gaussian (or normal-inverse-gamm
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import RankError
-from bvsi.inference.fit import Fit, Status, Step
-from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.inference.fit import Fit, Status, Step, make_fit
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
-from bvsi.inference.solve import ScaledSolver, factorise
+from bvsi.inference.solve import factorise
 from bvsi.inference.vsi import LeastSquares
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
 from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
-
-CHI2_FACTOR = 2.0
-"""χ²/n further from one than this factor is reported with the status."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class Lagged:
         start: first θ; by default the least-squares estimate.
         """
         bound = bind_prior(prior, likelihood.names)
-        theta = _start(likelihood, bound, start)
+        theta = _default_start(likelihood, bound) if start is None else start_vector(likelihood, start)
         history: list[Step] = []
         status = Status(False, self.max_iterations, self._advice())
         for iteration in range(1, self.max_iterations + 1):
@@ -71,7 +67,18 @@ class Lagged:
             if change <= self.tol:
                 status = Status(True, iteration, f"converged in {iteration} iterations.")
                 break
-        return _finish(likelihood, bound, noise_prior, theta, step, equations, solver, status, history)
+        return make_fit(
+            likelihood,
+            theta,
+            equations.moved(step),
+            bound,
+            noise_prior,
+            covariance=solver.inverse(),
+            inverse=solver.inverse(),
+            status=status,
+            history=tuple(history),
+            method="lagged covariance",
+        )
 
     def _advice(self) -> str:
         return (
@@ -80,27 +87,21 @@ class Lagged:
         )
 
 
-def _misfit(chi2: float) -> str:
-    reason = (
-        "the noise is larger than stated, an operator is missing, the discretisation is too coarse, or the estimate is "
-        "caught by errors in variables"
-        if chi2 > 1
-        else "the noise is smaller than stated"
-    )
-    return f"But χ²/n = {chi2:.3g} is far from one: {reason}; do not trust the error bars."
-
-
-def _start(likelihood: ResidualLikelihood, prior: BoundPrior, start: ArrayLike | Mapping[str, float] | None) -> Array:
+def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str, float]) -> Array:
+    """First θ as a vector (d,); a mapping by name leaves the others at zero."""
     system = likelihood.system
-    if isinstance(start, Mapping):
-        theta = np.zeros(system.d)
-        for name, value in start.items():
-            theta[system.index(name)] = value
-        return system.vector(theta)
-    if start is not None:
+    if not isinstance(start, Mapping):
         return system.vector(start)
+    theta = np.zeros(system.d)
+    for name, value in start.items():
+        theta[system.index(name)] = value
+    return system.vector(theta)
+
+
+def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
+    """The least-squares estimate."""
     try:
-        return LeastSquares().fit(system).theta
+        return LeastSquares().fit(likelihood.system).theta
     except RankError:
         if not prior.precision.any():
             raise
@@ -110,37 +111,3 @@ def _start(likelihood: ResidualLikelihood, prior: BoundPrior, start: ArrayLike |
 def _scale(likelihood: ResidualLikelihood, equations: NormalEquations) -> float:
     """σ² to multiply (XᵀWX)⁻¹ with: one where the noise is known."""
     return 1.0 if likelihood.scale_known else equations.q / equations.n
-
-
-def _finish(
-    likelihood: ResidualLikelihood,
-    prior: BoundPrior,
-    noise_prior: InverseGammaPrior | None,
-    theta: Array,
-    step: Array,
-    equations: NormalEquations,
-    solver: ScaledSolver,
-    status: Status,
-    history: list[Step],
-) -> Fit:
-    """Posterior at the fixed point, with the covariance of the last iteration."""
-    q = equations.moved(step)
-    posterior: GaussianPosterior | NormalInverseGammaPosterior
-    if likelihood.scale_known:
-        posterior = GaussianPosterior(likelihood.names, theta, solver.inverse())
-        scale = 1.0
-    else:
-        given = noise_prior or InverseGammaPrior()
-        # β of eq:NIG_posterior_parameters with the square completed, which avoids its cancellation
-        alpha = given.alpha + 0.5 * equations.n
-        beta = given.beta + 0.5 * (q + prior.distance(theta))
-        posterior = NormalInverseGammaPosterior(likelihood.names, theta, solver.inverse(), alpha, beta)
-        scale = posterior.noise_variance
-    blocks = tuple(
-        values / e.structure.n_rows / scale
-        for values, e in zip(equations.q_blocks, likelihood.system.experiments, strict=True)
-    )
-    chi2 = q / equations.n / scale
-    if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
-        status = replace(status, message=f"{status.message} {_misfit(chi2)}")
-    return Fit(likelihood.names, theta, posterior, chi2, blocks, status, tuple(history), "lagged covariance")

@@ -117,4 +117,4 @@ def _result(unweighted: ResidualLikelihood, theta: Array, method: str, iteration
         q / e.structure.n_rows for q, e in zip(equations.q_blocks, unweighted.system.experiments, strict=True)
     )
     status = Status(True, iterations, "done; least squares gives no error bars, use Lagged() for them.")
-    return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method)
+    return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method, equations)

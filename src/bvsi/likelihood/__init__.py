@@ -13,6 +13,7 @@ from bvsi.likelihood.noise import (
     UnknownScale,
 )
 from bvsi.likelihood.normal_equations import NormalEquations
+from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.weighting import Block, Isotropic, Weighting
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "NormalEquations",
     "PerField",
     "PerTime",
+    "ProfileEquations",
     "ResidualLikelihood",
     "StateCovariance",
     "UnknownScale",

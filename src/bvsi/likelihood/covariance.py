@@ -87,6 +87,12 @@ class CovariancePlan:
             return np.zeros(self.pattern.nnz)
         return self.product.values(left[mine], C_other[theirs])
 
+    def noise_times(self, time: int, V: Array) -> Array:
+        """Σ_u,time V for V (n_u, m)."""
+        noise = self.noise.distinct[int(self.noise.label[time])]
+        product: Array = noise @ V if sparse.issparse(noise) else noise[:, None] * V
+        return product
+
     def _times_noise(self, c: Array, time: int) -> Array:
         """C_kj Σ_u,j on the left pattern of the product."""
         label = int(self.noise.label[time])

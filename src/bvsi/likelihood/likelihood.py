@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.likelihood.covariance import CovariancePlan
 from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.normal_equations import NormalEquations
+from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.weighting import Block, Isotropic, Weighting
 from bvsi.residual import ResidualSystem
 
@@ -55,6 +56,20 @@ class ResidualLikelihood:
             for i, (plan, residuals) in enumerate(zip(self.plans, self.system.experiments, strict=True))
         ]
         return NormalEquations.total(parts, tuple(q for part in parts for q in part.q_blocks))
+
+    def profile_equations(
+        self, theta: ArrayLike, *, smoothing: float = 1.0, sandwich: bool = False
+    ) -> ProfileEquations:
+        """H, g, q and scores at θ with smoothed regressors, summed over experiments; S where ``sandwich`` is asked."""
+        vector = self.system.vector(theta)
+        pairs = zip(self.plans, self.system.experiments, strict=True)
+        parts = [
+            self.weighting.profile_equations(
+                plan, residuals, vector, f"experiment {i}", smoothing=smoothing, sandwich=sandwich
+            )
+            for i, (plan, residuals) in enumerate(pairs)
+        ]
+        return ProfileEquations.total(parts)
 
     def log_density(self, theta: ArrayLike) -> float:
         """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""

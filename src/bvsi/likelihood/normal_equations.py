@@ -8,7 +8,7 @@ Working with r(θ) instead of y keeps all digits: the update is ``θ + H⁻¹g``
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,9 +47,11 @@ class NormalEquations:
         """rᵀWr."""
         return float(sum(q.sum() for q in self.q_blocks))
 
-    def moved(self, step: Array) -> float:
-        """rᵀWr at θ + step with the same W: q − 2 gᵀstep + stepᵀ H step."""
-        return float(self.q - 2 * self.g @ step + step @ self.H @ step)
+    def moved(self, step: Array) -> NormalEquations:
+        """The equations at θ + step with the same W; q by block is scaled to the new total."""
+        q = self.q - 2 * self.g @ step + step @ self.H @ step
+        scale = q / self.q if self.q > 0 else 1.0
+        return replace(self, g=self.g - self.H @ step, q_blocks=tuple(scale * b for b in self.q_blocks))
 
 
 def accumulate(Z: Array, theta: Array, logdet: float = 0.0) -> NormalEquations:

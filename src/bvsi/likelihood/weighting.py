@@ -12,9 +12,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, factors, plan_covariance
 from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
+from bvsi.likelihood.profile_equations import ProfileEquations, block_profile_equations
 from bvsi.linalg import Backend, Factor
 from bvsi.residual import Residuals, Structure
 
@@ -35,6 +37,18 @@ class Weighting(Protocol):
     ) -> NormalEquations:
         """H, g and q of one experiment at θ."""
 
+    def profile_equations(
+        self,
+        plan: CovariancePlan | None,
+        residuals: Residuals,
+        theta: Array,
+        label: str,
+        *,
+        smoothing: float,
+        sandwich: bool,
+    ) -> ProfileEquations:
+        """The same with smoothed regressors, for the profile estimator."""
+
 
 @dataclass(frozen=True)
 class Isotropic:
@@ -50,6 +64,19 @@ class Isotropic:
         """XᵀX, Xᵀr and rᵀr."""
         del plan, label
         return accumulate(residuals.Z, theta)
+
+    def profile_equations(
+        self,
+        plan: CovariancePlan | None,
+        residuals: Residuals,
+        theta: Array,
+        label: str,
+        *,
+        smoothing: float,
+        sandwich: bool,
+    ) -> ProfileEquations:
+        """Refused: unweighted residuals know nothing of the noise."""
+        raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
 
 
 @dataclass(frozen=True)
@@ -81,6 +108,20 @@ class Block:
                 q[blocks] = part.q_blocks[0]
                 parts.append(part)
         return NormalEquations.total(parts, (q,))
+
+    def profile_equations(
+        self,
+        plan: CovariancePlan | None,
+        residuals: Residuals,
+        theta: Array,
+        label: str,
+        *,
+        smoothing: float,
+        sandwich: bool,
+    ) -> ProfileEquations:
+        """Smoothed regressors, block by block."""
+        assert plan is not None
+        return block_profile_equations(plan, residuals, theta, label, smoothing=smoothing, sandwich=sandwich)
 
 
 def whitened(factor: Factor, residuals: Residuals, blocks: NDArray[np.int64]) -> Array:

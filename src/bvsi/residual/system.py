@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import OperatorError
@@ -76,6 +77,14 @@ class Sensitivity:
     def constant(self) -> bool:
         """Whether J_i is the same at all times."""
         return all(values.ndim == 1 for _, values in self.blocks)
+
+    def apply(self, pattern: Pattern, time: int, V: Array) -> Array:
+        """J_i(û_time) V for V (n_u, m), (N, m)."""
+        total: Array = np.zeros((pattern.shape[0], V.shape[1]))
+        for slots, values in self.blocks:
+            entries = values if values.ndim == 1 else values[time]
+            total += sparse.csr_array((entries, (pattern.rows[slots], pattern.indices[slots])), shape=pattern.shape) @ V
+        return total
 
     def add(self, total: Array, scale: float, time: int) -> None:
         """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""

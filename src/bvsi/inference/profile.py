@@ -1,0 +1,181 @@
+"""The profile estimator: least squares in which the noise is profiled out instead of ignored.
+
+    θ̂ = argmin Q(θ),   Q(θ) = Σ_k r_kᵀ Σ_k(θ)⁻¹ r_k + (θ−μ_0)ᵀ Σ_0⁻¹ (θ−μ_0)
+
+Σ_k(θ) moves with θ and there is no log-determinant, so that ½∇Q = −X̃ᵀWr with regressors X̃ at smoothed data: an unbiased
+estimating equation (the lagged one, −XᵀWr, is biased by the noise in X). Gauss–Newton: θ ← θ + (X̃ᵀWX̃)⁻¹ X̃ᵀWr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import NotPositiveDefiniteError, RankError
+from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, make_fit
+from bvsi.inference.lagged import Lagged, start_vector
+from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
+from bvsi.inference.sandwich import sandwich, score_covariance
+from bvsi.inference.solve import ScaledSolver, factorise
+from bvsi.likelihood import ProfileEquations, ResidualLikelihood
+from bvsi.progress import Progress, silent
+
+Array = NDArray[np.float64]
+
+_HALVINGS = 8
+_CONTINUATION = (0.25, 0.5, 0.75, 0.9)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The default estimator.
+
+    tol: converged when no coefficient moves by more than tol of its standard deviation.
+    max_iterations: Gauss–Newton steps of one attempt.
+    start: lagged iteration that gives the first θ; roughly is enough.
+    """
+
+    tol: float = 1e-5
+    max_iterations: int = 30
+    start: Lagged = field(default_factory=lambda: Lagged(tol=1e-2, max_iterations=15))
+
+    def fit(
+        self,
+        likelihood: ResidualLikelihood,
+        *,
+        prior: GaussianPrior | None = None,
+        noise_prior: InverseGammaPrior | None = None,
+        start: ArrayLike | Mapping[str, float] | None = None,
+        progress: Progress = silent,
+    ) -> Fit:
+        """Minimise Q; arguments as for :meth:`Lagged.fit`.
+
+        From a start of its own (none given) it also follows the path from the lagged to the profile equations where the
+        plain iteration fails or stops at a misfit, and keeps the lower Q.
+        """
+        problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
+        if start is not None:
+            best = problem.minimise(start_vector(likelihood, start))
+        else:
+            first = self.start.fit(likelihood, prior=prior).theta
+            best = problem.minimise(first)
+            if not best.converged or not problem.plausible(best):
+                other = problem.continuation(first)
+                if other is not None and (other.objective < best.objective or not best.converged):
+                    best = other
+        return problem.finish(best, noise_prior)
+
+
+@dataclass(frozen=True, eq=False)
+class _Attempt:
+    """Where one minimisation ended."""
+
+    theta: Array
+    objective: float
+    converged: bool
+    history: tuple[Step, ...]
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """θ with its equations, the factor of H + Σ_0⁻¹ and the objective Q."""
+
+    theta: Array
+    equations: ProfileEquations
+    solver: ScaledSolver
+    objective: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    likelihood: ResidualLikelihood
+    prior: BoundPrior
+    settings: Profile
+    progress: Progress
+
+    def at(self, theta: Array, smoothing: float = 1.0, *, with_sandwich: bool = False) -> _Point:
+        """Everything at one θ."""
+        equations = self.likelihood.profile_equations(theta, smoothing=smoothing, sandwich=with_sandwich)
+        solver = factorise(equations.equations.H + self.prior.precision, self.likelihood.names)
+        return _Point(theta, equations, solver, equations.equations.q + self.prior.distance(theta))
+
+    def step(self, point: _Point) -> Array:
+        """Gauss–Newton step (X̃ᵀWX̃ + Σ_0⁻¹)⁻¹ (X̃ᵀWr + Σ_0⁻¹(μ_0 − θ))."""
+        return point.solver.solve(point.equations.equations.g + self.prior.gradient(point.theta))
+
+    def minimise(self, theta: Array) -> _Attempt:
+        """Gauss–Newton with halving of steps that do not lower Q."""
+        history: list[Step] = []
+        point = self.at(theta)
+        for iteration in range(1, self.settings.max_iterations + 1):
+            step = self.step(point)
+            change = self._size(step, point)
+            history.append(Step(point.theta, change, point.equations.equations.q / point.equations.equations.n))
+            self.progress(iteration, None, f"profile, change {change:.1e} sd")
+            if change <= self.settings.tol:
+                message = f"converged in {iteration} iterations."
+                return _Attempt(point.theta + step, point.objective, True, tuple(history), message)
+            lower = self._descend(point, step)
+            if lower is None:
+                return _Attempt(
+                    point.theta, point.objective, False, tuple(history), "stalled: no step lowers the misfit."
+                )
+            point = lower
+        message = f"not converged in {self.settings.max_iterations} iterations."
+        return _Attempt(point.theta, point.objective, False, tuple(history), message)
+
+    def continuation(self, theta: Array) -> _Attempt | None:
+        """Follow the solution from the lagged (smoothing 0) to the profile equations (smoothing 1)."""
+        try:
+            for smoothing in _CONTINUATION:
+                for _ in range(4):
+                    point = self.at(theta, smoothing)
+                    theta = theta + self.step(point)
+            return self.minimise(theta)
+        except (RankError, NotPositiveDefiniteError):
+            return None
+
+    def plausible(self, attempt: _Attempt) -> bool:
+        """Whether the misfit is that of the stated noise; with unknown noise any is."""
+        return not self.likelihood.scale_known or attempt.history[-1].chi2 < CHI2_FACTOR
+
+    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None) -> Fit:
+        """Posterior with the sandwich covariance at the estimate."""
+        point = self.at(attempt.theta, with_sandwich=True)
+        inverse = point.solver.inverse()
+        assert point.equations.S is not None
+        status = Status(attempt.converged, len(attempt.history), attempt.message)
+        return make_fit(
+            self.likelihood,
+            attempt.theta,
+            point.equations.equations,
+            self.prior,
+            noise_prior,
+            covariance=sandwich(inverse, point.equations.S + self.prior.precision),
+            inverse=inverse,
+            score_covariance=sandwich(inverse, score_covariance(point.equations.scores) + self.prior.precision),
+            status=status,
+            history=attempt.history,
+            method="profile",
+        )
+
+    def _descend(self, point: _Point, step: Array) -> _Point | None:
+        for _ in range(_HALVINGS):
+            try:
+                tried = self.at(point.theta + step)
+            except (RankError, NotPositiveDefiniteError):
+                tried = None
+            if tried is not None and tried.objective <= point.objective * (1 + 1e-12):
+                return tried
+            step = 0.5 * step
+        return None
+
+    def _size(self, step: Array, point: _Point) -> float:
+        equations = point.equations.equations
+        scale = 1.0 if self.likelihood.scale_known else equations.q / equations.n
+        sd = np.sqrt(scale * np.diag(point.solver.inverse()))
+        return float(np.max(np.abs(step) / (sd + 1e-9 * np.abs(point.theta))))
