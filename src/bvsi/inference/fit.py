@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.errors import BvsiError
 from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.inference.prior import BoundPrior, InverseGammaPrior
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
+from bvsi.naming import position
 
 Array = NDArray[np.float64]
 
@@ -59,7 +61,7 @@ class Fit:
 
     def coefficient(self, name: str) -> float:
         """Coefficient of an operator by name."""
-        return float(dict(zip(self.names, self.theta, strict=True))[name])
+        return float(self.theta[position(name, self.names)])
 
     def __str__(self) -> str:
         width = max(len(name) for name in self.names)
@@ -68,6 +70,15 @@ class Fit:
         for name, value, s in zip(self.names, self.theta, sd, strict=True):
             rows.append(f"  {name:<{width}}  {value: .6g}" + ("" if np.isnan(s) else f" ± {s:.2g}"))
         return "\n".join(rows)
+
+
+def check_iteration(tol: float, **limit: int) -> None:
+    """Refuse settings with which an iteration cannot end well; ``limit`` is its largest number of rounds, by name."""
+    if not (np.isfinite(tol) and tol > 0):
+        raise BvsiError(f"tol: a positive number is needed, such as 1e-8; got {tol}.")
+    for name, rounds in limit.items():
+        if rounds < 1:
+            raise BvsiError(f"{name}: at least 1 is needed; got {rounds}.")
 
 
 def make_fit(

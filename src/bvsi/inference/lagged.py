@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import RankError
-from bvsi.inference.fit import Fit, Status, Step, make_fit
+from bvsi.inference.fit import Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.inference.solve import factorise
 from bvsi.inference.vsi import LeastSquares
@@ -34,6 +34,9 @@ class Lagged:
 
     tol: float = 1e-8
     max_iterations: int = 50
+
+    def __post_init__(self) -> None:
+        check_iteration(self.tol, max_iterations=self.max_iterations)
 
     def fit(
         self,
@@ -92,10 +95,10 @@ def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str,
     system = likelihood.system
     if not isinstance(start, Mapping):
         return system.vector(start)
-    theta = np.zeros(system.d)
+    theta: list[object] = [0.0] * system.d
     for name, value in start.items():
         theta[system.index(name)] = value
-    return system.vector(theta)
+    return system.vector(np.array(theta))
 
 
 def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:

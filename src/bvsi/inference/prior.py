@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
+from bvsi.naming import matches
 
 Array = NDArray[np.float64]
 
@@ -24,21 +25,23 @@ class GaussianPrior:
     default: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        entries = {**self.terms, **({} if self.default is None else {"default": self.default})}
-        for name, (mean, variance) in entries.items():
-            if not (np.isfinite(mean) and np.isfinite(variance) and variance > 0):
-                raise BvsiError(
-                    f"prior of {name!r}: a finite mean and a positive variance are needed, not {(mean, variance)}."
-                )
+        for name, entry in {**self.terms, "default": self.default or (0.0, 1.0)}.items():
+            try:
+                mean, variance = (float(value) for value in entry)
+                usable = np.isfinite(mean) and np.isfinite(variance) and variance > 0
+            except (TypeError, ValueError):
+                usable = False
+            if not usable:
+                raise BvsiError(f"prior of {name!r}: a pair (mean, variance > 0) is needed, not {entry!r}.")
 
     def bind(self, names: tuple[str, ...]) -> BoundPrior:
         """Mean and precision for a list of operators."""
-        squeezed = {"".join(name.split()): value for name, value in self.terms.items()}
         mean, precision = np.zeros(len(names)), np.zeros(len(names))
-        for i, name in enumerate(names):
-            entry = squeezed.get("".join(name.split()), self.default)
-            if entry is not None:
-                mean[i], precision[i] = entry[0], 1 / entry[1]
+        if self.default is not None:
+            mean[:], precision[:] = self.default[0], 1 / self.default[1]
+        for name, (m, variance) in self.terms.items():
+            for i in matches(name, names):  # none where the model at hand lacks the operator
+                mean[i], precision[i] = m, 1 / variance
         return BoundPrior(mean, np.diag(precision))
 
 

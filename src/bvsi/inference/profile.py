@@ -8,14 +8,14 @@ estimating equation (the lagged one, −XᵀWr, is biased by the noise in X). Ga
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NotPositiveDefiniteError, RankError
-from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, make_fit
+from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.lagged import Lagged, start_vector
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.inference.sandwich import sandwich, score_covariance
@@ -41,6 +41,9 @@ class Profile:
     tol: float = 1e-5
     max_iterations: int = 30
     start: Lagged = field(default_factory=lambda: Lagged(tol=1e-2, max_iterations=15))
+
+    def __post_init__(self) -> None:
+        check_iteration(self.tol, max_iterations=self.max_iterations)
 
     def fit(
         self,
@@ -103,16 +106,31 @@ class _Problem:
         solver = factorise(equations.equations.H + self.prior.precision, self.likelihood.names)
         return _Point(theta, equations, solver, equations.equations.q + self.prior.distance(theta))
 
-    def step(self, point: _Point) -> Array:
-        """Gauss–Newton step (X̃ᵀWX̃ + Σ_0⁻¹)⁻¹ (X̃ᵀWr + Σ_0⁻¹(μ_0 − θ))."""
-        return point.solver.solve(point.equations.equations.g + self.prior.gradient(point.theta))
+    def downhill(self, point: _Point) -> Array:
+        """−½∇Q = X̃ᵀWr + Σ_0⁻¹(μ_0 − θ)."""
+        return point.equations.equations.g + self.prior.gradient(point.theta)
+
+    def step(self, point: _Point, secants: Sequence[tuple[Array, Array]] = ()) -> Array:
+        """Gauss–Newton step (X̃ᵀWX̃ + Σ_0⁻¹)⁻¹ (−½∇Q), the matrix corrected by earlier steps.
+
+        The noise that is left in X̃ makes the Gauss–Newton matrix too large and its steps too short; BFGS updates with
+        the pairs (step, change of ½∇Q) mend that.
+        """
+        if not secants:
+            return point.solver.solve(self.downhill(point))
+        B = point.equations.equations.H + self.prior.precision
+        for s, y in secants:
+            if s @ y > 0:
+                B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / (s @ y)
+        return factorise(B, self.likelihood.names).solve(self.downhill(point))
 
     def minimise(self, theta: Array) -> _Attempt:
-        """Gauss–Newton with halving of steps that do not lower Q."""
+        """Gauss–Newton with secant corrections; steps that do not lower Q are halved."""
         history: list[Step] = []
+        secants: list[tuple[Array, Array]] = []
         point = self.at(theta)
         for iteration in range(1, self.settings.max_iterations + 1):
-            step = self.step(point)
+            step = self.step(point, secants)
             change = self._size(step, point)
             history.append(Step(point.theta, change, point.equations.equations.q / point.equations.equations.n))
             self.progress(iteration, None, f"profile, change {change:.1e} sd")
@@ -121,9 +139,8 @@ class _Problem:
                 return _Attempt(point.theta + step, point.objective, True, tuple(history), message)
             lower = self._descend(point, step)
             if lower is None:
-                return _Attempt(
-                    point.theta, point.objective, False, tuple(history), "stalled: no step lowers the misfit."
-                )
+                return _Attempt(point.theta, point.objective, False, tuple(history), "stalled, no step lowers Q.")
+            secants.append((lower.theta - point.theta, self.downhill(point) - self.downhill(lower)))
             point = lower
         message = f"not converged in {self.settings.max_iterations} iterations."
         return _Attempt(point.theta, point.objective, False, tuple(history), message)

@@ -59,6 +59,10 @@ def factorise(H: Array, names: tuple[str, ...]) -> ScaledSolver:
 
 def _rank_error(combinations: Array, weights: Array, names: tuple[str, ...]) -> RankError:
     """Name, for every lost dimension, the operators in it and the combination that vanishes."""
+    # a basis in which every vector has one operator of its own, so that separate groups are not mixed
+    pivots = scipy.linalg.qr(weights.T, mode="r", pivoting=True)[1][: weights.shape[1]]
+    mix = np.linalg.inv(weights[pivots])
+    combinations, weights = combinations @ mix, weights @ mix
     groups, texts = [], []
     for v, w in zip(combinations.T, weights.T, strict=True):
         members = np.flatnonzero(np.abs(w) > 0.05 * np.abs(w).max())

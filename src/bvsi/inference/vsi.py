@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.inference.fit import Fit, Status
+from bvsi.inference.fit import Fit, Status, check_iteration
 from bvsi.inference.solve import factorise
 from bvsi.likelihood import IID, Isotropic, NormalEquations, ResidualLikelihood, residual_likelihood
 from bvsi.residual import ResidualSystem
@@ -67,38 +67,36 @@ class Lasso:
 
     def __post_init__(self) -> None:
         _penalty(self.alpha)
+        check_iteration(self.tol, max_sweeps=self.max_sweeps)
 
     def fit(self, system: ResidualSystem) -> Fit:
         """Estimate all coefficients."""
         unweighted = _unweighted(system)
         equations = unweighted.normal_equations(np.zeros(system.d))
         factorise(equations.H + 1e-12 * np.diag(np.diag(equations.H)), system.names)  # names operators that vanish
-        theta, sweeps = self._descend(equations)
+        theta, sweeps, settled = self._descend(equations)
         fit = _result(unweighted, theta, f"VSI, lasso {self.alpha:g}", sweeps)
-        if sweeps < self.max_sweeps:
+        if settled:
             return fit
         message = f"not converged in {sweeps} sweeps; raise max_sweeps or alpha, or remove operators that are alike."
-        return Fit(**{**vars(fit), "status": Status(False, sweeps, message)})
+        return replace(fit, status=Status(False, sweeps, message))
 
-    def _descend(self, equations: NormalEquations) -> tuple[Array, int]:
+    def _descend(self, equations: NormalEquations) -> tuple[Array, int, bool]:
         """Cyclic soft thresholding in scaled coefficients β_i = ‖X_i‖ θ_i / ‖y‖."""
         scale = np.sqrt(np.diag(equations.H))
         size = np.sqrt(equations.q) or 1.0
         R = equations.H / scale[:, None] / scale
         c = equations.g / scale / size
         beta = np.zeros(len(scale))
-        sweeps = 0
-        while sweeps < self.max_sweeps:
-            sweeps += 1
-            largest = 0.0
+        sweeps, largest = 0, np.inf
+        while sweeps < self.max_sweeps and largest > self.tol:
+            sweeps, largest = sweeps + 1, 0.0
             for i in range(len(beta)):
                 pull = c[i] - R[i] @ beta + beta[i]
                 updated = np.sign(pull) * max(abs(pull) - self.alpha, 0.0)
                 largest = max(largest, abs(updated - beta[i]))
                 beta[i] = updated
-            if largest <= self.tol:
-                break
-        return np.asarray(beta * size / scale), sweeps
+        return np.asarray(beta * size / scale), sweeps, largest <= self.tol
 
 
 def _penalty(alpha: float) -> None:

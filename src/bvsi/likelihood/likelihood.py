@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan
 from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
-from bvsi.likelihood.weighting import Block, Isotropic, Weighting
+from bvsi.likelihood.weighting import Block, Weighting
 from bvsi.residual import ResidualSystem
 
 Array = NDArray[np.float64]
@@ -36,13 +37,16 @@ class ResidualLikelihood:
 
     @property
     def scale_known(self) -> bool:
-        """Whether the noise level is known, not only its shape."""
-        return self.noise[0].scale_known
+        """Whether the size of the weights is known, not only their shape."""
+        return self.noise[0].scale_known and self.weighting.uses_noise
 
     @property
     def names(self) -> tuple[str, ...]:
         """Coefficient names."""
         return self.system.names
+
+    def __repr__(self) -> str:
+        return f"ResidualLikelihood({self.system!r}, noise={self.noise[0]!r}, weighting={self.weighting!r})"
 
     def restrict(self, names: Iterable[str]) -> ResidualLikelihood:
         """The likelihood of a model with only the named operators; nothing is planned or assembled again."""
@@ -74,8 +78,8 @@ class ResidualLikelihood:
     def log_density(self, theta: ArrayLike) -> float:
         """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""
         equations = self.normal_equations(theta)
-        q, n = equations.q, equations.n
-        if self.scale_known and not isinstance(self.weighting, Isotropic):
+        q, n = max(equations.q, np.finfo(float).tiny), equations.n
+        if self.scale_known:
             return -0.5 * (q + equations.logdet + n * math.log(2 * math.pi))
         return -0.5 * (n + n * math.log(q / n) + equations.logdet + n * math.log(2 * math.pi))
 
@@ -85,6 +89,8 @@ def residual_likelihood(
 ) -> ResidualLikelihood:
     """Bind a system to its noise (one model, or one per experiment) and a weighting (default: block)."""
     weighting = weighting or Block()
+    if isinstance(weighting, type) or not hasattr(weighting, "normal_equations"):
+        raise BvsiError(f"weighting: an instance such as Block() is needed, not {weighting!r}.")
     models = noise_of_experiments(noise, system)
     pairs = zip(system.experiments, models, strict=True)
     plans = tuple(weighting.plan(residuals.structure, model) for residuals, model in pairs)

@@ -56,7 +56,7 @@ class IID:
     scale_known: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _positive(self.sigma, "sigma")
+        _positive_number(self.sigma, "sigma")
 
     def covariance(self, structure: Structure) -> StateCovariance:
         """σ² at every node."""
@@ -71,8 +71,8 @@ class PerField:
     scale_known: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for field, value in self.sigma.items():
-            _positive(value, f"sigma[{field!r}]")
+        for field, value in _mapping(self.sigma, "sigma").items():
+            _positive_number(value, f"sigma[{field!r}]")
 
     def covariance(self, structure: Structure) -> StateCovariance:
         """σ_f² at every node of field f."""
@@ -101,6 +101,9 @@ class Diagonal:
 
     sigma: Mapping[str, ArrayLike]
     scale_known: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _mapping(self.sigma, "sigma")
 
     def covariance(self, structure: Structure) -> StateCovariance:
         """Their squares on the diagonal."""
@@ -152,6 +155,9 @@ class UnknownScale:
     shape: Noise = dataclasses.field(default_factory=lambda: IID(1.0))
     scale_known: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        _check_model(self.shape, "shape")
+
     def covariance(self, structure: Structure) -> StateCovariance:
         """The shape, without σ²."""
         return self.shape.covariance(structure)
@@ -159,14 +165,14 @@ class UnknownScale:
 
 def noise_of_experiments(noise: Noise | Sequence[Noise], system: ResidualSystem) -> tuple[Noise, ...]:
     """One noise model per experiment; a single one serves all."""
-    models = tuple(noise) if isinstance(noise, Sequence) else (noise,) * len(system.experiments)
+    several = isinstance(noise, Sequence) and not isinstance(noise, str)
+    models: tuple[Any, ...] = tuple(noise) if several else (noise,) * len(system.experiments)  # type: ignore[arg-type]
     if len(models) != len(system.experiments):
         raise NoiseError(
             f"noise: {len(models)} models for {len(system.experiments)} experiments; give one, or one each."
         )
     for model in models:
-        if not hasattr(model, "covariance"):
-            raise NoiseError(f"noise: {model!r} is not a noise model; write for example IID({model!r}).")
+        _check_model(model, "noise")
     if len({model.scale_known for model in models}) > 1:
         raise NoiseError("noise: the scale has to be known for all experiments or for none.")
     return models
@@ -191,8 +197,27 @@ def _per_time(structure: Structure, sigma: Array) -> StateCovariance:
     return StateCovariance(tuple(carried), np.broadcast_to(label.ravel(), (structure.n_times,)).astype(np.int64))
 
 
+def _check_model(model: object, name: str) -> None:
+    if isinstance(model, type) or not hasattr(model, "covariance"):
+        raise NoiseError(f"{name}: an instance of a noise model is needed, such as IID(1e-3), not {model!r}.")
+
+
+def _mapping(values: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(values, Mapping):
+        raise NoiseError(f"{name}: a mapping by field is needed, such as {{'u': 1e-3}}, not {type(values).__name__}.")
+    return values
+
+
+def _positive_number(value: ArrayLike, name: str) -> None:
+    if _positive(value, name).ndim:
+        raise NoiseError(f"{name}: one number is needed; PerField, PerTime and Diagonal take several.")
+
+
 def _positive(values: ArrayLike, name: str) -> Array:
-    array = np.asarray(values, dtype=float)
+    try:
+        array = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        raise NoiseError(f"{name}: a standard deviation is a positive number, not {values!r}.") from None
     if not np.all(np.isfinite(array)) or not np.all(array > 0):
         raise NoiseError(
             f"{name}: standard deviations must be positive and finite. For data without noise state how far they "

@@ -58,7 +58,7 @@ def block_profile_equations(
 ) -> ProfileEquations:
     """Profile equations of one experiment with block weighting.
 
-    smoothing: factor on ε̂; 1 is the profile estimator, 0 the lagged one, between them lies a path from one to the other.
+    smoothing: factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
     sandwich: whether to compute S.
     """
     structure, d = residuals.structure, residuals.d

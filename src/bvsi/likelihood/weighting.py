@@ -7,7 +7,7 @@ block      W = blockdiag(Σ_kk(θ))⁻¹             the paper (eq:block_diagona
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,10 @@ _COLUMNS = 64
 
 class Weighting(Protocol):
     """A choice of W."""
+
+    @property
+    def uses_noise(self) -> bool:
+        """Whether W has the size of the noise in it; otherwise the residual variance has to be estimated."""
 
     def plan(self, structure: Structure, noise: Noise) -> CovariancePlan | None:
         """What can be prepared before θ is known."""
@@ -54,6 +58,8 @@ class Weighting(Protocol):
 class Isotropic:
     """W = I: every residual counts alike (sec:discussion_VSI_likelihood)."""
 
+    uses_noise: ClassVar[bool] = False
+
     def plan(self, structure: Structure, noise: Noise) -> None:
         """Nothing to prepare."""
         del structure, noise
@@ -76,6 +82,7 @@ class Isotropic:
         sandwich: bool,
     ) -> ProfileEquations:
         """Refused: unweighted residuals know nothing of the noise."""
+        del plan, residuals, theta, label, smoothing, sandwich
         raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
 
 
@@ -87,6 +94,7 @@ class Block:
     """
 
     backend: Backend | None = None
+    uses_noise: ClassVar[bool] = True
 
     def plan(self, structure: Structure, noise: Noise) -> CovariancePlan:
         """Patterns, products and symbolic factorisation."""

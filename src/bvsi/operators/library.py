@@ -5,13 +5,13 @@ u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.naming import position, squeeze
 from bvsi.operators.boundary import BoundaryCondition, Unknown
 from bvsi.operators.operator import WeakOperator, build_operator
 from bvsi.operators.parse import functions_in, names_in
@@ -64,16 +64,7 @@ class Library:
 
     def index(self, name: str) -> int:
         """Column of a name; spaces do not count, and the equation may be left out where it is clear."""
-        wanted = _squeeze(name)
-        exact = [i for i, known in enumerate(self._names) if _squeeze(known) == wanted]
-        loose = exact or [i for i, known in enumerate(self._names) if _squeeze(known).split(":", 1)[-1] == wanted]
-        if len(loose) == 1:
-            return loose[0]
-        if loose:
-            raise OperatorError(f"operator {name!r} stands in several equations; write {self._names[loose[0]]!r}.")
-        near = difflib.get_close_matches(name, self._names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else f" Known are: {', '.join(self._names)}."
-        raise OperatorError(f"operator {name!r} is not in the library.{hint}")
+        return position(name, self._names)
 
     def subset(self, names: Iterable[str]) -> Library:
         """The library with only the named operators."""
@@ -144,9 +135,9 @@ class Library:
         names = tuple(str(s).strip() if single else f"{field}: {str(s).strip()}" for field, s in self._flat())
         seen: set[str] = set()
         for name in names:
-            if _squeeze(name) in seen:
+            if squeeze(name) in seen:
                 raise OperatorError(f"library: operator {name!r} is given twice; remove one.")
-            seen.add(_squeeze(name))
+            seen.add(squeeze(name))
         return names
 
 
@@ -174,7 +165,3 @@ def _conditions(
         if not isinstance(condition, BoundaryCondition):
             raise OperatorError(f"boundary: {field!r} needs an instance such as NoFlux(), not {condition!r}.")
     return {field: boundary.get(field, Unknown()) for field in fields}
-
-
-def _squeeze(name: str) -> str:
-    return "".join(name.split())

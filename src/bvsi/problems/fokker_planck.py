@@ -64,6 +64,8 @@ class Case:
     accurate_time: bool = False
 
     def __post_init__(self) -> None:
+        if self.seed < 0 or not (np.isfinite(self.sigma) and self.sigma > 0):
+            raise BvsiError(f"sigma must be positive and seed not negative; got {self.sigma} and {self.seed}.")
         if self.nx < 2 or N_FINE % self.nx:
             raise BvsiError(
                 f"nx: {self.nx} does not divide the {N_FINE} cells of the forward solve; use 25, 50, 100, 200."
@@ -105,7 +107,7 @@ def forward_solve(n: int, accurate_time: bool, progress: Progress = silent) -> D
         "accurate_time": accurate_time,
         "substeps": ACCURATE_SUBSTEPS,
     }
-    p = cached("fokker-planck", settings, make)["p"]
+    p = cached("fokker-planck", settings, make, keys=["p"])["p"]
     return Data(times=times, fields={"p": p}, geometry=grid, auxiliary={})
 
 

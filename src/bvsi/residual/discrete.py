@@ -21,6 +21,7 @@ from bvsi.spaces import Measure, Space
 Array = NDArray[np.float64]
 
 _CHUNK_BYTES = 64 * 2**20
+_ROUNDING = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,21 @@ class DiscreteOperator:
 def discretise(operator: WeakOperator, space: Space, state: State) -> DiscreteOperator:
     """Evaluate an operator and its Jacobian at all times of a state."""
     J = jacobian(operator, space, state)
-    return DiscreteOperator(_values(operator, space, state, J), J)
+    F = _values(operator, space, state, J)
+    return DiscreteOperator(np.zeros_like(F) if _is_rounding(F, J, space, state) else F, J)
+
+
+def _is_rounding(F: Array, J: Mapping[str, Array], space: Space, state: State) -> bool:
+    """Whether F is what rounding leaves of zero, such as the derivative of a constant: ‖F‖ ≪ ‖|J||u|‖."""
+    largest = np.abs(F).max()
+    bound = sum(np.abs(values).max() * np.abs(state.fields[field]).max() for field, values in J.items())
+    if not J or largest > 1e-9 * bound:
+        return False  # the usual case, decided without further products
+    size = np.zeros(space.n_tests)
+    for field, values in J.items():
+        rows = np.atleast_2d(np.abs(values)).max(axis=0)
+        size += space.pattern.matrix(rows) @ np.abs(state.fields[field]).max(axis=1)
+    return bool(largest <= _ROUNDING * size.max())
 
 
 def evaluate(operator: WeakOperator, space: Space, state: State) -> Array:

@@ -5,7 +5,6 @@ r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M −
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
+from bvsi.naming import position
 
 Array = NDArray[np.float64]
 
@@ -172,17 +172,13 @@ class ResidualSystem:
 
     def index(self, name: str) -> int:
         """Column of an operator name; spaces do not count."""
-        squeezed = ["".join(known.split()) for known in self.names]
-        wanted = "".join(name.split())
-        if wanted in squeezed:
-            return squeezed.index(wanted)
-        near = difflib.get_close_matches(name, self.names, n=1)
-        hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(self.names)}."
-        raise OperatorError(f"operator {name!r} is not in the system; {hint}")
+        return position(name, self.names)
 
     def subset(self, names: Iterable[str]) -> ResidualSystem:
         """The system restricted to the named operators, in the order given: slicing, no assembly."""
         columns = [self.index(name) for name in names]
+        if not columns:
+            raise OperatorError("names: at least one operator is needed.")
         if len(set(columns)) != len(columns):
             raise OperatorError("names: an operator is named twice.")
         if columns == list(range(self.d)):
@@ -192,7 +188,10 @@ class ResidualSystem:
 
     def vector(self, theta: ArrayLike) -> Array:
         """A coefficient vector (d,), checked."""
-        vector = np.asarray(theta, dtype=float)
+        try:
+            vector = np.asarray(theta, dtype=float)
+        except (TypeError, ValueError):
+            vector = np.empty(0)
         if vector.shape != (self.d,) or not np.all(np.isfinite(vector)):
             raise OperatorError(f"theta: needs {self.d} finite numbers, one per operator ({', '.join(self.names)}).")
         return vector

@@ -1,0 +1,32 @@
+"""Looking operators up by name: spaces do not count, and the equation may be left out where it is clear."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+from bvsi.errors import OperatorError
+
+
+def squeeze(name: str) -> str:
+    """A name without white space."""
+    return "".join(name.split())
+
+
+def matches(name: str, names: Sequence[str]) -> list[int]:
+    """Positions of a name: exact ones, else those that agree but for the equation in front (``"u: …"``)."""
+    wanted = squeeze(name)
+    exact = [i for i, known in enumerate(names) if squeeze(known) == wanted]
+    return exact or [i for i, known in enumerate(names) if squeeze(known).split(":", 1)[-1] == wanted]
+
+
+def position(name: str, names: Sequence[str]) -> int:
+    """Position of a name; an unknown one is refused with the nearest known."""
+    found = matches(name, names)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise OperatorError(f"operator {name!r} stands in several equations; write {names[found[0]]!r}.")
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}."
+    raise OperatorError(f"operator {name!r} is not among the operators; {hint}")
