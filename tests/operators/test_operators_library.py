@@ -36,9 +36,9 @@ def test_index_refuses_a_name_that_stands_in_several_equations():
 
 
 def test_an_unknown_name_gets_the_nearest_known_one():
-    with pytest.raises(OperatorError, match=r"'laplacian\(v\)'.*Did you mean 'laplacian\(u\)'"):
+    with pytest.raises(OperatorError, match=r"(?i)'laplacian\(v\)'.*did you mean 'laplacian\(u\)'"):
         Library(ONE).index("laplacian(v)")
-    with pytest.raises(OperatorError, match=r"not in the library.*laplacian\(u\)"):
+    with pytest.raises(OperatorError, match=r"(?i)'qqqqqqqqqq'.*known.*laplacian\(u\)"):
         Library(ONE).index("qqqqqqqqqq")
 
 
@@ -57,7 +57,7 @@ def test_the_same_operator_may_stand_in_two_equations():
 def test_keep_is_given_in_full_names():
     assert Library(ONE, keep=["laplacian( u )"]).keep == ("laplacian(u)",)
     assert Library(TWO, keep=["laplacian(b)", "a: a*b"]).keep == ("b: laplacian(b)", "a: a*b")
-    with pytest.raises(OperatorError, match="not in the library"):
+    with pytest.raises(OperatorError, match=r"'dx\(u\)' is not"):
         Library(ONE, keep=["dx(u)"])
 
 
@@ -101,7 +101,7 @@ def test_subset_of_one_equation_has_that_equation_only():
 
 
 def test_subset_refuses_unknown_names():
-    with pytest.raises(OperatorError, match="not in the library"):
+    with pytest.raises(OperatorError, match=r"'dx\(u\)' is not"):
         Library(ONE).subset(["dx(u)"])
     with pytest.raises(OperatorError, match="no operators"):
         Library(ONE).subset([])

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cases import box, operator_on, simplices
+from residual_cases import box, operator_on, simplices
 
 from bvsi.data import Data, Grid
 from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, ZeroNeumann
@@ -118,9 +118,7 @@ def test_chunks_of_times_do_not_change_the_result(text, monkeypatch):
     times = np.linspace(0, 1, 7)
     shape = (7, geometry.n_nodes)
     fields = {"u": rng.standard_normal(shape), "w": rng.standard_normal(shape)}
-    operator, space, state = operator_on(
-        text, geometry, Q2 if False else Q1, fields, {"m": rng.uniform(1, 2, shape)}, times
-    )
+    operator, space, state = operator_on(text, geometry, Q1, fields, {"m": rng.uniform(1, 2, shape)}, times)
     whole = discretise(operator, space, state)
     monkeypatch.setattr("bvsi.residual.discrete._CHUNK_BYTES", 8 * space.cells.n_points * 2)
     parts = discretise(operator, space, state)

@@ -9,7 +9,7 @@ estimating equation (the lagged one, −XᵀWr, is biased by the noise in X). Ga
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,6 +25,7 @@ from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
 
+_SWAMPED = "The noise swamps the operators: error bars cannot be given. Use fewer operators, more data or smoother test functions."
 _HALVINGS = 8
 _CONTINUATION = (0.25, 0.5, 0.75, 0.9)
 
@@ -52,9 +53,12 @@ class Profile:
         prior: GaussianPrior | None = None,
         noise_prior: InverseGammaPrior | None = None,
         start: ArrayLike | Mapping[str, float] | None = None,
+        rng: np.random.Generator | None = None,
         progress: Progress = silent,
     ) -> Fit:
         """Minimise Q; arguments as for :meth:`Lagged.fit`.
+
+        rng: for the one draw of noise that the covariance takes (default: seed 0).
 
         From a start of its own (none given) it also follows the path from the lagged to the profile equations where the
         plain iteration fails or stops at a misfit, and keeps the lower Q.
@@ -69,7 +73,7 @@ class Profile:
                 other = problem.continuation(first)
                 if other is not None and (other.objective < best.objective or not best.converged):
                     best = other
-        return problem.finish(best, noise_prior)
+        return problem.finish(best, noise_prior, rng or np.random.default_rng(0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,9 +104,9 @@ class _Problem:
     settings: Profile
     progress: Progress
 
-    def at(self, theta: Array, smoothing: float = 1.0, *, with_sandwich: bool = False) -> _Point:
-        """Everything at one θ."""
-        equations = self.likelihood.profile_equations(theta, smoothing=smoothing, sandwich=with_sandwich)
+    def at(self, theta: Array, smoothing: float = 1.0, rng: np.random.Generator | None = None) -> _Point:
+        """Everything at one θ; S and N only with an rng."""
+        equations = self.likelihood.profile_equations(theta, smoothing=smoothing, rng=rng)
         solver = factorise(equations.equations.H + self.prior.precision, self.likelihood.names)
         return _Point(theta, equations, solver, equations.equations.q + self.prior.distance(theta))
 
@@ -160,21 +164,30 @@ class _Problem:
         """Whether the misfit is that of the stated noise; with unknown noise any is."""
         return not self.likelihood.scale_known or attempt.history[-1].chi2 < CHI2_FACTOR
 
-    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None) -> Fit:
-        """Posterior with the sandwich covariance at the estimate."""
-        point = self.at(attempt.theta, with_sandwich=True)
-        inverse = point.solver.inverse()
-        assert point.equations.S is not None
+    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: np.random.Generator) -> Fit:
+        """Posterior with the sandwich covariance at the estimate, A⁻¹ S A⁻¹ with A = H − N."""
+        point = self.at(attempt.theta, rng=rng)
+        equations = point.equations
+        assert equations.S is not None
+        assert equations.N is not None
         status = Status(attempt.converged, len(attempt.history), attempt.message)
+        # N is in units of the noise: with unknown scale H is too, by the weights, and N with it
+        scale = 1.0 if self.likelihood.scale_known else equations.equations.q / equations.equations.n
+        A = equations.equations.H + self.prior.precision - scale * equations.N
+        try:
+            inverse = factorise(A, self.likelihood.names).inverse()
+        except (RankError, np.linalg.LinAlgError):
+            inverse = point.solver.inverse()
+            status = replace(status, converged=False, message=f"{status.message} {_SWAMPED}")
         return make_fit(
             self.likelihood,
             attempt.theta,
-            point.equations.equations,
+            equations.equations,
             self.prior,
             noise_prior,
-            covariance=sandwich(inverse, point.equations.S + self.prior.precision),
+            covariance=sandwich(inverse, equations.S + self.prior.precision),
             inverse=inverse,
-            score_covariance=sandwich(inverse, score_covariance(point.equations.scores) + self.prior.precision),
+            score_covariance=sandwich(inverse, score_covariance(equations.scores) / scale + self.prior.precision),
             status=status,
             history=attempt.history,
             method="profile",

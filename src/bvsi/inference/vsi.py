@@ -30,7 +30,7 @@ class LeastSquares:
         for _ in range(2):  # the second step, on the residual of the first, recovers the digits lost in XᵀX
             equations = unweighted.normal_equations(theta)
             theta = theta + factorise(equations.H, system.names).solve(equations.g)
-        return _result(unweighted, theta, "VSI, least squares", 1)
+        return _result(unweighted, theta, "VSI, least squares", 1, factorise(equations.H, system.names).inverse())
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,12 @@ def _unweighted(system: ResidualSystem) -> ResidualLikelihood:
     return residual_likelihood(system, IID(1.0), Isotropic())
 
 
-def _result(unweighted: ResidualLikelihood, theta: Array, method: str, iterations: int) -> Fit:
+def _result(
+    unweighted: ResidualLikelihood, theta: Array, method: str, iterations: int, inverse: Array | None = None
+) -> Fit:
     equations = unweighted.normal_equations(theta)
     blocks = tuple(
         q / e.structure.n_rows for q, e in zip(equations.q_blocks, unweighted.system.experiments, strict=True)
     )
     status = Status(True, iterations, "done; least squares gives no error bars, use Lagged() for them.")
-    return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method, equations)
+    return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method, equations, inverse)

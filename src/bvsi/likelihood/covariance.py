@@ -78,7 +78,7 @@ class CovariancePlan:
     def block(self, residuals: Residuals, theta: Array, k: int, other: int | None = None) -> Array:
         """Σ_kl(θ) on the pattern, (nnz,); by default the diagonal block Σ_kk."""
         times, C = sensitivities(residuals, theta, k)
-        left = np.stack([self._times_noise(c, j) for c, j in zip(C, times, strict=True)])
+        left = np.stack([self.sensitivity_times_noise(c, j) for c, j in zip(C, times, strict=True)])
         if other is None:
             return self.product.values(left, C)
         times_other, C_other = sensitivities(residuals, theta, other)
@@ -93,7 +93,7 @@ class CovariancePlan:
         product: Array = noise @ V if sparse.issparse(noise) else noise[:, None] * V
         return product
 
-    def _times_noise(self, c: Array, time: int) -> Array:
+    def sensitivity_times_noise(self, c: Array, time: int) -> Array:
         """C_kj Σ_u,j on the left pattern of the product."""
         label = int(self.noise.label[time])
         if self.smear is None:

@@ -62,18 +62,26 @@ class ResidualLikelihood:
         return NormalEquations.total(parts, tuple(q for part in parts for q in part.q_blocks))
 
     def profile_equations(
-        self, theta: ArrayLike, *, smoothing: float = 1.0, sandwich: bool = False
+        self, theta: ArrayLike, *, smoothing: float = 1.0, rng: np.random.Generator | None = None
     ) -> ProfileEquations:
-        """H, g, q and scores at θ with smoothed regressors, summed over experiments; S where ``sandwich`` is asked."""
+        """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng."""
         vector = self.system.vector(theta)
         pairs = zip(self.plans, self.system.experiments, strict=True)
         parts = [
-            self.weighting.profile_equations(
-                plan, residuals, vector, f"experiment {i}", smoothing=smoothing, sandwich=sandwich
-            )
+            self.weighting.profile_equations(plan, residuals, vector, f"experiment {i}", smoothing=smoothing, rng=rng)
             for i, (plan, residuals) in enumerate(pairs)
         ]
         return ProfileEquations.total(parts)
+
+    def logdet_gradient(self, theta: ArrayLike) -> Array:
+        """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""
+        vector = self.system.vector(theta)
+        pairs = zip(self.plans, self.system.experiments, strict=True)
+        parts = [
+            self.weighting.logdet_gradient(plan, residuals, vector, f"experiment {i}")
+            for i, (plan, residuals) in enumerate(pairs)
+        ]
+        return np.sum(parts, axis=0)
 
     def log_density(self, theta: ArrayLike) -> float:
         """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.sparse as sparse
+import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NoiseError
@@ -25,16 +26,25 @@ class StateCovariance:
     """Σ_u at every time: ``distinct[label[j]]`` is that of time j.
 
     distinct: each a vector of variances (n_u,) where diagonal, or a sparse symmetric matrix (n_u × n_u).
+    roots: R with R Rᵀ = Σ_u of each: a vector where diagonal, or a sparse matrix (n_u × anything).
     label: (T,); times with one label share their covariance, and so their factorisation.
     """
 
     distinct: tuple[Any, ...]
+    roots: tuple[Any, ...]
     label: NDArray[np.int64]
 
     @property
     def diagonal(self) -> bool:
         """Whether all are diagonal."""
         return all(not sparse.issparse(s) for s in self.distinct)
+
+    def sample(self, time: int, rng: np.random.Generator) -> Array:
+        """One draw of ε at a time, (n_u,)."""
+        root = self.roots[int(self.label[time])]
+        xi = rng.standard_normal(root.shape[-1])
+        draw: Array = root @ xi if sparse.issparse(root) else root * xi
+        return draw
 
 
 class Noise(Protocol):
@@ -141,8 +151,11 @@ class Covariance:
         else:
             matrix = _checked(self.matrix, n * len(structure.fields), "matrix")
         P = _stacked_transfer(structure)
-        carried = matrix if P is None else sparse.csr_array(P @ matrix @ P.T)
-        return StateCovariance((carried,), np.zeros(structure.n_times, dtype=np.int64))
+        root = _square_root(matrix)
+        label = np.zeros(structure.n_times, dtype=np.int64)
+        if P is None:
+            return StateCovariance((matrix,), (root,), label)
+        return StateCovariance((sparse.csr_array(P @ matrix @ P.T),), (sparse.csr_array(P @ root),), label)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,9 +205,24 @@ def _per_time(structure: Structure, sigma: Array) -> StateCovariance:
     """From standard deviations (1 or T, fields·nodes); equal times are found and share one covariance."""
     distinct, label = np.unique(sigma, axis=0, return_inverse=True)
     P = _stacked_transfer(structure)
-    variances = [row**2 for row in distinct]
-    carried = variances if P is None else [sparse.csr_array((P * v) @ P.T) for v in variances]
-    return StateCovariance(tuple(carried), np.broadcast_to(label.ravel(), (structure.n_times,)).astype(np.int64))
+    labels = np.broadcast_to(label.ravel(), (structure.n_times,)).astype(np.int64)
+    if P is None:
+        return StateCovariance(tuple(row**2 for row in distinct), tuple(distinct), labels)
+    roots = tuple(sparse.csr_array(P * row) for row in distinct)
+    return StateCovariance(tuple(sparse.csr_array(R @ R.T) for R in roots), roots, labels)
+
+
+def _square_root(matrix: Any) -> Any:
+    """Sparse R with R Rᵀ = matrix, from an LDLᵀ factorisation; a matrix that is not positive definite is refused."""
+    options = {"SymmetricMode": True}
+    lu = scipy.sparse.linalg.splu(
+        sparse.csc_array(matrix), permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options
+    )
+    pivots = lu.U.diagonal()
+    if not np.array_equal(lu.perm_r, lu.perm_c) or not np.all(pivots > 0):
+        raise NoiseError("matrix: a covariance must be positive definite; add a small number to its diagonal.")
+    L = sparse.csr_array(lu.L) * np.sqrt(pivots)
+    return L[lu.perm_r]
 
 
 def _check_model(model: object, name: str) -> None:

@@ -3,11 +3,14 @@
     ε̂_kj = Σ_u,j C_kjᵀ W_k r_k            X̃_ki = X_ki − Σ_j b_kj J_i(û_j) ε̂_kj
     H = X̃ᵀWX̃,   g = X̃ᵀWr = −½ ∇_θ (rᵀ W(θ) r)
 
-ε − ε̂ is uncorrelated with r, so that E[g] = 0 at the truth: no bias from noise in X. The sandwich needs
+ε − ε̂ is uncorrelated with r, so that E[g] = 0 at the truth: no bias from noise in X. For error bars:
 
-    S = Σ_kl X̃_kᵀ W_k Cov(r_k, r_l) W_l X̃_l = Σ_j V_jᵀ Σ_u,j V_j,      V_j = Σ_k C_kjᵀ W_k X̃_k,
+    S = Cov(g) = Σ_kl X̃_kᵀ W_k Cov(r_k, r_l) W_l X̃_l = Σ_j V_jᵀ Σ_u,j V_j,      V_j = Σ_k C_kjᵀ W_k X̃_k
+    N = E[ξᵀWξ],   ξ_ki = Σ_j b_kj J_i(û_j) (ε − ε̂)_kj,      E[½∇²Q] = H − N
 
-which has the correlation between blocks that the weights leave out.
+S has the correlation between blocks that the weights leave out. N is what noise left in X̃ adds to H: E[Q(θ)] is n plus
+the misfit of the noise-free data, so its curvature is that of noise-free regressors. N comes from one draw of ε, which
+is enough, since it sums over all residuals.
 """
 
 from __future__ import annotations
@@ -35,12 +38,13 @@ class ProfileEquations:
 
     equations: H, g and q with the smoothed regressors.
     scores: X̃_kᵀW_k r_k by experiment, each (K, d).
-    S: covariance of g (d, d) under the noise model; None where it was not asked for.
+    S: covariance of g (d, d) under the noise model; N: what noise adds to H (d, d); None where not asked for.
     """
 
     equations: NormalEquations
     scores: tuple[Array, ...]
     S: Array | None
+    N: Array | None
 
     @staticmethod
     def total(parts: list[ProfileEquations]) -> ProfileEquations:
@@ -48,22 +52,27 @@ class ProfileEquations:
         equations = NormalEquations.total(
             [part.equations for part in parts], tuple(q for part in parts for q in part.equations.q_blocks)
         )
-        known = [part.S for part in parts if part.S is not None]
-        S = np.sum(known, axis=0) if known else None
-        return ProfileEquations(equations, tuple(s for part in parts for s in part.scores), S)
+        scores = tuple(s for part in parts for s in part.scores)
+        return ProfileEquations(equations, scores, _sum([p.S for p in parts]), _sum([p.N for p in parts]))
 
 
 def block_profile_equations(
-    plan: CovariancePlan, residuals: Residuals, theta: Array, label: str, *, smoothing: float, sandwich: bool
+    plan: CovariancePlan,
+    residuals: Residuals,
+    theta: Array,
+    label: str,
+    *,
+    smoothing: float,
+    rng: np.random.Generator | None,
 ) -> ProfileEquations:
     """Profile equations of one experiment with block weighting.
 
     smoothing: factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
-    sandwich: whether to compute S.
+    rng: for the draw that N takes; None leaves S and N out.
     """
     structure, d = residuals.structure, residuals.d
     q, scores = np.zeros(structure.n_blocks), np.zeros((structure.n_blocks, d))
-    V = np.zeros((structure.n_times, structure.n_state, d)) if sandwich else None
+    spread = None if rng is None else _Spread(plan, residuals, rng)
     parts = []
     for group, factor in factors(plan, residuals, theta, label):
         smoother = _Smoother(plan, residuals, theta, group, factor)
@@ -75,50 +84,87 @@ def block_profile_equations(
             q[blocks] = part.q_blocks[0]
             scores[blocks] = np.einsum("nk,nki->ki", white[:, :, 0], white[:, :, 1:])
             parts.append(part)
-            if V is not None:
-                smoother.spread(blocks, Z[:, :, 1:], V)
-    S = None if V is None else sum(V[j].T @ plan.noise_times(j, V[j]) for j in range(structure.n_times))
-    return ProfileEquations(NormalEquations.total(parts, (q,)), (scores,), S)
+            if spread is not None:
+                spread.add(smoother, blocks, Z[:, :, 1:])
+    S, N = (None, None) if spread is None else (spread.S(), spread.N)
+    return ProfileEquations(NormalEquations.total(parts, (q,)), (scores,), S, N)
 
 
 class _Smoother:
-    """Smoothing and its transpose for the blocks of one group, which share C, b and J."""
+    """Smoothing for the blocks of one group, which share C, b and J."""
 
     def __init__(
         self, plan: CovariancePlan, residuals: Residuals, theta: Array, group: BlockGroup, factor: Factor
     ) -> None:
-        self.plan, self.residuals, self.theta, self.factor = plan, residuals, theta, factor
+        self.plan, self.residuals, self.factor = plan, residuals, factor
         first = int(group.blocks[0])
         self.times, values = sensitivities(residuals, theta, first)
         self.b = stencil_row(residuals.structure, first)[2]
-        self.C_transposed = [residuals.structure.pattern.matrix(c).T.tocsr() for c in values]
-        r = residuals.residual(theta)[:, group.blocks]
-        self.r = dict(zip(group.blocks.tolist(), r.T, strict=True))
-        self.Wr = dict(zip(group.blocks.tolist(), factor.solve(r).T, strict=True))
+        self.C = [residuals.structure.pattern.matrix(c) for c in values]
+        self.C_transposed = [c.T.tocsr() for c in self.C]
+        self.r = residuals.residual(theta)
 
     def smoothed(self, blocks: Integers, smoothing: float) -> Array:
         """[r, X̃] of some blocks, (N, blocks, 1 + d)."""
-        Z = self.residuals.Z[:, blocks].copy()
-        Z[:, :, 0] = np.stack([self.r[k] for k in blocks.tolist()], axis=1)
-        Wr = np.stack([self.Wr[k] for k in blocks.tolist()], axis=1)
-        for time, b, Ct in zip(self.times, self.b, self.C_transposed, strict=True):
-            if b and smoothing:
-                epsilon = self.plan.noise_times(int(time), Ct @ Wr)
-                for i, J in enumerate(self.residuals.J):
-                    Z[:, :, 1 + i] -= smoothing * b * J.apply(self.residuals.structure.pattern, int(time), epsilon)
+        Z = self.residuals.Z[:, blocks]  # a copy, since blocks is an index array
+        Z[:, :, 0] = self.r[:, blocks]
+        if smoothing:
+            Z[:, :, 1:] -= smoothing * self.operators_on(self.noise_estimate(self.r[:, blocks]))
         return Z
 
-    def spread(self, blocks: Integers, X: Array, V: Array) -> None:
-        """Add C_kjᵀ W_k X̃_k of some blocks to V_j, in place."""
-        N, _, d = X.shape
-        WX = self.factor.solve(np.ascontiguousarray(X).reshape(N, -1))
-        rows = [stencil_row(self.residuals.structure, int(k))[0] for k in blocks]
-        for m, Ct in enumerate(self.C_transposed):
-            spread = (Ct @ WX).reshape(-1, len(blocks), d)
-            for position, times in enumerate(rows):
-                V[times[m]] += spread[:, position]
+    def noise_estimate(self, r: Array) -> list[Array]:
+        """ε̂_kj = Σ_u,j C_kjᵀ W_k r_k of each time of the stencil, (n_u, blocks) each; zero where b is."""
+        Wr = self.factor.solve(r)
+        pairs = zip(self.times, self.b, self.C_transposed, strict=True)
+        return [self.plan.noise_times(int(j), Ct @ Wr) if b else np.zeros(0) for j, b, Ct in pairs]
+
+    def operators_on(self, epsilon: list[Array]) -> Array:
+        """Σ_j b_kj J_i(û_j) ε_kj, (N, blocks, d)."""
+        structure = self.residuals.structure
+        columns = next(e.shape[1] for e, b in zip(epsilon, self.b, strict=True) if b)
+        total = np.zeros((structure.n_rows, columns, self.residuals.d))
+        for time, b, e in zip(self.times, self.b, epsilon, strict=True):
+            if b:
+                for i, J in enumerate(self.residuals.J):
+                    total[:, :, i] += b * J.apply(structure.pattern, int(time), e)
+        return total
+
+
+class _Spread:
+    """Accumulates S and N over the blocks of an experiment."""
+
+    def __init__(self, plan: CovariancePlan, residuals: Residuals, rng: np.random.Generator) -> None:
+        structure = residuals.structure
+        self.plan, self.structure = plan, structure
+        self.V = np.zeros((structure.n_times, structure.n_state, residuals.d))
+        self.N = np.zeros((residuals.d, residuals.d))
+        self.draw = [plan.noise.sample(j, rng) for j in range(structure.n_times)]
+
+    def add(self, smoother: _Smoother, blocks: Integers, X: Array) -> None:
+        """Add the part of some blocks with smoothed regressors X (N, blocks, d)."""
+        times = [stencil_row(self.structure, int(k))[0] for k in blocks]
+        WX = smoother.factor.solve(np.ascontiguousarray(X).reshape(len(X), -1))
+        for m, Ct in enumerate(smoother.C_transposed):
+            spread = (Ct @ WX).reshape(-1, len(blocks), X.shape[2])
+            for position, row in enumerate(times):
+                self.V[row[m]] += spread[:, position]
+        drawn = [np.stack([self.draw[row[m]] for row in times], axis=1) for m in range(len(smoother.C))]
+        estimate = smoother.noise_estimate(sum(C @ e for C, e in zip(smoother.C, drawn, strict=True)))
+        left = [e - h if b else h for e, h, b in zip(drawn, estimate, smoother.b, strict=True)]
+        xi = smoother.operators_on(left)
+        white = smoother.factor.whiten(xi.reshape(len(xi), -1)).reshape(-1, X.shape[2])
+        self.N += white.T @ white
+
+    def S(self) -> Array:
+        """Σ_j V_jᵀ Σ_u,j V_j."""
+        return np.sum([V.T @ self.plan.noise_times(j, V) for j, V in enumerate(self.V)], axis=0)
 
 
 def _slabs(blocks: Integers, d: int) -> list[Integers]:
     size = max(1, _COLUMNS // (1 + d))
     return [blocks[start : start + size] for start in range(0, len(blocks), size)]
+
+
+def _sum(parts: list[Array | None]) -> Array | None:
+    known = [part for part in parts if part is not None]
+    return np.sum(known, axis=0) if known else None

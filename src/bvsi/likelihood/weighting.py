@@ -17,6 +17,7 @@ from bvsi.likelihood.covariance import CovariancePlan, factors, plan_covariance
 from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.likelihood.profile_equations import ProfileEquations, block_profile_equations
+from bvsi.likelihood.traces import logdet_gradient
 from bvsi.linalg import Backend, Factor
 from bvsi.residual import Residuals, Structure
 
@@ -49,9 +50,12 @@ class Weighting(Protocol):
         label: str,
         *,
         smoothing: float,
-        sandwich: bool,
+        rng: np.random.Generator | None,
     ) -> ProfileEquations:
         """The same with smoothed regressors, for the profile estimator."""
+
+    def logdet_gradient(self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str) -> Array:
+        """∂ log det Σ/∂θ of one experiment, (d,)."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +83,16 @@ class Isotropic:
         label: str,
         *,
         smoothing: float,
-        sandwich: bool,
+        rng: np.random.Generator | None,
     ) -> ProfileEquations:
         """Refused: unweighted residuals know nothing of the noise."""
-        del plan, residuals, theta, label, smoothing, sandwich
+        del plan, residuals, theta, label, smoothing, rng
         raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
+
+    def logdet_gradient(self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str) -> Array:
+        """Zero: the weights do not depend on θ."""
+        del plan, residuals, label
+        return np.zeros(len(theta))
 
 
 @dataclass(frozen=True)
@@ -125,11 +134,16 @@ class Block:
         label: str,
         *,
         smoothing: float,
-        sandwich: bool,
+        rng: np.random.Generator | None,
     ) -> ProfileEquations:
         """Smoothed regressors, block by block."""
         assert plan is not None
-        return block_profile_equations(plan, residuals, theta, label, smoothing=smoothing, sandwich=sandwich)
+        return block_profile_equations(plan, residuals, theta, label, smoothing=smoothing, rng=rng)
+
+    def logdet_gradient(self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str) -> Array:
+        """∂ log det Σ/∂θ, exact, from the selected inverse."""
+        assert plan is not None
+        return logdet_gradient(plan, residuals, theta, label)
 
 
 def whitened(factor: Factor, residuals: Residuals, blocks: NDArray[np.int64]) -> Array:

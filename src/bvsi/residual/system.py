@@ -78,6 +78,12 @@ class Sensitivity:
         """Whether J_i is the same at all times."""
         return all(values.ndim == 1 for _, values in self.blocks)
 
+    def values(self, pattern: Pattern, time: int) -> Array:
+        """J_i(û_time) on the whole pattern, (nnz,)."""
+        total = np.zeros(pattern.nnz)
+        self.add(total, 1.0, time)
+        return total
+
     def apply(self, pattern: Pattern, time: int, V: Array) -> Array:
         """J_i(û_time) V for V (n_u, m), (N, m)."""
         total: Array = np.zeros((pattern.shape[0], V.shape[1]))

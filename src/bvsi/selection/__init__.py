@@ -1,0 +1,19 @@
+"""Operator selection: criteria, elimination, search, and the path taken."""
+
+from bvsi.selection.backward import Backward
+from bvsi.selection.criterion import Criterion, FStatistic, ProfileBIC, ResidualBIC, Wald
+from bvsi.selection.path import SelectionPath, Visited
+from bvsi.selection.search import Exhaustive, Forward
+
+__all__ = [
+    "Backward",
+    "Criterion",
+    "Exhaustive",
+    "FStatistic",
+    "Forward",
+    "ProfileBIC",
+    "ResidualBIC",
+    "SelectionPath",
+    "Visited",
+    "Wald",
+]

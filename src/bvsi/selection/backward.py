@@ -1,0 +1,97 @@
+"""Sequential operator elimination (sec:sequential_operator_elimination), over any criterion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.inference import Fit
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.naming import position
+from bvsi.progress import Progress, silent
+from bvsi.selection.criterion import Criterion, Wald, removal_step
+from bvsi.selection.path import SelectionPath, Visited
+
+Array = NDArray[np.float64]
+
+# Predicted scores this close to the best are refitted: the closed form is a quadratic model of the misfit.
+_MARGIN = 10.0
+_RELATIVE_MARGIN = 0.5
+
+
+@dataclass(frozen=True)
+class Backward:
+    """Remove one operator at a time, the one whose removal lowers the criterion most.
+
+    criterion: what to minimise; by default Wald.
+    refit_all: fit every leave-one-out model anew instead of the contenders of the closed form only.
+    patience: steps to go on after the criterion has begun to rise (the lowest model met is selected).
+    """
+
+    criterion: Criterion = Wald()  # noqa: RUF009 (frozen)
+    refit_all: bool = False
+    patience: int = 1
+
+    def select(
+        self,
+        likelihood: ResidualLikelihood,
+        *,
+        keep: Iterable[str] = (),
+        groups: Sequence[Iterable[str]] = (),
+        progress: Progress = silent,
+    ) -> SelectionPath:
+        """Eliminate operators from the model with all of them.
+
+        keep: operators that stay; groups: sets of operators of which one must stay.
+        """
+        names = likelihood.names
+        protected = {names[position(name, names)] for name in keep}
+        sets = [{names[position(name, names)] for name in group} for group in groups]
+        fit = self.criterion.fit(likelihood, None)
+        visited = [Visited(names, self.criterion.score(likelihood, fit), fit, None, {}, frozenset())]
+        rises = 0
+        while True:
+            current = visited[-1]
+            progress(len(visited), None, f"selecting, {len(current.names)} operators")
+            free = [n for n in current.names if n not in protected and not _last_of(n, current.names, sets)]
+            if not free or len(current.names) == 1:
+                return SelectionPath(tuple(visited), self.criterion.name, "stopped: only protected operators are left.")
+            following = self._step(likelihood.restrict(current.names), current, free)
+            visited.append(following)
+            rises = rises + 1 if following.score > min(v.score for v in visited[:-1]) else 0
+            if rises > self.patience:
+                return SelectionPath(tuple(visited), self.criterion.name, _reason(visited))
+
+    def _step(self, likelihood: ResidualLikelihood, current: Visited, free: list[str]) -> Visited:
+        """The best model with one operator less."""
+        change = dict(zip(current.names, self.criterion.removal(likelihood, current.fit), strict=True))
+        scores = {name: current.score + float(change[name]) for name in free}
+        lowest = min(change[name] for name in free)
+        margin = _MARGIN + _RELATIVE_MARGIN * abs(lowest) if self.criterion.absolute else 0.0
+        contenders = free if self.refit_all else [name for name in free if change[name] <= lowest + margin]
+        fits: dict[str, Fit] = {}
+        for name in contenders:
+            fits[name] = self._fit_without(likelihood, current, name)
+            if self.criterion.absolute:
+                scores[name] = self.criterion.score(likelihood.restrict(fits[name].names), fits[name])
+        removed = min(fits, key=lambda name: scores[name])
+        return Visited(fits[removed].names, scores[removed], fits[removed], removed, scores, frozenset(fits))
+
+    def _fit_without(self, likelihood: ResidualLikelihood, current: Visited, name: str) -> Fit:
+        i = current.names.index(name)
+        start = np.delete(current.fit.theta + removal_step(current.fit, i), i)
+        return self.criterion.fit(likelihood.restrict([n for n in current.names if n != name]), start)
+
+
+def _last_of(name: str, names: tuple[str, ...], groups: list[set[str]]) -> bool:
+    return any(group & set(names) == {name} for group in groups)
+
+
+def _reason(visited: list[Visited]) -> str:
+    best = min(visited, key=lambda v: v.score)
+    following = visited[visited.index(best) + 1]
+    rise = following.score - best.score
+    return f"stopped: removing {following.changed} from the selected model raises the criterion by {rise:.4g}."

@@ -1,0 +1,173 @@
+"""Criteria for operator selection, and the closed forms that predict what a removal does.
+
+Removing operator i from a fitted model with (H)⁻¹ =: P moves the others and raises the misfit by
+
+    θ_j ← θ_j − P_ji θ_i / P_ii           ΔQ_i = θ_i² / P_ii
+
+without a new fit: all leave-one-out models come from the parent's normal equations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.inference import Fit, Lagged, LeastSquares, Profile
+from bvsi.likelihood import ResidualLikelihood
+
+Array = NDArray[np.float64]
+
+
+class Criterion(Protocol):
+    """What selection minimises."""
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+
+    @property
+    def absolute(self) -> bool:
+        """Whether a model has a score of its own, or only the change by a removal has one."""
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Estimate a model with its own covariance."""
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Score of a fitted model, lower is better; 0 for criteria that are not absolute."""
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """Predicted change of the score for the removal of each operator, (d,), in closed form."""
+
+
+@dataclass(frozen=True)
+class Wald:
+    """z_i² − log n: remove the operator that the data support least, while z² < log n.
+
+    z_i = θ_i/sd_i with the larger of two variances: that of the noise model, and that of the scores of the blocks, which
+    also sees the blocks where the discretisation fails.
+    """
+
+    estimator: Profile = field(default_factory=Profile)
+    name: ClassVar[str] = "Wald z² − log n"
+    absolute: ClassVar[bool] = False
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Profile estimate."""
+        return _from_start(self.estimator, likelihood, start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Zero: only differences count."""
+        del likelihood, fit
+        return 0.0
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """z² − log n."""
+        return fit.theta**2 / wald_variance(fit) - math.log(likelihood.system.n)
+
+
+@dataclass(frozen=True)
+class ProfileBIC:
+    """Q(θ̂) + d log n with the profile estimate; n log(Q/n) + d log n where the noise level is unknown."""
+
+    estimator: Profile = field(default_factory=Profile)
+    name: ClassVar[str] = "profile BIC"
+    absolute: ClassVar[bool] = True
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Profile estimate."""
+        return _from_start(self.estimator, likelihood, start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Q + d log n."""
+        q, n = fit.equations.q, fit.equations.n
+        misfit = q if likelihood.scale_known else n * math.log(q / n)
+        return misfit + len(fit.theta) * math.log(n)
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """θ_i²/P_ii − log n."""
+        q, n = fit.equations.q, fit.equations.n
+        growth = misfit_growth(fit)
+        change = growth if likelihood.scale_known else n * np.log1p(growth / q)
+        return np.asarray(change - math.log(n))
+
+
+@dataclass(frozen=True)
+class ResidualBIC:
+    """−2 log p(r_θ̂ | θ̂) + d log n at the lagged estimate: eq:residual_bic, literally.
+
+    It rewards models with a small residual covariance and so keeps operators that are not there; for comparison.
+    """
+
+    estimator: Lagged = field(default_factory=Lagged)
+    name: ClassVar[str] = "residual BIC (paper)"
+    absolute: ClassVar[bool] = True
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Lagged-covariance maximum likelihood."""
+        return self.estimator.fit(likelihood, start=start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """−2 log p + d log n."""
+        return -2 * likelihood.log_density(fit.theta) + len(fit.theta) * math.log(likelihood.system.n)
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """ΔQ_i + (∂ log det Σ/∂θ) · δθ_i − log n, the log-determinant to first order by exact traces."""
+        slope = likelihood.logdet_gradient(fit.theta)
+        moves = np.stack([removal_step(fit, i) for i in range(len(fit.theta))])
+        return np.asarray(misfit_growth(fit) + moves @ slope - math.log(likelihood.system.n))
+
+
+@dataclass(frozen=True)
+class FStatistic:
+    """Relative growth of the residual norm, (ℓ_{−i} − ℓ)/ℓ, against a threshold: classical VSI (Wang et al.)."""
+
+    threshold: float = 0.01
+    name: ClassVar[str] = "F-statistic"
+    absolute: ClassVar[bool] = False
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Least squares."""
+        del start
+        return LeastSquares().fit(likelihood.system)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Zero: only differences count."""
+        del likelihood, fit
+        return 0.0
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """Growth − threshold."""
+        del likelihood
+        return np.asarray(misfit_growth(fit) / fit.equations.q - self.threshold)
+
+
+def wald_variance(fit: Fit) -> Array:
+    """Larger of the model variance and the variance from block scores, (d,)."""
+    assert fit.posterior is not None
+    model = fit.posterior.variance
+    return model if fit.score_covariance is None else np.maximum(model, np.diag(fit.score_covariance))
+
+
+def misfit_growth(fit: Fit) -> Array:
+    """ΔQ_i = θ_i²/P_ii for the removal of each operator, (d,)."""
+    assert fit.inverse is not None
+    return np.asarray(fit.theta**2 / np.diag(fit.inverse))
+
+
+def removal_step(fit: Fit, i: int) -> Array:
+    """Change of θ when operator i is removed, (d,): −P_:i θ_i/P_ii."""
+    assert fit.inverse is not None
+    return np.asarray(-fit.inverse[:, i] * fit.theta[i] / fit.inverse[i, i])
+
+
+def _from_start(estimator: Profile, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+    """Fit from a start; where that does not converge, from the estimator's own."""
+    if start is not None:
+        fit = estimator.fit(likelihood, start=start)
+        if fit.status.converged:
+            return fit
+    return estimator.fit(likelihood)

@@ -1,0 +1,71 @@
+"""The path of a selection: every model visited, its score, its coefficients, and why it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.inference import Fit
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Visited:
+    """One model on the path.
+
+    names: its operators; score: of the criterion; fit: its estimate.
+    changed: operator removed (or added) to get here, None for the first.
+    candidates: score of every model one step from the previous one, by the operator changed; predicted in closed form
+        except for those in ``refitted``.
+    """
+
+    names: tuple[str, ...]
+    score: float
+    fit: Fit
+    changed: str | None
+    candidates: Mapping[str, float]
+    refitted: frozenset[str]
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionPath:
+    """Models in the order visited; ``best`` is the one with the lowest score."""
+
+    visited: tuple[Visited, ...]
+    criterion: str
+    stopped: str
+
+    @property
+    def best(self) -> Visited:
+        """The selected model."""
+        return min(self.visited, key=lambda v: v.score)
+
+    @property
+    def fits(self) -> int:
+        """Models fitted with their own covariance."""
+        return sum(max(1, len(v.refitted)) for v in self.visited)
+
+    def probabilities(self) -> Array:
+        """Posterior probability of each visited model, ∝ exp(−½ score) (BIC weights, uniform prior)."""
+        scores = np.array([v.score for v in self.visited])
+        weights = np.exp(-0.5 * (scores - scores.min()))
+        return np.asarray(weights / weights.sum())
+
+    def inclusion(self) -> dict[str, float]:
+        """Posterior probability that an operator is in the model, over the visited models."""
+        names = dict.fromkeys(name for v in self.visited for name in v.names)
+        pairs = list(zip(self.visited, self.probabilities(), strict=True))
+        return {name: float(sum(p for v, p in pairs if name in v.names)) for name in names}
+
+    def __str__(self) -> str:
+        best = self.best
+        rows = [f"{'terms':>5}  {self.criterion:>20}  {'χ²/n':>8}  changed"]
+        for v in self.visited:
+            mark = "  ← selected" if v is best else ""
+            rows.append(f"{len(v.names):>5}  {v.score:>20.2f}  {v.fit.chi2:>8.3g}  {v.changed or '(start)'}{mark}")
+        rows.append(self.stopped)
+        return "\n".join(rows)
