@@ -13,6 +13,7 @@ from bvsi._version import __version__
 if TYPE_CHECKING:
     from bvsi.data import Data, Grid, Mesh, add_noise
     from bvsi.errors import BvsiError
+    from bvsi.forward import ThetaScheme, simulate
     from bvsi.inference import (
         Fit,
         GaussianPosterior,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     )
     from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, assemble
-    from bvsi.simulate import ThetaScheme, simulate
     from bvsi.spaces import P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection
 
 _HOME = {
@@ -67,7 +67,7 @@ _HOME = {
     ),
     "operators": ("Assembled", "Dirichlet", "Library", "NoFlux", "Unknown", "ZeroNeumann"),
     "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "assemble"),
-    "simulate": ("ThetaScheme", "simulate"),
+    "forward": ("ThetaScheme", "simulate"),
     "spaces": ("P1", "P2", "Q1", "Q2", "Galerkin", "Interpolation", "LocalL2Projection"),
 }
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names}

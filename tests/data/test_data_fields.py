@@ -426,8 +426,7 @@ def test_repr():
     assert repr(data) == "Data: 51 times in [0, 1], grid 51 × 51 in [-5, 5] × [-5, 5], fields p"
     data = make({"u": np.zeros((3, 4)), "v": np.zeros((3, 4))}, geometry=MESH, auxiliary={"k": np.zeros(4)})
     assert repr(data) == (
-        "Data: 3 times in [0, 2], mesh of 2 triangle cells, 4 nodes in [0, 1] × [0, 1], "
-        "fields u, v, auxiliary k"
+        "Data: 3 times in [0, 2], mesh of 2 triangle cells, 4 nodes in [0, 1] × [0, 1], fields u, v, auxiliary k"
     )
 
 

@@ -93,9 +93,7 @@ def test_folded_quad_is_refused():
         Mesh([[0.0, 0], [1, 0], [0, 1], [1, 1]], [[0, 1, 2, 3]], "quad")
 
 
-@pytest.mark.parametrize(
-    "skfem_name, cell_type", [("MeshTri", "triangle"), ("MeshTet", "tetra"), ("MeshQuad", "quad")]
-)
+@pytest.mark.parametrize("skfem_name, cell_type", [("MeshTri", "triangle"), ("MeshTet", "tetra"), ("MeshQuad", "quad")])
 def test_meshes_of_scikit_fem(skfem_name, cell_type):
     skfem = pytest.importorskip("skfem")
     source = getattr(skfem, skfem_name)().refined(2)

@@ -52,9 +52,7 @@ def test_order_and_direction_do_not_matter(dims, flip):
     same(Data.from_xarray(ds["u"], time="t"), expected)
     renamed = ds.rename({"x": "lon", "y": "lat", "t": "when"})
     same(Data.from_xarray(renamed, time="when", axes={"lat": "y", "lon": "x"}), expected)
-    by_dims = Data.from_arrays(
-        {"u": dataset()["u"].transpose(*dims).values}, times=T, geometry=GRID, dims=dims
-    )
+    by_dims = Data.from_arrays({"u": dataset()["u"].transpose(*dims).values}, times=T, geometry=GRID, dims=dims)
     same(by_dims, expected)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from bvsi.data import Data, Grid, add_noise
+from bvsi.forward import simulate
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import Residuals, ResidualSystem, assemble
-from bvsi.simulate import simulate
 
 UNIFORM = np.linspace(0, 0.5, 6)
 UNEQUAL = np.array([0.0, 0.07, 0.2, 0.26, 0.41, 0.5])

@@ -79,9 +79,7 @@ def test_against_dense_and_refactor(backend, name):
 def test_against_dense_in_nested_dissection_order(backend, A, points):
     pattern = Pattern.from_matrix(A)
     values = definite_values(pattern)
-    assert_factor_is_right(
-        analyse(pattern, coordinates=points, backend=backend).factor(values), pattern, values
-    )
+    assert_factor_is_right(analyse(pattern, coordinates=points, backend=backend).factor(values), pattern, values)
 
 
 @pytest.mark.parametrize("columns", [0, 1, 63, 64, 65, 200])
@@ -133,9 +131,7 @@ def test_an_indefinite_matrix_is_refused_with_label_row_and_advice(backend, name
     values = definite_values(pattern)
     culprit = pattern.shape[0] // 2
     values[pattern.locate(culprit, culprit)] *= -1.0
-    with pytest.raises(
-        NotPositiveDefiniteError, match=r"residual covariance is not positive definite.*diagonal"
-    ) as e:
+    with pytest.raises(NotPositiveDefiniteError, match=r"residual covariance is not positive definite.*diagonal") as e:
         analysis.factor(values, label="residual covariance")
     assert e.value.label == "residual covariance"
     assert e.value.row == culprit
@@ -199,9 +195,7 @@ def test_values_that_are_not_finite_are_refused(backend, bad):
     pattern = pattern_of("9-point")
     values = definite_values(pattern)
     values[100] = bad
-    with pytest.raises(
-        NotPositiveDefiniteError, match=r"noise: 1 entries are NaN or infinite, .* row"
-    ) as error:
+    with pytest.raises(NotPositiveDefiniteError, match=r"noise: 1 entries are NaN or infinite, .* row") as error:
         analyse(pattern, backend=backend).factor(values, label="noise")
     assert error.value.row == pattern.rows[100]
     with pytest.raises(BvsiError, match="values of noise must have shape"):
@@ -270,9 +264,7 @@ def test_without_numba_superlu_does_the_work(monkeypatch):
     analysis = analyse(pattern)
     assert analysis.backend == "superlu"
     assert_allclose(analysis.factor(values).logdet(), default.logdet(), rtol=1e-12)
-    assert_allclose(
-        analysis.factor(values).selected_inverse(), default.selected_inverse(), rtol=1e-7, atol=1e-12
-    )
+    assert_allclose(analysis.factor(values).selected_inverse(), default.selected_inverse(), rtol=1e-7, atol=1e-12)
     with pytest.raises(MissingDependencyError, match="pip install numba"):
         analyse(pattern, backend=Supernodal())
     with pytest.raises(MissingDependencyError, match="pip install 'scikit-sparse"):

@@ -16,9 +16,7 @@ def fill(pattern: Pattern, permutation: np.ndarray) -> int:
     """Entries of L by eliminating vertices of the graph one by one; independent of the package."""
     reordered, _ = permuted(pattern, np.asarray(permutation))
     n = pattern.shape[0]
-    below = [
-        set(reordered.indices[a:b]) for a, b in zip(reordered.indptr, reordered.indptr[1:], strict=False)
-    ]
+    below = [set(reordered.indices[a:b]) for a, b in zip(reordered.indptr, reordered.indptr[1:], strict=False)]
     total = n
     for j in range(n):
         rows = {i for i in below[j] if i > j}
@@ -103,6 +101,4 @@ def test_permuted():
     values = definite_values(pattern)
     p = np.random.default_rng(0).permutation(pattern.shape[0])
     reordered, order = permuted(pattern, p)
-    assert_array_equal(
-        reordered.matrix(values[order]).toarray(), pattern.matrix(values).toarray()[np.ix_(p, p)]
-    )
+    assert_array_equal(reordered.matrix(values[order]).toarray(), pattern.matrix(values).toarray()[np.ix_(p, p)])

@@ -117,9 +117,7 @@ def test_transpose(coo):
     assert np.all(np.diff(transposed.rows * 100 + transposed.indices) > 0)
 
 
-@pytest.mark.parametrize(
-    "keep", [np.array([5, 0, 0, 8, 3]), np.array([], dtype=np.int64), np.arange(9) % 2 == 0]
-)
+@pytest.mark.parametrize("keep", [np.array([5, 0, 0, 8, 3]), np.array([], dtype=np.int64), np.arange(9) % 2 == 0])
 def test_restrict_rows(coo, keep):
     pattern, _ = Pattern.from_coo(*coo)
     values = np.random.default_rng(2).standard_normal(pattern.nnz)

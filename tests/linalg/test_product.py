@@ -21,9 +21,7 @@ def random_pattern(shape: tuple[int, int], density: float, seed: int) -> Pattern
     return Pattern.from_matrix(sparse.random_array(shape, density=density, rng=np.random.default_rng(seed)))
 
 
-@pytest.mark.parametrize(
-    "n, p, k, density", [(7, 5, 9, 0.3), (30, 40, 20, 0.1), (1, 1, 1, 1.0), (6, 4, 5, 0.0)]
-)
+@pytest.mark.parametrize("n, p, k, density", [(7, 5, 9, 0.3), (30, 40, 20, 0.1), (1, 1, 1, 1.0), (6, 4, 5, 0.0)])
 @pytest.mark.parametrize("sets", [1, 3])
 def test_against_dense(n, p, k, density, sets):
     left, right = random_pattern((n, k), density, 0), random_pattern((p, k), density, 1)

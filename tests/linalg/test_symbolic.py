@@ -32,14 +32,10 @@ def test_structure_of_the_factor(name, order):
         assert np.all(np.diff(rows) > 0)
         assert symbolic.value_start[J + 1] - symbolic.value_start[J] == len(rows) * len(columns)
         stored[np.ix_(rows, columns)] = True
-    permuted = pattern.matrix(np.ones(pattern.nnz)).toarray()[
-        np.ix_(symbolic.permutation, symbolic.permutation)
-    ]
+    permuted = pattern.matrix(np.ones(pattern.nnz)).toarray()[np.ix_(symbolic.permutation, symbolic.permutation)]
     assert stored[np.tril(permuted > 0)].all()
     # Every entry of A has a place, the mirrored pair the same one, and the places differ otherwise.
     _, mirror = pattern.transpose
     assert_array_equal(symbolic.slots, symbolic.slots[mirror])
     assert len(np.unique(symbolic.slots[symbolic.lower])) == len(symbolic.lower) == (pattern.nnz + n) // 2
-    assert_array_equal(
-        symbolic.slots[pattern.locate(symbolic.permutation, symbolic.permutation)], symbolic.diagonal
-    )
+    assert_array_equal(symbolic.slots[pattern.locate(symbolic.permutation, symbolic.permutation)], symbolic.diagonal)

@@ -81,7 +81,7 @@ class ResidualLikelihood:
             self.weighting.logdet_gradient(plan, residuals, vector, f"experiment {i}")
             for i, (plan, residuals) in enumerate(pairs)
         ]
-        return np.sum(parts, axis=0)
+        return np.asarray(sum(parts))
 
     def log_density(self, theta: ArrayLike) -> float:
         """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""

@@ -157,7 +157,7 @@ class _Spread:
 
     def S(self) -> Array:
         """Σ_j V_jᵀ Σ_u,j V_j."""
-        return np.sum([V.T @ self.plan.noise_times(j, V) for j, V in enumerate(self.V)], axis=0)
+        return np.asarray(sum(V.T @ self.plan.noise_times(j, V) for j, V in enumerate(self.V)))
 
 
 def _slabs(blocks: Integers, d: int) -> list[Integers]:

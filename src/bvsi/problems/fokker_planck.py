@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 from bvsi.console import progress_bar
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
+from bvsi.forward import ThetaScheme, simulate
 from bvsi.inference import Fit, GaussianPrior, Lagged, LeastSquares
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.operators import Library, NoFlux
 from bvsi.problems.cache import cached
 from bvsi.progress import Progress, silent
 from bvsi.residual import ResidualSystem, assemble
-from bvsi.simulate import ThetaScheme, simulate
 from bvsi.spaces import Q1, Q2, Galerkin, Lagrange
 
 Array = NDArray[np.float64]

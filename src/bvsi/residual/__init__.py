@@ -1,6 +1,6 @@
 """Weak-form residuals: time stencils and the residual system."""
 
-from bvsi.residual.assemble import Layout, assemble, discretise_library, state_of
+from bvsi.residual.assembly import Layout, assemble, discretise_library, state_of
 from bvsi.residual.stencils import BDF2, BackwardEuler, CrankNicolson, Stencil
 from bvsi.residual.system import Residuals, ResidualSystem, Sensitivity, Structure
 

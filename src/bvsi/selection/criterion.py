@@ -47,8 +47,8 @@ class Criterion(Protocol):
 class Wald:
     """z_i² − log n: remove the operator that the data support least, while z² < log n.
 
-    z_i = θ_i/sd_i with the larger of two variances: that of the noise model, and that of the scores of the blocks, which
-    also sees the blocks where the discretisation fails.
+    z_i = θ_i/sd_i with the larger of two variances: that of the noise model, and that of the scores of the blocks,
+    which also sees the blocks where the discretisation fails.
     """
 
     estimator: Profile = field(default_factory=Profile)

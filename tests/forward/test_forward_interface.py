@@ -5,8 +5,8 @@ import pytest
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, DataError, OperatorError
+from bvsi.forward import ThetaScheme, simulate
 from bvsi.operators import Dirichlet, Library, NoFlux, Unknown
-from bvsi.simulate import ThetaScheme, simulate
 from bvsi.spaces import Galerkin
 
 GRID = Grid(x=np.linspace(0, 1, 9))

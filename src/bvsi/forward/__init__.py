@@ -1,6 +1,6 @@
 """Forward solves of the equations that a library describes."""
 
-from bvsi.simulate.scheme import ThetaScheme
-from bvsi.simulate.simulate import simulate
+from bvsi.forward.scheme import ThetaScheme
+from bvsi.forward.simulation import simulate
 
 __all__ = ["ThetaScheme", "simulate"]

@@ -5,9 +5,9 @@ import pytest
 import skfem
 
 from bvsi.data import Data, Grid, Mesh
+from bvsi.forward import ThetaScheme, simulate
+from bvsi.forward.scheme import Stepper
 from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, ZeroNeumann
-from bvsi.simulate import ThetaScheme, simulate
-from bvsi.simulate.scheme import Stepper
 from bvsi.spaces import P1, P2, Q1, Q2, Galerkin
 
 LINE = Grid(x=np.linspace(0, 1, 33))

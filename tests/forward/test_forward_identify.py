@@ -5,10 +5,10 @@ import pytest
 import skfem
 
 from bvsi.data import Data, Grid, Mesh
+from bvsi.forward import ThetaScheme, simulate
 from bvsi.inference import LeastSquares
 from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
-from bvsi.simulate import ThetaScheme, simulate
 from bvsi.spaces import P1, P2, Q1, Q2, Galerkin
 
 GRID = Grid(x=np.linspace(0, 1, 11), y=np.linspace(0, 1, 9))

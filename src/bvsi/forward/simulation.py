@@ -9,10 +9,10 @@ from numpy.typing import ArrayLike
 
 from bvsi.data import Data
 from bvsi.errors import DataError, OperatorError
+from bvsi.forward.scheme import Stepper, ThetaScheme
+from bvsi.forward.semidiscrete import semidiscrete
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
-from bvsi.simulate.scheme import Stepper, ThetaScheme
-from bvsi.simulate.semidiscrete import semidiscrete
 from bvsi.spaces import Galerkin
 
 

@@ -16,8 +16,8 @@ import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
+from bvsi.forward.semidiscrete import SemiDiscrete
 from bvsi.linalg import Pattern, nested_dissection
-from bvsi.simulate.semidiscrete import SemiDiscrete
 
 Array = NDArray[np.float64]
 
