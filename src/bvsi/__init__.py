@@ -12,6 +12,7 @@ from bvsi._version import __version__
 
 if TYPE_CHECKING:
     from bvsi.data import Data, Grid, Mesh, add_noise
+    from bvsi.discovery import Discovery, discover
     from bvsi.errors import BvsiError
     from bvsi.forward import ThetaScheme, simulate
     from bvsi.inference import (
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Lasso,
         LeastSquares,
         NormalInverseGammaPosterior,
+        Profile,
         Ridge,
     )
     from bvsi.likelihood import (
@@ -37,11 +39,23 @@ if TYPE_CHECKING:
         residual_likelihood,
     )
     from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
+    from bvsi.predict import potential_map, predict_function, predict_linear
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, assemble
+    from bvsi.selection import (
+        Backward,
+        Exhaustive,
+        Forward,
+        FStatistic,
+        ProfileBIC,
+        ResidualBIC,
+        SelectionPath,
+        Wald,
+    )
     from bvsi.spaces import P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection
 
 _HOME = {
     "data": ("Data", "Grid", "Mesh", "add_noise"),
+    "discovery": ("Discovery", "discover"),
     "errors": ("BvsiError",),
     "inference": (
         "Fit",
@@ -52,6 +66,7 @@ _HOME = {
         "Lasso",
         "LeastSquares",
         "NormalInverseGammaPosterior",
+        "Profile",
         "Ridge",
     ),
     "likelihood": (
@@ -66,8 +81,19 @@ _HOME = {
         "residual_likelihood",
     ),
     "operators": ("Assembled", "Dirichlet", "Library", "NoFlux", "Unknown", "ZeroNeumann"),
+    "predict": ("potential_map", "predict_function", "predict_linear"),
     "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "assemble"),
     "forward": ("ThetaScheme", "simulate"),
+    "selection": (
+        "Backward",
+        "Exhaustive",
+        "FStatistic",
+        "Forward",
+        "ProfileBIC",
+        "ResidualBIC",
+        "SelectionPath",
+        "Wald",
+    ),
     "spaces": ("P1", "P2", "Q1", "Q2", "Galerkin", "Interpolation", "LocalL2Projection"),
 }
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names}

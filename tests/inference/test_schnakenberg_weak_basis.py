@@ -44,7 +44,7 @@ def system_from_columns(y: np.ndarray, X: np.ndarray) -> ResidualSystem:
         transfer=None,
     )
     Z = np.column_stack([y, X])[:, None, :]
-    return ResidualSystem(OPERATORS, (Residuals(structure, Z, (Sensitivity(()),) * X.shape[1]),))
+    return ResidualSystem(OPERATORS, (Residuals(structure, Z, (Sensitivity(structure.pattern, ()),) * X.shape[1]),))
 
 
 @pytest.mark.parametrize(

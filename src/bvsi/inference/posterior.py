@@ -32,6 +32,9 @@ class Posterior(Protocol):
     def interval(self, level: float = 0.95) -> Array:
         """Equal-tailed marginal intervals, (d, 2)."""
 
+    def half_width(self, variance: Array, level: float = 0.95) -> Array:
+        """Half width of the interval of a linear function of θ with the given variance."""
+
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draws of θ, (size, d)."""
 
@@ -54,8 +57,12 @@ class GaussianPosterior:
 
     def interval(self, level: float = 0.95) -> Array:
         """mean ± z sd."""
-        half = scipy.special.ndtri(0.5 + 0.5 * _level(level)) * np.sqrt(self.variance)
+        half = self.half_width(self.variance, level)
         return np.stack([self.mean - half, self.mean + half], axis=1)
+
+    def half_width(self, variance: Array, level: float = 0.95) -> Array:
+        """z √variance, for any linear function of θ."""
+        return np.asarray(scipy.special.ndtri(0.5 + 0.5 * _level(level)) * np.sqrt(variance))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """mean + L ξ, covariance = L Lᵀ."""
@@ -106,8 +113,13 @@ class NormalInverseGammaPosterior:
 
     def interval(self, level: float = 0.95) -> Array:
         """mean ± t √(β/α · shape_ii)."""
-        half = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * _level(level)) * np.sqrt(np.diag(self._scale))
+        half = self.half_width(self.variance, level)
         return np.stack([self.mean - half, self.mean + half], axis=1)
+
+    def half_width(self, variance: Array, level: float = 0.95) -> Array:
+        """t √((α−1)/α · variance): the scale of a Student-t is smaller than its variance."""
+        t = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * _level(level))
+        return np.asarray(t * np.sqrt((self.alpha - 1) / self.alpha * variance))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """Draw σ², then θ given σ²."""

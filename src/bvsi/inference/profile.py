@@ -25,7 +25,7 @@ from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
 
-_SWAMPED = "The noise swamps the operators: error bars cannot be given. Use fewer operators, more data or smoother test functions."
+_SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
 _HALVINGS = 8
 _CONTINUATION = (0.25, 0.5, 0.75, 0.9)
 

@@ -126,7 +126,7 @@ class _Smoother:
         for time, b, e in zip(self.times, self.b, epsilon, strict=True):
             if b:
                 for i, J in enumerate(self.residuals.J):
-                    total[:, :, i] += b * J.apply(structure.pattern, int(time), e)
+                    total[:, :, i] += b * J.apply(int(time), e)
         return total
 
 

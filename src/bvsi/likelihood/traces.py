@@ -26,7 +26,7 @@ def logdet_gradient(plan: CovariancePlan, residuals: Residuals, theta: Array, la
         b = stencil_row(residuals.structure, k)[2]
         CS = np.stack([plan.sensitivity_times_noise(c, int(j)) for c, j in zip(C, times, strict=True)])
         for i, sensitivity in enumerate(residuals.J):
-            J = np.stack([sensitivity.values(plan.structure.pattern, int(j)) for j in times])
+            J = np.stack([sensitivity.values(int(j)) for j in times])
             # tr(W A) for A = C Σ_u J_iᵀ, which stands twice in ∂Σ: W is symmetric
             gradient[i] -= 2 * len(group.blocks) * float(W @ plan.product.values(b[:, None] * CS, J))
     return gradient

@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 from numpy.typing import NDArray
+
+from bvsi.files import written_aside
 
 _log = logging.getLogger(__name__)
 
@@ -54,12 +55,5 @@ def _load(path: Path) -> Arrays | None:
 
 
 def _save(path: Path, arrays: Arrays) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, aside = tempfile.mkstemp(dir=path.parent, suffix=".npz")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.savez(file, allow_pickle=False, **arrays)
-        Path(aside).replace(path)
-    except BaseException:
-        Path(aside).unlink(missing_ok=True)
-        raise
+    with written_aside(path) as aside, aside.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)

@@ -182,8 +182,9 @@ def _structure(layout: Layout, data: Data, a: object, b: object) -> Structure:
 
 def _sensitivity(operator: WeakOperator, discrete: DiscreteOperator, layout: Layout) -> Sensitivity:
     return Sensitivity(
+        layout.pattern,
         tuple(
             (layout.slots[operator.equation, field], layout.restrict(operator.equation, values))
             for field, values in discrete.J.items()
-        )
+        ),
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,10 @@ class Structure:
 class Sensitivity:
     """J_i(û_j) of one operator, on some slots of the structure's pattern.
 
-    blocks: (slots, values) with values (len(slots),) where constant in time, else (T, len(slots)).
+    blocks: (slots, values) with ascending slots and values (len(slots),) where constant in time, else (T, len(slots)).
     """
 
+    pattern: Pattern
     blocks: tuple[tuple[NDArray[np.int64], Array], ...]
 
     @property
@@ -78,24 +80,33 @@ class Sensitivity:
         """Whether J_i is the same at all times."""
         return all(values.ndim == 1 for _, values in self.blocks)
 
-    def values(self, pattern: Pattern, time: int) -> Array:
-        """J_i(û_time) on the whole pattern, (nnz,)."""
-        total = np.zeros(pattern.nnz)
-        self.add(total, 1.0, time)
-        return total
-
-    def apply(self, pattern: Pattern, time: int, V: Array) -> Array:
-        """J_i(û_time) V for V (n_u, m), (N, m)."""
-        total: Array = np.zeros((pattern.shape[0], V.shape[1]))
-        for slots, values in self.blocks:
-            entries = values if values.ndim == 1 else values[time]
-            total += sparse.csr_array((entries, (pattern.rows[slots], pattern.indices[slots])), shape=pattern.shape) @ V
-        return total
-
     def add(self, total: Array, scale: float, time: int) -> None:
         """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""
         for slots, values in self.blocks:
             total[slots] += scale * (values if values.ndim == 1 else values[time])
+
+    def values(self, time: int) -> Array:
+        """J_i(û_time) on the whole pattern, (nnz,)."""
+        total = np.zeros(self.pattern.nnz)
+        self.add(total, 1.0, time)
+        return total
+
+    def apply(self, time: int, V: Array) -> Array:
+        """J_i(û_time) V for V (n_u, m), (N, m)."""
+        total: Array = np.zeros((self.pattern.shape[0], V.shape[1]))
+        for (_, values), (indptr, indices) in zip(self.blocks, self._structures, strict=True):
+            entries = values if values.ndim == 1 else values[time]
+            total += sparse.csr_array((entries, indices, indptr), shape=self.pattern.shape) @ V
+        return total
+
+    @cached_property
+    def _structures(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
+        """CSR structure of each block: its slots are ascending, so its rows are in order."""
+        counts = [np.bincount(self.pattern.rows[slots], minlength=self.pattern.shape[0]) for slots, _ in self.blocks]
+        starts = [np.concatenate([[0], np.cumsum(c)]) for c in counts]
+        return tuple(
+            (start, self.pattern.indices[slots]) for start, (slots, _) in zip(starts, self.blocks, strict=True)
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,7 +51,7 @@ class Backward:
         protected = {names[position(name, names)] for name in keep}
         sets = [{names[position(name, names)] for name in group} for group in groups]
         fit = self.criterion.fit(likelihood, None)
-        visited = [Visited(names, self.criterion.score(likelihood, fit), fit, None, {}, frozenset())]
+        visited = [Visited.of(fit, self.criterion.score(likelihood, fit), None, {}, frozenset())]
         rises = 0
         while True:
             current = visited[-1]
@@ -67,6 +67,7 @@ class Backward:
 
     def _step(self, likelihood: ResidualLikelihood, current: Visited, free: list[str]) -> Visited:
         """The best model with one operator less."""
+        assert current.fit is not None
         change = dict(zip(current.names, self.criterion.removal(likelihood, current.fit), strict=True))
         scores = {name: current.score + float(change[name]) for name in free}
         lowest = min(change[name] for name in free)
@@ -74,16 +75,16 @@ class Backward:
         contenders = free if self.refit_all else [name for name in free if change[name] <= lowest + margin]
         fits: dict[str, Fit] = {}
         for name in contenders:
-            fits[name] = self._fit_without(likelihood, current, name)
+            fits[name] = self._fit_without(likelihood, current.fit, name)
             if self.criterion.absolute:
                 scores[name] = self.criterion.score(likelihood.restrict(fits[name].names), fits[name])
         removed = min(fits, key=lambda name: scores[name])
-        return Visited(fits[removed].names, scores[removed], fits[removed], removed, scores, frozenset(fits))
+        return Visited.of(fits[removed], scores[removed], removed, scores, frozenset(fits))
 
-    def _fit_without(self, likelihood: ResidualLikelihood, current: Visited, name: str) -> Fit:
-        i = current.names.index(name)
-        start = np.delete(current.fit.theta + removal_step(current.fit, i), i)
-        return self.criterion.fit(likelihood.restrict([n for n in current.names if n != name]), start)
+    def _fit_without(self, likelihood: ResidualLikelihood, parent: Fit, name: str) -> Fit:
+        i = parent.names.index(name)
+        start = np.delete(parent.theta + removal_step(parent, i), i)
+        return self.criterion.fit(likelihood.restrict([n for n in parent.names if n != name]), start)
 
 
 def _last_of(name: str, names: tuple[str, ...], groups: list[set[str]]) -> bool:

@@ -17,18 +17,27 @@ Array = NDArray[np.float64]
 class Visited:
     """One model on the path.
 
-    names: its operators; score: of the criterion; fit: its estimate.
+    names: its operators; score: of the criterion; theta: (d,) and chi2 of its estimate.
     changed: operator removed (or added) to get here, None for the first.
     candidates: score of every model one step from the previous one, by the operator changed; predicted in closed form
-        except for those in ``refitted``.
+        except for those in ``refitted``. fit: the estimate itself; a path read from a file has none.
     """
 
     names: tuple[str, ...]
     score: float
-    fit: Fit
+    theta: Array
+    chi2: float
     changed: str | None
     candidates: Mapping[str, float]
     refitted: frozenset[str]
+    fit: Fit | None = None
+
+    @staticmethod
+    def of(
+        fit: Fit, score: float, changed: str | None, candidates: Mapping[str, float], refitted: frozenset[str]
+    ) -> Visited:
+        """Record of a fitted model."""
+        return Visited(fit.names, score, fit.theta, fit.chi2, changed, candidates, refitted, fit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +75,6 @@ class SelectionPath:
         rows = [f"{'terms':>5}  {self.criterion:>20}  {'χ²/n':>8}  changed"]
         for v in self.visited:
             mark = "  ← selected" if v is best else ""
-            rows.append(f"{len(v.names):>5}  {v.score:>20.2f}  {v.fit.chi2:>8.3g}  {v.changed or '(start)'}{mark}")
+            rows.append(f"{len(v.names):>5}  {v.score:>20.2f}  {v.chi2:>8.3g}  {v.changed or '(start)'}{mark}")
         rows.append(self.stopped)
         return "\n".join(rows)

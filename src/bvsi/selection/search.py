@@ -90,7 +90,7 @@ def _visit(
 ) -> Visited:
     model = likelihood.restrict(names)
     fit = criterion.fit(model, None)
-    return Visited(fit.names, criterion.score(model, fit), fit, changed, scores, frozenset(scores))
+    return Visited.of(fit, criterion.score(model, fit), changed, scores, frozenset(scores))
 
 
 def _try(criterion: Criterion, likelihood: ResidualLikelihood, names: list[str]) -> Visited | None:

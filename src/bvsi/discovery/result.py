@@ -1,0 +1,111 @@
+"""The result of a discovery: equation, posterior, path, diagnostics; printable, and kept in one NetCDF file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.discovery.equation import equation_text
+from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior, Status
+from bvsi.naming import position
+from bvsi.selection import SelectionPath
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Discovery:
+    """What was found.
+
+    fields: fields with an equation; candidates: all operators that were considered.
+    posterior: of the selected operators; chi2 over all and by experiment and block; status of the fit.
+    score_sd: standard deviations from the scores of the blocks, larger than the posterior's where the discretisation
+        fails.
+    path: how the operators were selected; settings: what was asked for, as texts; seconds: how long it took.
+    """
+
+    fields: tuple[str, ...]
+    candidates: tuple[str, ...]
+    posterior: GaussianPosterior | NormalInverseGammaPosterior
+    chi2: float
+    chi2_blocks: tuple[Array, ...]
+    score_sd: Array
+    status: Status
+    path: SelectionPath
+    settings: Mapping[str, str]
+    seconds: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Selected operators."""
+        return self.posterior.names
+
+    @property
+    def theta(self) -> Array:
+        """Posterior mean (d,)."""
+        return self.posterior.mean
+
+    @property
+    def sd(self) -> Array:
+        """Posterior standard deviations (d,)."""
+        return np.sqrt(self.posterior.variance)
+
+    @property
+    def equation(self) -> str:
+        """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
+        return equation_text(self.names, self.theta, self.sd, self.fields)
+
+    def coefficient(self, name: str) -> float:
+        """Coefficient by name; zero for a candidate that was not selected."""
+        wanted = self.candidates[position(name, self.candidates)]
+        return float(self.theta[self.names.index(wanted)]) if wanted in self.names else 0.0
+
+    @property
+    def table(self) -> str:
+        """Coefficients with standard deviation, 95% interval and probability of being in the equation."""
+        width = max(len(name) for name in self.names)
+        inclusion = self.path.inclusion()
+        rows = [f"{'operator':<{width}}  {'coefficient':>12}  {'sd':>9}  {'95% interval':>25}  {'P(in)':>6}"]
+        for name, value, sd, (low, high) in zip(
+            self.names, self.theta, self.sd, self.posterior.interval(), strict=True
+        ):
+            interval = f"[{low:.6g}, {high:.6g}]"
+            rows.append(f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}")
+        return "\n".join(rows)
+
+    @property
+    def diagnostics(self) -> str:
+        """χ²/n, the frames that fit worst, and how the fit ended."""
+        lines = [f"χ²/n = {self.chi2:.4g}; {self.status.message}"]
+        for number, blocks in enumerate(self.chi2_blocks):
+            worst = int(np.argmax(blocks))
+            if blocks[worst] > 1.5 * max(self.chi2, 1.0):
+                where = f"experiment {number}, block {worst}"
+                lines.append(f"worst: {where} with χ²/n = {blocks[worst]:.3g}; is it resolved in space and time?")
+        wide = [name for name, s, m in zip(self.names, self.score_sd, self.sd, strict=True) if s > 3 * m]
+        if wide:
+            lines.append(
+                f"the frames disagree more than the noise explains on {', '.join(wide)}: the discretisation is too "
+                "coarse or an operator is missing, and the error bars are too small."
+            )
+        return "\n".join(lines)
+
+    def save(self, path: str | Path) -> None:
+        """Write to a NetCDF file; an earlier file is replaced only when the new one is whole."""
+        from bvsi.discovery.storage import save
+
+        save(self, Path(path))
+
+    @staticmethod
+    def load(path: str | Path) -> Discovery:
+        """Read a file written by :meth:`save`."""
+        from bvsi.discovery.storage import load
+
+        return load(Path(path))
+
+    def __str__(self) -> str:
+        return "\n\n".join([self.equation, self.table, self.diagnostics, str(self.path)])

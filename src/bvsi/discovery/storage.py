@@ -1,0 +1,134 @@
+"""A discovery as a NetCDF file: labelled arrays, and texts as JSON attributes. No pickle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bvsi._version import __version__
+from bvsi.discovery.result import Discovery
+from bvsi.errors import DataError
+from bvsi.files import written_aside
+from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior, Status
+from bvsi.selection import SelectionPath, Visited
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+FORMAT = "bvsi discovery 1"
+
+
+def save(found: Discovery, path: Path) -> None:
+    """Write aside, then rename."""
+    with written_aside(path) as aside:
+        to_dataset(found).to_netcdf(aside, engine="h5netcdf")
+
+
+def load(path: Path) -> Discovery:
+    """Read and check."""
+    import xarray as xr
+
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as stored:
+            dataset = stored.load()
+    except FileNotFoundError:
+        raise DataError(f"path: there is no file {path}.") from None
+    except Exception as problem:  # the HDF5 library raises many kinds on damaged files
+        raise DataError(f"path: {path} is not a NetCDF file that can be read ({problem}).") from None
+    if dataset.attrs.get("format") != FORMAT:
+        raise DataError(f"path: {path} is a NetCDF file, but not a discovery saved by bvsi.")
+    return from_dataset(dataset)
+
+
+def to_dataset(found: Discovery) -> xr.Dataset:
+    """Everything as one dataset."""
+    import xarray as xr
+
+    posterior, path = found.posterior, found.path
+    if isinstance(posterior, NormalInverseGammaPosterior):
+        shape, noise = posterior.shape, [posterior.alpha, posterior.beta]
+    else:
+        shape, noise = posterior.covariance, None
+    variables: dict[str, Any] = {
+        "mean": ("operator", posterior.mean),
+        "shape": (("operator", "operator_"), shape),
+        "score_sd": ("operator", found.score_sd),
+        "path_score": ("model", np.array([v.score for v in path.visited])),
+        "path_chi2": ("model", np.array([v.chi2 for v in path.visited])),
+        "path_theta": (("model", "candidate"), np.stack([_spread(v, found.candidates) for v in path.visited])),
+    }
+    for number, blocks in enumerate(found.chi2_blocks):
+        variables[f"chi2_blocks_{number}"] = (f"block_{number}", blocks)
+    coordinates = {"operator": list(found.names), "operator_": list(found.names), "candidate": list(found.candidates)}
+    steps = [
+        {"names": v.names, "changed": v.changed, "candidates": dict(v.candidates), "refitted": sorted(v.refitted)}
+        for v in path.visited
+    ]
+    attributes = {
+        "format": FORMAT,
+        "version": __version__,
+        "fields": json.dumps(found.fields),
+        "chi2": found.chi2,
+        "seconds": found.seconds,
+        "settings": json.dumps(dict(found.settings)),
+        "status": json.dumps([found.status.converged, found.status.iterations, found.status.message]),
+        "criterion": path.criterion,
+        "stopped": path.stopped,
+        "steps": json.dumps(steps),
+        "noise": json.dumps(noise),
+    }
+    return xr.Dataset(variables, coords=coordinates, attrs=attributes)
+
+
+def from_dataset(dataset: xr.Dataset) -> Discovery:
+    """The discovery again; fits of the path are not kept."""
+    attributes = dataset.attrs
+    names = tuple(str(name) for name in dataset["operator"].values)
+    candidates = tuple(str(name) for name in dataset["candidate"].values)
+    noise = json.loads(attributes["noise"])
+    mean, shape = dataset["mean"].values, dataset["shape"].values
+    posterior: GaussianPosterior | NormalInverseGammaPosterior = GaussianPosterior(names, mean, shape)
+    if noise is not None:
+        posterior = NormalInverseGammaPosterior(names, mean, shape, *noise)
+    converged, iterations, message = json.loads(attributes["status"])
+    experiments = sorted(int(str(key).rsplit("_", 1)[1]) for key in dataset if str(key).startswith("chi2_blocks_"))
+    return Discovery(
+        fields=tuple(json.loads(attributes["fields"])),
+        candidates=candidates,
+        posterior=posterior,
+        chi2=float(attributes["chi2"]),
+        chi2_blocks=tuple(dataset[f"chi2_blocks_{number}"].values for number in experiments),
+        score_sd=dataset["score_sd"].values,
+        status=Status(converged, iterations, message),
+        path=_path(dataset, candidates),
+        settings=json.loads(attributes["settings"]),
+        seconds=float(attributes["seconds"]),
+    )
+
+
+def _spread(visited: Visited, candidates: tuple[str, ...]) -> np.ndarray:
+    """Coefficients of a model on all candidates, NaN where an operator is not in it."""
+    values = dict(zip(visited.names, visited.theta, strict=True))
+    return np.array([values.get(name, np.nan) for name in candidates])
+
+
+def _path(dataset: xr.Dataset, candidates: tuple[str, ...]) -> SelectionPath:
+    visited = []
+    for row, step in enumerate(json.loads(dataset.attrs["steps"])):
+        theta = dict(zip(candidates, dataset["path_theta"].values[row], strict=True))
+        names = tuple(step["names"])
+        visited.append(
+            Visited(
+                names,
+                float(dataset["path_score"].values[row]),
+                np.array([theta[name] for name in names]),
+                float(dataset["path_chi2"].values[row]),
+                step["changed"],
+                step["candidates"],
+                frozenset(step["refitted"]),
+            )
+        )
+    return SelectionPath(tuple(visited), dataset.attrs["criterion"], dataset.attrs["stopped"])

@@ -1,0 +1,66 @@
+"""The potential behind drift operators: ψ(x) = Σ_i θ_i φ_i(x) for operators ``div(p*grad(φ_i))``.
+
+Only ∇ψ enters the equation, so ψ is known up to a constant. Convention: its mean over the given points is zero.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.operators.kernel import compile_kernel
+from bvsi.operators.parse import parse, syntax_tree
+from bvsi.operators.strong import StrongAlgebra
+from bvsi.operators.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+
+def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.DataArray:
+    """Φ with Φ_i = φ_i − mean(φ_i) on the grid of ``axes``; zero for operators that are no drift.
+
+    names: operators of the model; axes: coordinates by name, ``{"x": x, "y": y}``.
+    """
+    import xarray as xr
+
+    coordinates = {name: np.asarray(values, dtype=float) for name, values in axes.items()}
+    mesh = np.meshgrid(*coordinates.values(), indexing="ij")
+    points = dict(zip(coordinates, mesh, strict=True))
+    columns = []
+    for name in names:
+        text = _drift_potential(name.split(": ", 1)[-1])
+        phi = np.zeros(mesh[0].shape) if text is None else _evaluate(text, points)
+        columns.append(phi - phi.mean())
+    if not any(column.any() for column in columns):
+        raise BvsiError("names: none of the operators has the form div(p*grad(φ)) that comes from a potential.")
+    return xr.DataArray(
+        np.stack(columns), dims=("operator", *coordinates), coords={"operator": list(names), **coordinates}
+    )
+
+
+def _drift_potential(text: str) -> str | None:
+    """φ of ``div(field*grad(φ))`` with φ a function of the coordinates; None for other operators."""
+    tree = syntax_tree(text)
+    match tree:
+        case ast.Call(
+            func=ast.Name(id="div"),
+            args=[ast.BinOp(left=ast.Name(), op=ast.Mult(), right=ast.Call(func=ast.Name(id="grad"), args=[phi]))],
+        ):
+            return ast.unparse(phi)
+    return None
+
+
+def _evaluate(text: str, points: Mapping[str, Array]) -> Array:
+    words = Vocabulary(tuple(points), ())
+    expression = StrongAlgebra(words).evaluate(parse(text, words))
+    kernel = compile_kernel((expression,))
+    value = kernel({symbol: points[symbol.name] for symbol in words.x})[0]
+    return np.broadcast_to(value, next(iter(points.values())).shape).astype(float)
