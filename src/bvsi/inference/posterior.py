@@ -19,7 +19,9 @@ Array = NDArray[np.float64]
 class Posterior(Protocol):
     """What every posterior offers."""
 
-    names: tuple[str, ...]
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Coefficient names, d of them."""
 
     @property
     def mean(self) -> Array:

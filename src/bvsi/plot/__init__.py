@@ -1,7 +1,9 @@
 """Figures: one function each, drawing on the Axes it is given."""
 
+from bvsi.plot.ablation import ablation
 from bvsi.plot.coefficients import coefficient_errors
+from bvsi.plot.covariance import covariance_matrix
 from bvsi.plot.maps import contour_map, scalar_map
-from bvsi.plot.style import BLUE, GREY, ORANGE
+from bvsi.plot.selection import selection_path
 
-__all__ = ["BLUE", "GREY", "ORANGE", "coefficient_errors", "contour_map", "scalar_map"]
+__all__ = ["ablation", "coefficient_errors", "contour_map", "covariance_matrix", "scalar_map", "selection_path"]

@@ -18,7 +18,10 @@ from scipy.spatial import cKDTree
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import Lagrange
+from bvsi.spaces.locate import locate
 from bvsi.spaces.measure import Evaluation, Measure, MultiIndex
+from bvsi.spaces.periodic import into_first_period
+from bvsi.spaces.quadrature import tetrahedron_rule
 
 Array = NDArray[np.float64]
 
@@ -83,7 +86,8 @@ class FiniteElements:
 
     def cells(self, quadrature: int) -> Measure:
         """Quadrature over the cells, exact to the given degree."""
-        basis = skfem.CellBasis(self.mesh, self.skfem_element, intorder=quadrature)
+        own_rule = {"quadrature": tetrahedron_rule(quadrature)} if isinstance(self.mesh, skfem.MeshTet1) else {}
+        basis = skfem.CellBasis(self.mesh, self.skfem_element, intorder=quadrature, **own_rule)
         return self._measure(basis, None)
 
     def boundary(self, quadrature: int) -> Measure:
@@ -101,35 +105,26 @@ class FiniteElements:
 
     def evaluate_at(self, points: Array) -> tuple[Evaluation, NDArray[np.int64]]:
         """Basis values at scattered points (n_p, dim), and the element that each point lies in."""
-        basis = skfem.CellBasis(self.mesh, self.skfem_element, intorder=1)
-        try:
-            cells = self.mesh.element_finder(mapping=basis.mapping)(*points.T)
-        except ValueError:
-            raise SpaceError(
-                "some points lie outside the mesh; the space must cover what it is evaluated at."
-            ) from None
-        local = basis.mapping.invF(points.T[:, :, None], tind=cells)
-        values = [
-            np.broadcast_to(
-                np.asarray(self.skfem_element.gbasis(basis.mapping, local, i, tind=cells)[0]), (len(cells), 1)
-            )
-            for i in range(basis.Nbfun)
-        ]
-        columns = self.node_of_dof[basis.element_dofs[:, cells]].T
-        zero = (0,) * self.geometry.dim
-        local_values = np.concatenate(values, axis=1)
-        return Evaluation.from_local(self.geometry.n_nodes, columns, {zero: local_values}), np.asarray(cells)
+        if isinstance(self.geometry, Grid):
+            points = into_first_period(self.geometry, points)
+        cells, xi = locate(self.mesh, points)
+        dofs = skfem.CellBasis(self.mesh, self.skfem_element, intorder=1).element_dofs
+        values = np.stack([self.skfem_element.lbasis(xi, i)[0] for i in range(len(dofs))], axis=1)
+        columns = self.node_of_dof[dofs[:, cells]].T
+        return Evaluation.from_local(self.geometry.n_nodes, columns, {(0,) * self.geometry.dim: values}), cells
 
     def _facets(self) -> NDArray[np.int64]:
+        """Facets on the boundary, without those at the ends of periodic axes."""
         facets = self.mesh.boundary_facets()
         if not isinstance(self.geometry, Grid):
             return np.asarray(facets)
-        middle = self.mesh.p[:, self.mesh.facets[:, facets]].mean(axis=1)
+        corners = self.mesh.p[:, self.mesh.facets[:, facets]]
         periodic = np.zeros(len(facets), dtype=bool)
         for axis, name in enumerate(self.geometry.names):
             if name in self.geometry.periods:
-                low, high = self.mesh.p[axis].min(), self.mesh.p[axis].max()
-                periodic |= np.isclose(middle[axis], low) | np.isclose(middle[axis], high)
+                # Vertices are copies of the coordinates of the axis, so that they can be compared exactly.
+                for end in (self.mesh.p[axis].min(), self.mesh.p[axis].max()):
+                    periodic |= (corners[axis] == end).all(axis=0)
         return np.asarray(facets[~periodic])
 
     def _measure(self, basis: Any, normals: Array | None) -> Measure:
@@ -182,13 +177,13 @@ def _grid_simplices(grid: Grid, element: Lagrange) -> Any:
             )
         axes.append(x[:: element.degree])
     kind = (skfem.MeshLine1, skfem.MeshTri1, skfem.MeshTet1)[grid.dim - 1]
-    return kind(axes[0][None]) if grid.dim == 1 else kind.init_tensor(*axes)
+    return kind.init_tensor(*axes)
 
 
 def _match(places: Array, geometry: Grid | Mesh, element: Lagrange) -> NDArray[np.int64]:
-    """Node at each place; every node has to be met."""
+    """Node at each place; every node has to be met. Distances are relative to the extent of each axis."""
     nodes = geometry.points
-    scale = np.ptp(nodes, axis=0).max()
+    extent = np.ptp(nodes, axis=0)
     if isinstance(geometry, Grid):
         places = places.copy()
         for axis, name in enumerate(geometry.names):
@@ -196,8 +191,8 @@ def _match(places: Array, geometry: Grid | Mesh, element: Lagrange) -> NDArray[n
                 first, period = geometry.axes[name][0], geometry.periods[name]
                 past = places[:, axis] > first + period * (1 - 1e-9)
                 places[past, axis] -= period
-    distance, node = cKDTree(nodes).query(places)
-    if distance.max() > 1e-7 * scale or len(np.unique(node)) != len(nodes):
+    distance, node = cKDTree(nodes / extent).query(places / extent)
+    if distance.max() > 1e-7 or len(np.unique(node)) != len(nodes):
         raise SpaceError(
             f"{element.name} needs its degrees of freedom at the measured nodes: it has {len(places)}, the data "
             f"{len(nodes)}, and they are not the same points. Use P1/Q1 on first-order meshes, P2/Q2 on second-order "

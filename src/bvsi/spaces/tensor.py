@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
 from bvsi.spaces.measure import Evaluation, Measure, MultiIndex
+from bvsi.spaces.periodic import into_first_period
 
 Array = NDArray[np.float64]
 
@@ -46,15 +47,13 @@ class AxisBasis:
         elements = np.repeat(np.arange(len(self.nodes)), n_points)
         return self.at(elements, points), (half[:, None] * w).ravel()
 
-    def locate(self, points: Array, period: float | None) -> tuple[NDArray[np.int64], Array]:
-        """Element of each point, and the point brought into the first period."""
+    def locate(self, points: Array) -> NDArray[np.int64]:
+        """Element of each point."""
         edges = np.append(self.nodes[:, 0], self.nodes[-1, -1])
-        if period is not None:
-            points = edges[0] + np.mod(points - edges[0], period)
         slack = 1e-9 * (edges[-1] - edges[0])
         if points.size and (points.min() < edges[0] - slack or points.max() > edges[-1] + slack):
             raise SpaceError(f"points outside the grid axis [{edges[0]:g}, {edges[-1]:g}] cannot be interpolated.")
-        return np.clip(np.searchsorted(edges, points, side="right") - 1, 0, len(self.nodes) - 1), points
+        return np.clip(np.searchsorted(edges, points, side="right") - 1, 0, len(self.nodes) - 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,13 +121,14 @@ def boundary_nodes(grid: Grid) -> NDArray[np.int64]:
 
 def evaluate_at(grid: Grid, degree: int, points: Array) -> tuple[Evaluation, NDArray[np.int64]]:
     """Basis values at scattered points (n_p, dim), and the element that each point lies in."""
-    bases = [axis_basis(grid, name, degree) for name in grid.names]
+    points = into_first_period(grid, points)
     columns = np.zeros((len(points), 1), dtype=np.int64)
     values = np.ones((len(points), 1))
     element = np.zeros(len(points), dtype=np.int64)
-    for axis, (name, basis) in enumerate(zip(grid.names, bases, strict=True)):
-        found, wrapped = basis.locate(points[:, axis], grid.periods.get(name))
-        local = basis.at(found, wrapped)
+    for axis, name in enumerate(grid.names):
+        basis = axis_basis(grid, name, degree)
+        found = basis.locate(points[:, axis])
+        local = basis.at(found, points[:, axis])
         element = element * len(basis.nodes) + found
         columns = (columns[:, :, None] * basis.n + local.columns[:, None, :]).reshape(len(points), -1)
         values = (values[:, :, None] * local.by_order[0][:, None, :]).reshape(len(points), -1)

@@ -1,0 +1,5 @@
+"""``python -m bvsi.cli``."""
+
+from bvsi.cli.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""The paper's studies as commands: data, fits, tables, figures, a page that shows them."""

@@ -1,0 +1,113 @@
+"""The ablation study (sec:ablation_study): error against noise and resolution, true model, three estimators.
+
+Each case is one line of ``rows.jsonl``; a study that was interrupted goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bvsi.inference import Lagged, LeastSquares, Profile
+from bvsi.likelihood import IID, residual_likelihood
+from bvsi.problems import fokker_planck as problem
+from bvsi.progress import Progress, silent
+from bvsi.reproduce import page
+from bvsi.spaces import Lagrange
+
+SIGMAS = (1e-5, 10**-4.5, 1e-4, 10**-3.5, 1e-3, 10**-2.5, 1e-2)
+SIZES = (25, 50, 100, 200)
+
+Row = dict[str, Any]
+
+
+def run(out: Path, *, seeds: int, sizes: tuple[int, ...], element: Lagrange, progress: Progress = silent) -> list[Row]:
+    """All cases that are not yet in ``out/rows.jsonl``, coarse grids first; returns all rows asked for."""
+    out.mkdir(parents=True, exist_ok=True)
+    store = out / "rows.jsonl"
+    rows = _read(store)
+    done = {_key(row) for row in rows}
+    cases = [(nx, sigma, seed) for nx in sorted(sizes) for sigma in SIGMAS for seed in range(seeds)]
+    for number, (nx, sigma, seed) in enumerate(cases):
+        progress(number, len(cases), f"ablation, n_x = {nx}, σ = {sigma:.1e}, seed {seed}")
+        if (element.name, nx, sigma, seed) in done:
+            continue
+        row = measure(problem.Case(nx=nx, sigma=sigma, seed=seed), element)
+        with store.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        rows.append(row)
+    progress(len(cases), len(cases), "ablation, done")
+    wanted = {(element.name, *case) for case in cases}
+    return [row for row in rows if _key(row) in wanted]
+
+
+def measure(case: problem.Case, element: Lagrange) -> Row:
+    """Errors of the three estimators on one data set."""
+    system = problem.residual_system(problem.observed(case), element)
+    likelihood = residual_likelihood(system, IID(case.sigma))
+    vsi = LeastSquares().fit(system)
+    lagged = Lagged(tol=1e-4).fit(likelihood, start=vsi.theta)
+    fits = {"vsi": vsi, "lagged": lagged, "profile": Profile().fit(likelihood)}
+    return {
+        "element": element.name,
+        "nx": case.nx,
+        "sigma": case.sigma,
+        "seed": case.seed,
+        "error": {method: problem.error(fit) for method, fit in fits.items()},
+        "chi2": {method: fit.chi2 for method, fit in fits.items()},
+        "converged": {method: fit.status.converged for method, fit in fits.items()},
+    }
+
+
+def write(rows: list[Row], out: Path) -> Path:
+    """Figure, table and page; returns the page."""
+    from matplotlib.figure import Figure
+
+    from bvsi import plot
+
+    figure = Figure(figsize=(10, 5), layout="constrained")
+    plot.ablation(figure.subplots(), rows)
+    image = out / "ablation.png"
+    figure.savefig(image, dpi=110)
+    body = [
+        page.figure(image, "Error of the coefficients by noise level and resolution; median and range over seeds."),
+        page.preformatted(table(rows)),
+    ]
+    index = out / "index.html"
+    index.write_text(page.page("Ablation: noise level and resolution", body), encoding="utf-8")
+    return index
+
+
+def table(rows: list[Row]) -> str:
+    """Median errors by σ and n_x."""
+    lines = [f"{'σ':>9} {'n_x':>5} {'VSI':>9} {'lagged':>9} {'profile':>9} {'χ²/n':>8} {'seeds':>6}"]
+    for sigma in sorted({row["sigma"] for row in rows}):
+        for nx in sorted({row["nx"] for row in rows}):
+            here = [row for row in rows if row["sigma"] == sigma and row["nx"] == nx]
+            if here:
+                middle = {m: _median([row["error"][m] for row in here]) for m in ("vsi", "lagged", "profile")}
+                chi2 = _median([row["chi2"]["profile"] for row in here])
+                errors = " ".join(f"{middle[m]:>9.4f}" for m in ("vsi", "lagged", "profile"))
+                lines.append(f"{sigma:>9.2e} {nx:>5} {errors} {chi2:>8.3g} {len(here):>6}")
+    return "\n".join(lines)
+
+
+def _median(values: list[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
+
+
+def _key(row: Row) -> tuple[str, int, float, int]:
+    return row["element"], row["nx"], row["sigma"], row["seed"]
+
+
+def _read(store: Path) -> list[Row]:
+    """Rows of earlier runs; a line cut off by an interruption is left out."""
+    rows = []
+    for line in store.read_text(encoding="utf-8").splitlines() if store.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            continue
+    return rows

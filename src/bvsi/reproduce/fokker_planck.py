@@ -1,0 +1,232 @@
+"""The complete Fokker–Planck study (sec:example_FP): selection, three estimators, potential, beside the paper's table."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, Grid
+from bvsi.files import written_aside
+from bvsi.inference import Fit, Lagged, LeastSquares, Profile
+from bvsi.likelihood import IID, ResidualLikelihood, residual_likelihood
+from bvsi.predict import potential_map, predict_linear
+from bvsi.problems import fokker_planck as problem
+from bvsi.progress import Progress, silent
+from bvsi.reproduce import page
+from bvsi.residual import BackwardEuler, CrankNicolson, assemble
+from bvsi.selection import Backward, FStatistic, ProfileBIC, ResidualBIC, SelectionPath, Wald
+from bvsi.spaces import Galerkin, Lagrange
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+PAPER: dict[str, dict[str, Any]] = {
+    "vsi": {"theta": (0.92, -5.03, -23.31, 0.99, 4.65), "error": 1.72, "mse_psi": 31.32},
+    "lagged": {
+        "theta": (0.93, -5.11, -24.38, 0.96, 4.85),
+        "variance": (5.63e-7, 1.74e-5, 1.84e-4, 2.02e-6, 7.83e-6),
+        "error": 0.65,
+        "mse_psi": 8.49,
+    },
+}
+"""tab:FP_parameters, in the order of the true operators."""
+
+OTHER_CRITERIA = (ProfileBIC(), ResidualBIC(), FStatistic())
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """All that was computed."""
+
+    case: problem.Case
+    element: Lagrange
+    data: Data
+    path: SelectionPath
+    other_paths: Mapping[str, SelectionPath]
+    fits: Mapping[str, Fit]
+    potential: xr.Dataset
+    truth: Array
+    mse: Mapping[str, float]
+    seconds: float
+
+
+def run(case: problem.Case, element: Lagrange, progress: Progress = silent, *, all_criteria: bool = True) -> Study:
+    """Data, selection from ten operators, VSI, lagged and profile fits of the selected model, potential."""
+    data = problem.observed(case, progress)
+    begin = time.perf_counter()
+    stencil = CrankNicolson() if case.accurate_time else BackwardEuler()
+    library = problem.library(problem.CANDIDATES)
+    system = assemble(data, library, discretisation=Galerkin(element), stencil=stencil, progress=progress)
+    likelihood = residual_likelihood(system, IID(case.sigma))
+    path = Backward(Wald()).select(likelihood, keep=library.keep, progress=progress)
+    others = {
+        c.name: Backward(c).select(likelihood, keep=library.keep, progress=progress)
+        for c in (OTHER_CRITERIA if all_criteria else ())
+    }
+    fits = _fits(likelihood.restrict(path.best.names), path)
+    assert isinstance(data.geometry, Grid)
+    axes = dict(data.geometry.axes)
+    truth = potential_map(tuple(problem.TRUTH), axes)
+    exact = np.tensordot(list(problem.TRUTH.values()), truth.values, axes=1)
+    maps = {m: potential_map(f.names, axes) for m, f in fits.items()}
+    mse = {m: float(np.mean((np.tensordot(f.theta, maps[m].values, axes=1) - exact) ** 2)) for m, f in fits.items()}
+    assert fits["profile"].posterior is not None
+    predicted = predict_linear(fits["profile"].posterior, maps["profile"])
+    seconds = time.perf_counter() - begin
+    return Study(case, element, data, path, others, fits, predicted, exact, mse, seconds)
+
+
+def _fits(selected: ResidualLikelihood, path: SelectionPath) -> dict[str, Fit]:
+    return {
+        "vsi": LeastSquares().fit(selected.system),
+        "lagged": Lagged().fit(selected, prior=problem.PRIOR),
+        "profile": Profile().fit(selected, prior=problem.PRIOR, start=path.best.theta),
+    }
+
+
+def summary(study: Study) -> dict[str, Any]:
+    """The study as JSON values."""
+    methods: dict[str, Any] = {}
+    for method, fit in study.fits.items():
+        methods[method] = {
+            "selected": list(fit.names),
+            "theta": dict(zip(fit.names, fit.theta.tolist(), strict=True)),
+            "error": problem.error(fit),
+            "mse_psi": study.mse[method],
+            "chi2": fit.chi2 if fit.posterior is not None else None,
+        }
+        if fit.posterior is not None:
+            methods[method]["variance"] = dict(zip(fit.names, fit.posterior.variance.tolist(), strict=True))
+            methods[method]["converged"] = fit.status.converged
+    return {
+        "case": {**vars(study.case), "element": study.element.name},
+        "methods": methods,
+        "path": _path(study.path),
+        "other_criteria": {
+            name: {"selected": list(p.best.names), "path": _path(p)} for name, p in study.other_paths.items()
+        },
+        "seconds": study.seconds,
+    }
+
+
+def _path(path: SelectionPath) -> list[dict[str, Any]]:
+    return [
+        {
+            "operators": list(v.names),
+            "score": v.score,
+            "changed": v.changed,
+            "chi2": v.chi2,
+            "theta": dict(zip(v.names, v.theta.tolist(), strict=True)),
+        }
+        for v in path.visited
+    ]
+
+
+def write(study: Study, out: Path) -> Path:
+    """Write result.json, the figures and index.html to a folder; returns the page."""
+    out.mkdir(parents=True, exist_ok=True)
+    with written_aside(out / "result.json") as aside:
+        aside.write_text(json.dumps(summary(study), indent=1), encoding="utf-8")
+    figures = draw(study, out)
+    pieces = [
+        page.text(f"{study.data!r}; σ = {study.case.sigma:g}, seed {study.case.seed}, {study.element.name}."),
+        page.preformatted(comparison(study)),
+        page.preformatted(str(study.path)),
+    ]
+    for name, path in study.other_paths.items():
+        verdict = "the true five" if set(path.best.names) == set(problem.TRUTH) else f"{len(path.best.names)} operators"
+        pieces.append(page.text(f"{name} selects {verdict}: {', '.join(path.best.names)}. {path.stopped}"))
+    pieces += [page.figure(path, caption) for path, caption in figures]
+    pieces.append(page.text(f"{study.seconds:.1f} s without the forward solve."))
+    index = out / "index.html"
+    with written_aside(index) as aside:
+        aside.write_text(
+            page.page("Fokker–Planck: an equation and its potential from noisy data", pieces), encoding="utf-8"
+        )
+    return index
+
+
+def comparison(study: Study) -> str:
+    """The table beside tab:FP_parameters."""
+    methods = ("vsi", "lagged", "profile")
+    head = f"{'':<20} {'truth':>8} {'VSI':>9} {'paper':>7} {'lagged':>9} {'paper':>7} {'profile':>9} {'sd':>8}"
+    rows = [head]
+    profile = study.fits["profile"]
+    assert profile.posterior is not None
+    sd = dict(zip(profile.names, np.sqrt(profile.posterior.variance), strict=True))
+    for name in dict.fromkeys((*problem.TRUTH, *study.path.best.names)):
+        found = [dict(zip(study.fits[m].names, study.fits[m].theta, strict=True)).get(name, 0.0) for m in methods]
+        paper = [_paper(m, name) for m in methods[:2]]
+        rows.append(
+            f"{name:<20} {problem.TRUTH.get(name, 0.0):>8.2f} {found[0]:>9.3f} {paper[0]:>7} {found[1]:>9.3f} {paper[1]:>7}"
+            f" {found[2]:>9.4f} {sd.get(name, math.nan):>8.1e}"
+        )
+    for label, values, key in (
+        ("‖θ − truth‖", {m: problem.error(study.fits[m]) for m in methods}, "error"),
+        ("MSE(ψ)", study.mse, "mse_psi"),
+    ):
+        rows.append(
+            f"{label:<20} {'':>8} {values['vsi']:>9.3f} {PAPER['vsi'][key]:>7} {values['lagged']:>9.3f}"
+            f" {PAPER['lagged'][key]:>7} {values['profile']:>9.4f}"
+        )
+    return "\n".join(rows)
+
+
+def _paper(method: str, name: str) -> str:
+    names = list(problem.TRUTH)
+    return f"{PAPER[method]['theta'][names.index(name)]:.2f}" if name in names else ""
+
+
+def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
+    """The figures of the study; files and captions."""
+    from matplotlib.figure import Figure
+
+    from bvsi import plot
+
+    assert isinstance(study.data.geometry, Grid)
+    x, y = study.data.geometry.axes["x"], study.data.geometry.axes["y"]
+    made: list[tuple[Path, str]] = []
+
+    def save(figure: Figure, name: str, caption: str) -> None:
+        figure.savefig(out / f"{name}.png", dpi=110)
+        made.append((out / f"{name}.png", caption))
+
+    figure = Figure(figsize=(15, 3.6), layout="constrained")
+    for ax, frame in zip(figure.subplots(1, 4), (0, 5, 10, 50), strict=True):
+        values = study.data.grid_field("p")[frame]
+        plot.scalar_map(ax, x, y, values, title=f"p at t = {study.data.times[frame]:.2g}")
+    save(figure, "data", "The noisy density at four times.")
+
+    figure = Figure(figsize=(6.5, 4.2), layout="constrained")
+    plot.selection_path(figure.subplots(), study.path)
+    save(figure, "path", "Elimination of operators: Wald criterion above that of the selected model.")
+
+    figure = Figure(figsize=(7, 5.5), layout="constrained")
+    profile = study.fits["profile"]
+    assert profile.posterior is not None
+    plot.covariance_matrix(figure.subplots(), profile.posterior)
+    save(figure, "covariance", "Posterior covariance of the coefficients, coloured by correlation (profile).")
+
+    figure = Figure(figsize=(16, 4.2), layout="constrained")
+    axes = figure.subplots(1, 3)
+    plot.contour_map(axes[0], x, y, study.truth, title="true potential ψ")
+    plot.contour_map(axes[1], x, y, study.potential["mean"].values, study.truth, title="predictive mean of ψ")
+    plot.scalar_map(axes[2], x, y, study.potential["variance"].values, title="predictive variance of ψ")
+    save(figure, "potential", "True potential, predictive mean with the truth dashed, predictive variance.")
+
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    shown = {"lagged, 95%": study.fits["lagged"], "profile, 95%": profile}
+    if set(problem.TRUTH) <= set(profile.names):
+        plot.coefficient_errors(figure.subplots(), shown, problem.TRUTH)
+        save(figure, "coefficients", "Errors of the coefficients in percent of the truth, lagged and profile.")
+    return made

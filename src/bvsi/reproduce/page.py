@@ -1,0 +1,53 @@
+"""A plain HTML page of tables and figures."""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+_STYLE = """
+:root { color-scheme: light dark }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem }
+img { max-width: 100%; background: #fff } table { border-collapse: collapse; display: block; overflow-x: auto }
+td, th { padding: .2rem .9rem; text-align: right } td:first-child, th:first-child { text-align: left }
+th { border-bottom: 1px solid #888 } pre { overflow-x: auto } figcaption { color: #888 } figure { margin: 1.5rem 0 }
+"""
+
+
+def page(title: str, body: Sequence[str]) -> str:
+    """A whole page from pieces of HTML."""
+    head = (
+        f'<meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+    )
+    pieces = "\n".join(body)
+    return (
+        f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>'
+        f"<body><h1>{html.escape(title)}</h1>\n{pieces}\n</body></html>\n"
+    )
+
+
+def text(words: str) -> str:
+    """A paragraph."""
+    return f"<p>{html.escape(words)}</p>"
+
+
+def preformatted(words: str) -> str:
+    """Text as it is printed."""
+    return f"<pre>{html.escape(words)}</pre>"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of texts."""
+    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
+    return f"<table><tr>{top}</tr>\n{body}</table>"
+
+
+def figure(image: Path, caption: str) -> str:
+    """A picture, embedded, with a caption that also describes it."""
+    data = base64.b64encode(image.read_bytes()).decode()
+    words = html.escape(caption)
+    source = f"data:image/png;base64,{data}"
+    return f'<figure><img alt="{words}" src="{source}"><figcaption>{words}</figcaption></figure>'
