@@ -12,19 +12,18 @@ from bvsi.plot.style import BLUE, GREY, ORANGE
 
 
 def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, float], *, level: float = 0.95) -> None:
-    """Relative error (θ − truth)/|truth| of each coefficient, one row per operator, with credible intervals."""
+    """Relative error (θ − truth)/|truth| of each coefficient, one row per true operator; one not found counts as 0."""
     names = list(truth)
     rows = np.arange(len(names))[::-1]
     scale = np.abs(np.array([truth[name] for name in names]))
     ax.axvline(0.0, color=GREY, linewidth=1)
     for offset, (label, fit), colour in zip((0.12, -0.12), fits.items(), (ORANGE, BLUE), strict=False):
-        order = [fit.names.index(name) for name in names]
-        target = np.array([truth[name] for name in names])
-        value = (fit.theta[order] - target) / scale
+        found = dict(zip(fit.names, fit.theta, strict=True))
+        value = np.array([found.get(name, 0.0) - truth[name] for name in names]) / scale
         half = np.zeros(len(names))
         if fit.posterior is not None:
-            interval = fit.posterior.interval(level)[order]
-            half = 0.5 * (interval[:, 1] - interval[:, 0]) / scale
+            widths = dict(zip(fit.names, fit.posterior.half_width(fit.posterior.variance, level), strict=True))
+            half = np.array([widths.get(name, 0.0) for name in names]) / scale
         ax.errorbar(100 * value, rows + offset, xerr=100 * half, fmt="o", color=colour, capsize=3, label=label)
     ax.set_yticks(rows, names)
     ax.set(xlabel="error of the coefficient, % of the truth", ylim=(-0.6, len(names) - 0.4))

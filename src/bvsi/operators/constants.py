@@ -1,0 +1,163 @@
+"""The constants of an operator: real numbers of moderate size, or a refusal.
+
+|c| ∈ {0} ∪ [1e-100, 1e100]
+
+SymPy would accept √−1, 1/0 or exp(exp(exp(9))) and stumble over them later, or never end. So each constant is
+evaluated with plain floats as it arises, from the inside out, before SymPy works with it. Its symbolic form (1/3, √2,
+π) is kept for people to read.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import sympy as sp
+
+from bvsi.errors import OperatorError
+
+MAX_CONSTANT = 1e100
+MAX_EXPONENT = 20
+_MAX_DENOMINATOR = 64
+
+FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
+_REAL: dict[Any, Callable[[float], float]] = {
+    **{getattr(sp, name): getattr(math, name) for name in FUNCTION_NAMES},
+    sp.cot: lambda a: 1 / math.tan(a),  # SymPy writes tan(a + π/2) as −cot(a)
+    sp.Abs: abs,
+}
+
+
+def number(value: int | float) -> sp.Expr:
+    """A literal of the text: an integer stays exact, a float keeps all its digits."""
+    _moderate(value)
+    if value == 0:
+        return sp.Integer(0)
+    return sp.Integer(value) if isinstance(value, int) else sp.Float(value, 17)
+
+
+def real_value(constant: sp.Expr) -> float:
+    """The float of a constant expression; what is not a finite real number is refused."""
+    try:
+        return _value(constant)
+    except (ArithmeticError, ValueError, TypeError, KeyError):
+        raise OperatorError(
+            "a constant in the operator is not a finite real number; remove it, or keep roots, logarithms and "
+            "quotients where they are defined."
+        ) from None
+
+
+def checked(expression: sp.Expr) -> sp.Expr:
+    """The expression itself, once the constants among its summands and factors are known to be moderate.
+
+    Called after every operation, so that constants deeper inside have been seen before.
+    """
+    if expression.is_number:
+        value = _moderate(real_value(expression))
+        if value == 0 and not expression.is_Rational and not expression.is_Float:
+            raise _beyond()  # exp(-1000) is not zero, but its float is
+        return sp.Integer(0) if value == 0 else expression
+    for term in sp.Add.make_args(expression):
+        factors = [factor for factor in sp.Mul.make_args(term) if factor.is_number]
+        if factors and _moderate(math.prod(real_value(factor) for factor in factors)) == 0:
+            raise _beyond()
+    return expression
+
+
+def apply(function: Any, argument: sp.Expr) -> sp.Expr:
+    """f(a); for a constant a the value is known before SymPy is asked."""
+    if argument.is_number:
+        try:
+            value = _REAL[function](real_value(argument))
+        except OverflowError:
+            raise _beyond() from None
+        except ValueError:
+            raise OperatorError(f"{function.__name__} is not defined at the constant it is given.") from None
+        _moderate(value)
+    result: sp.Expr = function(argument)
+    return checked(result)
+
+
+def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
+    """b^n for a number n, bounded in what the power comes to: (2u⁹)⁹ is a power of 81."""
+    n = real_value(exponent)
+    exponent = _as_fraction(exponent, n)
+    if base == 0 and n <= 0:
+        raise OperatorError("zero cannot be raised to a power that is not positive.")
+    if base.is_number:
+        return _constant_power(base, exponent, n)
+    _bound_exponent(n)
+    result = base**exponent
+    _bound_exponent(_highest_power(result))
+    return checked(result)
+
+
+def _value(constant: sp.Expr) -> float:
+    if constant.is_Rational or constant.is_Float or constant.is_NumberSymbol:
+        return float(constant)
+    values = [_value(argument) for argument in constant.args]
+    if constant.is_Add:
+        value = math.fsum(values)
+    elif constant.is_Mul:
+        value = math.prod(values)
+    elif constant.is_Pow:
+        value = math.pow(*values)
+    else:
+        value = _REAL[constant.func](*values)
+    if not math.isfinite(value):
+        raise OverflowError
+    return value
+
+
+def _moderate(value: float) -> float:
+    if value != 0 and not 1 / MAX_CONSTANT <= abs(value) <= MAX_CONSTANT:
+        raise _beyond()
+    return value
+
+
+def _beyond() -> OperatorError:
+    return OperatorError(
+        f"a constant in the operator is larger than {MAX_CONSTANT:g} or smaller than {1 / MAX_CONSTANT:g}; "
+        "rescale the data or the operator."
+    )
+
+
+def _as_fraction(exponent: sp.Expr, n: float) -> sp.Expr:
+    """1.5 as 3/2: powers have rules for fractions, floats have none."""
+    if exponent.is_Float and (n * _MAX_DENOMINATOR).is_integer():
+        return sp.Rational(int(n * _MAX_DENOMINATOR), _MAX_DENOMINATOR)
+    return exponent
+
+
+def _constant_power(base: sp.Expr, exponent: sp.Expr, n: float) -> sp.Expr:
+    try:
+        value = math.pow(real_value(base), n)
+    except OverflowError:
+        raise _beyond() from None
+    except ValueError:
+        raise OperatorError("a negative number cannot be raised to a power that is not an integer.") from None
+    if value == 0 and base != 0:
+        raise _beyond()
+    _moderate(value)
+    # (1 + 1/10**50)**10**50 is e, but its exact digits would never end.
+    return checked(base**exponent) if _short_digits(base, n) else sp.Float(value, 17)
+
+
+def _short_digits(base: sp.Expr, n: float) -> bool:
+    if not base.is_Rational:
+        return abs(n) <= MAX_EXPONENT
+    return abs(n) * math.log(max(abs(base.p), base.q)) <= math.log(MAX_CONSTANT) + 1
+
+
+def _highest_power(expression: sp.Expr) -> float:
+    if expression.is_Mul:
+        return max(_highest_power(factor) for factor in expression.args)
+    if expression.is_Pow and expression.exp.is_number and not expression.base.is_number:
+        return abs(real_value(expression.exp)) * max(1.0, _highest_power(expression.base))
+    return 0.0
+
+
+def _bound_exponent(n: float) -> None:
+    if abs(n) > MAX_EXPONENT:
+        raise OperatorError(f"a power of {n:g} is beyond {MAX_EXPONENT}; rescale the field or use exp(...).")
