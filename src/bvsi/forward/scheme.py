@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.forward.semidiscrete import SemiDiscrete
 from bvsi.linalg import Pattern, nested_dissection
+from bvsi.residual.discrete import NotFiniteError
 
 Array = NDArray[np.float64]
 
@@ -31,8 +33,8 @@ class ThetaScheme:
 
     implicitness: ϑ; 1 is backward Euler, ½ is Crank–Nicolson.
     substeps: steps between two output times.
-    tol: where given, sub-steps are halved or doubled so that the local error, from step doubling, stays below
-        tol · max|u| per output interval; ``substeps`` is then only where to begin.
+    tol: where given, sub-steps are halved or doubled so that the local errors, from step doubling, add up to no more
+        than tol · max|u| per output interval; ``substeps`` is then only where to begin.
     newton_tol, max_newton: Newton's method ends when an update is below newton_tol · max|u|.
     """
 
@@ -47,8 +49,18 @@ class ThetaScheme:
             raise BvsiError(
                 f"implicitness: between 1/2 (Crank-Nicolson) and 1 (backward Euler), not {self.implicitness}."
             )
-        if self.substeps < 1 or (self.tol is not None and self.tol <= 0):
-            raise BvsiError("substeps must be at least 1 and tol positive.")
+        for name in ("substeps", "max_newton"):
+            value = getattr(self, name)
+            if not isinstance(value, Integral) or value < 1:
+                raise BvsiError(f"{name}: a whole number of at least 1, not {value!r}.")
+        for name in ("tol", "newton_tol"):
+            value = getattr(self, name)
+            if value is not None and not 0 < value < np.inf:
+                raise BvsiError(f"{name}: a positive number, not {value!r}.")
+
+
+class StepFailedError(BvsiError):
+    """A step that has to be made smaller; the message says why."""
 
 
 class Stepper:
@@ -67,36 +79,37 @@ class Stepper:
         done = 0.0
         while done < interval * (1 - 1e-12):
             h = min(begin / 2**self._level, interval - done)
-            w = self._attempt(u, t + done, h)
-            if w is None:
+            try:
+                u = self._attempt(u, t + done, h, h / interval)
+            except (StepFailedError, NotFiniteError) as failure:
                 self._level += 1
                 if self._level > _MAX_HALVINGS:
                     raise BvsiError(
-                        f"simulate: no solution at t = {t + done:g} even with a step of {h:.1e}; is the model stable?"
-                    )
+                        f"simulate: no solution at t = {t + done:g} even with a step of {h:.1e}; is the model stable? "
+                        f"The last step failed because of this: {failure}"
+                    ) from failure
                 continue
-            u, done = w, done + h
+            done += h
         return u
 
-    def _attempt(self, u: Array, t: float, h: float) -> Array | None:
-        """One step, or None if it has to be made smaller."""
+    def _attempt(self, u: Array, t: float, h: float, share: float) -> Array:
+        """One step, whose error may be this share of the tolerance."""
         coarse = self._newton(u, t, h)
-        if self.scheme.tol is None or coarse is None:
+        if self.scheme.tol is None:
             return coarse
         middle = self._newton(u, t, h / 2)
-        fine = None if middle is None else self._newton(middle, t + h / 2, h / 2)
-        if fine is None:
-            return None
+        fine = self._newton(middle, t + h / 2, h / 2)
         order = 2 if self.scheme.implicitness == 0.5 else 1
         error = float(np.abs(fine - coarse).max()) / (2**order - 1) / (float(np.abs(fine).max()) or 1.0)
-        if error > self.scheme.tol:
-            return None
-        if error < self.scheme.tol / 2 ** (order + 2) and self._level > 0:
+        tolerance = self.scheme.tol * share
+        if error > tolerance:
+            raise StepFailedError(f"its error is {error:.1e}, tol allows {tolerance:.1e}; a larger tol may do.")
+        if error < tolerance / 2 ** (order + 2) and self._level > 0:
             self._level -= 1
         return fine
 
-    def _newton(self, u: Array, t: float, h: float) -> Array | None:
-        """Solve for w; None where Newton's method does not converge."""
+    def _newton(self, u: Array, t: float, h: float) -> Array:
+        """Solve for w by Newton's method."""
         s, theta = self.system, self.scheme.implicitness
         known = s.M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
         w = u.copy()
@@ -104,11 +117,11 @@ class Stepper:
             G = s.M @ w / h - theta * s.F(w, t + h) - known
             update = self._solver(w, t + h, h)(-G)
             if not np.all(np.isfinite(update)):
-                return None
+                raise StepFailedError("Newton's method runs away to infinity.")
             w[s.free] += update
             if s.linear or np.abs(update).max() <= self.scheme.newton_tol * (np.abs(w).max() or 1.0):
                 return w
-        return None
+        raise StepFailedError(f"Newton's method does not converge in {self.scheme.max_newton} iterations.")
 
     def _solver(self, w: Array, t: float, h: float) -> Callable[[Array], Array]:
         """Solver of M/h − ϑJ(w); kept by step size where the system is linear."""
@@ -133,9 +146,12 @@ def _elimination_order(system: SemiDiscrete) -> NDArray[np.int64]:
 
 def _sparse_lu(matrix: Any, order: NDArray[np.int64]) -> Callable[[Array], Array]:
     permuted = sparse.csc_array(matrix[order][:, order])
-    lu = scipy.sparse.linalg.splu(
-        permuted, permc_spec="NATURAL", diag_pivot_thresh=1e-3, options={"SymmetricMode": True}
-    )
+    try:
+        lu = scipy.sparse.linalg.splu(
+            permuted, permc_spec="NATURAL", diag_pivot_thresh=1e-3, options={"SymmetricMode": True}
+        )
+    except RuntimeError:  # SuperLU's word for a matrix that is exactly singular
+        raise StepFailedError("its matrix is singular, as where the step is a growth time of the model.") from None
 
     def solve(b: Array) -> Array:
         x = np.empty_like(b)

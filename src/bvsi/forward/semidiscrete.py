@@ -121,6 +121,11 @@ def _check(initial: Data, library: Library, layout: Layout) -> None:
             f"simulate: the boundary condition of {open_ended[0]!r} is unknown; declare it in the library, "
             "boundary=NoFlux(), ZeroNeumann() or Dirichlet() (which keeps the initial boundary values)."
         )
+    if not any(len(tests) for tests in layout.tests.values()):
+        raise OperatorError(
+            "simulate: all nodes are on the boundary, where Dirichlet() prescribes the values, so that nothing moves; "
+            "use a finer grid or mesh."
+        )
     moving = [name for name, values in initial.auxiliary.items() if values.ndim > 1]
     if moving:
         raise OperatorError(f"simulate: auxiliary field {moving[0]!r} changes in time; only constant ones can be used.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from bvsi.data import Data
 from bvsi.errors import DataError, OperatorError
@@ -14,6 +14,11 @@ from bvsi.forward.semidiscrete import semidiscrete
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.spaces import Galerkin
+
+Array = NDArray[np.float64]
+
+# Times closer than this fraction of the simulated time are the same.
+_SAME_TIME = 1e-9
 
 
 def simulate(
@@ -35,7 +40,7 @@ def simulate(
     discretisation: element; scheme: time stepping, by default one backward-Euler step per output time.
     """
     coefficients = _coefficients(library, theta)
-    t = _times(times)
+    t = _times(times, initial)
     stepper = Stepper(
         semidiscrete(initial, library, coefficients, discretisation or Galerkin()), scheme or ThetaScheme()
     )
@@ -52,20 +57,38 @@ def simulate(
     return Data(times=t, fields=values, geometry=initial.geometry, auxiliary=initial.auxiliary)
 
 
-def _coefficients(library: Library, theta: ArrayLike | Mapping[str, float]) -> np.ndarray:
-    if isinstance(theta, Mapping):
-        vector = np.zeros(len(library))
-        for name, value in theta.items():
-            vector[library.index(name)] = value
-    else:
-        vector = np.asarray(theta, dtype=float)
-    if vector.shape != (len(library),) or not np.all(np.isfinite(vector)):
-        raise OperatorError(f"theta: needs {len(library)} finite numbers, one per operator of the library.")
+def _coefficients(library: Library, theta: ArrayLike | Mapping[str, float]) -> Array:
+    """Coefficients in the order of the library, (d,)."""
+    d = len(library)
+    positions = [library.index(name) for name in theta] if isinstance(theta, Mapping) else list(range(d))
+    values = _finite_numbers(list(theta.values()) if isinstance(theta, Mapping) else theta)
+    if values is None or values.shape != (len(positions),):
+        raise OperatorError(f"theta: needs {d} finite numbers, one per operator of the library, or numbers by name.")
+    vector = np.zeros(d)
+    vector[positions] = values
     return vector
 
 
-def _times(times: ArrayLike) -> np.ndarray:
-    t = np.asarray(times, dtype=float)
-    if t.ndim != 1 or len(t) < 2 or not np.all(np.diff(t) > 0):
-        raise DataError("times: at least two increasing output times are needed, the first that of the initial state.")
+def _times(times: ArrayLike, initial: Data) -> Array:
+    """Output times, (T,)."""
+    t = _finite_numbers(times)
+    if t is None or t.ndim != 1 or len(t) < 2 or not np.all(np.diff(t) > 0):
+        raise DataError(
+            "times: at least two increasing finite output times are needed, the first that of the initial state."
+        )
+    start = float(initial.times[0])
+    if abs(t[0] - start) > _SAME_TIME * (t[-1] - t[0]) + 4 * np.spacing(abs(start)):
+        raise DataError(
+            f"times: begin at {t[0]:g}, the initial state is at {start:g}; begin there, or give the initial state "
+            "another time."
+        )
     return t
+
+
+def _finite_numbers(values: object) -> Array | None:
+    """The values as an array of finite numbers, or None."""
+    try:
+        numbers = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        return None
+    return numbers if np.all(np.isfinite(numbers)) else None

@@ -22,10 +22,15 @@ def too_large(expression: sp.Expr) -> bool:
 
 
 def tidy(expression: sp.Expr) -> sp.Expr:
-    """The expression multiplied out, so that like terms meet and cancel; left as it is where that costs much."""
-    if _expanded_terms(expression) > MAX_TERMS or too_large(expression):
+    """The expression multiplied out as a polynomial, so that like terms meet; left as it is where that costs much.
+
+    Functions, roots and quotients are taken as they stand: (2 + w)^−2 is easier to integrate than (4 + 4w + w²)^−1.
+    """
+    if too_large(expression) or _expanded_terms(expression) > MAX_TERMS:
         return expression
-    return sp.expand(expression)
+    masks = {atom: sp.Dummy(real=True) for atom in _indivisible(expression)}
+    expanded = sp.expand(expression.xreplace(masks))
+    return expanded.xreplace({mask: atom for atom, mask in masks.items()})
 
 
 def shortened(text: str) -> str:
@@ -33,16 +38,24 @@ def shortened(text: str) -> str:
     return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
+def _is_polynomial_node(expression: sp.Expr) -> bool:
+    power = expression.is_Pow and expression.exp.is_Integer and expression.exp.is_positive
+    return bool(expression.is_Add or expression.is_Mul or power)
+
+
+def _indivisible(expression: sp.Expr) -> set[sp.Expr]:
+    """The largest parts that are no sums, products or powers of others."""
+    if _is_polynomial_node(expression):
+        return {atom for argument in expression.args for atom in _indivisible(argument)}
+    return {expression} if expression.args else set()
+
+
 def _expanded_terms(expression: sp.Expr) -> int:
-    """Number of summands after expansion, like terms counted apart; nested arguments count with their own."""
-    if not expression.args:
+    """Number of summands after expansion, like terms counted apart."""
+    if not _is_polynomial_node(expression):
         return 1
-    inner = [_expanded_terms(argument) for argument in expression.args]
-    if expression.is_Add:
-        return sum(inner)
-    if expression.is_Mul:
-        return math.prod(inner)
-    if expression.is_Pow and expression.exp.is_Integer:
-        n = abs(int(expression.exp))
-        return math.comb(n + inner[0] - 1, n)  # multinomial formula
-    return max(inner)
+    if expression.is_Pow:
+        n = int(expression.exp)
+        return math.comb(n + _expanded_terms(expression.base) - 1, n)  # multinomial formula
+    terms = [_expanded_terms(argument) for argument in expression.args]
+    return sum(terms) if expression.is_Add else math.prod(terms)

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.operators.constants import apply, checked, power
 from bvsi.operators.vocabulary import MultiIndex, Vocabulary, pretty
-
-MAX_EXPONENT = 20
-MAX_LOG_CONSTANT = 300.0
 
 
 @dataclass(frozen=True)
@@ -82,15 +80,15 @@ class StrongAlgebra:
     def power(self, base: Strong, exponent: Strong) -> Scalar:
         """Base ** number."""
         n = self.evaluate(_scalar(exponent, "an exponent"))
-        if not n.is_number or not n.is_real:
+        if not n.is_number:
             raise OperatorError(
                 f"exponent {pretty(n)}: only real numbers are allowed; write exp(...) for other powers."
             )
-        return self.plain(_power(self.evaluate(_scalar(base, "**")), n))
+        return self.plain(power(self.evaluate(_scalar(base, "**")), n))
 
     def function(self, f: Callable[[sp.Expr], sp.Expr], argument: Strong) -> Scalar:
         """A smooth function of a scalar."""
-        return self.plain(f(self.evaluate(_scalar(argument, "a function"))))
+        return self.plain(apply(f, self.evaluate(_scalar(argument, "a function"))))
 
     def directional(self, axis: int, argument: Strong) -> Scalar:
         """∂/∂x_axis, carried out."""
@@ -116,7 +114,7 @@ class StrongAlgebra:
         if not (isinstance(left, Vector) and isinstance(right, Vector)):
             raise OperatorError("dot needs two vectors, such as dot(grad(u), grad(u)).")
         pairs = zip(left.components, right.components, strict=True)
-        return self.plain(sp.Add(*(self.evaluate(a) * self.evaluate(b) for a, b in pairs)))
+        return self.plain(checked(sp.Add(*(self.evaluate(a) * self.evaluate(b) for a, b in pairs))))
 
     def laplacian(self, argument: Strong) -> Scalar:
         """∇·∇F."""
@@ -125,15 +123,22 @@ class StrongAlgebra:
     def _add(self, left: Scalar, right: Scalar) -> Scalar:
         parts = dict(left.parts)
         for index, g in right.parts:
-            parts[index] = parts.get(index, sp.Integer(0)) + g
+            parts[index] = checked(parts.get(index, sp.Integer(0)) + g)
         return Scalar.of(parts)
 
     def _multiply(self, left: Scalar, right: Scalar) -> Scalar:
         for factor, form in ((left, right), (right, left)):
-            value = self.evaluate(factor)
-            if value.is_number:
-                return Scalar.of({index: value * g for index, g in form.parts})
-        return self.plain(self.evaluate(left) * self.evaluate(right))
+            constant = self._constant(factor)
+            if constant is not None:
+                return Scalar.of({index: checked(constant * g) for index, g in form.parts})
+        return self.plain(checked(self.evaluate(left) * self.evaluate(right)))
+
+    def _constant(self, form: Scalar) -> sp.Expr | None:
+        """The value of a form that is a constant; a derivative of a constant has been carried out and is none."""
+        if not form.parts:
+            return sp.Integer(0)
+        ((index, g), *others) = form.parts
+        return g if g.is_number and not others and index == self.words.zero else None
 
     def _shift(self, form: Scalar, axis: int) -> Scalar:
         """D_axis put outside; a plain expression of the coordinates alone is differentiated at once."""
@@ -144,18 +149,6 @@ class StrongAlgebra:
                 raised, g = index, self.words.derivative(g, axis)
             parts[raised] = parts.get(raised, sp.Integer(0)) + g
         return Scalar.of(parts)
-
-
-def _power(base: sp.Expr, n: sp.Expr) -> sp.Expr:
-    if base == 0 and n <= 0:
-        raise OperatorError("zero cannot be raised to a power that is not positive.")
-    # Nested powers multiply, (u**9)**9 is u**81, so the bound is on what the power comes to.
-    total = n * (base.exp if isinstance(base, sp.Pow) and base.exp.is_number else 1)
-    if base.is_number and base != 0 and abs(n * sp.log(abs(base)).evalf(8)) > MAX_LOG_CONSTANT:
-        raise OperatorError("a constant in the operator is too large or too small for floating point.")
-    if abs(total) > MAX_EXPONENT:
-        raise OperatorError(f"a power of {total} is beyond {MAX_EXPONENT}; rescale the field or use exp(...).")
-    return base**n
 
 
 def _scalar(value: Strong, where: str) -> Scalar:

@@ -15,12 +15,16 @@ from functools import cached_property
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.operators.effort import MAX_SIZE, too_large
 
 MultiIndex = tuple[int, ...]
 """Derivative orders per coordinate: ``(2, 0)`` is ∂²/∂x² in two dimensions."""
 
 COORDINATES = ("x", "y", "z")
 TIME = sp.Symbol("t", real=True)
+MAX_ORDER = 6
+"""Derivatives that may stand on one field: no element carries more."""
+
 _JET = "__"
 
 
@@ -88,13 +92,18 @@ class Vocabulary:
                 found[symbol] = decoded
         return found
 
-    def derivative(self, expression: sp.Expr, axis: int) -> sp.Expr:
-        """D_axis of the expression, by the chain rule over its jets."""
-        result = sp.diff(expression, self.x[axis])
+    def derivative(self, expression: sp.Expr, axis: int, *, held: sp.Symbol | None = None) -> sp.Expr:
+        """D_axis of the expression, by the chain rule over its jets; the jet ``held`` is taken as constant."""
+        if too_large(expression):
+            raise OperatorError(
+                f"the expression under a derivative has more than {MAX_SIZE} symbols; use fewer nested derivatives "
+                "or split the operator."
+            )
+        terms = [sp.diff(expression, self.x[axis])]
         for symbol, (field, index) in self.jets(expression).items():
-            raised = tuple(order + (i == axis) for i, order in enumerate(index))
-            result += sp.diff(expression, symbol) * self.jet(field, raised)
-        return result
+            if symbol != held:
+                terms.append(sp.diff(expression, symbol) * self.jet(field, _raised(index, axis)))
+        return _without_jumps(sp.Add(*terms))
 
     def symbol(self, name: str) -> sp.Symbol:
         """The symbol of a name in an operator text; an unknown name is refused with the nearest known one."""
@@ -110,6 +119,22 @@ class Vocabulary:
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
+
+
+def _raised(index: MultiIndex, axis: int) -> MultiIndex:
+    raised = tuple(order + (i == axis) for i, order in enumerate(index))
+    if sum(raised) > MAX_ORDER:
+        raise OperatorError(f"more than {MAX_ORDER} derivatives of one field; no element carries them, use fewer.")
+    return raised
+
+
+def _without_jumps(expression: sp.Expr) -> sp.Expr:
+    if expression.has(sp.DiracDelta):
+        raise OperatorError(
+            "the derivative of a jump (the sign in the derivative of an absolute value) is no function; "
+            "keep it as a flux inside div(...)."
+        )
+    return expression
 
 
 def pretty(expression: sp.Expr) -> str:

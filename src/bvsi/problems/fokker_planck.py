@@ -136,7 +136,7 @@ def residual_system(data: Data, element: Lagrange | None = None) -> ResidualSyst
 
 
 def fit_true_model(case: Case, element: Lagrange | None = None, progress: Progress = silent) -> dict[str, Fit]:
-    """VSI and lagged-covariance fits of the true five operators."""
+    """VSI, lagged-covariance and profile fits of the true five operators; the lagged one with the paper's prior."""
     system = residual_system(observed(case, progress), element)
     likelihood = residual_likelihood(system, IID(case.sigma))
     return {

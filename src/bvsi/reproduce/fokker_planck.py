@@ -55,6 +55,7 @@ class Study:
     path: SelectionPath
     other_paths: Mapping[str, SelectionPath]
     fits: Mapping[str, Fit]
+    true_model: Mapping[str, Fit]
     potential: xr.Dataset
     truth: Array
     mse: Mapping[str, float]
@@ -77,7 +78,8 @@ def run(case: problem.Case, element: Lagrange, progress: Progress = silent, *, a
         c.name: Backward(c).select(likelihood, keep=library.keep, progress=progress)
         for c in (OTHER_CRITERIA if all_criteria else ())
     }
-    fits = _fits(likelihood.restrict(path.best.names), path)
+    fits = _fits(likelihood.restrict(path.best.names), path.best.theta)
+    known = _fits(likelihood.restrict(tuple(problem.TRUTH)), None)
     assert isinstance(data.geometry, Grid)
     axes = dict(data.geometry.axes)
     truth = potential_map(tuple(problem.TRUTH), axes)
@@ -87,41 +89,46 @@ def run(case: problem.Case, element: Lagrange, progress: Progress = silent, *, a
     assert fits["profile"].posterior is not None
     predicted = predict_linear(fits["profile"].posterior, maps["profile"])
     seconds = time.perf_counter() - begin
-    return Study(case, element, data, path, others, fits, predicted, exact, mse, seconds)
+    return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds)
 
 
-def _fits(selected: ResidualLikelihood, path: SelectionPath) -> dict[str, Fit]:
+def _fits(selected: ResidualLikelihood, start: Array | None) -> dict[str, Fit]:
     return {
         "vsi": LeastSquares().fit(selected.system),
         "lagged": Lagged().fit(selected, prior=problem.PRIOR),
-        "profile": Profile().fit(selected, start=path.best.theta),
-        "profile_prior": Profile().fit(selected, prior=problem.PRIOR, start=path.best.theta),
+        "profile": Profile().fit(selected, start=start),
+        "profile_prior": Profile().fit(selected, prior=problem.PRIOR, start=start),
     }
 
 
 def summary(study: Study) -> dict[str, Any]:
     """The study as JSON values."""
-    methods: dict[str, Any] = {}
-    for method, fit in study.fits.items():
-        methods[method] = {
-            "selected": list(fit.names),
-            "theta": dict(zip(fit.names, fit.theta.tolist(), strict=True)),
-            "error": problem.error(fit),
-            "mse_psi": study.mse[method],
-            "chi2": fit.chi2 if fit.posterior is not None else None,
-        }
-        if fit.posterior is not None:
-            methods[method]["variance"] = dict(zip(fit.names, fit.posterior.variance.tolist(), strict=True))
-            methods[method]["converged"] = fit.status.converged
     return {
         "case": {**vars(study.case), "element": study.element.name},
-        "methods": methods,
+        "methods": _methods(study.fits, study.mse),
+        "true_model": _methods(study.true_model, {}),
         "path": _path(study.path),
         "other_criteria": {
             name: {"selected": list(p.best.names), "path": _path(p)} for name, p in study.other_paths.items()
         },
         "seconds": study.seconds,
     }
+
+
+def _methods(fits: Mapping[str, Fit], mse: Mapping[str, float]) -> dict[str, dict[str, Any]]:
+    methods: dict[str, dict[str, Any]] = {}
+    for method, fit in fits.items():
+        methods[method] = {
+            "selected": list(fit.names),
+            "theta": dict(zip(fit.names, fit.theta.tolist(), strict=True)),
+            "error": problem.error(fit),
+            "mse_psi": mse.get(method),
+            "chi2": fit.chi2 if fit.posterior is not None else None,
+        }
+        if fit.posterior is not None:
+            methods[method]["variance"] = dict(zip(fit.names, fit.posterior.variance.tolist(), strict=True))
+            methods[method]["converged"] = fit.status.converged
+    return methods
 
 
 def _path(path: SelectionPath) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
+from bvsi.errors import OperatorError
 from bvsi.operators import MeasureForm, Vocabulary, WeakOperator
 from bvsi.operators.vocabulary import TIME
 from bvsi.spaces import Measure, Space
@@ -61,6 +62,10 @@ class DiscreteOperator:
     J: Mapping[str, Array]
 
 
+class NotFiniteError(OperatorError):
+    """An operator, or its derivative, is not a finite number on the state given."""
+
+
 def discretise(operator: WeakOperator, space: Space, state: State) -> DiscreteOperator:
     """Evaluate an operator and its Jacobian at all times of a state."""
     J = jacobian(operator, space, state)
@@ -71,8 +76,9 @@ def discretise(operator: WeakOperator, space: Space, state: State) -> DiscreteOp
 def _is_rounding(F: Array, J: Mapping[str, Array], space: Space, state: State) -> bool:
     """Whether F is what rounding leaves of zero, such as the derivative of a constant: ‖F‖ ≪ ‖|J||u|‖."""
     largest = np.abs(F).max()
-    bound = sum(np.abs(values).max() * np.abs(state.fields[field]).max() for field, values in J.items())
-    if not J or largest > 1e-9 * bound:
+    with np.errstate(over="ignore"):
+        bound = sum(np.abs(values).max() * np.abs(state.fields[field]).max() for field, values in J.items())
+    if not J or largest > 1e-9 * bound or np.isinf(bound):
         return False  # the usual case, decided without further products
     size = np.zeros(space.n_tests)
     for field, values in J.items():
@@ -90,6 +96,15 @@ def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Ar
     """J(u) by field: (nnz,) where nothing in it changes with time, else (T, nnz)."""
     constant = has_constant_jacobian(operator, state)
     times = state.at(slice(0, 1)) if constant else state
+    with np.errstate(all="ignore"):  # what is not finite is refused by name below
+        total = _jacobians(operator, space, times)
+    for block in total.values():
+        _check_finite(operator, block, times)
+    return {field: block[0] if constant else block for field, block in total.items()}
+
+
+def _jacobians(operator: WeakOperator, space: Space, times: State) -> dict[str, Array]:
+    """J(u) by field at every time, (T, nnz)."""
     total: dict[str, Array] = {}
     for boundary, form in ((False, operator.cells), (True, operator.facets)):
         if not form.jacobian:
@@ -101,7 +116,7 @@ def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Ar
                 block = total.setdefault(term.field, np.zeros((times.n_times, space.pattern.nnz)))
                 for j, column in zip(range(times.n_times)[chunk], _columns(c, values.n_times), strict=True):
                     block[j] += space.bilinear(boundary=boundary, test=term.test, trial=term.trial, c=column)
-    return {field: block[0] if constant else block for field, block in total.items()}
+    return total
 
 
 def has_constant_jacobian(operator: WeakOperator, state: State) -> bool:
@@ -110,12 +125,34 @@ def has_constant_jacobian(operator: WeakOperator, state: State) -> bool:
     return operator.state_linear and not operator.uses(terms, state.varying())
 
 
+def _check_finite(operator: WeakOperator, values: Array, state: State) -> None:
+    """Refuse values (T, ...) that are not finite, naming the operator and the first time."""
+    finite = np.isfinite(values).reshape(state.n_times, -1).all(axis=1)
+    if not finite.all():
+        raise NotFiniteError(
+            f"operator {operator.name!r}: it or its derivative is not finite at t = {state.times[finite.argmin()]:g}, "
+            "since the fields leave its domain or are too large; write it so that it is defined there, change the unit "
+            "of the fields, or leave it out."
+        )
+
+
 def _values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, Array]) -> Array:
-    if J and has_constant_jacobian(operator, state):
-        total = np.zeros((space.n_tests, state.n_times))
-        for field, entries in J.items():
-            total += space.pattern.matrix(entries) @ state.fields[field]
-        return total + _at_zero_state(operator, space, state) if operator.has_source else total
+    """F(u) (n_tests, T): J u + F(0) where J is given and constant, else from the weak form."""
+    with np.errstate(all="ignore"):  # what is not finite is refused by name below
+        linear = bool(J) and has_constant_jacobian(operator, state)
+        total = _linear_values(operator, space, state, J) if linear else _weak_values(operator, space, state)
+    _check_finite(operator, total.T, state)
+    return total
+
+
+def _linear_values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, Array]) -> Array:
+    total = np.zeros((space.n_tests, state.n_times))
+    for field, entries in J.items():
+        total += space.pattern.matrix(entries) @ state.fields[field]
+    return total + _at_zero_state(operator, space, state) if operator.has_source else total
+
+
+def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
     total = np.zeros((space.n_tests, state.n_times))
     for measure, form in _measures(operator, space):
         for chunk in _chunks(state.n_times, measure.n_points):
@@ -128,7 +165,7 @@ def _values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, 
 
 def _at_zero_state(operator: WeakOperator, space: Space, state: State) -> Array:
     zero = {field: np.zeros((space.n_dofs, state.n_times)) for field in state.fields}
-    return _values(operator, space, State(state.times, zero, state.auxiliary), {})
+    return _weak_values(operator, space, State(state.times, zero, state.auxiliary))
 
 
 def _measures(operator: WeakOperator, space: Space) -> Iterator[tuple[Measure, MeasureForm]]:

@@ -51,8 +51,8 @@ def locate(mesh: Any, points: Array) -> tuple[Integers, Array]:
         hopeless = ~found & ((distance[:, -1] > reach * (1 + slack)) | (ranks[-1] == tree.n))
         if hopeless.any():
             raise SpaceError(
-                f"points: {tuple(map(float, points[pending[hopeless][0]]))} lies outside the mesh, as others may; the "
-                "space must cover what it is evaluated at."
+                f"points: {hopeless.sum()} or more lie outside the mesh, such as "
+                f"{tuple(points[pending[hopeless][0]].tolist())}; the space must cover what it is evaluated at."
             )
         pending = pending[~found]
         nearest *= 2
