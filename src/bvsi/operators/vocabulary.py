@@ -102,7 +102,7 @@ class Vocabulary:
         terms = [sp.diff(expression, self.x[axis])]
         for symbol, (field, index) in self.jets(expression).items():
             if symbol != held:
-                terms.append(sp.diff(expression, symbol) * self.jet(field, _raised(index, axis)))
+                terms.append(self.jet(field, _raised(index, axis)) * sp.diff(expression, symbol))
         return _without_jumps(sp.Add(*terms))
 
     def symbol(self, name: str) -> sp.Symbol:

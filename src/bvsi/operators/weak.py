@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.operators.effort import tidy
 from bvsi.operators.strong import Scalar, StrongAlgebra
 from bvsi.operators.vocabulary import MultiIndex, Vocabulary, pretty
 
-_MAX_PASSES = 100
+_MAX_PASSES = 40
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class WeakForm:
 
 def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order: int) -> WeakForm:
     """Weak form of ``∫ v F dx`` with the derivative orders that the element carries."""
+    if strong_order(strong, words) > trial_order + test_order:
+        # Derivatives can be moved, not lost; carrying them out only to find that may take long.
+        raise _too_many_derivatives(strong, words, trial_order, test_order)
     parts = _lower_trial_order(_lower_test_order(strong, words, test_order), words, trial_order, test_order)
     cells = {}
     boundary: dict[MultiIndex, sp.Expr] = {}
@@ -68,42 +72,47 @@ def _lower_trial_order(
 ) -> dict[MultiIndex, sp.Expr]:
     """Pull derivatives out of g until no jet is beyond ``trial_order``."""
     parts = dict(parts)
+    seen = set()
     for _ in range(_MAX_PASSES):
         over = next(((i, g) for i, g in sorted(parts.items()) if _order(g, words) > trial_order), None)
         if over is None:
             return parts
         index, g = over
-        if sum(index) >= test_order:
+        if sum(index) >= test_order or over in seen:  # seen: derivatives go round in a circle
             break
-        del parts[index]
+        seen.add(over)
         axis, flux, rest = _pull(g, words)
-        raised = tuple(order + (i == axis) for i, order in enumerate(index))
-        parts[raised] = parts.get(raised, sp.Integer(0)) + flux
-        parts[index] = parts.get(index, sp.Integer(0)) + rest
-    raise OperatorError(
-        f"no weak form: {pretty(StrongAlgebra(words).evaluate(Scalar.of(parts)))} has more derivatives than the "
-        f"element can carry ({trial_order} on the field, {test_order} on the test function). Use an element of higher "
-        "smoothness, or write the term in divergence form."
+        raised = _raised(index, axis)
+        parts[raised] = tidy(parts.get(raised, sp.Integer(0)) + flux)
+        parts[index] = rest
+    raise _too_many_derivatives(Scalar.of(parts), words, trial_order, test_order)
+
+
+def _too_many_derivatives(form: Scalar, words: Vocabulary, trial_order: int, test_order: int) -> OperatorError:
+    order = strong_order(form, words)
+    return OperatorError(
+        f"no weak form: its derivatives of order {order} do not fit on the element, which carries {trial_order} on "
+        f"the field and {test_order} on the test function, and no other way to share them was found. Use an element "
+        "of higher smoothness, or write the term in divergence form, div(...)."
     )
 
 
-def _pull(g: sp.Expr, words: Vocabulary) -> tuple[int, sp.Expr, sp.Expr]:
-    """Split g = D_axis(flux) + rest, taking the split whose rest has the fewest highest derivatives left.
+@dataclass(frozen=True)
+class _Split:
+    """g = D_axis(flux) + rest."""
 
-    For g = c ∂_i w + …, with w the jet below a highest one: flux = ∫ c dw, and
-    c ∂_i w = D_i(flux) − (the rest of the chain rule).
-    """
+    axis: int
+    flux: sp.Expr
+    rest: sp.Expr
+
+
+def _pull(g: sp.Expr, words: Vocabulary) -> tuple[int, sp.Expr, sp.Expr]:
+    """The split g = D_axis(flux) + rest whose rest has the fewest highest derivatives left."""
     order = _order(g, words)
     splits = []
     for top, (field, index) in words.jets(g).items():
-        if sum(index) < order:
-            continue
-        c = sp.diff(g, top)
-        if top in c.free_symbols:
-            raise OperatorError(f"no weak form: {pretty(g)} is not linear in its highest derivative {pretty(top)}.")
-        for axis in (i for i in range(words.dim) if index[i]):
-            flux = _antiderivative(c, words.jet(field, _lowered(index, axis)))
-            splits.append((axis, flux, sp.expand(g - words.derivative(flux, axis))))
+        if sum(index) == order:
+            splits += _splits(g, top, field, index, words)
     return min(splits, key=lambda split: _highest_derivatives(split[2], words, order))
 
 

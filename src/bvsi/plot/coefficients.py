@@ -26,5 +26,5 @@ def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, flo
             half = np.array([widths.get(name, 0.0) for name in names]) / scale
         ax.errorbar(100 * value, rows + offset, xerr=100 * half, fmt="o", color=colour, capsize=3, label=label)
     ax.set_yticks(rows, names)
-    ax.set(xlabel="error of the coefficient, % of the truth", ylim=(-0.6, len(names) - 0.4))
-    ax.legend(loc="best")
+    ax.set(xlabel="error of the coefficient, % of the truth", ylim=(-0.6, len(names) + 0.4))
+    ax.legend(loc="upper center", ncols=len(fits), fontsize="small")

@@ -20,7 +20,7 @@ from bvsi.console import progress_bar
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.inference import Fit, GaussianPrior, Lagged, LeastSquares
+from bvsi.inference import Fit, GaussianPrior, Lagged, LeastSquares, Profile
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.operators import Library, NoFlux
 from bvsi.problems.cache import cached
@@ -142,6 +142,7 @@ def fit_true_model(case: Case, element: Lagrange | None = None, progress: Progre
     return {
         "vsi": LeastSquares().fit(system),
         "lagged": Lagged().fit(likelihood, prior=PRIOR, progress=progress),
+        "profile": Profile().fit(likelihood, progress=progress),
     }
 
 

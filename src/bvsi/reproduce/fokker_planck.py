@@ -154,7 +154,7 @@ def write(study: Study, out: Path) -> Path:
     assert profile.posterior is not None
     sd = np.sqrt(profile.posterior.variance)
     pieces = [
-        page.preformatted(equation_text(profile.names, profile.theta, sd, ["p"])),
+        page.equation(equation_text(profile.names, profile.theta, sd, ["p"])),
         page.text(f"{study.data!r}; σ = {study.case.sigma:g}, seed {study.case.seed}, {study.element.name}."),
         page.preformatted(comparison(study)),
         page.preformatted(str(study.path)),

@@ -12,7 +12,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem }
 img { max-width: 100%; background: #fff } table { border-collapse: collapse; display: block; overflow-x: auto }
 td, th { padding: .2rem .9rem; text-align: right } td:first-child, th:first-child { text-align: left }
-th { border-bottom: 1px solid #888 } pre { overflow-x: auto } figcaption { color: #888 } figure { margin: 1.5rem 0 }
+th { border-bottom: 1px solid #888 } pre { overflow-x: auto } .equation { font-size: 1.1rem; white-space: pre-wrap } figcaption { color: #888 } figure { margin: 1.5rem 0 }
 """
 
 
@@ -36,6 +36,11 @@ def text(words: str) -> str:
 def preformatted(words: str) -> str:
     """Text as it is printed."""
     return f"<pre>{html.escape(words)}</pre>"
+
+
+def equation(words: str) -> str:
+    """An equation, broken into lines where it is long."""
+    return f'<pre class="equation">{html.escape(words)}</pre>'
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
