@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers check bench clean
+.PHONY: demo test lint types layers check bench studies clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -31,6 +31,11 @@ check: lint types layers
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bvsi.benchmarks.lagged_scaling --out bench
+
+studies: $(VENV)/.installed
+	$(BIN)/python -m bvsi.benchmarks.coverage --out bench
+	$(BIN)/python -m bvsi.benchmarks.selection_study --out bench
+	$(BIN)/python -m bvsi.benchmarks.elimination --out bench
 
 clean:
 	rm -rf $(VENV) demo bench build dist .pytest_cache .mypy_cache .ruff_cache

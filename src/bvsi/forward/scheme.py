@@ -6,7 +6,6 @@ M (w − u)/h = ϑ F(w, t + h) + (1 − ϑ) F(u, t)
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -25,6 +24,8 @@ Array = NDArray[np.float64]
 
 _CACHED_FACTORS = 4
 _MAX_HALVINGS = 20
+_ROUNDING = 1e-13
+_SINGULAR = "its matrix M/h − ϑJ is singular, as it is where h is a growth time of the model."
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,11 @@ class ThetaScheme:
             if value is not None and not 0 < value < np.inf:
                 raise BvsiError(f"{name}: a positive number, not {value!r}.")
 
+    @property
+    def order(self) -> int:
+        """Order p of the scheme: 2 for Crank–Nicolson, else 1."""
+        return 2 if self.implicitness == 0.5 else 1
+
 
 class StepFailedError(BvsiError):
     """A step that has to be made smaller; the message says why."""
@@ -69,18 +75,35 @@ class Stepper:
     def __init__(self, system: SemiDiscrete, scheme: ThetaScheme) -> None:
         self.system = system
         self.scheme = scheme
-        self._order = _elimination_order(system)
-        self._factors: OrderedDict[float, Callable[[Array], Array]] = OrderedDict()
+        self._structure = _Structure(system)
+        self._factors: OrderedDict[float, _Factor] = OrderedDict()
         self._level = 0  # sub-steps of an output interval are halved this many times
+        self._allowed = scheme.tol or np.inf  # local error ε of one step
 
     def advance(self, u: Array, t: float, interval: float) -> Array:
-        """State at t + interval."""
+        """State at t + interval.
+
+        Where the local errors, each at most ε, add up to S > tol, the interval is done again. For order p they are
+        proportional to h^(p+1) and their sum to h^p, so that ε (tol/S)^(1+1/p) would have met the tolerance.
+        """
+        tol, p = self.scheme.tol, self.scheme.order
+        while True:
+            w, S = self._cross(u, t, interval)
+            if tol is None:
+                return w
+            change = min(2.0, 0.9 * (tol / S) ** (1 + 1 / p)) if S > 0 else 2.0
+            self._allowed = min(tol, self._allowed * change)
+            if tol >= S:
+                return w
+
+    def _cross(self, u: Array, t: float, interval: float) -> tuple[Array, float]:
+        """State at t + interval, and the sum of the local errors."""
         begin = interval / self.scheme.substeps
-        done = 0.0
+        done = total = 0.0
         while done < interval * (1 - 1e-12):
             h = min(begin / 2**self._level, interval - done)
             try:
-                u = self._attempt(u, t + done, h, h / interval)
+                u, error = self._attempt(u, t + done, h)
             except (StepFailedError, NotFiniteError) as failure:
                 self._level += 1
                 if self._level > _MAX_HALVINGS:
@@ -89,25 +112,25 @@ class Stepper:
                         f"The last step failed because of this: {failure}"
                     ) from failure
                 continue
-            done += h
-        return u
+            done, total = done + h, total + error
+        return u, total
 
-    def _attempt(self, u: Array, t: float, h: float, share: float) -> Array:
-        """One step, whose error may be this share of the tolerance."""
+    def _attempt(self, u: Array, t: float, h: float) -> tuple[Array, float]:
+        """One step, and its local error relative to max|u|; zero where no tolerance asks for it."""
         coarse = self._newton(u, t, h)
         if self.scheme.tol is None:
-            return coarse
+            return coarse, 0.0
         middle = self._newton(u, t, h / 2)
         fine = self._newton(middle, t + h / 2, h / 2)
-        order = 2 if self.scheme.implicitness == 0.5 else 1
-        error = float(np.abs(fine - coarse).max()) / (2**order - 1) / (float(np.abs(fine).max()) or 1.0)
-        tolerance = self.scheme.tol * share
-        if error > tolerance:
-            raise StepFailedError(f"its error is {error:.1e}, tol allows {tolerance:.1e}; a larger tol may do.")
-        if error < tolerance / 2 ** (order + 2) and self._level > 0:
+        p = self.scheme.order
+        error = float(np.abs(fine - coarse).max()) / (2**p - 1) / (float(np.abs(fine).max()) or 1.0)
+        if error > self._allowed:
+            raise StepFailedError(f"its error is {error:.1e}, tol allows {self._allowed:.1e}; a larger tol may do.")
+        if error < self._allowed / 2 ** (p + 2) and self._level > 0:
             self._level -= 1
-        return fine
+        return fine, error
 
+    @np.errstate(over="ignore", invalid="ignore")  # such updates are not finite, and so a failed step
     def _newton(self, u: Array, t: float, h: float) -> Array:
         """Solve for w by Newton's method."""
         s, theta = self.system, self.scheme.implicitness
@@ -115,47 +138,74 @@ class Stepper:
         w = u.copy()
         for _ in range(self.scheme.max_newton):
             G = s.M @ w / h - theta * s.F(w, t + h) - known
-            update = self._solver(w, t + h, h)(-G)
+            factor = self._factor(w, t + h, h)
+            update = factor.solve(-G)
             if not np.all(np.isfinite(update)):
                 raise StepFailedError("Newton's method runs away to infinity.")
             w[s.free] += update
-            if s.linear or np.abs(update).max() <= self.scheme.newton_tol * (np.abs(w).max() or 1.0):
+            negligible = np.abs(update).max() <= self.scheme.newton_tol * (np.abs(w).max() or 1.0)
+            if not negligible and factor.is_rounding(G, update):
+                raise StepFailedError(_SINGULAR)
+            if s.linear or negligible:
                 return w
         raise StepFailedError(f"Newton's method does not converge in {self.scheme.max_newton} iterations.")
 
-    def _solver(self, w: Array, t: float, h: float) -> Callable[[Array], Array]:
-        """Solver of M/h − ϑJ(w); kept by step size where the system is linear."""
+    def _factor(self, w: Array, t: float, h: float) -> _Factor:
+        """Factors of M/h − ϑJ(w); kept by step size where the system is linear."""
         if self.system.linear and h in self._factors:
             self._factors.move_to_end(h)
             return self._factors[h]
-        matrix = (self.system.M / h - self.scheme.implicitness * self.system.J(w, t))[:, self.system.free]
-        solver = _sparse_lu(matrix, self._order)
+        factor = self._structure.factor(self.system.M.data / h, self.scheme.implicitness * self.system.J(w, t))
         if self.system.linear:
-            self._factors[h] = solver
+            self._factors[h] = factor
             while len(self._factors) > _CACHED_FACTORS:
                 self._factors.popitem(last=False)
-        return solver
+        return factor
 
 
-def _elimination_order(system: SemiDiscrete) -> NDArray[np.int64]:
-    """Fill-reducing order from the places of the unknowns, good for the symmetric pattern of the matrix."""
-    pattern = system.layout.pattern
-    square = pattern.matrix(np.ones(pattern.nnz))[:, system.free]
-    return nested_dissection(Pattern.from_matrix(square + square.T), system.coordinates)
+@dataclass(frozen=True, eq=False)
+class _Factor:
+    """LU factors of B − C, whose rows and columns are permuted by ``order``.
 
+    magnitude: |B| + |C|, permuted; entries of B − C carry rounding errors of this size.
+    """
 
-def _sparse_lu(matrix: Any, order: NDArray[np.int64]) -> Callable[[Array], Array]:
-    permuted = sparse.csc_array(matrix[order][:, order])
-    try:
-        lu = scipy.sparse.linalg.splu(
-            permuted, permc_spec="NATURAL", diag_pivot_thresh=1e-3, options={"SymmetricMode": True}
-        )
-    except RuntimeError:  # SuperLU's word for a matrix that is exactly singular
-        raise StepFailedError("its matrix is singular, as where the step is a growth time of the model.") from None
+    lu: Any
+    order: NDArray[np.int64]
+    magnitude: Any
 
-    def solve(b: Array) -> Array:
+    def solve(self, b: Array) -> Array:
+        """(B − C)⁻¹ b."""
         x = np.empty_like(b)
-        x[order] = lu.solve(b[order])
+        x[self.order] = self.lu.solve(b[self.order])
         return x
 
-    return solve
+    def is_rounding(self, b: Array, x: Array) -> bool:
+        """Whether (B − C) x = b holds by cancellation only: |b| ≪ (|B| + |C|) |x| in every row."""
+        return bool(np.all(np.abs(b[self.order]) <= _ROUNDING * (self.magnitude @ np.abs(x[self.order]))))
+
+
+class _Structure:
+    """Where the entries of a matrix on the layout's pattern stand in the permuted one that is factored."""
+
+    def __init__(self, system: SemiDiscrete) -> None:
+        pattern = system.layout.pattern
+        slots = pattern.matrix(np.arange(1, pattern.nnz + 1))[:, system.free]
+        # Dissection by the places of the unknowns keeps the fill low; it is good for symmetric patterns.
+        self.order = nested_dissection(Pattern.from_matrix(slots + slots.T), system.coordinates)
+        self._permuted = sparse.csc_array(slots[self.order][:, self.order])
+        self._slots = self._permuted.data - 1
+
+    def factor(self, B: Array, C: Array) -> _Factor:
+        """Factors of B − C, both values on the pattern (nnz,)."""
+        try:
+            lu = scipy.sparse.linalg.splu(
+                self._matrix(B - C), permc_spec="NATURAL", diag_pivot_thresh=1e-3, options={"SymmetricMode": True}
+            )
+        except RuntimeError:  # SuperLU's word for a matrix that is exactly singular
+            raise StepFailedError(_SINGULAR) from None
+        return _Factor(lu, self.order, self._matrix(np.abs(B) + np.abs(C)))
+
+    def _matrix(self, values: Array) -> Any:
+        like = self._permuted
+        return sparse.csc_array((values[self._slots], like.indices, like.indptr), shape=like.shape)

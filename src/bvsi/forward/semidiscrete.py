@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.data import Data
@@ -24,7 +23,8 @@ class SemiDiscrete:
     """M u_t = F(u, t), with F(u, t) = A u + f + Σ (what is not linear or changes in time).
 
     free: unknowns that move (those at prescribed boundary values do not), as columns of the stacked state.
-    M: (free × state); A: constant part of the Jacobian (free × state); source: constant part of F at u = 0 (free,).
+    M: (free × state); A: constant part of the Jacobian (free × state), both on the layout's pattern.
+    source: constant part of F at u = 0 (free,).
     changing: the other operators with their coefficients.
     """
 
@@ -56,17 +56,17 @@ class SemiDiscrete:
             total[rows] += theta * evaluate(operator, self.space, state)[self.layout.tests[operator.equation], 0]
         return total
 
-    def J(self, u: Array, t: float) -> Any:
-        """∂F/∂u, (free × state), sparse."""
+    def J(self, u: Array, t: float) -> Array:
+        """∂F/∂u (free × state), as values on the layout's pattern (nnz,)."""
+        values: Array = self.A.data.copy()
         if self.linear:
-            return self.A
-        values = np.zeros(self.layout.pattern.nnz)
+            return values
         state = self._state(u, t)
         for operator, theta in self.changing:
             for field, block in jacobian(operator, self.space, state).items():
                 slots = self.layout.slots[operator.equation, field]
                 values[slots] += theta * self.layout.restrict(operator.equation, block.reshape(-1))
-        return self.A + self.layout.pattern.matrix(values)
+        return values
 
     def _state(self, u: Array, t: float) -> State:
         fields = {f: u[start : start + self.space.n_dofs, None] for f, start in self.layout.column_start.items()}
@@ -98,7 +98,7 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
             tests = layout.tests[operator.equation]
             source[layout.rows(operator.equation)] += coefficient * evaluate(operator, space, zero)[tests, 0]
     free = np.concatenate([layout.column_start[e] + layout.tests[e] for e in layout.equations])
-    A = sparse.csr_array(layout.pattern.matrix(values))
+    A = layout.pattern.matrix(values)
     return SemiDiscrete(space, layout, constants, free, _mass(layout), A, source, tuple(changing))
 
 
@@ -106,7 +106,7 @@ def _mass(layout: Layout) -> Any:
     M = np.zeros(layout.pattern.nnz)
     for equation in layout.equations:
         M[layout.slots[equation, equation]] = layout.restrict(equation, layout.space.mass)
-    return sparse.csr_array(layout.pattern.matrix(M))
+    return layout.pattern.matrix(M)
 
 
 def _check(initial: Data, library: Library, layout: Layout) -> None:

@@ -265,4 +265,4 @@ def _power_of_difference(a: sp.Expr, m: int) -> list[sp.Expr]:
 
 def _log_abs(z: sp.Expr) -> sp.Expr:
     """log|z|, written log(z²)/2: its derivative is 1/z, without signs."""
-    return sp.log(z**2) / 2
+    return sp.log(z) if z.is_positive else sp.log(z**2) / 2

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.operators.effort import tidy
 from bvsi.operators.vocabulary import Vocabulary, pretty
 from bvsi.operators.weak import Term
 
@@ -94,9 +95,9 @@ def _zero_neumann(terms: tuple[Term, ...], flat: tuple[str, ...], words: Vocabul
         gradients = [words.jet(f, words.unit(axis)) for f in flat for axis in range(words.dim)]
         rest = term.integrand.xreplace(dict.fromkeys(gradients, sp.Integer(0)))
         in_gradients = term.integrand - rest
-        vanishes = sp.expand(in_gradients.xreplace(_tangential_gradients(flat, words))) == 0
+        vanishes = tidy(in_gradients.xreplace(_tangential_gradients(flat, words))) == 0
         remaining = rest if vanishes else term.integrand
-        if sp.expand(remaining) != 0:
+        if tidy(remaining) != 0:
             kept.append(Term(term.test, remaining))
     if not kept:
         return BoundaryTreatment((), f"zero: ∇{', ∇'.join(flat)} has no normal component")

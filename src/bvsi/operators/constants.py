@@ -20,6 +20,7 @@ from bvsi.errors import OperatorError
 MAX_CONSTANT = 1e100
 MAX_EXPONENT = 20
 _MAX_DENOMINATOR = 64
+_MAX_FLOAT_POWER = 1000
 
 FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
 _REAL: dict[Any, Callable[[float], float]] = {
@@ -81,6 +82,8 @@ def apply(function: Any, argument: sp.Expr) -> sp.Expr:
 
 def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     """b^n for a number n, bounded in what the power comes to: (2u⁹)⁹ is a power of 81."""
+    if not exponent.is_number:
+        raise OperatorError("an exponent that is not a number; write exp(...) for other powers.")
     n = real_value(exponent)
     exponent = _as_fraction(exponent, n)
     if base == 0 and n <= 0:
@@ -140,11 +143,15 @@ def _constant_power(base: sp.Expr, exponent: sp.Expr, n: float) -> sp.Expr:
     if value == 0 and base != 0:
         raise _beyond()
     _moderate(value)
-    # (1 + 1/10**50)**10**50 is e, but its exact digits would never end.
-    return checked(base**exponent) if _short_digits(base, n) else sp.Float(value, 17)
+    if _short_digits(base, n):
+        return checked(base**exponent)
+    if not base.is_Float and abs(n) > _MAX_FLOAT_POWER:  # (1 + 1/10**50)**10**50 is e, but 1.0 in floats
+        raise OperatorError(f"a constant to the power of {n:g} loses its digits; write its value.")
+    return sp.Float(value, 17)
 
 
 def _short_digits(base: sp.Expr, n: float) -> bool:
+    """Whether the exact power is short to write."""
     if not base.is_Rational:
         return abs(n) <= MAX_EXPONENT
     return abs(n) * math.log(max(abs(base.p), base.q)) <= math.log(MAX_CONSTANT) + 1

@@ -13,6 +13,7 @@ import sympy as sp
 from bvsi.errors import OperatorError
 from bvsi.naming import position, squeeze
 from bvsi.operators.boundary import BoundaryCondition, Unknown
+from bvsi.operators.from_sympy import names_in_expression
 from bvsi.operators.operator import WeakOperator, build_operator
 from bvsi.operators.parse import functions_in, names_in
 from bvsi.operators.vocabulary import COORDINATES, TIME, Vocabulary
@@ -38,6 +39,11 @@ class Library:
         keep: Iterable[str] = (),
         boundary: BoundaryCondition | Mapping[str, BoundaryCondition] | None = None,
     ) -> None:
+        if not isinstance(equations, Mapping):
+            raise OperatorError(
+                f"library: {equations!r} is no mapping of fields to operators; "
+                "pass for example {'u': ['laplacian(u)', 'u']}."
+            )
         self._equations = {field: tuple(_checked(sources, field)) for field, sources in equations.items()}
         if not any(self._equations.values()):
             raise OperatorError("library: no operators given; pass for example {'u': ['laplacian(u)', 'u']}.")
@@ -124,7 +130,7 @@ class Library:
                 names |= names_in(source)
                 functions |= functions_in(source)
             else:
-                names |= {s.name for s in source.free_symbols}
+                names |= names_in_expression(source)
         return names, functions
 
     def _flat(self) -> list[tuple[str, Source]]:
@@ -142,14 +148,26 @@ class Library:
 
 
 def _checked(sources: Sequence[Source], field: str) -> list[Source]:
-    if isinstance(sources, str):
-        raise OperatorError(f"library: the operators of {field!r} must be a list of texts, not one text.")
+    if not isinstance(field, str):
+        raise OperatorError(f"library: the field {field!r} is no text; the keys are names of fields.")
+    if isinstance(sources, str) or not isinstance(sources, Iterable):
+        raise OperatorError(f"library: the operators of {field!r} must be a list of texts, not {sources!r}.")
+    sources = list(sources)
     for source in sources:
-        if isinstance(source, str):
-            names_in(source)  # syntax errors are reported where the library is written, not when data arrive
-        elif not isinstance(source, sp.Expr):
-            raise OperatorError(f"library: an operator of {field!r} is a {type(source).__name__}, not a text.")
-    return list(sources)
+        _check_source(source, field)
+    return sources
+
+
+def _check_source(source: Source, field: str) -> None:
+    if isinstance(source, str):
+        names_in(source)  # syntax errors are reported where the library is written, not when data arrive
+        return
+    if not isinstance(source, sp.Expr):
+        raise OperatorError(f"library: an operator of {field!r} is a {type(source).__name__}, not a text.")
+    try:
+        str(source)
+    except ValueError:  # Python refuses to write integers of thousands of digits
+        raise OperatorError(f"library: an operator of {field!r} has a number too long to write; rescale.") from None
 
 
 def _conditions(
@@ -159,6 +177,10 @@ def _conditions(
         boundary = {}
     if isinstance(boundary, BoundaryCondition):
         return dict.fromkeys(fields, boundary)
+    if not isinstance(boundary, Mapping):
+        raise OperatorError(
+            f"boundary: {boundary!r} is no condition; pass an instance such as NoFlux(), or one per field."
+        )
     for field, condition in boundary.items():
         if field not in fields:
             raise OperatorError(f"boundary: {field!r} has no equation in the library ({', '.join(fields)}).")

@@ -14,18 +14,16 @@ from collections.abc import Callable
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.operators.constants import FUNCTION_NAMES, number
+from bvsi.operators.effort import shortened
 from bvsi.operators.strong import Scalar, Strong, StrongAlgebra
 from bvsi.operators.vocabulary import Vocabulary
 
 MAX_LENGTH = 2000
 MAX_NODES = 400
 MAX_DEPTH = 60
-MAX_CONSTANT = 1e100
 
-FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {
-    name: getattr(sp, name)
-    for name in ["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf"]
-}
+FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
 DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
 CONSTANTS = {"pi": sp.pi}
 
@@ -46,7 +44,14 @@ def syntax_tree(text: str) -> ast.expr:
     if not isinstance(text, str):
         raise OperatorError(f"an operator is a text or a SymPy expression, not {type(text).__name__}.")
     if len(text) > MAX_LENGTH:
-        raise OperatorError(f"operator text of {len(text)} characters; at most {MAX_LENGTH} are allowed.")
+        raise OperatorError(
+            f"operator {shortened(text)!r}: {len(text)} characters are too many; split it into several operators "
+            f"(at most {MAX_LENGTH} characters)."
+        )
+    foreign = next((character for character in text if not character.isascii()), None)
+    if foreign is not None:
+        # Python reads a full-width u as u: two texts that differ would be the same operator.
+        raise OperatorError(f"operator {text!r}: the character {foreign!r} is not ASCII; write u**2, k*u, rho*u.")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
@@ -54,7 +59,7 @@ def syntax_tree(text: str) -> ast.expr:
         raise OperatorError(f"operator {text!r} is not an expression{place}.") from None
     if sum(1 for _ in ast.walk(tree)) > MAX_NODES or _depth(tree) > MAX_DEPTH:
         raise OperatorError(
-            f"operator {text[:60]!r}… is too large; split it into several operators "
+            f"operator {shortened(text)!r} is too large; split it into several operators "
             f"(at most {MAX_NODES} symbols, nesting {MAX_DEPTH})."
         )
     return tree
@@ -116,9 +121,7 @@ class _Translator:
         value = node.value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise OperatorError(f"the constant {value!r} is not a real number")
-        if abs(value) > MAX_CONSTANT:
-            raise OperatorError(f"the constant is larger than {MAX_CONSTANT:g}")
-        return self.algebra.plain(sp.Integer(value) if isinstance(value, int) else sp.Float(value, 17))
+        return self.algebra.plain(number(value))
 
     def _name(self, node: ast.Name) -> Strong:
         if node.id in CONSTANTS:

@@ -14,7 +14,7 @@ import sympy as sp
 
 from bvsi.errors import OperatorError
 from bvsi.operators.constants import apply, checked, power
-from bvsi.operators.vocabulary import MultiIndex, Vocabulary, pretty
+from bvsi.operators.vocabulary import MultiIndex, Vocabulary, raised
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,6 @@ class StrongAlgebra:
     def power(self, base: Strong, exponent: Strong) -> Scalar:
         """Base ** number."""
         n = self.evaluate(_scalar(exponent, "an exponent"))
-        if not n.is_number:
-            raise OperatorError(
-                f"exponent {pretty(n)}: only real numbers are allowed; write exp(...) for other powers."
-            )
         return self.plain(power(self.evaluate(_scalar(base, "**")), n))
 
     def function(self, f: Callable[[sp.Expr], sp.Expr], argument: Strong) -> Scalar:
@@ -144,10 +140,11 @@ class StrongAlgebra:
         """D_axis put outside; a plain expression of the coordinates alone is differentiated at once."""
         parts: dict[MultiIndex, sp.Expr] = {}
         for index, g in form.parts:
-            raised = tuple(order + (i == axis) for i, order in enumerate(index))
-            if not self.words.jets(g):
-                raised, g = index, self.words.derivative(g, axis)
-            parts[raised] = parts.get(raised, sp.Integer(0)) + g
+            if self.words.jets(g):
+                index = raised(index, axis)
+            else:
+                g = self.words.derivative(g, axis)
+            parts[index] = parts.get(index, sp.Integer(0)) + g
         return Scalar.of(parts)
 
 

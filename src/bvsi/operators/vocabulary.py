@@ -102,8 +102,13 @@ class Vocabulary:
         terms = [sp.diff(expression, self.x[axis])]
         for symbol, (field, index) in self.jets(expression).items():
             if symbol != held:
-                terms.append(self.jet(field, _raised(index, axis)) * sp.diff(expression, symbol))
+                terms.append(self._jet_above(field, index, axis) * sp.diff(expression, symbol))
         return _without_jumps(sp.Add(*terms))
+
+    def _jet_above(self, field: str, index: MultiIndex, axis: int) -> sp.Symbol:
+        if sum(index) >= MAX_ORDER:
+            raise OperatorError(f"more than {MAX_ORDER} derivatives of {field!r}; no element carries them, use fewer.")
+        return self.jet(field, raised(index, axis))
 
     def symbol(self, name: str) -> sp.Symbol:
         """The symbol of a name in an operator text; an unknown name is refused with the nearest known one."""
@@ -121,11 +126,14 @@ class Vocabulary:
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
 
 
-def _raised(index: MultiIndex, axis: int) -> MultiIndex:
-    raised = tuple(order + (i == axis) for i, order in enumerate(index))
-    if sum(raised) > MAX_ORDER:
-        raise OperatorError(f"more than {MAX_ORDER} derivatives of one field; no element carries them, use fewer.")
-    return raised
+def raised(index: MultiIndex, axis: int) -> MultiIndex:
+    """α + e_axis."""
+    return tuple(order + (i == axis) for i, order in enumerate(index))
+
+
+def lowered(index: MultiIndex, axis: int) -> MultiIndex:
+    """α − e_axis."""
+    return tuple(order - (i == axis) for i, order in enumerate(index))
 
 
 def _without_jumps(expression: sp.Expr) -> sp.Expr:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import sympy as sp
 
 from bvsi.errors import OperatorError
-from bvsi.operators.effort import tidy
+from bvsi.operators.antiderivative import antiderivative
+from bvsi.operators.effort import shortened, tidy
 from bvsi.operators.strong import Scalar, StrongAlgebra
-from bvsi.operators.vocabulary import MultiIndex, Vocabulary, pretty
+from bvsi.operators.vocabulary import MultiIndex, Vocabulary, lowered, pretty, raised
 
 _MAX_PASSES = 40
 
@@ -38,7 +39,7 @@ class WeakForm:
 
 def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order: int) -> WeakForm:
     """Weak form of ``∫ v F dx`` with the derivative orders that the element carries."""
-    if strong_order(strong, words) > trial_order + test_order:
+    if _strong_order(strong, words) > trial_order + test_order:
         # Derivatives can be moved, not lost; carrying them out only to find that may take long.
         raise _too_many_derivatives(strong, words, trial_order, test_order)
     parts = _lower_trial_order(_lower_test_order(strong, words, test_order), words, trial_order, test_order)
@@ -62,7 +63,7 @@ def _lower_test_order(strong: Scalar, words: Vocabulary, test_order: int) -> dic
         while sum(index) > test_order:
             axis = max(range(words.dim), key=lambda i: index[i])
             g = words.derivative(g, axis)
-            index = _lowered(index, axis)
+            index = lowered(index, axis)
         parts[index] = parts.get(index, sp.Integer(0)) + g
     return parts
 
@@ -81,15 +82,15 @@ def _lower_trial_order(
         if sum(index) >= test_order or over in seen:  # seen: derivatives go round in a circle
             break
         seen.add(over)
-        axis, flux, rest = _pull(g, words)
-        raised = _raised(index, axis)
-        parts[raised] = tidy(parts.get(raised, sp.Integer(0)) + flux)
-        parts[index] = rest
+        split = _pull(g, words)
+        outer = raised(index, split.axis)
+        parts[outer] = tidy(parts.get(outer, sp.Integer(0)) + split.flux)
+        parts[index] = split.rest
     raise _too_many_derivatives(Scalar.of(parts), words, trial_order, test_order)
 
 
 def _too_many_derivatives(form: Scalar, words: Vocabulary, trial_order: int, test_order: int) -> OperatorError:
-    order = strong_order(form, words)
+    order = _strong_order(form, words)
     return OperatorError(
         f"no weak form: its derivatives of order {order} do not fit on the element, which carries {trial_order} on "
         f"the field and {test_order} on the test function, and no other way to share them was found. Use an element "
@@ -106,27 +107,45 @@ class _Split:
     rest: sp.Expr
 
 
-def _pull(g: sp.Expr, words: Vocabulary) -> tuple[int, sp.Expr, sp.Expr]:
-    """The split g = D_axis(flux) + rest whose rest has the fewest highest derivatives left."""
+def _pull(g: sp.Expr, words: Vocabulary) -> _Split:
+    """The split of g whose rest has the fewest highest derivatives left."""
     order = _order(g, words)
-    splits = []
+    splits: list[_Split] = []
     for top, (field, index) in words.jets(g).items():
         if sum(index) == order:
             splits += _splits(g, top, field, index, words)
-    return min(splits, key=lambda split: _highest_derivatives(split[2], words, order))
+    if not splits:
+        raise OperatorError(
+            f"no weak form: in {shortened(pretty(g))} the factor of the highest derivative has no known "
+            "antiderivative; write the term by its flux, such as div(f*grad(x)) for dx(f)."
+        )
+    return min(splits, key=lambda split: _highest_derivatives(split.rest, words, order))
+
+
+def _splits(g: sp.Expr, top: sp.Symbol, field: str, index: MultiIndex, words: Vocabulary) -> list[_Split]:
+    """g = c ∂_i w + g₀ = D_i(flux) + g₀ − D_i(flux)|_w, one split per axis i of the highest jet ∂_i w.
+
+    flux = ∫ c dw, and D_i(·)|_w is the chain rule with w held: what it leaves out is c ∂_i w itself, so that the
+    highest derivative is gone without anything having to cancel.
+    """
+    c = sp.diff(g, top)
+    if top in c.free_symbols:
+        raise OperatorError(
+            f"no weak form: {shortened(pretty(g))} is not linear in its highest derivative {pretty(top)}; "
+            "only fluxes inside div(...) may be nonlinear in derivatives."
+        )
+    remaining = g.xreplace({top: sp.Integer(0)})
+    splits = []
+    for axis in (i for i in range(words.dim) if index[i]):
+        w = words.jet(field, lowered(index, axis))
+        flux = antiderivative(c, w)
+        if flux is not None:
+            splits.append(_Split(axis, flux, tidy(remaining - words.derivative(flux, axis, held=w))))
+    return splits
 
 
 def _highest_derivatives(g: sp.Expr, words: Vocabulary, order: int) -> int:
     return sum(sum(index) >= order for _, index in words.jets(g).values())
-
-
-def _antiderivative(c: sp.Expr, w: sp.Symbol) -> sp.Expr:
-    if w not in c.free_symbols:
-        return c * w
-    flux = sp.integrate(c, w)
-    if flux.has(sp.Integral):
-        raise OperatorError(f"no weak form: {pretty(c)} has no antiderivative in {pretty(w)}; write it as div(...).")
-    return flux
 
 
 def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tuple[MultiIndex, sp.Expr]]:
@@ -135,10 +154,10 @@ def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tu
     moved, left, sign = words.zero, index, sp.Integer(1)
     while sum(left):
         axis = max(range(words.dim), key=lambda i: left[i])
-        left = _lowered(left, axis)
+        left = lowered(left, axis)
         inner = StrongAlgebra(words).evaluate(Scalar.of({left: g}))
         terms.append((moved, sign * words.n[axis] * inner))
-        moved = tuple(order + (i == axis) for i, order in enumerate(moved))
+        moved = raised(moved, axis)
         sign = -sign
     return terms
 
@@ -147,5 +166,5 @@ def _order(g: sp.Expr, words: Vocabulary) -> int:
     return max((sum(index) for _, index in words.jets(g).values()), default=0)
 
 
-def _lowered(index: MultiIndex, axis: int) -> MultiIndex:
-    return tuple(order - (i == axis) for i, order in enumerate(index))
+def _strong_order(form: Scalar, words: Vocabulary) -> int:
+    return max((sum(index) + _order(g, words) for index, g in form.parts if words.jets(g)), default=0)

@@ -12,7 +12,8 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem }
 img { max-width: 100%; background: #fff } table { border-collapse: collapse; display: block; overflow-x: auto }
 td, th { padding: .2rem .9rem; text-align: right } td:first-child, th:first-child { text-align: left }
-th { border-bottom: 1px solid #888 } pre { overflow-x: auto } .equation { font-size: 1.1rem; white-space: pre-wrap } figcaption { color: #888 } figure { margin: 1.5rem 0 }
+th { border-bottom: 1px solid #888 } pre { overflow-x: auto }
+.equation { font-size: 1.1rem; white-space: pre-wrap } figcaption { color: #888 } figure { margin: 1.5rem 0 }
 """
 
 
@@ -41,13 +42,6 @@ def preformatted(words: str) -> str:
 def equation(words: str) -> str:
     """An equation, broken into lines where it is long."""
     return f'<pre class="equation">{html.escape(words)}</pre>'
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of texts."""
-    top = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
-    return f"<table><tr>{top}</tr>\n{body}</table>"
 
 
 def figure(image: Path, caption: str) -> str:

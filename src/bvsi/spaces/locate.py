@@ -105,8 +105,8 @@ def _map(mesh: Any, cells: Integers, xi: Array) -> tuple[Array, Array]:
 def _solve(DF: Array, residual: Array) -> Array:
     """DF⁻¹ r for each point; cells that DF makes flat, as distorted ones may be in places, contain nothing."""
     flat = np.linalg.det(DF) == 0
-    step: Array = np.linalg.solve(np.where(flat[:, None, None], np.eye(DF.shape[1]), DF), residual[:, :, None])[:, :, 0]
-    return np.where(flat[:, None], np.inf, step)
+    regular = np.where(flat[:, None, None], np.eye(DF.shape[1]), DF)
+    return np.where(flat[:, None], np.inf, np.linalg.solve(regular, residual[:, :, None])[:, :, 0])
 
 
 def _project(xi: Array, box: bool) -> Array:
@@ -114,8 +114,8 @@ def _project(xi: Array, box: bool) -> Array:
     if box:
         return np.clip(xi, 0, 1)
     positive = np.maximum(xi, 0)
-    return positive / np.maximum(positive.sum(axis=0), 1)
+    return np.asarray(positive / np.maximum(positive.sum(axis=0), 1))
 
 
 def _is_box(mesh: Any) -> bool:
-    return int(mesh.t.shape[0]) == 2 ** mesh.dim()
+    return bool(len(mesh.t) == 2 ** len(mesh.p))
