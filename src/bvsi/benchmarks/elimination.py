@@ -15,10 +15,9 @@ from bvsi.residual import assemble
 from bvsi.selection import Backward, Criterion, ProfileBIC, ResidualBIC, Wald
 from bvsi.spaces import Q2, Galerkin
 
-
 _LINE = (
-    "{criterion}: {closed:.1f} s with {closed_fits} fits; every candidate refitted {refit:.1f} s with {refit_fits} fits; "
-    "ratio {ratio:.1f}; same path: {same}\n"
+    "{criterion}: {closed:.1f} s with {closed_fits} fits; every candidate refitted {refit:.1f} s with {refit_fits} "
+    "fits; ratio {ratio:.1f}; same path: {same}\n"
 )
 
 

@@ -1,6 +1,7 @@
 """Estimators for a fixed list of operators, and the posteriors they return."""
 
 from bvsi.inference.fit import Fit, Status, Step
+from bvsi.inference.instrumental import Instrumental
 from bvsi.inference.lagged import Lagged
 from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPosterior, Posterior
 from bvsi.inference.prior import GaussianPrior, InverseGammaPrior
@@ -11,6 +12,7 @@ __all__ = [
     "Fit",
     "GaussianPosterior",
     "GaussianPrior",
+    "Instrumental",
     "InverseGammaPrior",
     "Lagged",
     "Lasso",

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
+from bvsi.inference.instrumental import Instrumental
 from bvsi.inference.lagged import Lagged, start_vector
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.inference.sandwich import sandwich, score_covariance
@@ -36,12 +37,13 @@ class Profile:
 
     tol: converged when no coefficient moves by more than tol of its standard deviation.
     max_iterations: Gauss–Newton steps of one attempt.
-    start: lagged iteration that gives the first θ; roughly is enough.
+    lagged, instrumental: give the first θ; roughly is enough.
     """
 
     tol: float = 1e-5
     max_iterations: int = 30
-    start: Lagged = field(default_factory=lambda: Lagged(tol=1e-2, max_iterations=15))
+    lagged: Lagged = field(default_factory=lambda: Lagged(tol=1e-2, max_iterations=15))
+    instrumental: Instrumental = field(default_factory=Instrumental)
 
     def __post_init__(self) -> None:
         check_iteration(self.tol, max_iterations=self.max_iterations)
@@ -60,20 +62,22 @@ class Profile:
 
         rng: for the one draw of noise that the covariance takes (default: seed 0).
 
-        From a start of its own (none given) it also follows the path from the lagged to the profile equations where the
-        plain iteration fails or stops at a misfit, and keeps the lower Q.
+        Without a start it begins at the better of an instrumental and a lagged estimate. Where the iteration fails or
+        stops at a misfit it tries the other, follows the path from the lagged to the profile equations, and keeps the
+        lowest Q.
         """
         problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
         if start is not None:
             best = problem.minimise(start_vector(likelihood, start))
         else:
-            first = self.start.fit(likelihood, prior=prior).theta
-            best = problem.minimise(first)
-            if not best.converged or not problem.plausible(best):
-                other = problem.continuation(first)
-                if other is not None and (other.objective < best.objective or not best.converged):
-                    best = other
+            best = problem.search(self._starts(likelihood, prior))
         return problem.finish(best, noise_prior, rng or np.random.default_rng(0))
+
+    def _starts(self, likelihood: ResidualLikelihood, prior: GaussianPrior | None) -> list[Array]:
+        """Lagged and, where there are instruments, instrumental estimates."""
+        lagged = self.lagged.fit(likelihood, prior=prior).theta
+        instrumental = self.instrumental.estimate(likelihood, bind_prior(prior, likelihood.names))
+        return [lagged] if instrumental is None else [instrumental, lagged]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +152,24 @@ class _Problem:
             point = lower
         message = f"not converged in {self.settings.max_iterations} iterations."
         return _Attempt(point.theta, point.objective, False, tuple(history), message)
+
+    def search(self, starts: list[Array]) -> _Attempt:
+        """Minimise from the best start; from the others, and along the continuation, where that does not succeed."""
+        ordered = sorted(starts, key=self._objective)
+        best = self.minimise(ordered[0])
+        for attempt in (*((self.minimise, s) for s in ordered[1:]), *((self.continuation, s) for s in ordered)):
+            if best.converged and self.plausible(best):
+                break
+            other = attempt[0](attempt[1])
+            if other is not None and (other.converged, -other.objective) > (best.converged, -best.objective):
+                best = other
+        return best
+
+    def _objective(self, theta: Array) -> float:
+        try:
+            return self.likelihood.normal_equations(theta).q + self.prior.distance(theta)
+        except NotPositiveDefiniteError:
+            return np.inf
 
     def continuation(self, theta: Array) -> _Attempt | None:
         """Follow the solution from the lagged (smoothing 0) to the profile equations (smoothing 1)."""

@@ -1,6 +1,7 @@
 """Noise models, residual covariance, weightings, and the residual likelihood."""
 
 from bvsi.likelihood.covariance import CovariancePlan, plan_covariance, sensitivities
+from bvsi.likelihood.instruments import InstrumentalEquations
 from bvsi.likelihood.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.likelihood.noise import (
     IID,
@@ -22,6 +23,7 @@ __all__ = [
     "Covariance",
     "CovariancePlan",
     "Diagonal",
+    "InstrumentalEquations",
     "Isotropic",
     "Noise",
     "NormalEquations",

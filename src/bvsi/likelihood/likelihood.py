@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan
+from bvsi.likelihood.instruments import InstrumentalEquations, block_instrumental_equations
 from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
@@ -72,6 +73,18 @@ class ResidualLikelihood:
             for i, (plan, residuals) in enumerate(pairs)
         ]
         return ProfileEquations.total(parts)
+
+    def instrumental_equations(self, theta: ArrayLike) -> InstrumentalEquations:
+        """A and c at θ with regressors of other times as instruments, summed over experiments."""
+        vector = self.system.vector(theta)
+        parts = [
+            block_instrumental_equations(plan, residuals, vector, f"experiment {i}")
+            for i, (plan, residuals) in enumerate(zip(self.plans, self.system.experiments, strict=True))
+            if plan is not None
+        ]
+        if not parts:
+            raise BvsiError("instrumental equations need the noise covariance; use Block() weighting.")
+        return InstrumentalEquations(np.asarray(sum(p.A for p in parts)), np.asarray(sum(p.c for p in parts)))
 
     def logdet_gradient(self, theta: ArrayLike) -> Array:
         """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""
