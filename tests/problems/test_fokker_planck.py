@@ -41,7 +41,7 @@ def test_json_holds_both_fits_by_operator_name(small, capsys):
     assert err == ""
     assert len(out.strip().splitlines()) == 1
     found = json.loads(out)
-    assert set(found) == {"vsi", "lagged"}
+    assert set(found) == {"vsi", "lagged", "profile"}
     assert {"theta", "error"} <= set(found["vsi"])
     assert {"theta", "error", "variance", "chi2"} <= set(found["lagged"])
     for fit in found.values():
@@ -56,7 +56,7 @@ def test_json_holds_both_fits_by_operator_name(small, capsys):
 def test_text_names_operators_and_errors(small, capsys):
     code, out, _ = run(capsys, "--nx", "20")
     assert code == 0
-    assert all(out.count(name) == 2 for name in NAMES)
+    assert all(out.count(name) == 3 for name in NAMES)
     assert out.count("error") >= 2
     assert "±" in out
 

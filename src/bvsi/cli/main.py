@@ -64,7 +64,9 @@ def ablation(
     out: Out = Path("ablation"),
     seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per case.")] = 3,
     largest: Annotated[int, typer.Option(help="Largest n_x of 25, 50, 100, 200.")] = 200,
-    element: Annotated[Element, typer.Option(help="Element on the given nodes.")] = Element.Q1,
+    element: Annotated[
+        Element | None, typer.Option(help="Element; by default Q2 where cells pair up, else Q1.")
+    ] = None,
 ) -> None:
     """Error against noise level and resolution, true model; goes on where it was interrupted."""
     from bvsi import spaces
@@ -73,7 +75,8 @@ def ablation(
 
     sizes = tuple(nx for nx in study.SIZES if nx <= largest)
     with progress_bar() as progress:
-        rows = study.run(out, seeds=seeds, sizes=sizes, element=getattr(spaces, element.value), progress=progress)
+        chosen = None if element is None else getattr(spaces, element.value)
+        rows = study.run(out, seeds=seeds, sizes=sizes, element=chosen, progress=progress)
     index = study.write(rows, out)
     sys.stdout.write(f"{study.table(rows)}\npage: {index}\n")
 

@@ -221,8 +221,8 @@ def _square_root(matrix: Any) -> Any:
     pivots = lu.U.diagonal()
     if not np.array_equal(lu.perm_r, lu.perm_c) or not np.all(pivots > 0):
         raise NoiseError("matrix: a covariance must be positive definite; add a small number to its diagonal.")
-    L = sparse.csr_array(lu.L) * np.sqrt(pivots)
-    return L[lu.perm_r]
+    L = sparse.csr_array(lu.L @ sparse.diags_array(np.sqrt(pivots)))
+    return L[np.array(lu.perm_r, dtype=np.int64)]
 
 
 def _check_model(model: object, name: str) -> None:
