@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -213,7 +215,7 @@ def test_the_history_holds_every_step(likelihood):
     assert len(fit.history) == fit.status.iterations == len(calls)
     assert fit.history[-1].change <= 1e-5 < fit.history[-2].change
     q = [step.chi2 for step in fit.history]
-    assert all(after <= before * (1 + 1e-9) for before, after in zip(q, q[1:], strict=False))
+    assert all(after <= before * (1 + 1e-9) for before, after in itertools.pairwise(q))
     for step in fit.history:
         assert_allclose(step.chi2, likelihood.normal_equations(step.theta).q / likelihood.system.n, rtol=1e-9)
 

@@ -1,4 +1,4 @@
-"""What must not change the profile estimate: numbering, units, order of operators, how experiments are cut and listed."""
+"""What must not change the profile estimate: numbering, units, order, how experiments are cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bvsi.linalg import available_backends
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from inference.cases import reaction_diffusion
-from inference.test_inference_invariance import AMOUNT, FACTORS, OPERATORS, in_units, plane, triangles
+from inference.test_inference_invariance import AMOUNT, FACTORS, LENGTH, OPERATORS, TIME, in_units, plane, triangles
 
 LIBRARY = Library({"u": OPERATORS}, boundary=NoFlux())
 SIGMA = 1e-3
@@ -43,8 +43,6 @@ def test_the_numbering_of_nodes_and_cells_does_not_matter(prior):
 
 @pytest.fixture(scope="module")
 def two_units():
-    from inference.test_inference_invariance import LENGTH, TIME
-
     return in_units(1, 1, 1), in_units(LENGTH, TIME, AMOUNT)
 
 

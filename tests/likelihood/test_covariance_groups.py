@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data
 from bvsi.likelihood import IID, Block, Diagonal, Noise, PerTime, plan_covariance
+from bvsi.likelihood.covariance import Part
 from bvsi.linalg import Analysis, Factor
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, CrankNicolson, Residuals, Stencil, assemble
@@ -40,7 +41,7 @@ def counted(residuals: Residuals, noise: Noise) -> int:
     """Factorisations that one evaluation of the normal equations takes."""
     plan = plan_covariance(residuals.structure, noise)
     counting = Counting(plan.analysis)
-    Block().normal_equations(replace(plan, analysis=counting), residuals, THETA, "experiment 0")
+    Block().normal_equations(Part(residuals, replace(plan, analysis=counting), "experiment 0"), THETA)
     assert len(counting.labels) == len(plan.groups(residuals))
     return len(counting.labels)
 

@@ -64,9 +64,7 @@ def ablation(
     out: Out = Path("ablation"),
     seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per case.")] = 3,
     largest: Annotated[int, typer.Option(help="Largest n_x of 25, 50, 100, 200.")] = 200,
-    element: Annotated[
-        Element | None, typer.Option(help="Element; by default Q2 where cells pair up, else Q1.")
-    ] = None,
+    element: Annotated[Element | None, typer.Option(help="Element; default: Q2 where cells pair, else Q1.")] = None,
 ) -> None:
     """Error against noise level and resolution, true model; goes on where it was interrupted."""
     from bvsi import spaces

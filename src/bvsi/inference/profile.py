@@ -27,6 +27,7 @@ from bvsi.progress import Progress, silent
 Array = NDArray[np.float64]
 
 _SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
+_NOISY = 0.1
 _HALVINGS = 8
 _CONTINUATION = (0.25, 0.5, 0.75, 0.9)
 
@@ -62,9 +63,9 @@ class Profile:
 
         rng: for the one draw of noise that the covariance takes (default: seed 0).
 
-        Without a start it begins at the better of an instrumental and a lagged estimate. Where the iteration fails or
-        stops at a misfit it tries the other, follows the path from the lagged to the profile equations, and keeps the
-        lowest Q.
+        Without a start it begins at the best of an instrumental estimate, a lagged one and zero. Where the iteration
+        fails, stops at a misfit, or noise makes up much of the operators, it goes on from the others and along a path
+        from the lagged to the profile equations, and keeps the lowest Q.
         """
         problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
         if start is not None:
@@ -74,10 +75,10 @@ class Profile:
         return problem.finish(best, noise_prior, rng or np.random.default_rng(0))
 
     def _starts(self, likelihood: ResidualLikelihood, prior: GaussianPrior | None) -> list[Array]:
-        """Lagged and, where there are instruments, instrumental estimates."""
+        """Lagged and, where there are instruments, instrumental estimates; and zero."""
         lagged = self.lagged.fit(likelihood, prior=prior).theta
         instrumental = self.instrumental.estimate(likelihood, bind_prior(prior, likelihood.names))
-        return [lagged] if instrumental is None else [instrumental, lagged]
+        return [lagged, 0 * lagged] if instrumental is None else [instrumental, lagged, 0 * lagged]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,16 +155,25 @@ class _Problem:
         return _Attempt(point.theta, point.objective, False, tuple(history), message)
 
     def search(self, starts: list[Array]) -> _Attempt:
-        """Minimise from the best start; from the others, and along the continuation, where that does not succeed."""
+        """Minimise from the best start; from the others, and along the continuation, where that may not be enough."""
         ordered = sorted(starts, key=self._objective)
         best = self.minimise(ordered[0])
-        for attempt in (*((self.minimise, s) for s in ordered[1:]), *((self.continuation, s) for s in ordered)):
-            if best.converged and self.plausible(best):
-                break
-            other = attempt[0](attempt[1])
+        if best.converged and self.plausible(best) and not self.noisy(best):
+            return best
+        for attempt, start in (*((self.minimise, s) for s in ordered[1:]), (self.continuation, starts[-2])):
+            other = attempt(start)
             if other is not None and (other.converged, -other.objective) > (best.converged, -best.objective):
                 best = other
         return best
+
+    def noisy(self, attempt: _Attempt) -> bool:
+        """Whether noise makes up much of H, so that Q may have several minima: λ_max(H⁻¹N) > 0.1."""
+        # a draw of its own: whether to look further must not depend on the caller's random numbers
+        point = self.at(attempt.theta, rng=np.random.default_rng(0))
+        assert point.equations.N is not None
+        share = np.linalg.eigvals(point.solver.inverse() @ point.equations.N).real.max()
+        scale = 1.0 if self.likelihood.scale_known else point.equations.equations.q / point.equations.equations.n
+        return bool(scale * share > _NOISY)
 
     def _objective(self, theta: Array) -> float:
         try:

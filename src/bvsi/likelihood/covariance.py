@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from bvsi.errors import BvsiError
 from bvsi.likelihood.noise import Noise, StateCovariance
 from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse
 from bvsi.residual import Residuals, Structure
@@ -138,14 +139,31 @@ def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[NDArray[n
     return times, C
 
 
-def factors(
-    plan: CovariancePlan, residuals: Residuals, theta: Array, label: str
-) -> Iterator[tuple[BlockGroup, Factor]]:
-    """Cholesky factors of the diagonal blocks, one per group, made one at a time."""
-    for group in plan.groups(residuals):
-        k = int(group.blocks[0])
-        values = plan.block(residuals, theta, k)
-        yield group, plan.analysis.factor(values, label=f"residual covariance of {label}, block {k}")
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One experiment of a likelihood: its residuals, the plan of their covariance, and a label for messages.
+
+    plan: None for weightings that have no covariance.
+    """
+
+    residuals: Residuals
+    plan: CovariancePlan | None
+    label: str
+
+    @property
+    def covariance(self) -> CovariancePlan:
+        """The plan, for weightings that need one."""
+        if self.plan is None:
+            raise BvsiError("this needs the noise covariance, which unweighted residuals lack; use Block() weighting.")
+        return self.plan
+
+    def factors(self, theta: Array) -> Iterator[tuple[BlockGroup, Factor]]:
+        """Cholesky factors of the diagonal blocks at θ, one per group, made one at a time."""
+        plan = self.covariance
+        for group in plan.groups(self.residuals):
+            k = int(group.blocks[0])
+            label = f"residual covariance of {self.label}, block {k}"
+            yield group, plan.analysis.factor(plan.block(self.residuals, theta, k), label=label)
 
 
 def _row(matrix: Any, k: int) -> dict[int, float]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.likelihood.covariance import CovariancePlan, factors, stencil_row
+from bvsi.likelihood.covariance import Part, stencil_row
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
@@ -39,15 +39,14 @@ def instrument_shift(structure: Structure) -> int:
     return structure.n_blocks
 
 
-def block_instrumental_equations(
-    plan: CovariancePlan, residuals: Residuals, theta: Array, label: str
-) -> InstrumentalEquations:
+def instrumental_equations(part: Part, theta: Array) -> InstrumentalEquations:
     """A and c of one experiment with W = W(θ); zero where the experiment is too short to have instruments."""
+    residuals = part.residuals
     N, K, m = residuals.Z.shape
     shift = instrument_shift(residuals.structure)
     gram = np.zeros((m - 1, m))
     size = max(1, _COLUMNS // (2 * m))
-    for group, factor in factors(plan, residuals, theta, label) if shift < K else ():
+    for group, factor in part.factors(theta) if shift < K else ():
         for start in range(0, len(group.blocks), size):
             blocks = group.blocks[start : start + size]
             columns = np.concatenate([residuals.Z[:, blocks], _instruments(residuals, blocks, shift)], axis=2)

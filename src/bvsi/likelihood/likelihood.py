@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.likelihood.covariance import CovariancePlan
-from bvsi.likelihood.instruments import InstrumentalEquations, block_instrumental_equations
+from bvsi.likelihood.covariance import CovariancePlan, Part
+from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
 from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
@@ -53,48 +53,37 @@ class ResidualLikelihood:
         """The likelihood of a model with only the named operators; nothing is planned or assembled again."""
         return replace(self, system=self.system.subset(names))
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Residuals and covariance plan of each experiment."""
+        pairs = zip(self.system.experiments, self.plans, strict=True)
+        return tuple(Part(residuals, plan, f"experiment {i}") for i, (residuals, plan) in enumerate(pairs))
+
     def normal_equations(self, theta: ArrayLike) -> NormalEquations:
         """H, g and q at θ with W = W(θ), summed over experiments."""
         vector = self.system.vector(theta)
-        parts = [
-            self.weighting.normal_equations(plan, residuals, vector, f"experiment {i}")
-            for i, (plan, residuals) in enumerate(zip(self.plans, self.system.experiments, strict=True))
-        ]
-        return NormalEquations.total(parts, tuple(q for part in parts for q in part.q_blocks))
+        sums = [self.weighting.normal_equations(part, vector) for part in self.parts]
+        return NormalEquations.total(sums, tuple(q for one in sums for q in one.q_blocks))
 
     def profile_equations(
         self, theta: ArrayLike, *, smoothing: float = 1.0, rng: np.random.Generator | None = None
     ) -> ProfileEquations:
         """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng."""
         vector = self.system.vector(theta)
-        pairs = zip(self.plans, self.system.experiments, strict=True)
-        parts = [
-            self.weighting.profile_equations(plan, residuals, vector, f"experiment {i}", smoothing=smoothing, rng=rng)
-            for i, (plan, residuals) in enumerate(pairs)
-        ]
-        return ProfileEquations.total(parts)
+        return ProfileEquations.total(
+            [self.weighting.profile_equations(part, vector, smoothing=smoothing, rng=rng) for part in self.parts]
+        )
 
     def instrumental_equations(self, theta: ArrayLike) -> InstrumentalEquations:
         """A and c at θ with regressors of other times as instruments, summed over experiments."""
         vector = self.system.vector(theta)
-        parts = [
-            block_instrumental_equations(plan, residuals, vector, f"experiment {i}")
-            for i, (plan, residuals) in enumerate(zip(self.plans, self.system.experiments, strict=True))
-            if plan is not None
-        ]
-        if not parts:
-            raise BvsiError("instrumental equations need the noise covariance; use Block() weighting.")
-        return InstrumentalEquations(np.asarray(sum(p.A for p in parts)), np.asarray(sum(p.c for p in parts)))
+        sums = [instrumental_equations(part, vector) for part in self.parts]
+        return InstrumentalEquations(np.asarray(sum(e.A for e in sums)), np.asarray(sum(e.c for e in sums)))
 
     def logdet_gradient(self, theta: ArrayLike) -> Array:
         """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""
         vector = self.system.vector(theta)
-        pairs = zip(self.plans, self.system.experiments, strict=True)
-        parts = [
-            self.weighting.logdet_gradient(plan, residuals, vector, f"experiment {i}")
-            for i, (plan, residuals) in enumerate(pairs)
-        ]
-        return np.asarray(sum(parts))
+        return np.asarray(sum(self.weighting.logdet_gradient(part, vector) for part in self.parts))
 
     def log_density(self, theta: ArrayLike) -> float:
         """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""

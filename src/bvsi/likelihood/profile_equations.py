@@ -20,10 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.likelihood.covariance import BlockGroup, CovariancePlan, factors, sensitivities, stencil_row
+from bvsi.likelihood.covariance import BlockGroup, Part, sensitivities, stencil_row
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.linalg import Factor
-from bvsi.residual import Residuals
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -57,33 +56,27 @@ class ProfileEquations:
 
 
 def block_profile_equations(
-    plan: CovariancePlan,
-    residuals: Residuals,
-    theta: Array,
-    label: str,
-    *,
-    smoothing: float,
-    rng: np.random.Generator | None,
+    part: Part, theta: Array, *, smoothing: float, rng: np.random.Generator | None
 ) -> ProfileEquations:
     """Profile equations of one experiment with block weighting.
 
     smoothing: factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
     rng: for the draw that N takes; None leaves S and N out.
     """
+    residuals = part.residuals
     structure, d = residuals.structure, residuals.d
     q, scores = np.zeros(structure.n_blocks), np.zeros((structure.n_blocks, d))
-    spread = None if rng is None else _Spread(plan, residuals, rng)
+    spread = None if rng is None else _Spread(part, rng)
     parts = []
-    for group, factor in factors(plan, residuals, theta, label):
-        smoother = _Smoother(plan, residuals, theta, group, factor)
+    for group, factor in part.factors(theta):
+        smoother = _Smoother(part, theta, group, factor)
         logdet = factor.logdet()
         for blocks in _slabs(group.blocks, d):
             Z = smoother.smoothed(blocks, smoothing)
             white = factor.whiten(Z.reshape(len(Z), -1)).reshape(Z.shape)
-            part = accumulate(white, np.zeros(d), len(blocks) * logdet)
-            q[blocks] = part.q_blocks[0]
+            parts.append(accumulate(white, np.zeros(d), len(blocks) * logdet))
+            q[blocks] = parts[-1].q_blocks[0]
             scores[blocks] = np.einsum("nk,nki->ki", white[:, :, 0], white[:, :, 1:])
-            parts.append(part)
             if spread is not None:
                 spread.add(smoother, blocks, Z[:, :, 1:])
     S, N = (None, None) if spread is None else (spread.S(), spread.N)
@@ -93,10 +86,9 @@ def block_profile_equations(
 class _Smoother:
     """Smoothing for the blocks of one group, which share C, b and J."""
 
-    def __init__(
-        self, plan: CovariancePlan, residuals: Residuals, theta: Array, group: BlockGroup, factor: Factor
-    ) -> None:
-        self.plan, self.residuals, self.factor = plan, residuals, factor
+    def __init__(self, part: Part, theta: Array, group: BlockGroup, factor: Factor) -> None:
+        residuals = part.residuals
+        self.plan, self.residuals, self.factor = part.covariance, residuals, factor
         first = int(group.blocks[0])
         self.times, values = sensitivities(residuals, theta, first)
         self.b = stencil_row(residuals.structure, first)[2]
@@ -133,8 +125,8 @@ class _Smoother:
 class _Spread:
     """Accumulates S and N over the blocks of an experiment."""
 
-    def __init__(self, plan: CovariancePlan, residuals: Residuals, rng: np.random.Generator) -> None:
-        structure = residuals.structure
+    def __init__(self, part: Part, rng: np.random.Generator) -> None:
+        residuals, structure, plan = part.residuals, part.residuals.structure, part.covariance
         self.plan, self.structure = plan, structure
         self.V = np.zeros((structure.n_times, structure.n_state, residuals.d))
         self.N = np.zeros((residuals.d, residuals.d))

@@ -10,16 +10,16 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.likelihood.covariance import CovariancePlan, factors, sensitivities, stencil_row
-from bvsi.residual import Residuals
+from bvsi.likelihood.covariance import Part, sensitivities, stencil_row
 
 Array = NDArray[np.float64]
 
 
-def logdet_gradient(plan: CovariancePlan, residuals: Residuals, theta: Array, label: str) -> Array:
+def logdet_gradient(part: Part, theta: Array) -> Array:
     """Gradient of Σ_k log det Σ_k(θ) with respect to θ, (d,)."""
+    plan, residuals = part.covariance, part.residuals
     gradient = np.zeros(len(theta))
-    for group, factor in factors(plan, residuals, theta, label):
+    for group, factor in part.factors(theta):
         W = factor.selected_inverse()
         k = int(group.blocks[0])
         times, C = sensitivities(residuals, theta, k)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.likelihood.covariance import CovariancePlan, factors, plan_covariance
+from bvsi.likelihood.covariance import CovariancePlan, Part, plan_covariance
 from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.likelihood.profile_equations import ProfileEquations, block_profile_equations
@@ -22,6 +22,7 @@ from bvsi.linalg import Backend, Factor
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
+Rng = np.random.Generator
 
 # Columns whitened at once; the linear algebra works in blocks of this size anyway.
 _COLUMNS = 64
@@ -37,24 +38,13 @@ class Weighting(Protocol):
     def plan(self, structure: Structure, noise: Noise) -> CovariancePlan | None:
         """What can be prepared before θ is known."""
 
-    def normal_equations(
-        self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str
-    ) -> NormalEquations:
+    def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """H, g and q of one experiment at θ."""
 
-    def profile_equations(
-        self,
-        plan: CovariancePlan | None,
-        residuals: Residuals,
-        theta: Array,
-        label: str,
-        *,
-        smoothing: float,
-        rng: np.random.Generator | None,
-    ) -> ProfileEquations:
+    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """The same with smoothed regressors, for the profile estimator."""
 
-    def logdet_gradient(self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str) -> Array:
+    def logdet_gradient(self, part: Part, theta: Array) -> Array:
         """∂ log det Σ/∂θ of one experiment, (d,)."""
 
 
@@ -68,30 +58,18 @@ class Isotropic:
         """Nothing to prepare."""
         del structure, noise
 
-    def normal_equations(
-        self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str
-    ) -> NormalEquations:
+    def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """XᵀX, Xᵀr and rᵀr."""
-        del plan, label
-        return accumulate(residuals.Z, theta)
+        return accumulate(part.residuals.Z, theta)
 
-    def profile_equations(
-        self,
-        plan: CovariancePlan | None,
-        residuals: Residuals,
-        theta: Array,
-        label: str,
-        *,
-        smoothing: float,
-        rng: np.random.Generator | None,
-    ) -> ProfileEquations:
+    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """Refused: unweighted residuals know nothing of the noise."""
-        del plan, residuals, theta, label, smoothing, rng
+        del part, theta, smoothing, rng
         raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
 
-    def logdet_gradient(self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str) -> Array:
+    def logdet_gradient(self, part: Part, theta: Array) -> Array:
         """Zero: the weights do not depend on θ."""
-        del plan, residuals, label
+        del part
         return np.zeros(len(theta))
 
 
@@ -109,41 +87,26 @@ class Block:
         """Patterns, products and symbolic factorisation."""
         return plan_covariance(structure, noise, self.backend)
 
-    def normal_equations(
-        self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str
-    ) -> NormalEquations:
+    def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """One factorisation per distinct covariance, one half solve per column."""
-        assert plan is not None
-        size = max(1, _COLUMNS // (1 + residuals.d))
-        q = np.zeros(residuals.structure.n_blocks)
-        parts = []
-        for group, factor in factors(plan, residuals, theta, label):
+        size = max(1, _COLUMNS // (1 + part.residuals.d))
+        q = np.zeros(part.residuals.structure.n_blocks)
+        sums = []
+        for group, factor in part.factors(theta):
             logdet = factor.logdet()
             for start in range(0, len(group.blocks), size):
                 blocks = group.blocks[start : start + size]
-                part = accumulate(whitened(factor, residuals, blocks), theta, len(blocks) * logdet)
-                q[blocks] = part.q_blocks[0]
-                parts.append(part)
-        return NormalEquations.total(parts, (q,))
+                sums.append(accumulate(whitened(factor, part.residuals, blocks), theta, len(blocks) * logdet))
+                q[blocks] = sums[-1].q_blocks[0]
+        return NormalEquations.total(sums, (q,))
 
-    def profile_equations(
-        self,
-        plan: CovariancePlan | None,
-        residuals: Residuals,
-        theta: Array,
-        label: str,
-        *,
-        smoothing: float,
-        rng: np.random.Generator | None,
-    ) -> ProfileEquations:
+    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """Smoothed regressors, block by block."""
-        assert plan is not None
-        return block_profile_equations(plan, residuals, theta, label, smoothing=smoothing, rng=rng)
+        return block_profile_equations(part, theta, smoothing=smoothing, rng=rng)
 
-    def logdet_gradient(self, plan: CovariancePlan | None, residuals: Residuals, theta: Array, label: str) -> Array:
+    def logdet_gradient(self, part: Part, theta: Array) -> Array:
         """∂ log det Σ/∂θ, exact, from the selected inverse."""
-        assert plan is not None
-        return logdet_gradient(plan, residuals, theta, label)
+        return logdet_gradient(part, theta)
 
 
 def whitened(factor: Factor, residuals: Residuals, blocks: NDArray[np.int64]) -> Array:
