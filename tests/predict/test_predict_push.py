@@ -164,14 +164,14 @@ def linear(theta: dict[str, float]) -> xr.DataArray:
 
 @pytest.mark.parametrize("posterior", [gaussian(), student(4.0)], ids=["gaussian", "t"])
 def test_a_linear_function_agrees_with_the_linear_push_forward(posterior):
-    n = 2000
+    n = 1000
     found = predict_function(posterior, linear, size=n, rng=np.random.default_rng(3))
     exact = predict_linear(posterior, basis())
     sd = np.sqrt(exact["variance"])
     assert float(np.abs((found["mean"] - exact["mean"]) / sd).max()) < 4.5 / np.sqrt(n)
-    assert_allclose(found["variance"] / exact["variance"].transpose(*found["variance"].dims), 1, atol=0.3)
+    assert_allclose(found["variance"] / exact["variance"].transpose(*found["variance"].dims), 1, atol=0.4)
     for edge in ("lower", "upper"):
-        assert float(np.abs((found[edge] - exact[edge]) / sd).max()) < 0.25
+        assert float(np.abs((found[edge] - exact[edge]) / sd).max()) < 0.35
 
 
 def test_a_function_of_one_draw_is_its_value_there():

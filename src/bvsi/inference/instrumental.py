@@ -19,10 +19,11 @@ Array = NDArray[np.float64]
 class Instrumental:
     """A(θ_l) θ_{l+1} = c(θ_l) for a few weights, from the least-squares estimate.
 
-    iterations: how often the weights are brought up to date.
+    iterations: how often the weights are brought up to date, at most; tol: relative change that is small enough.
     """
 
     iterations: int = 4
+    tol: float = 0.05
 
     def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior) -> Array | None:
         """θ (d,), or None where the instruments do not determine it."""
@@ -32,11 +33,15 @@ class Instrumental:
             theta = prior.mean
         for _ in range(self.iterations):
             try:
-                theta = self._update(likelihood, prior, theta)
+                updated = self._update(likelihood, prior, theta)
             except (BvsiError, np.linalg.LinAlgError):
                 return None
-            if not np.all(np.isfinite(theta)):
+            if not np.all(np.isfinite(updated)):
                 return None
+            near = np.all(np.abs(updated - theta) <= self.tol * np.abs(updated))
+            theta = updated
+            if near:
+                break
         return theta
 
     @staticmethod

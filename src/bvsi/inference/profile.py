@@ -63,22 +63,13 @@ class Profile:
 
         rng: for the one draw of noise that the covariance takes (default: seed 0).
 
-        Without a start it begins at the best of an instrumental estimate, a lagged one and zero. Where the iteration
-        fails, stops at a misfit, or noise makes up much of the operators, it goes on from the others and along a path
-        from the lagged to the profile equations, and keeps the lowest Q.
+        Without a start it begins at an instrumental estimate. Where the iteration fails, stops at a misfit, or noise
+        makes up much of the operators, it goes on from a lagged estimate, from zero, and along a path from the lagged
+        to the profile equations, and keeps the lowest Q.
         """
         problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
-        if start is not None:
-            best = problem.minimise(start_vector(likelihood, start))
-        else:
-            best = problem.search(self._starts(likelihood, prior))
-        return problem.finish(best, noise_prior, rng or np.random.default_rng(0))
-
-    def _starts(self, likelihood: ResidualLikelihood, prior: GaussianPrior | None) -> list[Array]:
-        """Lagged and, where there are instruments, instrumental estimates; and zero."""
-        lagged = self.lagged.fit(likelihood, prior=prior).theta
-        instrumental = self.instrumental.estimate(likelihood, bind_prior(prior, likelihood.names))
-        return [lagged, 0 * lagged] if instrumental is None else [instrumental, lagged, 0 * lagged]
+        best = problem.search(prior) if start is None else problem.minimise(start_vector(likelihood, start))
+        return problem.finish(best, noise_prior, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +81,8 @@ class _Attempt:
     converged: bool
     history: tuple[Step, ...]
     message: str
+    point: _Point | None = None
+    """Everything at θ, with S and N from the default draw, where that has been computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,32 +147,42 @@ class _Problem:
         message = f"not converged in {self.settings.max_iterations} iterations."
         return _Attempt(point.theta, point.objective, False, tuple(history), message)
 
-    def search(self, starts: list[Array]) -> _Attempt:
-        """Minimise from the best start; from the others, and along the continuation, where that may not be enough."""
-        ordered = sorted(starts, key=self._objective)
-        best = self.minimise(ordered[0])
-        if best.converged and self.plausible(best) and not self.noisy(best):
+    def search(self, prior: GaussianPrior | None) -> _Attempt:
+        """Minimise from an instrumental start; from others, and by continuation, where that may not be enough."""
+        instrumental = self.settings.instrumental.estimate(self.likelihood, self.prior)
+        best = None if instrumental is None else self._assessed(self.minimise(instrumental))
+        if best is not None and self._settled(best):
             return best
-        for attempt, start in (*((self.minimise, s) for s in ordered[1:]), (self.continuation, starts[-2])):
+        lagged = self.settings.lagged.fit(self.likelihood, prior=prior).theta
+        for attempt, start in (
+            (self.minimise, lagged),
+            (self.minimise, np.zeros_like(lagged)),
+            (self.continuation, lagged),
+        ):
             other = attempt(start)
-            if other is not None and (other.converged, -other.objective) > (best.converged, -best.objective):
-                best = other
+            if other is not None and (best is None or _rank(other) > _rank(best)):
+                best = self._assessed(other)
+                if instrumental is None and self._settled(best):
+                    return best
+        assert best is not None
         return best
 
-    def noisy(self, attempt: _Attempt) -> bool:
+    def _assessed(self, attempt: _Attempt) -> _Attempt:
+        """With S and N at the estimate, from the default draw: whether to look further must be reproducible."""
+        return replace(attempt, point=self.at(attempt.theta, rng=np.random.default_rng(0)))
+
+    def _settled(self, attempt: _Attempt) -> bool:
+        """Converged, with the misfit of the stated noise, and with little noise in H, so that Q has one minimum."""
+        return attempt.converged and self.plausible(attempt) and not self._noisy(attempt)
+
+    def _noisy(self, attempt: _Attempt) -> bool:
         """Whether noise makes up much of H, so that Q may have several minima: λ_max(H⁻¹N) > 0.1."""
-        # a draw of its own: whether to look further must not depend on the caller's random numbers
-        point = self.at(attempt.theta, rng=np.random.default_rng(0))
+        point = attempt.point
+        assert point is not None
         assert point.equations.N is not None
         share = np.linalg.eigvals(point.solver.inverse() @ point.equations.N).real.max()
         scale = 1.0 if self.likelihood.scale_known else point.equations.equations.q / point.equations.equations.n
         return bool(scale * share > _NOISY)
-
-    def _objective(self, theta: Array) -> float:
-        try:
-            return self.likelihood.normal_equations(theta).q + self.prior.distance(theta)
-        except NotPositiveDefiniteError:
-            return np.inf
 
     def continuation(self, theta: Array) -> _Attempt | None:
         """Follow the solution from the lagged (smoothing 0) to the profile equations (smoothing 1)."""
@@ -196,9 +199,12 @@ class _Problem:
         """Whether the misfit is that of the stated noise; with unknown noise any is."""
         return not self.likelihood.scale_known or attempt.history[-1].chi2 < CHI2_FACTOR
 
-    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: np.random.Generator) -> Fit:
+    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: np.random.Generator | None) -> Fit:
         """Posterior with the sandwich covariance at the estimate, A⁻¹ S A⁻¹ with A = H − N."""
-        point = self.at(attempt.theta, rng=rng)
+        if rng is None and attempt.point is None:
+            attempt = self._assessed(attempt)
+        point = attempt.point if rng is None else self.at(attempt.theta, rng=rng)
+        assert point is not None
         equations = point.equations
         assert equations.S is not None
         assert equations.N is not None
@@ -241,3 +247,8 @@ class _Problem:
         scale = 1.0 if self.likelihood.scale_known else equations.q / equations.n
         sd = np.sqrt(scale * np.diag(point.solver.inverse()))
         return float(np.max(np.abs(step) / (sd + 1e-9 * np.abs(point.theta))))
+
+
+def _rank(attempt: _Attempt) -> tuple[bool, float]:
+    """Converged ones first, then the lower Q."""
+    return attempt.converged, -attempt.objective

@@ -1,0 +1,76 @@
+"""``import bvsi`` is quick, and every public name is there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import bvsi
+
+HEAVY = ("matplotlib", "numba", "sympy", "skfem", "xarray", "scipy", "pandas", "h5py", "typer", "rich")
+
+
+def in_a_new_process(script: str) -> str:
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    return found.stdout.strip()
+
+
+def test_import_loads_nothing_heavy():
+    loaded = in_a_new_process(f"import sys, bvsi; print([m for m in {HEAVY!r} if m in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_every_public_name_resolves_in_a_new_process():
+    in_a_new_process("import bvsi\nfor name in bvsi.__all__:\n    assert getattr(bvsi, name) is not None, name")
+
+
+def test_names_below_plot_do_not_load_matplotlib():
+    """Nothing below plot imports matplotlib."""
+    in_a_new_process(
+        "import sys, bvsi\n"
+        "for name in bvsi.__all__:\n    getattr(bvsi, name)\n"
+        "import bvsi.problems.fokker_planck\n"
+        "assert 'matplotlib' not in sys.modules"
+    )
+
+
+def test_star_import_gives_exactly_the_public_names():
+    names = in_a_new_process(
+        "before = set(dir())\nfrom bvsi import *\nprint(*sorted(set(dir()) - before - {'before'}))"
+    )
+    assert set(names.split()) == set(bvsi.__all__)
+
+
+def test_public_names_are_unique_and_listed():
+    assert len(set(bvsi.__all__)) == len(bvsi.__all__)
+    assert set(bvsi.__all__) <= set(dir(bvsi))
+    for name in (
+        "Data",
+        "Library",
+        "discover",
+        "IID",
+        "Profile",
+        "Lagged",
+        "Backward",
+        "predict_linear",
+        "__version__",
+    ):
+        assert name in bvsi.__all__
+
+
+def test_every_class_is_the_one_of_its_module():
+    from bvsi.inference import Profile
+    from bvsi.likelihood import IID
+
+    assert bvsi.Profile is Profile
+    assert bvsi.IID is IID
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="nothing_like_that"):
+        bvsi.nothing_like_that  # noqa: B018
