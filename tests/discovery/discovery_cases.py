@@ -56,6 +56,7 @@ def made(kind: str = "gaussian") -> Discovery:
         posterior=posterior,
         chi2=1.02,
         chi2_blocks=(np.array([0.5, 9.0, 1.0]), np.array([1.0])),
+        block_rows=(50, 40),
         score_sd=np.array([0.5, 1e-12]),
         status=Status(False, 30, "not converged in 30 iterations; «ask» for more."),
         path=SelectionPath((first, second), "Wald z² − log n", "stopped: removing it raises the criterion by 1."),

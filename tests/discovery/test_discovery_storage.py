@@ -56,7 +56,7 @@ def test_a_loaded_discovery_can_be_saved_again(tmp_path):
 
 
 def test_many_experiments_stay_in_order(tmp_path):
-    many = replace(made(), chi2_blocks=tuple(np.full(m + 1, float(m)) for m in range(12)))
+    many = replace(made(), chi2_blocks=tuple(np.full(m + 1, float(m)) for m in range(12)), block_rows=(7,) * 12)
     many.save(tmp_path / "many.nc")
     loaded = Discovery.load(tmp_path / "many.nc").chi2_blocks
     assert [len(b) for b in loaded] == list(range(1, 13))

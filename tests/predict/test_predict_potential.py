@@ -126,9 +126,10 @@ def test_hostile_names_execute_nothing(tmp_path, text):
     assert not path.exists()
 
 
-def test_a_hostile_name_that_is_no_drift_is_only_read(tmp_path):
+def test_a_hostile_name_that_is_no_drift_is_refused_and_not_run(tmp_path):
     path = tmp_path / "touched"
-    assert not potential_map(("div(p*grad(x))", f"open('{path}', 'w')"), AXES)[1].any()
+    with pytest.raises(BvsiError, match="open"):
+        potential_map(("div(p*grad(x))", f"open('{path}', 'w')"), AXES)
     assert not path.exists()
 
 

@@ -31,6 +31,7 @@ def demo(out: Out = Path("demo")) -> None:
     """Run the embedded case and write its report."""
     from bvsi.demo import run
 
+    _check_folder(out)
     run(out)
 
 
@@ -49,6 +50,7 @@ def fokker_planck(
     from bvsi.problems.fokker_planck import Case
     from bvsi.reproduce import fokker_planck as study
 
+    _check_folder(out)
     case = Case(nx, sigma, seed, accurate_time)
     with progress_bar() as progress:
         result = study.run(case, getattr(spaces, element.value), progress)
@@ -71,12 +73,19 @@ def ablation(
     from bvsi.console import progress_bar
     from bvsi.reproduce import ablation as study
 
+    _check_folder(out)
     sizes = tuple(nx for nx in study.SIZES if nx <= largest)
     with progress_bar() as progress:
         chosen = None if element is None else getattr(spaces, element.value)
         rows = study.run(out, seeds=seeds, sizes=sizes, element=chosen, progress=progress)
     index = study.write(rows, out)
     sys.stdout.write(f"{study.table(rows)}\npage: {index}\n")
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse before the work, not after it, a place where no folder can be."""
+    if any(place.exists() and not place.is_dir() for place in (out, *out.parents)):
+        raise BvsiError(f"--out {out}: there is a file of that name; choose another folder.")
 
 
 def main() -> None:

@@ -59,7 +59,8 @@ def discover(
         "selection": repr(selection),
         "prior": repr(prior),
     }
-    return _result(library, fit, path, settings, time.perf_counter() - begin)
+    rows = tuple(part.structure.n_rows for part in system.experiments)
+    return _result(library, fit, path, rows, settings, time.perf_counter() - begin)
 
 
 def default_discretisation(experiments: Sequence[Data]) -> Galerkin:
@@ -85,7 +86,9 @@ def _check_prior(prior: GaussianPrior | None, library: Library) -> None:
             raise BvsiError(f"prior: {error}") from None
 
 
-def _result(library: Library, fit: Fit, path: SelectionPath, settings: dict[str, str], seconds: float) -> Discovery:
+def _result(
+    library: Library, fit: Fit, path: SelectionPath, rows: tuple[int, ...], settings: dict[str, str], seconds: float
+) -> Discovery:
     assert fit.posterior is not None
     sd = np.sqrt(fit.posterior.variance)
     return Discovery(
@@ -94,6 +97,7 @@ def _result(library: Library, fit: Fit, path: SelectionPath, settings: dict[str,
         posterior=fit.posterior,
         chi2=fit.chi2,
         chi2_blocks=fit.chi2_blocks,
+        block_rows=rows,
         score_sd=sd if fit.score_covariance is None else np.sqrt(np.diag(fit.score_covariance)),
         status=fit.status,
         path=path,

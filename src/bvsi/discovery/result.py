@@ -22,7 +22,8 @@ class Discovery:
     """What was found.
 
     fields: fields with an equation; candidates: all operators that were considered.
-    posterior: of the selected operators; chi2 over all and by experiment and block; status of the fit.
+    posterior: of the selected operators; chi2 over all and by experiment and block; block_rows: residuals per block of
+        each experiment; status of the fit.
     score_sd: standard deviations from the scores of the blocks, larger than the posterior's where the discretisation
         fails.
     path: how the operators were selected; settings: what was asked for, as texts; seconds: how long it took.
@@ -33,6 +34,7 @@ class Discovery:
     posterior: GaussianPosterior | NormalInverseGammaPosterior
     chi2: float
     chi2_blocks: tuple[Array, ...]
+    block_rows: tuple[int, ...]
     score_sd: Array
     status: Status
     path: SelectionPath
@@ -81,9 +83,11 @@ class Discovery:
     def diagnostics(self) -> str:
         """χ²/n, the frames that fit worst, and how the fit ended."""
         lines = [f"χ²/n = {self.chi2:.4g}; {self.status.message}"]
-        for number, blocks in enumerate(self.chi2_blocks):
+        for number, (blocks, rows) in enumerate(zip(self.chi2_blocks, self.block_rows, strict=True)):
             worst = int(np.argmax(blocks))
-            if blocks[worst] > 1.5 * max(self.chi2, 1.0):
+            # the largest of K averages of N squared normal numbers, with room for what the fit takes up
+            bound = 1 + (3 + np.sqrt(2 * np.log(len(blocks)))) * np.sqrt(2 / rows)
+            if blocks[worst] > bound * max(self.chi2, 1.0):
                 where = f"experiment {number}, block {worst}"
                 lines.append(f"worst: {where} with χ²/n = {blocks[worst]:.3g}; is it resolved in space and time?")
         wide = [name for name, s, m in zip(self.names, self.score_sd, self.sd, strict=True) if s > 3 * m]

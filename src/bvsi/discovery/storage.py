@@ -40,7 +40,10 @@ def load(path: Path) -> Discovery:
         raise DataError(f"path: {path} is not a NetCDF file that can be read ({problem}).") from None
     if dataset.attrs.get("format") != FORMAT:
         raise DataError(f"path: {path} is a NetCDF file, but not a discovery saved by bvsi.")
-    return from_dataset(dataset)
+    try:
+        return from_dataset(dataset)
+    except (KeyError, ValueError, TypeError) as problem:
+        raise DataError(f"path: {path} is a discovery saved by bvsi, but part of it is missing ({problem}).") from None
 
 
 def to_dataset(found: Discovery) -> xr.Dataset:
@@ -72,6 +75,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "version": __version__,
         "fields": json.dumps(found.fields),
         "chi2": found.chi2,
+        "block_rows": json.dumps(found.block_rows),
         "seconds": found.seconds,
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps([found.status.converged, found.status.iterations, found.status.message]),
@@ -101,6 +105,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         posterior=posterior,
         chi2=float(attributes["chi2"]),
         chi2_blocks=tuple(dataset[f"chi2_blocks_{number}"].values for number in experiments),
+        block_rows=tuple(json.loads(attributes["block_rows"])),
         score_sd=dataset["score_sd"].values,
         status=Status(converged, iterations, message),
         path=_path(dataset, candidates),

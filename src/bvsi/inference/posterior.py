@@ -64,7 +64,7 @@ class GaussianPosterior:
 
     def half_width(self, variance: Array, level: float = 0.95) -> Array:
         """z √variance, for any linear function of θ."""
-        return np.asarray(scipy.special.ndtri(0.5 + 0.5 * _level(level)) * np.sqrt(variance))
+        return np.asarray(scipy.special.ndtri(0.5 + 0.5 * check_level(level)) * np.sqrt(variance))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
         """mean + L ξ, covariance = L Lᵀ."""
@@ -120,7 +120,7 @@ class NormalInverseGammaPosterior:
 
     def half_width(self, variance: Array, level: float = 0.95) -> Array:
         """t √((α−1)/α · variance): the scale of a Student-t is smaller than its variance."""
-        t = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * _level(level))
+        t = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * check_level(level))
         return np.asarray(t * np.sqrt((self.alpha - 1) / self.alpha * variance))
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -151,7 +151,8 @@ def _mahalanobis(offset: Array, covariance: Array) -> tuple[float, float]:
     return float(white @ white), 2 * float(np.log(np.diag(L)).sum())
 
 
-def _level(level: float) -> float:
+def check_level(level: float) -> float:
+    """A credible level, refused unless it lies between 0 and 1."""
     if not 0 < level < 1:
         raise BvsiError(f"level: a credible level lies between 0 and 1, such as 0.95; got {level}.")
     return level

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bvsi.inference import Fit
-from bvsi.plot.style import BLUE, GREY, ORANGE
+from bvsi.plot.style import GREY, SERIES
 
 
 def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, float], *, level: float = 0.95) -> None:
@@ -17,7 +18,8 @@ def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, flo
     rows = np.arange(len(names))[::-1]
     scale = np.abs(np.array([truth[name] for name in names]))
     ax.axvline(0.0, color=GREY, linewidth=1)
-    for offset, (label, fit), colour in zip((0.12, -0.12), fits.items(), (ORANGE, BLUE), strict=False):
+    offsets = np.linspace(0.12, -0.12, len(fits)) if len(fits) > 1 else [0.0]
+    for offset, (label, fit), colour in zip(offsets, fits.items(), itertools.cycle(SERIES), strict=False):
         found = dict(zip(fit.names, fit.theta, strict=True))
         value = np.array([found.get(name, 0.0) - truth[name] for name in names]) / scale
         half = np.zeros(len(names))

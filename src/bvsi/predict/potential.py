@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.operators.kernel import compile_kernel
-from bvsi.operators.parse import parse, syntax_tree
+from bvsi.operators.parse import names_in, parse, syntax_tree
 from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.vocabulary import Vocabulary
 
@@ -31,12 +31,14 @@ def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.D
     """
     import xarray as xr
 
-    coordinates = {name: np.asarray(values, dtype=float) for name, values in axes.items()}
+    coordinates = {name: _axis(name, values) for name, values in axes.items()}
+    if not coordinates:
+        raise BvsiError("axes: at least one coordinate is needed, such as {'x': x}.")
     mesh = np.meshgrid(*coordinates.values(), indexing="ij")
     points = dict(zip(coordinates, mesh, strict=True))
     columns = []
     for name in names:
-        text = _drift_potential(name.split(": ", 1)[-1])
+        text = _drift_potential(name.split(": ", 1)[-1], tuple(coordinates))
         phi = np.zeros(mesh[0].shape) if text is None else _evaluate(text, points)
         columns.append(phi - phi.mean())
     if not any(column.any() for column in columns):
@@ -46,15 +48,27 @@ def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.D
     )
 
 
-def _drift_potential(text: str) -> str | None:
+def _axis(name: str, values: ArrayLike) -> Array:
+    try:
+        axis = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        axis = np.empty(0)
+    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+        raise BvsiError(f"axes: {name!r} needs a list of finite coordinates.")
+    return axis
+
+
+def _drift_potential(text: str, coordinates: tuple[str, ...]) -> str | None:
     """φ of ``div(field*grad(φ))`` with φ a function of the coordinates; None for other operators."""
-    tree = syntax_tree(text)
-    match tree:
-        case ast.Call(
-            func=ast.Name(id="div"),
-            args=[ast.BinOp(left=ast.Name(), op=ast.Mult(), right=ast.Call(func=ast.Name(id="grad"), args=[phi]))],
-        ):
-            return ast.unparse(phi)
+    fields = names_in(text) - set(coordinates) - {"t"}
+    parse(text, Vocabulary(coordinates, tuple(sorted(fields))))  # what is no operator is refused, not passed over
+    match syntax_tree(text):
+        case ast.Call(func=ast.Name(id="div"), args=[ast.BinOp(left=left, op=ast.Mult(), right=right)]):
+            for field, gradient in ((left, right), (right, left)):
+                match field, gradient:
+                    case ast.Name(), ast.Call(func=ast.Name(id="grad"), args=[phi]):
+                        inner = ast.unparse(phi)
+                        return inner if names_in(inner) <= set(coordinates) else None
     return None
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.inference import Posterior
+from bvsi.inference.posterior import check_level
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -52,6 +53,7 @@ def predict_function(
     """
     import xarray as xr
 
+    check_level(level)
     if size < 2:
         raise BvsiError(f"size: at least two draws are needed, got {size}.")
     draws = [f(dict(zip(posterior.names, row.tolist(), strict=True))) for row in posterior.sample(size, rng)]
@@ -73,7 +75,11 @@ def predict_function(
 def _aligned(Phi: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
     if "operator" not in Phi.dims or "operator" not in Phi.coords:
         raise BvsiError("Phi: needs a dimension 'operator' whose coordinate names the coefficients.")
-    missing = [name for name in names if name not in Phi["operator"].values]
+    known = Phi["operator"].values.tolist()
+    twice = [name for name in known if known.count(name) > 1]
+    if twice:
+        raise BvsiError(f"Phi: the operator {twice[0]!r} stands twice in the coordinate 'operator'.")
+    missing = [name for name in names if name not in known]
     if missing:
         raise BvsiError(f"Phi: has no entry for the operator {missing[0]!r}; give it zeros if it does not enter.")
     return Phi.sel(operator=list(names)).drop_vars("operator")

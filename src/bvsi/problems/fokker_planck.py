@@ -106,6 +106,7 @@ def forward_solve(n: int, accurate_time: bool, progress: Progress = silent) -> D
         "n": n,
         "accurate_time": accurate_time,
         "substeps": ACCURATE_SUBSTEPS,
+        "steps": N_STEPS,
     }
     p = cached("fokker-planck", settings, make, keys=["p"])["p"]
     return Data(times=times, fields={"p": p}, geometry=grid, auxiliary={})

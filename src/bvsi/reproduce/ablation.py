@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+from bvsi.errors import BvsiError
 from bvsi.inference import Lagged, LeastSquares, Profile
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.problems import fokker_planck as problem
@@ -29,6 +31,10 @@ def run(
 
     element: by default Q2 where the grid has whole Q2 elements, else Q1, the same for all three estimators.
     """
+    if not sizes or seeds < 1:
+        raise BvsiError(
+            f"sizes: no resolution to run; choose among {', '.join(map(str, SIZES))}, with at least one seed."
+        )
     out.mkdir(parents=True, exist_ok=True)
     store = out / "rows.jsonl"
     rows = _read(store)
@@ -40,8 +46,7 @@ def run(
         if (chosen.name, nx, sigma, seed) in done:
             continue
         row = measure(problem.Case(nx=nx, sigma=sigma, seed=seed), chosen)
-        with store.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(row) + "\n")
+        _append(store, row)
         rows.append(row)
     progress(len(cases), len(cases), "ablation, done")
     wanted = {((element or default_element(case[0])).name, *case) for case in cases}
@@ -97,20 +102,22 @@ def table(rows: list[Row]) -> str:
         for nx in sorted({row["nx"] for row in rows}):
             here = [row for row in rows if row["sigma"] == sigma and row["nx"] == nx]
             if here:
-                middle = {m: _median([row["error"][m] for row in here]) for m in ("vsi", "lagged", "profile")}
-                chi2 = _median([row["chi2"]["profile"] for row in here])
+                middle = {m: median([row["error"][m] for row in here]) for m in ("vsi", "lagged", "profile")}
+                chi2 = median([row["chi2"]["profile"] for row in here])
                 errors = " ".join(f"{middle[m]:>9.4f}" for m in ("vsi", "lagged", "profile"))
                 lines.append(f"{sigma:>9.2e} {nx:>5} {errors} {chi2:>8.3g} {len(here):>6}")
     return "\n".join(lines)
 
 
-def _median(values: list[float]) -> float:
-    ordered = sorted(values)
-    return ordered[len(ordered) // 2]
-
-
 def _key(row: Row) -> tuple[str, int, float, int]:
     return row["element"], row["nx"], row["sigma"], row["seed"]
+
+
+def _append(store: Path, row: Row) -> None:
+    """Add a line; one that an interruption cut off before is ended first."""
+    whole = not store.exists() or store.read_bytes()[-1:] in (b"", b"\n")
+    with store.open("a", encoding="utf-8") as file:
+        file.write(("" if whole else "\n") + json.dumps(row) + "\n")
 
 
 def _read(store: Path) -> list[Row]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.errors import BvsiError
 from bvsi.inference import Fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.naming import position
@@ -35,6 +36,12 @@ class Backward:
     refit_all: bool = False
     patience: int = 1
 
+    def __post_init__(self) -> None:
+        if isinstance(self.criterion, type) or not hasattr(self.criterion, "removal"):
+            raise BvsiError(f"criterion: an instance such as Wald() is needed, not {self.criterion!r}.")
+        if self.patience < 0:
+            raise BvsiError(f"patience: must not be negative; got {self.patience}.")
+
     def select(
         self,
         likelihood: ResidualLikelihood,
@@ -58,7 +65,8 @@ class Backward:
             progress(len(visited), None, f"selecting, {len(current.names)} operators")
             free = [n for n in current.names if n not in protected and not _last_of(n, current.names, sets)]
             if not free or len(current.names) == 1:
-                return SelectionPath(tuple(visited), self.criterion.name, "stopped: only protected operators are left.")
+                left = "only protected operators are left" if protected or sets else "one operator is left"
+                return SelectionPath(tuple(visited), self.criterion.name, f"stopped: {left}.")
             following = self._step(likelihood.restrict(current.names), current, free)
             visited.append(following)
             rises = rises + 1 if following.score > min(v.score for v in visited[:-1]) else 0

@@ -16,6 +16,7 @@ from typing import ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.errors import BvsiError
 from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import ResidualLikelihood
 
@@ -89,10 +90,7 @@ class ProfileBIC:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """θ_i²/P_ii − log n."""
-        q, n = fit.equations.q, fit.equations.n
-        growth = misfit_growth(fit)
-        change = growth if likelihood.scale_known else n * np.log1p(growth / q)
-        return np.asarray(change - math.log(n))
+        return np.asarray(_misfit_change(likelihood, fit) - math.log(likelihood.system.n))
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class ResidualBIC:
         """ΔQ_i + (∂ log det Σ/∂θ) · δθ_i − log n, the log-determinant to first order by exact traces."""
         slope = likelihood.logdet_gradient(fit.theta)
         moves = np.stack([removal_step(fit, i) for i in range(len(fit.theta))])
-        return np.asarray(misfit_growth(fit) + moves @ slope - math.log(likelihood.system.n))
+        return np.asarray(_misfit_change(likelihood, fit) + moves @ slope - math.log(likelihood.system.n))
 
 
 @dataclass(frozen=True)
@@ -128,6 +126,10 @@ class FStatistic:
     threshold: float = 0.01
     name: ClassVar[str] = "F-statistic"
     absolute: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.threshold) and self.threshold > 0):
+            raise BvsiError(f"threshold: a positive number is needed, such as 0.01; got {self.threshold}.")
 
     def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
         """Least squares."""
@@ -156,6 +158,12 @@ def misfit_growth(fit: Fit) -> Array:
     """ΔQ_i = θ_i²/P_ii for the removal of each operator, (d,)."""
     assert fit.inverse is not None
     return np.asarray(fit.theta**2 / np.diag(fit.inverse))
+
+
+def _misfit_change(likelihood: ResidualLikelihood, fit: Fit) -> Array:
+    """Change of the misfit part of a score: ΔQ, or n log(1 + ΔQ/Q) where the noise level is estimated."""
+    growth = misfit_growth(fit)
+    return growth if likelihood.scale_known else fit.equations.n * np.log1p(growth / fit.equations.q)
 
 
 def removal_step(fit: Fit, i: int) -> Array:

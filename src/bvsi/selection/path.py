@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,9 @@ class Visited:
     candidates: Mapping[str, float]
     refitted: frozenset[str]
     fit: Fit | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "candidates", MappingProxyType(dict(self.candidates)))
 
     @staticmethod
     def of(
