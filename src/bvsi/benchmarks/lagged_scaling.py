@@ -62,7 +62,7 @@ def measure(nx: int) -> Row:
     planning, likelihood = _timed(lambda: residual_likelihood(system, IID(case.sigma)))
     start, vsi = _timed(lambda: LeastSquares().fit(system))
     fitting, fit = _timed(lambda: Lagged().fit(likelihood, start=vsi.theta))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_memory_gb()
     factoring, solving = _bare(likelihood, fit.theta)
     iteration = fitting / fit.status.iterations
     return {
@@ -80,6 +80,15 @@ def measure(nx: int) -> Row:
         "total": assembly + planning + start + fitting,
         "peak_gb": peak,
     }
+
+
+def peak_memory_gb() -> float:
+    """Peak memory of this process; Linux's VmHWM where there is one, since ru_maxrss may be that of the parent."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(row for row in status.read_text().splitlines() if row.startswith("VmHWM"))
+        return float(line.split()[1]) / 2**20
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def growth_exponent(rows: list[Row]) -> float:
