@@ -214,7 +214,7 @@ def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
     made: list[tuple[Path, str]] = []
 
     def save(figure: Figure, name: str, caption: str) -> None:
-        figure.savefig(out / f"{name}.png", dpi=110)
+        figure.savefig(out / f"{name}.png", dpi=110, bbox_inches="tight")
         made.append((out / f"{name}.png", caption))
 
     figure = Figure(figsize=(15, 4.4), layout="constrained")
