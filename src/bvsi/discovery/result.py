@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bvsi.discovery.equation import equation_text
 from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior, Status
 from bvsi.naming import position
+from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.selection import SelectionPath
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -65,6 +70,28 @@ class Discovery:
         """Coefficient by name; zero for a candidate that was not selected."""
         wanted = self.candidates[position(name, self.candidates)]
         return float(self.theta[self.names.index(wanted)]) if wanted in self.names else 0.0
+
+    def predict(
+        self,
+        quantity: xr.DataArray | Callable[[dict[str, float]], xr.DataArray],
+        *,
+        level: float = 0.95,
+        size: int = 1000,
+        rng: np.random.Generator | None = None,
+    ) -> xr.Dataset:
+        """Mean, variance and credible band of a quantity that follows from the coefficients.
+
+        quantity: a linear map with a dimension ``operator`` (exact), or a function of the coefficients by name
+            (``size`` draws with ``rng``, by default seed 0).
+        """
+        if callable(quantity):
+            draws = rng if rng is not None else np.random.default_rng(0)
+            return predict_function(self.posterior, quantity, size=size, rng=draws, level=level)
+        return predict_linear(self.posterior, quantity, level=level)
+
+    def potential(self, axes: Mapping[str, ArrayLike], *, level: float = 0.95) -> xr.Dataset:
+        """The potential ψ of the drift operators ``div(p*grad(φ))`` on a grid, with mean zero over its points."""
+        return self.predict(potential_map(self.names, axes), level=level)
 
     @property
     def table(self) -> str:
