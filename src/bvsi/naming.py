@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bvsi.errors import OperatorError
 
@@ -18,6 +18,11 @@ def matches(name: str, names: Sequence[str]) -> list[int]:
     wanted = squeeze(name)
     exact = [i for i, known in enumerate(names) if squeeze(known) == wanted]
     return exact or [i for i, known in enumerate(names) if squeeze(known).split(":", 1)[-1] == wanted]
+
+
+def resolve(wanted: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The known names that are meant."""
+    return [names[position(name, names)] for name in wanted]
 
 
 def position(name: str, names: Sequence[str]) -> int:

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.inference import LeastSquares
+from bvsi.predict import potential_map
 from bvsi.problems import fokker_planck
 from bvsi.problems.fokker_planck import Case, error, fit_true_model, forward_solve, observed
 
@@ -181,8 +182,10 @@ def test_the_error_counts_missing_and_surplus_operators(small):
 
 def test_the_potential_is_the_papers():
     """ψ = (x−5/2)² + 5(y−5/2)² up to a constant: θ = −5, −25, 1, 5."""
-    x, y = np.meshgrid(np.linspace(-1, 1, 5), np.linspace(-1, 1, 5))
-    psi = fokker_planck.potential(fokker_planck.TRUTH, x, y)
+    axis = np.linspace(-1, 1, 5)
+    x, y = np.meshgrid(axis, axis, indexing="ij")
+    basis = potential_map(tuple(fokker_planck.TRUTH), {"x": axis, "y": axis})
+    psi = np.tensordot(list(fokker_planck.TRUTH.values()), basis.values, axes=1)
     expected = (x - 2.5) ** 2 + 5 * (y - 2.5) ** 2
     assert_allclose(psi, expected - expected.mean(), atol=1e-12)
 

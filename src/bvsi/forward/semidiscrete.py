@@ -98,15 +98,8 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
             tests = layout.tests[operator.equation]
             source[layout.rows(operator.equation)] += coefficient * evaluate(operator, space, zero)[tests, 0]
     free = np.concatenate([layout.column_start[e] + layout.tests[e] for e in layout.equations])
-    A = layout.pattern.matrix(values)
-    return SemiDiscrete(space, layout, constants, free, _mass(layout), A, source, tuple(changing))
-
-
-def _mass(layout: Layout) -> Any:
-    M = np.zeros(layout.pattern.nnz)
-    for equation in layout.equations:
-        M[layout.slots[equation, equation]] = layout.restrict(equation, layout.space.mass)
-    return layout.pattern.matrix(M)
+    M, A = layout.pattern.matrix(layout.mass()), layout.pattern.matrix(values)
+    return SemiDiscrete(space, layout, constants, free, M, A, source, tuple(changing))
 
 
 def _check(initial: Data, library: Library, layout: Layout) -> None:

@@ -18,7 +18,7 @@ from bvsi.inference.fit import Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.inference.solve import factorise
 from bvsi.inference.vsi import LeastSquares
-from bvsi.likelihood import NormalEquations, ResidualLikelihood
+from bvsi.likelihood import ResidualLikelihood
 from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
@@ -62,7 +62,7 @@ class Lagged:
             equations = likelihood.normal_equations(theta)
             solver = factorise(equations.H + bound.precision, likelihood.names)
             step = solver.solve(equations.g + bound.gradient(theta))
-            sd = np.sqrt(_scale(likelihood, equations) * np.diag(solver.inverse()))
+            sd = np.sqrt(likelihood.noise_scale(equations) * np.diag(solver.inverse()))
             change = float(np.max(np.abs(step) / (np.abs(theta + step) + sd)))
             history.append(Step(theta, change, equations.q / equations.n))
             theta = theta + step
@@ -109,8 +109,3 @@ def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
         if not prior.precision.any():
             raise
         return prior.mean  # the prior settles what the data leave open
-
-
-def _scale(likelihood: ResidualLikelihood, equations: NormalEquations) -> float:
-    """σ² to multiply (XᵀWX)⁻¹ with: one where the noise is known."""
-    return 1.0 if likelihood.scale_known else equations.q / equations.n

@@ -181,8 +181,7 @@ class _Problem:
         assert point is not None
         assert point.equations.N is not None
         share = np.linalg.eigvals(point.solver.inverse() @ point.equations.N).real.max()
-        scale = 1.0 if self.likelihood.scale_known else point.equations.equations.q / point.equations.equations.n
-        return bool(scale * share > _NOISY)
+        return bool(self.likelihood.noise_scale(point.equations.equations) * share > _NOISY)
 
     def continuation(self, theta: Array) -> _Attempt | None:
         """Follow the solution from the lagged (smoothing 0) to the profile equations (smoothing 1)."""
@@ -209,8 +208,7 @@ class _Problem:
         assert equations.S is not None
         assert equations.N is not None
         status = Status(attempt.converged, len(attempt.history), attempt.message)
-        # N is in units of the noise: with unknown scale H is too, by the weights, and N with it
-        scale = 1.0 if self.likelihood.scale_known else equations.equations.q / equations.equations.n
+        scale = self.likelihood.noise_scale(equations.equations)  # N is drawn from the noise model as it is stated
         A = equations.equations.H + self.prior.precision - scale * equations.N
         try:
             inverse = factorise(A, self.likelihood.names).inverse()
@@ -243,8 +241,7 @@ class _Problem:
         return None
 
     def _size(self, step: Array, point: _Point) -> float:
-        equations = point.equations.equations
-        scale = 1.0 if self.likelihood.scale_known else equations.q / equations.n
+        scale = self.likelihood.noise_scale(point.equations.equations)
         sd = np.sqrt(scale * np.diag(point.solver.inverse()))
         return float(np.max(np.abs(step) / (sd + 1e-9 * np.abs(point.theta))))
 

@@ -24,6 +24,9 @@ from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
 
+SOLVE_COLUMNS = 64
+"""Right-hand sides handled at once; the linear algebra works in blocks of this size anyway."""
+
 # Steps that differ by rounding only, as those of np.linspace do, are one step.
 _SAME_STEP_DIGITS = 9
 
@@ -33,6 +36,12 @@ class BlockGroup:
     """Residual blocks that share one covariance: ``blocks`` (indices k), the first standing for all."""
 
     blocks: NDArray[np.int64]
+
+    def slabs(self, columns: int) -> Iterator[NDArray[np.int64]]:
+        """Blocks a few at a time, so that with ``columns`` right-hand sides each they fill one block of a solve."""
+        size = max(1, SOLVE_COLUMNS // columns)
+        for start in range(0, len(self.blocks), size):
+            yield self.blocks[start : start + size]
 
 
 @dataclass(frozen=True, eq=False)

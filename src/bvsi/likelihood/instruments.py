@@ -18,9 +18,6 @@ from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
 
-# Columns whitened at once.
-_COLUMNS = 64
-
 
 @dataclass(frozen=True, eq=False)
 class InstrumentalEquations:
@@ -45,10 +42,8 @@ def instrumental_equations(part: Part, theta: Array) -> InstrumentalEquations:
     N, K, m = residuals.Z.shape
     shift = instrument_shift(residuals.structure)
     gram = np.zeros((m - 1, m))
-    size = max(1, _COLUMNS // (2 * m))
     for group, factor in part.factors(theta) if shift < K else ():
-        for start in range(0, len(group.blocks), size):
-            blocks = group.blocks[start : start + size]
+        for blocks in group.slabs(2 * m):
             columns = np.concatenate([residuals.Z[:, blocks], _instruments(residuals, blocks, shift)], axis=2)
             white = factor.whiten(columns.reshape(N, -1)).reshape(-1, 2 * m - 1)
             gram += white[:, m:].T @ white[:, :m]

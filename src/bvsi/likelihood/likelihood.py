@@ -41,6 +41,10 @@ class ResidualLikelihood:
         """Whether the size of the weights is known, not only their shape."""
         return self.noise[0].scale_known and self.weighting.uses_noise
 
+    def noise_scale(self, equations: NormalEquations) -> float:
+        """σ² in units of the noise model: one where it is known, else its estimate q/n."""
+        return 1.0 if self.scale_known else equations.q / equations.n
+
     @property
     def names(self) -> tuple[str, ...]:
         """Coefficient names."""

@@ -23,12 +23,10 @@ from numpy.typing import NDArray
 from bvsi.likelihood.covariance import BlockGroup, Part, sensitivities, stencil_row
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.linalg import Factor
+from bvsi.residual.system import residual_weights
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-# Columns handled at once in solves.
-_COLUMNS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +69,7 @@ def block_profile_equations(
     for group, factor in part.factors(theta):
         smoother = _Smoother(part, theta, group, factor)
         logdet = factor.logdet()
-        for blocks in _slabs(group.blocks, d):
+        for blocks in group.slabs(1 + d):
             Z = smoother.smoothed(blocks, smoothing)
             white = factor.whiten(Z.reshape(len(Z), -1)).reshape(Z.shape)
             parts.append(accumulate(white, np.zeros(d), len(blocks) * logdet))
@@ -94,14 +92,14 @@ class _Smoother:
         self.b = stencil_row(residuals.structure, first)[2]
         self.C = [residuals.structure.pattern.matrix(c) for c in values]
         self.C_transposed = [c.T.tocsr() for c in self.C]
-        self.r = residuals.residual(theta)
+        self.weights = residual_weights(theta)
 
     def smoothed(self, blocks: Integers, smoothing: float) -> Array:
         """[r, X̃] of some blocks, (N, blocks, 1 + d)."""
         Z = self.residuals.Z[:, blocks]  # a copy, since blocks is an index array
-        Z[:, :, 0] = self.r[:, blocks]
+        Z[:, :, 0] = r = Z @ self.weights
         if smoothing:
-            Z[:, :, 1:] -= smoothing * self.operators_on(self.noise_estimate(self.r[:, blocks]))
+            Z[:, :, 1:] -= smoothing * self.operators_on(self.noise_estimate(r))
         return Z
 
     def noise_estimate(self, r: Array) -> list[Array]:
@@ -150,11 +148,6 @@ class _Spread:
     def S(self) -> Array:
         """Σ_j V_jᵀ Σ_u,j V_j."""
         return np.asarray(sum(V.T @ self.plan.noise_times(j, V) for j, V in enumerate(self.V)))
-
-
-def _slabs(blocks: Integers, d: int) -> list[Integers]:
-    size = max(1, _COLUMNS // (1 + d))
-    return [blocks[start : start + size] for start in range(0, len(blocks), size)]
 
 
 def _sum(parts: list[Array | None]) -> Array | None:

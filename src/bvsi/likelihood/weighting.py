@@ -24,9 +24,6 @@ from bvsi.residual import Residuals, Structure
 Array = NDArray[np.float64]
 Rng = np.random.Generator
 
-# Columns whitened at once; the linear algebra works in blocks of this size anyway.
-_COLUMNS = 64
-
 
 class Weighting(Protocol):
     """A choice of W."""
@@ -89,13 +86,11 @@ class Block:
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """One factorisation per distinct covariance, one half solve per column."""
-        size = max(1, _COLUMNS // (1 + part.residuals.d))
         q = np.zeros(part.residuals.structure.n_blocks)
         sums = []
         for group, factor in part.factors(theta):
             logdet = factor.logdet()
-            for start in range(0, len(group.blocks), size):
-                blocks = group.blocks[start : start + size]
+            for blocks in group.slabs(1 + part.residuals.d):
                 sums.append(accumulate(whitened(factor, part.residuals, blocks), theta, len(blocks) * logdet))
                 q[blocks] = sums[-1].q_blocks[0]
         return NormalEquations.total(sums, (q,))

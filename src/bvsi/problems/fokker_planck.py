@@ -124,13 +124,6 @@ def error(fit: Fit) -> float:
     return float(np.linalg.norm([found.get(name, 0.0) - TRUTH.get(name, 0.0) for name in {*found, *TRUTH}]))
 
 
-def potential(theta: dict[str, float], x: Array, y: Array) -> Array:
-    """ψ(x, y) = Σ_i θ_i φ_i(x, y) of the true basis functions, with mean zero over the points given."""
-    basis = {"x": x, "y": y, "x**2": x**2, "y**2": y**2}
-    psi = sum(theta[f"div(p*grad({phi}))"] * values for phi, values in basis.items())
-    return np.asarray(psi - np.mean(psi))
-
-
 def residual_system(data: Data, element: Lagrange | None = None) -> ResidualSystem:
     """Residuals of the true five operators."""
     return assemble(data, library(), discretisation=Galerkin(element))

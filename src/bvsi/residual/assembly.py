@@ -103,6 +103,13 @@ class Layout:
         position = self.equations.index(equation)
         return slice(self.row_start[position], self.row_start[position + 1])
 
+    def mass(self) -> Array:
+        """Mass matrix M of all equations on the pattern, (nnz,)."""
+        M = np.zeros(self.pattern.nnz)
+        for equation in self.equations:
+            M[self.slots[equation, equation]] = self.restrict(equation, self.space.mass)
+        return M
+
     def restrict(self, equation: str, values: Array) -> Array:
         """Values on the space's pattern → those in the rows of the equation."""
         return values[..., self._restricted[equation][1]]
@@ -161,13 +168,10 @@ def _residuals(
 
 def _structure(layout: Layout, data: Data, a: object, b: object) -> Structure:
     space = layout.space
-    M = np.zeros(layout.pattern.nnz)
-    for equation in layout.equations:
-        M[layout.slots[equation, equation]] = layout.restrict(equation, space.mass)
     tests = [layout.tests[e] for e in layout.equations]
     return Structure(
         pattern=layout.pattern,
-        M=M,
+        M=layout.mass(),
         a=a,
         b=b,
         coordinates=np.concatenate([space.test_points[t] for t in tests]),

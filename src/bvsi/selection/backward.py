@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.naming import position
+from bvsi.naming import resolve
 from bvsi.progress import Progress, silent
 from bvsi.selection.criterion import Criterion, Wald, removal_step
 from bvsi.selection.path import SelectionPath, Visited
@@ -55,8 +55,8 @@ class Backward:
         keep: operators that stay; groups: sets of operators of which one must stay.
         """
         names = likelihood.names
-        protected = {names[position(name, names)] for name in keep}
-        sets = [{names[position(name, names)] for name in group} for group in groups]
+        protected = set(resolve(keep, names))
+        sets = [set(resolve(group, names)) for group in groups]
         fit = self.criterion.fit(likelihood, None)
         visited = [Visited.of(fit, self.criterion.score(likelihood, fit), None, {}, frozenset())]
         rises = 0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.naming import position
+from bvsi.naming import resolve
 from bvsi.progress import Progress, silent
 from bvsi.selection.criterion import Criterion, ProfileBIC
 from bvsi.selection.path import SelectionPath, Visited
@@ -28,14 +28,15 @@ class Forward:
         """Start from the operators in ``keep`` (or the best single one)."""
         _need_absolute(self.criterion)
         names = likelihood.names
-        chosen = [names[position(name, names)] for name in keep]
+        chosen = resolve(keep, names)
         visited: list[Visited] = []
         if chosen:
-            visited.append(_visit(self.criterion, likelihood, chosen, None, {}))
+            visited.append(_visit(self.criterion, likelihood, chosen))
         while len(chosen) < len(names):
             tried = [n for n in names if n not in chosen]
-            options = {n: _try(self.criterion, likelihood, [*chosen, n]) for n in tried}
-            scores = {n: v.score for n, v in options.items() if v is not None}
+            fitted = {n: _try(self.criterion, likelihood, [*chosen, n]) for n in tried}
+            options = {n: v for n, v in fitted.items() if v is not None}
+            scores = {n: v.score for n, v in options.items()}
             progress(len(visited), None, f"selecting, {len(chosen)} operators")
             if not scores:
                 return SelectionPath(tuple(visited), self.criterion.name, "stopped: no further model can be fitted.")
@@ -45,7 +46,7 @@ class Forward:
                 reason = f"stopped: adding {added} raises the criterion by {rise:.4g}."
                 return SelectionPath(tuple(visited), self.criterion.name, reason)
             chosen.append(added)
-            visited.append(_visit(self.criterion, likelihood, chosen, added, scores))
+            visited.append(replace(options[added], changed=added, candidates=scores, refitted=frozenset(scores)))
         return SelectionPath(tuple(visited), self.criterion.name, "stopped: all operators are in.")
 
 
@@ -58,10 +59,10 @@ class Exhaustive:
     def select(
         self, likelihood: ResidualLikelihood, *, keep: Iterable[str] = (), progress: Progress = silent
     ) -> SelectionPath:
-        """All models, best last to first in no particular order; ``best`` is the one selected."""
+        """All models, small ones first; ``best`` is the one selected."""
         _need_absolute(self.criterion)
         names = likelihood.names
-        kept = [names[position(name, names)] for name in keep]
+        kept = resolve(keep, names)
         free = [n for n in names if n not in kept]
         if 2 ** len(free) > MAX_MODELS:
             raise BvsiError(f"exhaustive search of 2^{len(free)} models is beyond {MAX_MODELS}; use Backward().")
@@ -81,20 +82,14 @@ def _need_absolute(criterion: Criterion) -> None:
         raise BvsiError(f"criterion: {criterion.name} compares neighbours only; use ProfileBIC() here.")
 
 
-def _visit(
-    criterion: Criterion,
-    likelihood: ResidualLikelihood,
-    names: list[str],
-    changed: str | None,
-    scores: dict[str, float],
-) -> Visited:
+def _visit(criterion: Criterion, likelihood: ResidualLikelihood, names: list[str]) -> Visited:
     model = likelihood.restrict(names)
     fit = criterion.fit(model, None)
-    return Visited.of(fit, criterion.score(model, fit), changed, scores, frozenset(scores))
+    return Visited.of(fit, criterion.score(model, fit), None, {}, frozenset())
 
 
 def _try(criterion: Criterion, likelihood: ResidualLikelihood, names: list[str]) -> Visited | None:
     try:
-        return _visit(criterion, likelihood, names, None, {})
+        return _visit(criterion, likelihood, names)
     except (RankError, NotPositiveDefiniteError):
         return None
