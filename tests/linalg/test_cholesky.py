@@ -42,6 +42,7 @@ def assert_factor_is_right(factor, pattern, values):
     assert_allclose(A @ factor.solve(B), B, atol=1e-9 * np.abs(B).max(), rtol=1e-9)
     assert whitened.shape == B.shape
     assert whitened.flags.c_contiguous
+    assert_allclose(A @ factor.whiten_transposed(whitened), B, atol=1e-9 * np.abs(B).max(), rtol=1e-9)
     assert_allclose(whitened.T @ whitened, B.T @ inverse @ B, rtol=1e-9, atol=1e-10)
     assert_allclose(factor.gram(B), B.T @ inverse @ B, rtol=1e-9, atol=1e-10)
     selected = factor.selected_inverse()

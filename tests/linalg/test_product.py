@@ -58,3 +58,39 @@ def test_mismatches_are_named():
         product.values(np.ones(left.nnz), np.ones(left.nnz + 1))
     with pytest.raises(BvsiError, match="2 value sets"):
         product.values(np.ones((2, left.nnz)), np.ones((3, left.nnz)))
+
+
+@pytest.mark.parametrize("n, k, density", [(7, 9, 0.3), (30, 20, 0.1), (1, 1, 1.0), (5, 6, 0.0)])
+@pytest.mark.parametrize("sets", [1, 3])
+def test_a_symmetric_product_is_the_product_and_exactly_symmetric(n, k, density, sets):
+    pattern = random_pattern((n, k), density, 0)
+    product = Product.plan(pattern, pattern)
+    rng = np.random.default_rng(2)
+    A, scale = rng.standard_normal((sets, pattern.nnz)), rng.uniform(1, 2, k)
+    A[:, ::3] = 0.0
+    found = product.symmetric_values(A * scale[pattern.indices], A)
+    assert_allclose(found, product.values(A * scale[pattern.indices], A), atol=1e-14)
+    dense = product.out.matrix(found).toarray()
+    assert_array_equal(dense, dense.T)
+
+
+@pytest.mark.parametrize("n, p, k, density", [(7, 5, 9, 0.3), (30, 40, 20, 0.1), (1, 1, 1, 1.0), (6, 4, 5, 0.0)])
+@pytest.mark.parametrize("sets", [1, 3])
+def test_the_gradient_is_that_of_dense_algebra(n, p, k, density, sets):
+    """⟨W, A Bᵀ⟩ is linear in B, with the slope Wᵀ A on its pattern."""
+    left, right = random_pattern((n, k), density, 0), random_pattern((p, k), density, 1)
+    product = Product.plan(left, right)
+    rng = np.random.default_rng(2)
+    A, B = rng.standard_normal((sets, left.nnz)), rng.standard_normal((sets, right.nnz))
+    W = rng.standard_normal(product.out.nnz)
+    found = product.gradient(W, A)
+    dense = np.stack([product.out.matrix(W).toarray().T @ left.matrix(a).toarray() for a in A])
+    assert_allclose(found, dense[:, right.rows, right.indices], atol=1e-13)
+    assert_allclose((found * B).sum(), W @ product.values(A, B), atol=1e-12)
+
+
+def test_a_gradient_names_what_does_not_fit():
+    pattern = random_pattern((3, 4), 0.5, 0)
+    product = Product.plan(pattern, pattern)
+    with pytest.raises(BvsiError, match="weights must have shape"):
+        product.gradient(np.ones(product.out.nnz + 1), np.ones(pattern.nnz))

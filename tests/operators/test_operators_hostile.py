@@ -293,7 +293,7 @@ def usable(operator):
     """All that is done with a weak form can be done."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for form in (operator.cells, operator.facets):
+        for form in (operator.forms["cells"], operator.forms["boundary"]):
             for kernel in (form.value_kernel, form.jacobian_kernel):
                 assert kernel is not None
     assert isinstance(operator.degree(2), int)

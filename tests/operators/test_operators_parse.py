@@ -21,7 +21,7 @@ def jet(field, letters, words=WORDS):
 
 def meaning(text, words=WORDS):
     """The text as one expression of jets, all derivatives carried out."""
-    return StrongAlgebra(words).evaluate(parse(text, words))
+    return StrongAlgebra(words).evaluate(parse(text, words).form)
 
 
 def same(left, right):

@@ -72,13 +72,13 @@ def weak_value(operator, words, dim):
     """Cell terms plus boundary terms for the chosen fields and test function."""
     v = TESTS[dim]
     total = 0.0
-    for term in operator.cells.terms:
+    for term in operator.forms["cells"].terms:
         integrand = derivative(v, term.test, words) * on_fields(term.integrand, words, dim)
         total += integrate(integrand, words.coordinates)
     for (axis, name), end in itertools.product(enumerate(words.coordinates), (0, 1)):
         normal = {s: sp.Integer((2 * end - 1) * (i == axis)) for i, s in enumerate(words.n)}
         rest = [other for other in words.coordinates if other != name]
-        for term in operator.facets.terms:
+        for term in operator.forms["boundary"].terms:
             integrand = derivative(v, term.test, words) * on_fields(term.integrand, words, dim).xreplace(normal)
             total += integrate(sp.sympify(integrand).subs(words.x[axis], BOX[name][end]), rest)
     return total
@@ -161,7 +161,7 @@ def test_antiderivative_holds_for_slopes_of_either_sign():
     """u_xx/u_x = ∂x log|u_x|: with u falling the flux must still be real."""
     words = Vocabulary(("x",), ("u",))
     operator = Library({"u": ["dx(dx(u))/dx(u)"]}, boundary=Assembled()).weak(words)[0]
-    (flux,) = (term.integrand for term in operator.cells.terms if sum(term.test))
+    (flux,) = (term.integrand for term in operator.forms["cells"].terms if sum(term.test))
     slope = words.jet("u", (1,))
     at = [complex(flux.subs(slope, value)) for value in (-0.5, -2.0)]
     assert at[1] - at[0] == pytest.approx(-np.log(4))
@@ -189,7 +189,7 @@ def test_integration_by_parts_in_space(text):
 def test_no_more_derivatives_than_the_element_carries(text):
     words = Vocabulary(("x", "y"), ("u", "w"), ("k",))
     operator = Library({"u": [text]}, boundary=Assembled()).weak(words)[0]
-    for term in (*operator.cells.terms, *operator.facets.terms):
+    for term in (*operator.forms["cells"].terms, *operator.forms["boundary"].terms):
         assert sum(term.test) <= 1
         assert all(sum(index) <= 1 for _, index in words.jets(term.integrand).values())
 
@@ -200,7 +200,7 @@ def test_jacobian_is_the_gateaux_derivative_of_the_terms(text):
     words = Vocabulary(("x", "y", "z"), ("u", "w"), ("k",))
     operator = Library({"u": [text]}, boundary=Assembled()).weak(words)[0]
     rng = np.random.default_rng(0)
-    for form in (operator.cells, operator.facets):
+    for form in (operator.forms["cells"], operator.forms["boundary"]):
         for term in form.terms:
             symbols = sorted(term.integrand.free_symbols, key=lambda s: s.name)
             value = dict(zip(symbols, rng.uniform(0.5, 1.5, len(symbols)), strict=True))
@@ -225,7 +225,7 @@ def test_divergence_form_is_kept_as_written():
     """∇·(u∇x²) moves its derivative to v: no derivative of u is needed."""
     words = Vocabulary(("x", "y"), ("u",))
     operator = Library({"u": ["div(u*grad(x**2))"]}, boundary=Assembled()).weak(words)[0]
-    ((test, integrand),) = ((term.test, term.integrand) for term in operator.cells.terms)
+    ((test, integrand),) = ((term.test, term.integrand) for term in operator.forms["cells"].terms)
     assert test == (1, 0)
     assert sp.expand(integrand + 2 * words.x[0] * words.jet("u")) == 0
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from bvsi.inference import Lagged, Profile
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.selection import FStatistic, ProfileBIC, ResidualBIC, Wald
-from bvsi.selection.criterion import misfit_growth, removal_step, wald_variance
+from bvsi.selection.quadratic import QuadraticModel
 from inference.cases import dense_weights, reaction_system, stacked
 from selection.selection_cases import SPURIOUS, reaction_likelihood
 
@@ -64,13 +64,14 @@ def test_wald_is_the_squared_z_score_against_log_n(likelihood):
     fit = criterion.fit(likelihood, None)
     variance = np.maximum(fit.posterior.variance, np.diag(fit.score_covariance))
     assert_allclose(criterion.removal(likelihood, fit), fit.theta**2 / variance - math.log(likelihood.system.n))
-    assert_allclose(wald_variance(fit), variance)
+    assert_allclose(QuadraticModel.of(likelihood, fit).variance, variance)
     assert criterion.score(likelihood, fit) == 0
 
 
 def test_wald_takes_the_model_variance_where_there_is_no_other():
-    fit = Lagged().fit(reaction_likelihood())
-    assert_allclose(wald_variance(fit), fit.posterior.variance)
+    likelihood = reaction_likelihood()
+    fit = Lagged().fit(likelihood)
+    assert_allclose(QuadraticModel.of(likelihood, fit).variance, fit.posterior.variance)
 
 
 def test_f_statistic_is_exactly_the_growth_of_refitted_least_squares(likelihood):
@@ -91,11 +92,12 @@ def test_f_statistic_is_exactly_the_growth_of_refitted_least_squares(likelihood)
 
 def test_the_step_of_a_removal_is_that_of_the_smaller_least_squares_problem(likelihood):
     fit = FStatistic().fit(likelihood, None)
+    removal_step = QuadraticModel.of(likelihood, fit).removal_step
     for i, name in enumerate(likelihood.names):
-        moved = np.delete(fit.theta + removal_step(fit, i), i)
+        moved = np.delete(fit.theta + removal_step(i), i)
         smaller = FStatistic().fit(without(likelihood, name), None)
         assert_allclose(moved, smaller.theta, rtol=1e-5)
-        assert (fit.theta + removal_step(fit, i))[i] == pytest.approx(0, abs=1e-12 * abs(fit.theta[i]))
+        assert (fit.theta + removal_step(i))[i] == pytest.approx(0, abs=1e-12 * abs(fit.theta[i]))
 
 
 @pytest.mark.parametrize("criterion", [ProfileBIC(), ResidualBIC()], ids=lambda c: c.name)
@@ -134,8 +136,9 @@ def test_removal_does_not_depend_on_the_units_of_the_noise(criterion):
 
 
 def test_misfit_growth_is_the_quadratic_model():
-    fit = Profile().fit(reaction_likelihood())
-    assert_allclose(misfit_growth(fit), fit.theta**2 / np.diag(fit.inverse))
+    likelihood = reaction_likelihood()
+    fit = Profile().fit(likelihood)
+    assert_allclose(QuadraticModel.of(likelihood, fit).growth, fit.theta**2 / np.diag(fit.inverse))
 
 
 @pytest.mark.parametrize("criterion", [Wald(), ProfileBIC()], ids=lambda c: c.name)

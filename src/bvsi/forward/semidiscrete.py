@@ -12,7 +12,7 @@ from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.operators import Library, Unknown, WeakOperator
 from bvsi.residual import Layout, discretise_library, state_of
-from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian
+from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
 from bvsi.spaces import Galerkin, Space
 
 Array = NDArray[np.float64]
@@ -63,9 +63,10 @@ class SemiDiscrete:
             return values
         state = self._state(u, t)
         for operator, theta in self.changing:
+            reach = reach_of(operator)
             for field, block in jacobian(operator, self.space, state).items():
-                slots = self.layout.slots[operator.equation, field]
-                values[slots] += theta * self.layout.restrict(operator.equation, block.reshape(-1))
+                slots = self.layout.slots[operator.equation, field, reach]
+                values[slots] += theta * self.layout.restrict(operator.equation, block.reshape(-1), reach)
         return values
 
     def _state(self, u: Array, t: float) -> State:
@@ -86,13 +87,13 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
     source = np.zeros(layout.pattern.shape[0])
     changing = []
     for operator, coefficient in zip(operators, theta, strict=True):
-        terms = (*operator.cells.terms, *operator.facets.terms)
-        if not has_constant_jacobian(operator, state) or operator.uses(terms, frozenset({"t"})):
+        if not has_constant_jacobian(operator, state) or operator.uses(operator.terms, frozenset({"t"})):
             changing.append((operator, float(coefficient)))
             continue
+        reach = reach_of(operator)
         for field, block in jacobian(operator, space, state).items():
-            slots = layout.slots[operator.equation, field]
-            values[slots] += coefficient * layout.restrict(operator.equation, block)
+            slots = layout.slots[operator.equation, field, reach]
+            values[slots] += coefficient * layout.restrict(operator.equation, block, reach)
         if operator.has_source:
             zero = State(state.times, {f: 0 * v for f, v in state.fields.items()}, constants)
             tests = layout.tests[operator.equation]

@@ -38,13 +38,26 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
+class Curvature:
+    """The misfit around an estimate to second order: E[½∇²Q] = A, Cov(½∇Q) = σ² S.
+
+    A: (d, d); S: (d, d) from the noise model; S_blocks: (d, d) from the scores of the blocks. Priors are included.
+    """
+
+    A: Array
+    S: Array
+    S_blocks: Array
+
+
+@dataclass(frozen=True, eq=False)
 class Fit:
     """Coefficients with their posterior and how they were found.
 
     theta: (d,); posterior: None for plain least squares; chi2: rᵀWr/n, one where model and noise are right;
     chi2_blocks: the same by experiment and block; status and history of the iteration; method: for people.
     equations: normal equations at the estimate; inverse: (H + Σ_0⁻¹)⁻¹, from which leave-one-out changes follow.
-    score_covariance: covariance of θ from the scores of the blocks, for estimators that have it.
+    score_covariance: covariance of θ from the scores of the blocks; curvature: for sub-models without a new fit; both
+        for estimators that have them.
     """
 
     names: tuple[str, ...]
@@ -58,6 +71,7 @@ class Fit:
     equations: NormalEquations
     inverse: Array | None = None
     score_covariance: Array | None = None
+    curvature: Curvature | None = None
 
     def coefficient(self, name: str) -> float:
         """Coefficient of an operator by name."""

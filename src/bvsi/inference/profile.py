@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NotPositiveDefiniteError, RankError
-from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
+from bvsi.inference.dominant import Dominant
+from bvsi.inference.fit import CHI2_FACTOR, Curvature, Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.instrumental import Instrumental
 from bvsi.inference.lagged import Lagged, start_vector
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
@@ -38,11 +39,12 @@ class Profile:
 
     tol: converged when no coefficient moves by more than tol of its standard deviation.
     max_iterations: Gauss–Newton steps of one attempt.
-    lagged, instrumental: give the first θ; roughly is enough.
+    dominant, instrumental, lagged: give the first θ; roughly is enough.
     """
 
     tol: float = 1e-5
     max_iterations: int = 30
+    dominant: Dominant = field(default_factory=Dominant)
     lagged: Lagged = field(default_factory=lambda: Lagged(tol=1e-2, max_iterations=15))
     instrumental: Instrumental = field(default_factory=Instrumental)
 
@@ -63,9 +65,9 @@ class Profile:
 
         rng: for the one draw of noise that the covariance takes (default: seed 0).
 
-        Without a start it begins at an instrumental estimate. Where the iteration fails, stops at a misfit, or noise
-        makes up much of the operators, it goes on from a lagged estimate, from zero, and along a path from the lagged
-        to the profile equations, and keeps the lowest Q.
+        Without a start it begins with the weights of the noisiest operators. Where the iteration fails, stops at a
+        misfit, or noise makes up much of the operators, it goes on from an instrumental and from a lagged estimate,
+        from zero, and along a path from the lagged to the profile equations, and keeps the lowest Q.
         """
         problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
         best = problem.search(prior) if start is None else problem.minimise(start_vector(likelihood, start))
@@ -148,24 +150,38 @@ class _Problem:
         return _Attempt(point.theta, point.objective, False, tuple(history), message)
 
     def search(self, prior: GaussianPrior | None) -> _Attempt:
-        """Minimise from an instrumental start; from others, and by continuation, where that may not be enough."""
-        instrumental = self.settings.instrumental.estimate(self.likelihood, self.prior)
-        best = None if instrumental is None else self._assessed(self.minimise(instrumental))
+        """Minimise from the weights of the noisiest operators; from other starts where that may not be enough."""
+        best = self._better(None, self._started(self._dominant()))
+        if best is not None and self._settled(best) and self.likelihood.scale_known:
+            return (
+                best  # with unknown noise a plateau has the misfit of larger noise, so that another start has to agree
+            )
+        best = self._better(best, self._started(self.settings.instrumental.estimate(self.likelihood, self.prior)))
         if best is not None and self._settled(best):
             return best
         lagged = self.settings.lagged.fit(self.likelihood, prior=prior).theta
-        for attempt, start in (
-            (self.minimise, lagged),
-            (self.minimise, np.zeros_like(lagged)),
-            (self.continuation, lagged),
-        ):
-            other = attempt(start)
-            if other is not None and (best is None or _rank(other) > _rank(best)):
-                best = self._assessed(other)
-                if instrumental is None and self._settled(best):
-                    return best
-        assert best is not None
-        return best
+        for attempt in (self._started(lagged), self._started(np.zeros_like(lagged)), self.continuation(lagged)):
+            best = self._better(best, attempt)
+        return self._assessed(self.minimise(lagged)) if best is None else best
+
+    def _dominant(self) -> Array | None:
+        try:
+            return self.settings.dominant.estimate(self.likelihood, self.prior)
+        except (RankError, NotPositiveDefiniteError):
+            return None
+
+    def _started(self, theta: Array | None) -> _Attempt | None:
+        """Minimise from a start of our own; None where there is none, or where it leads nowhere."""
+        try:
+            return None if theta is None else self.minimise(theta)
+        except (RankError, NotPositiveDefiniteError):
+            return None
+
+    def _better(self, best: _Attempt | None, other: _Attempt | None) -> _Attempt | None:
+        """The attempt of higher rank, assessed."""
+        if other is None or (best is not None and _rank(other) <= _rank(best)):
+            return best
+        return self._assessed(other)
 
     def _assessed(self, attempt: _Attempt) -> _Attempt:
         """With S and N at the estimate, from the default draw: whether to look further must be reproducible."""
@@ -204,30 +220,27 @@ class _Problem:
             attempt = self._assessed(attempt)
         point = attempt.point if rng is None else self.at(attempt.theta, rng=rng)
         assert point is not None
-        equations = point.equations
-        assert equations.S is not None
-        assert equations.N is not None
         status = Status(attempt.converged, len(attempt.history), attempt.message)
-        scale = self.likelihood.noise_scale(equations.equations)  # N is drawn from the noise model as it is stated
-        A = equations.equations.H + self.prior.precision - scale * equations.N
+        curved = curvature(self.likelihood, point.equations, self.prior)
         try:
-            inverse = factorise(A, self.likelihood.names).inverse()
+            inverse = factorise(curved.A, self.likelihood.names).inverse()
         except (RankError, np.linalg.LinAlgError):
             inverse = point.solver.inverse()
             status = replace(status, converged=False, message=f"{status.message} {_SWAMPED}")
-        return make_fit(
+        fit = make_fit(
             self.likelihood,
             attempt.theta,
-            equations.equations,
+            point.equations.equations,
             self.prior,
             noise_prior,
-            covariance=sandwich(inverse, equations.S + self.prior.precision),
+            covariance=sandwich(inverse, curved.S),
             inverse=inverse,
-            score_covariance=sandwich(inverse, score_covariance(equations.scores) / scale + self.prior.precision),
+            score_covariance=sandwich(inverse, curved.S_blocks),
             status=status,
             history=attempt.history,
             method="profile",
         )
+        return replace(fit, curvature=curved)
 
     def _descend(self, point: _Point, step: Array) -> _Point | None:
         for _ in range(_HALVINGS):
@@ -244,6 +257,16 @@ class _Problem:
         scale = self.likelihood.noise_scale(point.equations.equations)
         sd = np.sqrt(scale * np.diag(point.solver.inverse()))
         return float(np.max(np.abs(step) / (sd + 1e-9 * np.abs(point.theta))))
+
+
+def curvature(likelihood: ResidualLikelihood, profile: ProfileEquations, prior: BoundPrior | None = None) -> Curvature:
+    """A = H + Σ_0⁻¹ − σ²N, and S + Σ_0⁻¹ from the noise model and from the blocks; needs S and N, so an rng."""
+    assert profile.S is not None
+    assert profile.N is not None
+    precision = (prior or bind_prior(None, likelihood.names)).precision
+    scale = likelihood.noise_scale(profile.equations)  # N is drawn from the noise model as it is stated
+    A = profile.equations.H + precision - scale * profile.N
+    return Curvature(A, profile.S + precision, score_covariance(profile.scores) / scale + precision)
 
 
 def _rank(attempt: _Attempt) -> tuple[bool, float]:

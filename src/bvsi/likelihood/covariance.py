@@ -88,20 +88,28 @@ class CovariancePlan:
     def block(self, residuals: Residuals, theta: Array, k: int, other: int | None = None) -> Array:
         """Σ_kl(θ) on the pattern, (nnz,); by default the diagonal block Σ_kk."""
         times, C = sensitivities(residuals, theta, k)
-        left = np.stack([self.sensitivity_times_noise(c, j) for c, j in zip(C, times, strict=True)])
         if other is None:
-            return self.product.values(left, C)
+            return self.diagonal_block(times, C)
+        left = self.sensitivities_times_noise(times, C)
         times_other, C_other = sensitivities(residuals, theta, other)
         shared, mine, theirs = np.intersect1d(times, times_other, return_indices=True)
         if not len(shared):
             return np.zeros(self.pattern.nnz)
         return self.product.values(left[mine], C_other[theirs])
 
+    def diagonal_block(self, times: NDArray[np.int64], C: Array) -> Array:
+        """Σ_kk = Σ_j C_kj Σ_u,j C_kjᵀ on the pattern, (nnz,), from C_kj (times, nnz)."""
+        return self.product.symmetric_values(self.sensitivities_times_noise(times, C), C)
+
     def noise_times(self, time: int, V: Array) -> Array:
         """Σ_u,time V for V (n_u, m)."""
         noise = self.noise.distinct[int(self.noise.label[time])]
         product: Array = noise @ V if sparse.issparse(noise) else noise[:, None] * V
         return product
+
+    def sensitivities_times_noise(self, times: NDArray[np.int64], C: Array) -> Array:
+        """C_kj Σ_u,j of all times of a block, (times, nnz) on the left pattern of the product."""
+        return np.stack([self.sensitivity_times_noise(c, int(j)) for c, j in zip(C, times, strict=True)])
 
     def sensitivity_times_noise(self, c: Array, time: int) -> Array:
         """C_kj Σ_u,j on the left pattern of the product."""
@@ -149,6 +157,20 @@ def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[NDArray[n
 
 
 @dataclass(frozen=True, eq=False)
+class FactorisedGroup:
+    """Σ_kk(θ) of a group of blocks, factorised.
+
+    times: times j of the first block, (m,); b: weights b_kj there; C: C_kj on the structure's pattern, (m, nnz).
+    """
+
+    group: BlockGroup
+    times: NDArray[np.int64]
+    b: Array
+    C: Array
+    factor: Factor
+
+
+@dataclass(frozen=True, eq=False)
 class Part:
     """One experiment of a likelihood: its residuals, the plan of their covariance, and a label for messages.
 
@@ -166,13 +188,13 @@ class Part:
             raise BvsiError("this needs the noise covariance, which unweighted residuals lack; use Block() weighting.")
         return self.plan
 
-    def factors(self, theta: Array) -> Iterator[tuple[BlockGroup, Factor]]:
-        """Cholesky factors of the diagonal blocks at θ, one per group, made one at a time."""
-        plan = self.covariance
-        for group in plan.groups(self.residuals):
-            k = int(group.blocks[0])
-            label = f"residual covariance of {self.label}, block {k}"
-            yield group, plan.analysis.factor(plan.block(self.residuals, theta, k), label=label)
+    def factorised(self, theta: Array, group: BlockGroup) -> FactorisedGroup:
+        """Cholesky factor of Σ_kk(θ) of a group of blocks."""
+        plan, k = self.covariance, int(group.blocks[0])
+        times, C = sensitivities(self.residuals, theta, k)
+        label = f"residual covariance of {self.label}, block {k}"
+        factor = plan.analysis.factor(plan.diagonal_block(times, C), label=label)
+        return FactorisedGroup(group, times, stencil_row(self.residuals.structure, k)[2], C, factor)
 
 
 def _row(matrix: Any, k: int) -> dict[int, float]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.likelihood.covariance import Part, stencil_row
+from bvsi.likelihood.blocks import over_groups
+from bvsi.likelihood.covariance import FactorisedGroup, Part, stencil_row
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
@@ -41,13 +42,18 @@ def instrumental_equations(part: Part, theta: Array) -> InstrumentalEquations:
     residuals = part.residuals
     N, K, m = residuals.Z.shape
     shift = instrument_shift(residuals.structure)
-    gram = np.zeros((m - 1, m))
-    for group, factor in part.factors(theta) if shift < K else ():
-        for blocks in group.slabs(2 * m):
+
+    def of_group(one: FactorisedGroup) -> Array:
+        gram = np.zeros((m - 1, m))
+        for blocks in one.group.slabs(2 * m):
             columns = np.concatenate([residuals.Z[:, blocks], _instruments(residuals, blocks, shift)], axis=2)
-            white = factor.whiten(columns.reshape(N, -1)).reshape(-1, 2 * m - 1)
+            white = one.factor.whiten(columns.reshape(N, -1)).reshape(-1, 2 * m - 1)
             gram += white[:, m:].T @ white[:, :m]
-    return InstrumentalEquations(gram[:, 1:], gram[:, 0])
+        return gram
+
+    grams = over_groups(part, theta, of_group) if shift < K else ()
+    total = sum(grams, start=np.zeros((m - 1, m)))
+    return InstrumentalEquations(total[:, 1:], total[:, 0])
 
 
 def _instruments(residuals: Residuals, blocks: NDArray[np.int64], shift: int) -> Array:

@@ -16,6 +16,7 @@ from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, Part
 from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
 from bvsi.likelihood.noise import Noise, noise_of_experiments
+from bvsi.likelihood.noise_share import NoiseShare, noise_share
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.weighting import Block, Weighting
@@ -83,6 +84,11 @@ class ResidualLikelihood:
         vector = self.system.vector(theta)
         sums = [instrumental_equations(part, vector) for part in self.parts]
         return InstrumentalEquations(np.asarray(sum(e.A for e in sums)), np.asarray(sum(e.c for e in sums)))
+
+    def noise_share(self, rng: np.random.Generator) -> NoiseShare:
+        """How much of each operator is noise, by equation, summed over experiments."""
+        sums = [noise_share(part, rng) for part in self.parts]
+        return NoiseShare(*(np.sum([getattr(s, field) for s in sums], axis=0) for field in ("y", "X", "size")))
 
     def logdet_gradient(self, theta: ArrayLike) -> Array:
         """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""

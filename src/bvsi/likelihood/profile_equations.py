@@ -15,14 +15,15 @@ is enough, since it sums over all residuals.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.likelihood.covariance import BlockGroup, Part, sensitivities, stencil_row
+from bvsi.likelihood.blocks import over_groups
+from bvsi.likelihood.covariance import FactorisedGroup, Part, stencil_row
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
-from bvsi.linalg import Factor
 from bvsi.residual.system import residual_weights
 
 Array = NDArray[np.float64]
@@ -61,93 +62,149 @@ def block_profile_equations(
     smoothing: factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
     rng: for the draw that N takes; None leaves S and N out.
     """
-    residuals = part.residuals
-    structure, d = residuals.structure, residuals.d
+    structure, d = part.residuals.structure, part.residuals.d
+    draw = None if rng is None else [part.covariance.noise.sample(j, rng) for j in range(structure.n_times)]
     q, scores = np.zeros(structure.n_blocks), np.zeros((structure.n_blocks, d))
-    spread = None if rng is None else _Spread(part, rng)
-    parts = []
-    for group, factor in part.factors(theta):
-        smoother = _Smoother(part, theta, group, factor)
-        logdet = factor.logdet()
-        for blocks in group.slabs(1 + d):
-            Z = smoother.smoothed(blocks, smoothing)
-            white = factor.whiten(Z.reshape(len(Z), -1)).reshape(Z.shape)
-            parts.append(accumulate(white, np.zeros(d), len(blocks) * logdet))
-            q[blocks] = parts[-1].q_blocks[0]
-            scores[blocks] = np.einsum("nk,nki->ki", white[:, :, 0], white[:, :, 1:])
-            if spread is not None:
-                spread.add(smoother, blocks, Z[:, :, 1:])
-    S, N = (None, None) if spread is None else (spread.S(), spread.N)
-    return ProfileEquations(NormalEquations.total(parts, (q,)), (scores,), S, N)
+    spread = None if draw is None else _Spread(part)
+    equations = []
+    for one in over_groups(part, theta, lambda group: _Smoother(part, theta, group, smoothing, draw).equations()):
+        for slab in one.slabs:
+            q[slab.blocks], scores[slab.blocks] = slab.equations.q_blocks[0], slab.scores
+            equations.append(slab.equations)
+        if spread is not None:
+            spread.add(one)
+    S, N = (None, None) if spread is None else (spread.S, spread.N)
+    return ProfileEquations(NormalEquations.total(equations, (q,)), (scores,), S, N)
+
+
+@dataclass(frozen=True, eq=False)
+class _Slab:
+    """Equations of some blocks of a group; scores: (blocks, d)."""
+
+    blocks: Integers
+    equations: NormalEquations
+    scores: Array
+
+
+@dataclass(frozen=True, eq=False)
+class _GroupEquations:
+    """Equations of a group of blocks, and its part of N (d, d) and of V: time → (n_u, d)."""
+
+    slabs: tuple[_Slab, ...]
+    N: Array
+    V: dict[int, Array]
 
 
 class _Smoother:
-    """Smoothing for the blocks of one group, which share C, b and J."""
+    """Profile equations of the blocks of one group, which share C, b and J. Threads have one each.
 
-    def __init__(self, part: Part, theta: Array, group: BlockGroup, factor: Factor) -> None:
+    draw: noise by time, (n_u,) each; without it neither N nor V is worked out.
+    """
+
+    def __init__(
+        self, part: Part, theta: Array, one: FactorisedGroup, smoothing: float, draw: list[Array] | None
+    ) -> None:
         residuals = part.residuals
-        self.plan, self.residuals, self.factor = part.covariance, residuals, factor
-        first = int(group.blocks[0])
-        self.times, values = sensitivities(residuals, theta, first)
-        self.b = stencil_row(residuals.structure, first)[2]
-        self.C = [residuals.structure.pattern.matrix(c) for c in values]
-        self.C_transposed = [c.T.tocsr() for c in self.C]
+        self.plan, self.residuals, self.one = part.covariance, residuals, one
+        self.smoothing, self.draw = smoothing, draw
+        self.C = [residuals.structure.pattern.matrix(c) for c in one.C]
         self.weights = residual_weights(theta)
 
-    def smoothed(self, blocks: Integers, smoothing: float) -> Array:
-        """[r, X̃] of some blocks, (N, blocks, 1 + d)."""
+    def equations(self) -> _GroupEquations:
+        """All equations of the group, a slab of its blocks at a time."""
+        d, factor = self.residuals.d, self.one.factor
+        logdet, slabs = factor.logdet(), []
+        N, V = np.zeros((d, d)), dict[int, Array]()
+        for blocks in self.one.group.slabs(1 + d if self.draw is None else 1 + 2 * d):
+            Z = self.columns(blocks)
+            white = factor.whiten(Z.reshape(len(Z), -1)).reshape(Z.shape)
+            smoothed = np.ascontiguousarray(white[:, :, : 1 + d])
+            equations = accumulate(smoothed, np.zeros(d), len(blocks) * logdet)
+            scores = np.einsum("nk,nki->ki", smoothed[:, :, 0], smoothed[:, :, 1:])
+            slabs.append(_Slab(blocks, equations, scores))
+            if self.draw is not None:
+                xi = np.ascontiguousarray(white[:, :, 1 + d :]).reshape(-1, d)
+                N += xi.T @ xi
+                self.add_spread(V, blocks, smoothed[:, :, 1:])
+        return _GroupEquations(tuple(slabs), N, V)
+
+    def columns(self, blocks: Integers) -> Array:
+        """[r, X̃] of some blocks, (N, blocks, 1 + d); with a draw [r, X̃, ξ], (N, blocks, 1 + 2d)."""
         Z = self.residuals.Z[:, blocks]  # a copy, since blocks is an index array
         Z[:, :, 0] = r = Z @ self.weights
-        if smoothing:
-            Z[:, :, 1:] -= smoothing * self.operators_on(self.noise_estimate(r))
-        return Z
+        if self.draw is None:
+            if self.smoothing:
+                Z[:, :, 1:] -= self.smoothing * self.operators_on(self.noise_estimate(r))
+            return Z
+        # The data and the draw go through the same solve and the same operators, side by side.
+        drawn = self.drawn(blocks)
+        residual = sum(C @ e for C, e in zip(self.C, drawn, strict=True))
+        estimate = self.noise_estimate(np.concatenate([r, residual], axis=1))
+        n = len(blocks)
+        for e, hat, b in zip(drawn, estimate, self.one.b, strict=True):
+            if b:
+                hat[:, n:] = e - hat[:, n:]
+        moved = self.operators_on(estimate)
+        Z[:, :, 1:] -= self.smoothing * moved[:, :n]
+        return np.concatenate([Z, moved[:, n:]], axis=2)
+
+    def drawn(self, blocks: Integers) -> list[Array]:
+        """The draw at each time of the stencil, (n_u, blocks) each."""
+        assert self.draw is not None
+        times = [stencil_row(self.residuals.structure, int(k))[0] for k in blocks]
+        return [np.stack([self.draw[row[m]] for row in times], axis=1) for m in range(len(self.C))]
 
     def noise_estimate(self, r: Array) -> list[Array]:
-        """ε̂_kj = Σ_u,j C_kjᵀ W_k r_k of each time of the stencil, (n_u, blocks) each; zero where b is."""
-        Wr = self.factor.solve(r)
-        pairs = zip(self.times, self.b, self.C_transposed, strict=True)
-        return [self.plan.noise_times(int(j), Ct @ Wr) if b else np.zeros(0) for j, b, Ct in pairs]
+        """ε̂_kj = Σ_u,j C_kjᵀ W_k r_k of each time of the stencil, (n_u, columns) each; empty where b is zero."""
+        Wr = self.one.factor.solve(r)
+        triples = zip(self.one.times, self.one.b, self.C, strict=True)
+        return [self.plan.noise_times(int(j), C.T @ Wr) if b else np.zeros(0) for j, b, C in triples]
 
     def operators_on(self, epsilon: list[Array]) -> Array:
-        """Σ_j b_kj J_i(û_j) ε_kj, (N, blocks, d)."""
-        structure = self.residuals.structure
-        columns = next(e.shape[1] for e, b in zip(epsilon, self.b, strict=True) if b)
-        total = np.zeros((structure.n_rows, columns, self.residuals.d))
-        for time, b, e in zip(self.times, self.b, epsilon, strict=True):
+        """Σ_j b_kj J_i(û_j) ε_kj, (N, columns, d)."""
+        columns = next(e.shape[1] for e, b in zip(epsilon, self.one.b, strict=True) if b)
+        total = np.zeros((self.residuals.structure.n_rows, columns, self.residuals.d))
+        for time, b, e in zip(self.one.times, self.one.b, epsilon, strict=True):
             if b:
                 for i, J in enumerate(self.residuals.J):
-                    total[:, :, i] += b * J.apply(int(time), e)
+                    total[:, :, i] += J.apply(int(time), b * e)
         return total
+
+    def add_spread(self, V: dict[int, Array], blocks: Integers, white: Array) -> None:
+        """Add C_kjᵀ W_k X̃_k of some blocks to V by time, from whitened X̃ (N, blocks, d)."""
+        n, d = len(blocks), self.residuals.d
+        times = [stencil_row(self.residuals.structure, int(k))[0] for k in blocks]
+        WX = self.one.factor.whiten_transposed(np.ascontiguousarray(white).reshape(-1, n * d))
+        for m, C in enumerate(self.C):
+            spread = (C.T @ WX).reshape(-1, n, d)
+            for position, row in enumerate(times):
+                j = int(row[m])
+                V[j] = V[j] + spread[:, position] if j in V else spread[:, position]
 
 
 class _Spread:
-    """Accumulates S and N over the blocks of an experiment."""
+    """Sums N and S = Σ_j V_jᵀ Σ_u,j V_j over groups; V_j is dropped once all groups with time j have been added."""
 
-    def __init__(self, part: Part, rng: np.random.Generator) -> None:
-        residuals, structure, plan = part.residuals, part.residuals.structure, part.covariance
-        self.plan, self.structure = plan, structure
-        self.V = np.zeros((structure.n_times, structure.n_state, residuals.d))
-        self.N = np.zeros((residuals.d, residuals.d))
-        self.draw = [plan.noise.sample(j, rng) for j in range(structure.n_times)]
+    def __init__(self, part: Part) -> None:
+        residuals, plan = part.residuals, part.covariance
+        self.plan = plan
+        self.N, self.S = np.zeros((residuals.d, residuals.d)), np.zeros((residuals.d, residuals.d))
+        self.V: dict[int, Array] = {}
+        times = [
+            {int(j) for k in group.blocks for j in stencil_row(residuals.structure, int(k))[0]}
+            for group in plan.groups(residuals)
+        ]
+        self.missing = Counter(j for some in times for j in some)
 
-    def add(self, smoother: _Smoother, blocks: Integers, X: Array) -> None:
-        """Add the part of some blocks with smoothed regressors X (N, blocks, d)."""
-        times = [stencil_row(self.structure, int(k))[0] for k in blocks]
-        WX = smoother.factor.solve(np.ascontiguousarray(X).reshape(len(X), -1))
-        for m, Ct in enumerate(smoother.C_transposed):
-            spread = (Ct @ WX).reshape(-1, len(blocks), X.shape[2])
-            for position, row in enumerate(times):
-                self.V[row[m]] += spread[:, position]
-        drawn = [np.stack([self.draw[row[m]] for row in times], axis=1) for m in range(len(smoother.C))]
-        estimate = smoother.noise_estimate(sum(C @ e for C, e in zip(smoother.C, drawn, strict=True)))
-        left = [e - h if b else h for e, h, b in zip(drawn, estimate, smoother.b, strict=True)]
-        xi = smoother.operators_on(left)
-        white = smoother.factor.whiten(xi.reshape(len(xi), -1)).reshape(-1, X.shape[2])
-        self.N += white.T @ white
-
-    def S(self) -> Array:
-        """Σ_j V_jᵀ Σ_u,j V_j."""
-        return np.asarray(sum(V.T @ self.plan.noise_times(j, V) for j, V in enumerate(self.V)))
+    def add(self, one: _GroupEquations) -> None:
+        """Add a group; groups have to come in a fixed order for the sums to be the same to the last digit."""
+        self.N += one.N
+        for j, V in one.V.items():
+            self.V[j] = self.V[j] + V if j in self.V else V
+            self.missing[j] -= 1
+            if not self.missing[j]:
+                V = self.V.pop(j)
+                self.S += V.T @ self.plan.noise_times(j, V)
 
 
 def _sum(parts: list[Array | None]) -> Array | None:

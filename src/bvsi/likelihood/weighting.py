@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.likelihood.covariance import CovariancePlan, Part, plan_covariance
+from bvsi.likelihood.blocks import over_groups
+from bvsi.likelihood.covariance import CovariancePlan, FactorisedGroup, Part, plan_covariance
 from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.likelihood.profile_equations import ProfileEquations, block_profile_equations
@@ -86,13 +87,18 @@ class Block:
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """One factorisation per distinct covariance, one half solve per column."""
-        q = np.zeros(part.residuals.structure.n_blocks)
+        residuals = part.residuals
+
+        def of_group(one: FactorisedGroup) -> list[tuple[NDArray[np.int64], NormalEquations]]:
+            logdet, slabs = one.factor.logdet(), one.group.slabs(1 + residuals.d)
+            return [(k, accumulate(whitened(one.factor, residuals, k), theta, len(k) * logdet)) for k in slabs]
+
+        q = np.zeros(residuals.structure.n_blocks)
         sums = []
-        for group, factor in part.factors(theta):
-            logdet = factor.logdet()
-            for blocks in group.slabs(1 + part.residuals.d):
-                sums.append(accumulate(whitened(factor, part.residuals, blocks), theta, len(blocks) * logdet))
-                q[blocks] = sums[-1].q_blocks[0]
+        for slabs in over_groups(part, theta, of_group):
+            for blocks, equations in slabs:
+                q[blocks] = equations.q_blocks[0]
+                sums.append(equations)
         return NormalEquations.total(sums, (q,))
 
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:

@@ -13,7 +13,7 @@ from bvsi.linalg.cholesky import (
 from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import Pattern, scatter
 from bvsi.linalg.product import Product
-from bvsi.linalg.threads import single_threaded_blas
+from bvsi.linalg.threads import single_threaded_blas, usable_cores
 
 __all__ = [
     "Analysis",
@@ -30,4 +30,5 @@ __all__ = [
     "nested_dissection",
     "scatter",
     "single_threaded_blas",
+    "usable_cores",
 ]

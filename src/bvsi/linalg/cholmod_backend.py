@@ -126,6 +126,16 @@ class CholmodFactor:
                 out[:, block] = self.cholmod.solve_L(reordered, use_LDLt_decomposition=False)
         return out.reshape(np.shape(B))
 
+    def whiten_transposed(self, Y: ArrayLike) -> NDArray[np.float64]:
+        """``Pᵀ L⁻ᵀ Y``."""
+        columns = as_columns(Y, len(self.rows))
+        out = np.empty(columns.shape)
+        with self.analysis.lock, single_threaded_blas():
+            for block in blocks(columns.shape[1]):
+                reordered = np.ascontiguousarray(columns[:, block])
+                out[self.rows, block] = self.cholmod.solve_Lt(reordered, use_LDLt_decomposition=False)
+        return out.reshape(np.shape(Y))
+
     def gram(self, B: ArrayLike) -> NDArray[np.float64]:
         """``(RB)ᵀ(RB)``."""
         R = self.whiten(as_columns(B, len(self.rows)))

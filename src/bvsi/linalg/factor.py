@@ -32,9 +32,11 @@ class Factor(Protocol):
         """``R B`` with ``RᵀR = A⁻¹`` (R = L⁻¹P), at half the price of a solve; B (n,) or (n, m).
 
         ``(RB)ᵀ(RC) = BᵀA⁻¹C``. The rows of the result are in the elimination order of the factor, not in
-        that of
-        A: use whitened arrays of one factor with each other only. The result is in C order.
+        that of A: use whitened arrays of one factor with each other only. The result is in C order.
         """
+
+    def whiten_transposed(self, Y: ArrayLike) -> NDArray[np.float64]:
+        """``Rᵀ Y``: of a whitened Y = R B it makes ``A⁻¹ B``, the other half of a solve; Y (n,) or (n, m)."""
 
     def gram(self, B: ArrayLike) -> NDArray[np.float64]:
         """``BᵀA⁻¹B``, (m, m), for B (n, m) with few columns: it holds a whitened copy of B."""

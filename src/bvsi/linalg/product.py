@@ -47,24 +47,64 @@ class Product:
         left_values: (m, left.nnz), or (left.nnz,) for one A.
         right_values: (m, right.nnz), or (right.nnz,) for one B.
         """
+        A, B = self._checked(left_values, right_values)
+        return self._compiled(A, B, symmetric=False) if compiled.numba_available() else self._scipy(A, B)
+
+    def symmetric_values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
+        """The same at half the price, where Σ_m A_m B_mᵀ is known to be symmetric and its pattern is."""
+        A, B = self._checked(left_values, right_values)
+        if compiled.numba_available():
+            return self._compiled(A, B, symmetric=True)
+        values = self._scipy(A, B)
+        return np.where(self.out.rows <= self.out.indices, values, values[self.out.transpose[1]])
+
+    def gradient(self, weights: ArrayLike, left_values: ArrayLike) -> NDArray[np.float64]:
+        """``∂⟨W, Σ_m A_m B_mᵀ⟩/∂B_m = Wᵀ A_m`` on the pattern of the B_m, (m, right.nnz).
+
+        Parameters
+        ----------
+        weights: W, (out.nnz,); entries off the pattern do not enter.
+        left_values: (m, left.nnz), or (left.nnz,) for one A.
+        """
         A = _value_sets(left_values, self.left, "left_values")
-        B = _value_sets(right_values, self.right, "right_values")
-        if len(A) != len(B):
-            raise BvsiError(f"left_values has {len(A)} value sets and right_values {len(B)}; they must agree")
-        return self._compiled(A, B) if compiled.numba_available() else self._scipy(A, B)
+        W = _value_sets(weights, self.out, "weights")[0]
+        by_rows, order = self.out.transpose
+        if not compiled.numba_available():
+            mask = self.right.matrix(np.ones(self.right.nnz))
+            products = (by_rows.matrix(W[order]) @ self.left.matrix(a) for a in A)
+            return np.stack([self.right.gather(mask.multiply(product)) for product in products])
+        from bvsi.linalg.product_kernel import product_gradient
 
-    def _compiled(self, A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
-        from bvsi.linalg.product_kernel import row_products
-
-        transposed, order = self.right.transpose
-        out = np.empty(self.out.nnz)
-        row_products(
-            (self.left.indptr, self.left.indices, A),
-            (transposed.indptr, transposed.indices, np.ascontiguousarray(B[:, order])),
-            (self.out.indptr, self.out.indices, out),
-            self.out.shape[1],
+        by_columns, columns_order = self.left.transpose
+        out = np.empty((len(A), self.right.nnz))
+        product_gradient(
+            (by_rows.indptr, by_rows.indices, W[order]),
+            (by_columns.indptr, by_columns.indices, A.take(columns_order, axis=1)),
+            (self.right.indptr, self.right.indices, out),
+            self.out.shape[0],
         )
         return out
+
+    def _checked(self, left: ArrayLike, right: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        A = _value_sets(left, self.left, "left_values")
+        B = _value_sets(right, self.right, "right_values")
+        if len(A) != len(B):
+            raise BvsiError(f"left_values has {len(A)} value sets and right_values {len(B)}; they must agree")
+        return A, B
+
+    def _compiled(self, A: NDArray[np.float64], B: NDArray[np.float64], *, symmetric: bool) -> NDArray[np.float64]:
+        from bvsi.linalg.product_kernel import row_products, symmetric_row_products
+
+        transposed, order = self.right.transpose
+        left = (self.left.indptr, self.left.indices, A)
+        right = (transposed.indptr, transposed.indices, B.take(order, axis=1))
+        values = np.empty(self.out.nnz)
+        out = (self.out.indptr, self.out.indices, values)
+        if symmetric:
+            symmetric_row_products(left, right, out, self.out.transpose[1])
+        else:
+            row_products(left, right, out, self.out.shape[1])
+        return values
 
     def _scipy(self, A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
         transposed, order = self.right.transpose

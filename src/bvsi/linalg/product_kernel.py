@@ -33,3 +33,66 @@ def row_products(left: Any, right: Any, out: Any, columns: int) -> None:
         for slot in range(out_start[row], out_start[row + 1]):
             result[slot] = work[out_column[slot]]
             work[out_column[slot]] = 0.0  # ready for the next row; every touched entry is on the pattern
+
+
+@njit(cache=True, nogil=True)
+def symmetric_row_products(left: Any, right: Any, out: Any, mirror: Any) -> None:
+    """The same for a symmetric result: entries on and above the diagonal, each written to its mirror image too.
+
+    Parameters
+    ----------
+    left, right, out: as for :func:`row_products`; columns are ascending in every row.
+    mirror: (nnz,) slot of the transposed entry.
+    """
+    left_start, left_column, A = left
+    right_start, right_column, B = right
+    out_start, out_column, result = out
+    n = len(out_start) - 1
+    work = np.zeros(n)
+    begin = right_start[:-1].copy()  # first entry of every row of B on or above the diagonal; it only moves on
+    for row in range(n):
+        for e in range(left_start[row], left_start[row + 1]):
+            inner = left_column[e]
+            while begin[inner] < right_start[inner + 1] and right_column[begin[inner]] < row:
+                begin[inner] += 1
+        for m in range(A.shape[0]):
+            for e in range(left_start[row], left_start[row + 1]):
+                a = A[m, e]
+                if a != 0.0:  # zero between two fields, in the mass matrix and where an equation reads only one
+                    for f in range(begin[left_column[e]], right_start[left_column[e] + 1]):
+                        work[right_column[f]] += a * B[m, f]
+        for slot in range(out_start[row], out_start[row + 1]):
+            column = out_column[slot]
+            if column >= row:
+                result[slot] = work[column]
+                result[mirror[slot]] = work[column]
+                work[column] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def product_gradient(weights: Any, left: Any, right: Any, inner: int) -> None:
+    """``G_m = Wᵀ A_m`` on the pattern of the B_m: a row of Wᵀ is laid out densely and multiplied with columns of A_m.
+
+    Parameters
+    ----------
+    weights: (indptr, indices, values (nnz,)) of Wᵀ by rows.
+    left: (indptr, indices, values (m, nnz)) of the A_m by columns.
+    right: (indptr, indices, values (m, nnz)) of G by rows; the values are overwritten.
+    inner: number of columns of Wᵀ.
+    """
+    weight_start, weight_column, W = weights
+    left_start, left_row, A = left
+    right_start, right_column, G = right
+    work = np.zeros(inner)
+    for row in range(len(right_start) - 1):
+        for e in range(weight_start[row], weight_start[row + 1]):
+            work[weight_column[e]] = W[e]
+        for m in range(A.shape[0]):
+            for slot in range(right_start[row], right_start[row + 1]):
+                column = right_column[slot]
+                total = 0.0
+                for f in range(left_start[column], left_start[column + 1]):
+                    total += work[left_row[f]] * A[m, f]
+                G[m, slot] = total
+        for e in range(weight_start[row], weight_start[row + 1]):
+            work[weight_column[e]] = 0.0

@@ -140,6 +140,16 @@ class SuperLUFactor:
                 out[:, block] = scale * self._lower.solve(columns[self.rows, block])
         return out.reshape(np.shape(B))
 
+    def whiten_transposed(self, Y: ArrayLike) -> NDArray[np.float64]:
+        """``Pᵀ L⁻ᵀ D^{−1/2} Y``."""
+        columns = as_columns(Y, len(self.rows))
+        out = np.empty(columns.shape)
+        scale = 1.0 / np.sqrt(self.pivots)[:, None]
+        with single_threaded_blas():
+            for block in blocks(columns.shape[1]):
+                out[self.rows, block] = self._lower.solve(scale * columns[:, block], trans="T")
+        return out.reshape(np.shape(Y))
+
     def gram(self, B: ArrayLike) -> NDArray[np.float64]:
         """``(RB)ᵀ(RB)``."""
         R = self.whiten(as_columns(B, len(self.rows)))

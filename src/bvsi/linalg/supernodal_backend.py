@@ -64,7 +64,7 @@ class SupernodalAnalysis:
         s = self.symbolic
         blas = _loaded_addresses()
         L = np.zeros(s.value_start[-1])
-        L[s.slots[s.lower]] = A[s.lower]
+        L[s.lower_slots] = A[s.lower]
         diagonal = L[s.diagonal]
         with single_threaded_blas():
             broken = int(factorise(s.structure, L, s.stack_size, blas))
@@ -120,6 +120,20 @@ class SupernodalFactor:
                 whitened.append(X)
         out = whitened[0] if len(whitened) == 1 else np.concatenate([np.empty((len(perm), 0)), *whitened], axis=1)
         return out.reshape(np.shape(B))
+
+    def whiten_transposed(self, Y: ArrayLike) -> NDArray[np.float64]:
+        """``Pᵀ L⁻ᵀ Y``."""
+        from bvsi.linalg.supernodal import solve_upper
+
+        perm, structure = self.symbolic.permutation, self.symbolic.structure
+        columns = as_columns(Y, len(perm))
+        out = np.empty(columns.shape)
+        with single_threaded_blas():
+            for block in blocks(columns.shape[1]):
+                X = np.array(columns[:, block], order="C")
+                solve_upper(structure, self.L, X, self.blas)
+                out[perm, block] = X
+        return out.reshape(np.shape(Y))
 
     def gram(self, B: ArrayLike) -> NDArray[np.float64]:
         """``(RB)ᵀ(RB)``."""

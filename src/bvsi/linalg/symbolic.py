@@ -9,6 +9,7 @@ imports Numba.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,11 @@ class Symbolic:
     lower: NDArray[np.int64]
     stack_size: int
     factor_nnz: int
+
+    @cached_property
+    def lower_slots(self) -> NDArray[np.int64]:
+        """Place in L of the entries ``lower``."""
+        return self.slots[self.lower]
 
     @property
     def structure(self) -> tuple[NDArray[np.int64], ...]:

@@ -8,6 +8,7 @@ Hence the first to enter sets it, and restores it when it leaves; whoever enters
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -53,3 +54,10 @@ def _libraries() -> _Libraries:
     own = {library.filepath for library in per_thread.lib_controllers}
     others = [library.filepath for library in blas.lib_controllers if library.filepath not in own]
     return _Libraries(blas.select(filepath=others), per_thread if own else None)
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

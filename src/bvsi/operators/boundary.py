@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from bvsi.errors import OperatorError
+from bvsi.jets import order
 from bvsi.operators.effort import tidy
+from bvsi.operators.terms import Term
 from bvsi.operators.vocabulary import Vocabulary, pretty
-from bvsi.operators.weak import Term
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,10 @@ class NoFlux(BoundaryCondition):
 
 @dataclass(frozen=True)
 class ZeroNeumann(BoundaryCondition):
-    """∇u·n = 0. Terms that do not vanish by this alone are assembled from the data."""
+    """∇u·n = 0, and ∇(∇²u)·n = 0 where an operator has four derivatives: the field goes on as its mirror image.
+
+    Terms that do not vanish by this alone are assembled from the data.
+    """
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ def treat_boundary(
     if condition.tests_vanish:
         return _vanishing_tests(terms, condition)
     if isinstance(condition, NoFlux):
-        return BoundaryTreatment((), "zero with the others of the equation: no flux through the boundary")
+        return _without_values(terms, "zero with the others of the equation: no flux through the boundary")
     if isinstance(condition, ZeroNeumann):
         flat = tuple(f for f, c in conditions.items() if isinstance(c, ZeroNeumann))
         return _zero_neumann(terms, flat, words)
@@ -80,18 +83,20 @@ def treat_boundary(
 
 
 def _vanishing_tests(terms: tuple[Term, ...], condition: BoundaryCondition) -> BoundaryTreatment:
-    if any(sum(term.test) for term in terms):
-        raise OperatorError(
-            "a boundary term with a derivative of the test function does not vanish with the test function; "
-            "declare NoFlux() or Assembled() for this field."
-        )
     why = "condition unknown" if isinstance(condition, Unknown) else "values prescribed"
-    return BoundaryTreatment((), f"zero: test functions vanish on the boundary ({why})")
+    return _without_values(terms, f"zero: test functions vanish on the boundary ({why})")
+
+
+def _without_values(terms: tuple[Term, ...], reason: str) -> BoundaryTreatment:
+    """Drop the terms with the test function itself; those with its derivative are assembled from the data."""
+    kept = tuple(term for term in terms if order(term.test))
+    return BoundaryTreatment(kept, f"{reason}; with derivatives of v assembled from the data" if kept else reason)
 
 
 def _zero_neumann(terms: tuple[Term, ...], flat: tuple[str, ...], words: Vocabulary) -> BoundaryTreatment:
     kept = []
     for term in terms:
+        term = _without_third_derivatives(term, flat, words)
         gradients = [words.jet(f, words.unit(axis)) for f in flat for axis in range(words.dim)]
         rest = term.integrand.xreplace(dict.fromkeys(gradients, sp.Integer(0)))
         in_gradients = term.integrand - rest
@@ -103,6 +108,14 @@ def _zero_neumann(terms: tuple[Term, ...], flat: tuple[str, ...], words: Vocabul
         return BoundaryTreatment((), f"zero: ∇{', ∇'.join(flat)} has no normal component")
     left = " + ".join(pretty(term.integrand) for term in kept)
     return BoundaryTreatment(tuple(kept), f"zero normal gradient used; {left} assembled from the data")
+
+
+def _without_third_derivatives(term: Term, flat: tuple[str, ...], words: Vocabulary) -> Term:
+    """The flux ∇(∇²u)·n of a mirrored field is zero."""
+    if order(term.test):
+        return term
+    third = [s for s, (f, jet) in words.jets(term.integrand).items() if f in flat and order(jet) == 3]
+    return Term(term.test, term.integrand.xreplace(dict.fromkeys(third, sp.Integer(0))))
 
 
 def _tangential_gradients(flat: tuple[str, ...], words: Vocabulary) -> dict[sp.Symbol, sp.Expr]:

@@ -10,15 +10,20 @@ from typing import TypeAlias
 
 import sympy as sp
 
+from bvsi.data.names import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.naming import position, squeeze
+from bvsi.operators.biharmonic import Biharmonic, Mixed
 from bvsi.operators.boundary import BoundaryCondition, Unknown
 from bvsi.operators.from_sympy import names_in_expression
 from bvsi.operators.operator import WeakOperator, build_operator
-from bvsi.operators.parse import functions_in, names_in
-from bvsi.operators.vocabulary import COORDINATES, TIME, Vocabulary
+from bvsi.operators.parse import Dialect, functions_in, names_in
+from bvsi.operators.vocabulary import COORDINATES, TEST, TIME, Vocabulary
 
 Source: TypeAlias = "str | sp.Expr"
+
+# Names with a meaning of their own, the last three inside cells(...), facets(...) and boundary(...)
+_WORDS = {TIME.name, TEST, "h", "penalty", "normal"}
 
 
 class Library:
@@ -27,6 +32,9 @@ class Library:
     equations: field → operators of its equation, texts or SymPy expressions.
     keep: names of operators that selection must not remove.
     boundary: one condition for all fields, or one per field; fields left out are ``Unknown()``.
+    definitions: names that stand for expressions, such as ``{"phi": "c1**2*c2"}`` for ``laplacian(diff(phi, c1))``.
+    biharmonic: treatment of ``biharmonic(...)`` on elements that are not C1, ``Mixed()`` or ``InteriorPenalty()``; by
+        default the first that the element allows.
 
     Immutable; the name of an operator is its text, preceded by its equation where there are several:
     ``"laplacian(u)"``, ``"c1: laplacian(c1)"``.
@@ -38,6 +46,8 @@ class Library:
         *,
         keep: Iterable[str] = (),
         boundary: BoundaryCondition | Mapping[str, BoundaryCondition] | None = None,
+        definitions: Mapping[str, str] | None = None,
+        biharmonic: Biharmonic | None = None,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -49,6 +59,10 @@ class Library:
             raise OperatorError("library: no operators given; pass for example {'u': ['laplacian(u)', 'u']}.")
         self._names = self._make_names()
         self._conditions = _conditions(boundary, tuple(self._equations))
+        self._definitions = _definitions(definitions or {}, tuple(self._equations))
+        if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
+            raise OperatorError(f"biharmonic: an instance such as Mixed() is needed, not {biharmonic!r}.")
+        self.biharmonic = biharmonic
         self.keep = tuple(self._names[self.index(name)] for name in keep)
 
     @property
@@ -83,14 +97,43 @@ class Library:
         equations = {field: sources for field, sources in kept.items() if sources}
         conditions = {field: self._conditions[field] for field in equations}
         bare = [name.split(": ", 1)[-1] if len(equations) == 1 else name for name in keep]
-        return Library(equations, keep=bare, boundary=conditions)
+        return Library(
+            equations, keep=bare, boundary=conditions, definitions=self._definitions, biharmonic=self.biharmonic
+        )
+
+    def with_biharmonic(self, treatment: Biharmonic) -> Library:
+        """The library with another treatment of ∇⁴."""
+        return Library(
+            self._equations,
+            keep=self.keep,
+            boundary=self._conditions,
+            definitions=self._definitions,
+            biharmonic=treatment,
+        )
+
+    @property
+    def has_biharmonic(self) -> bool:
+        """Whether an operator, or a definition, calls ``biharmonic``."""
+        texts = (*(s for _, s in self._flat() if isinstance(s, str)), *self._definitions.values())
+        return any("biharmonic" in functions_in(text) for text in texts)
 
     def condition(self, equation: str) -> BoundaryCondition:
         """Boundary condition of a field."""
         return self._conditions[equation]
 
-    def weak(self, words: Vocabulary, *, trial_order: int = 1, test_order: int = 1) -> tuple[WeakOperator, ...]:
-        """All operators in weak form, for the names of ``words`` and the derivatives that the element carries."""
+    def weak(
+        self,
+        words: Vocabulary,
+        *,
+        trial_order: int = 1,
+        test_order: int = 1,
+        biharmonic: Biharmonic | None = None,
+    ) -> tuple[WeakOperator, ...]:
+        """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
+
+        biharmonic: treatment of ∇⁴ where the library names none; only for elements that do not carry four derivatives.
+        """
+        treatment = (self.biharmonic or biharmonic) if trial_order + test_order < 4 else None
         missing = [field for field in self._equations if field not in words.fields]
         if missing:
             raise OperatorError(
@@ -103,11 +146,17 @@ class Library:
                 field,
                 words=words,
                 conditions=self._conditions,
+                dialect=self._dialect(field, treatment),
                 trial_order=trial_order,
                 test_order=test_order,
             )
             for name, (field, source) in zip(self._names, self._flat(), strict=True)
         )
+
+    def _dialect(self, equation: str, treatment: Biharmonic | None) -> Dialect:
+        if treatment is None:
+            return Dialect(self._definitions)
+        return Dialect(self._definitions, lambda argument: treatment.text(argument, self._conditions[equation]))
 
     def explain(self, *, dim: int | None = None, auxiliary: Sequence[str] = ()) -> str:
         """Strong form, weak form, boundary term and Jacobian of each operator.
@@ -118,14 +167,14 @@ class Library:
         names, functions = self._used_names()
         mentioned = [i + 1 for i, c in enumerate(COORDINATES) if c in names or f"d{c}" in functions]
         dim = dim or max(mentioned, default=1)
-        free = names - set(self._equations) - set(COORDINATES) - {TIME.name}
+        free = names - set(self._equations) - set(COORDINATES) - set(self._definitions) - _WORDS
         words = Vocabulary(COORDINATES[:dim], tuple(self._equations), tuple(auxiliary) or tuple(sorted(free)))
-        return "\n\n".join(operator.explain() for operator in self.weak(words))
+        return "\n\n".join(operator.explain() for operator in self.weak(words, biharmonic=Mixed()))
 
     def _used_names(self) -> tuple[set[str], set[str]]:
         names: set[str] = set()
         functions: set[str] = set()
-        for _, source in self._flat():
+        for source in (*(s for _, s in self._flat()), *self._definitions.values()):
             if isinstance(source, str):
                 names |= names_in(source)
                 functions |= functions_in(source)
@@ -187,3 +236,13 @@ def _conditions(
         if not isinstance(condition, BoundaryCondition):
             raise OperatorError(f"boundary: {field!r} needs an instance such as NoFlux(), not {condition!r}.")
     return {field: boundary.get(field, Unknown()) for field in fields}
+
+
+def _definitions(definitions: Mapping[str, str], fields: tuple[str, ...]) -> dict[str, str]:
+    if not isinstance(definitions, Mapping):
+        raise OperatorError(f"definitions: {definitions!r} is no mapping of names to texts, such as {{'phi': 'u**2'}}.")
+    for name, text in definitions.items():
+        if not isinstance(name, str) or not name.isidentifier() or name in (*fields, *RESERVED_NAMES):
+            raise OperatorError(f"definitions: {name!r} cannot be a name here; choose one that means nothing else.")
+        names_in(text)
+    return dict(definitions)

@@ -9,26 +9,27 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from bvsi.operators.vocabulary import MultiIndex, Vocabulary
-from bvsi.operators.weak import Term
+from bvsi.jets import Jet
+from bvsi.operators.terms import Term
+from bvsi.operators.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
 class JacobianTerm:
     """∫ ∂^test v · coefficient · ∂^trial δfield."""
 
-    test: MultiIndex
+    test: Jet
     field: str
-    trial: MultiIndex
+    trial: Jet
     coefficient: sp.Expr
 
 
 def linearise(terms: tuple[Term, ...], words: Vocabulary) -> tuple[JacobianTerm, ...]:
-    """Derivative of each term by each jet of a measured field; auxiliary fields are constants."""
+    """Derivative of each term by each jet of a measured or recovered field; auxiliary fields are constants."""
     found = []
     for term in terms:
         for symbol, (field, index) in words.jets(term.integrand).items():
-            if field in words.fields:
+            if field not in words.auxiliary:
                 coefficient = _derivative_almost_everywhere(term.integrand, symbol)
                 if coefficient != 0:
                     found.append(JacobianTerm(term.test, field, index, coefficient))

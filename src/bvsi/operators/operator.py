@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import sympy as sp
 
 from bvsi.errors import OperatorError
-from bvsi.operators.boundary import BoundaryCondition, BoundaryTreatment, treat_boundary
-from bvsi.operators.degree import integrand_degree
+from bvsi.jets import MEASURES, Jet, Sided, Where, order
+from bvsi.operators.boundary import Assembled, BoundaryCondition, BoundaryTreatment, ZeroNeumann, treat_boundary
+from bvsi.operators.degree import integrand_degree, jet_degree
 from bvsi.operators.from_sympy import from_sympy
 from bvsi.operators.kernel import Kernel, compile_kernel
 from bvsi.operators.linearise import JacobianTerm, linearise
-from bvsi.operators.parse import parse
+from bvsi.operators.parse import Dialect, Parsed, parse
 from bvsi.operators.strong import Scalar
+from bvsi.operators.terms import Term, WrittenTerm
 from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
-from bvsi.operators.weak import Term, WeakForm, weak_form
+from bvsi.operators.weak import WeakForm, weak_form
 
 
 @dataclass(frozen=True, eq=False)
 class MeasureForm:
-    """The terms of an operator over one measure (cells or boundary): F and its derivative.
+    """The terms of an operator over one measure (cells, facets or boundary): F and its derivative.
 
     F[v] = Σ_terms ∫ ∂^α v g          J[v, δu] = Σ_jacobian ∫ ∂^α v c ∂^β δu
     """
@@ -46,6 +49,7 @@ class WeakOperator:
     """A candidate operator of one equation, ready to be assembled.
 
     name: coefficient name; equation: field whose equation it belongs to; text: as the user wrote it.
+    recovered: fields that the operator reads at nodes, w = M_lumped⁻¹ R(u), by name: the operators R.
     """
 
     name: str
@@ -55,42 +59,73 @@ class WeakOperator:
     weak: WeakForm
     boundary: BoundaryTreatment
     words: Vocabulary
+    recovered: Mapping[str, WeakOperator] = field(default_factory=lambda: MappingProxyType({}))
 
     @cached_property
-    def cells(self) -> MeasureForm:
-        """Terms over the cells."""
-        return MeasureForm(self.weak.cells, linearise(self.weak.cells, self.words))
-
-    @cached_property
-    def facets(self) -> MeasureForm:
-        """Terms over the boundary that the boundary condition leaves."""
-        return MeasureForm(self.boundary.kept, linearise(self.boundary.kept, self.words))
+    def forms(self) -> Mapping[Where, MeasureForm]:
+        """Terms by measure."""
+        made = {where: self.weak.terms(where, self.boundary.kept) for where in MEASURES}
+        return {where: MeasureForm(terms, linearise(terms, self.words)) for where, terms in made.items()}
 
     @property
+    def terms(self) -> tuple[Term, ...]:
+        """Terms over all measures."""
+        return tuple(term for form in self.forms.values() for term in form.terms)
+
+    @property
+    def jacobian(self) -> tuple[JacobianTerm, ...]:
+        """Terms of the derivative over all measures."""
+        return tuple(term for form in self.forms.values() for term in form.jacobian)
+
+    @cached_property
     def key(self) -> tuple[object, ...]:
         """Two operators with the same key have the same discrete form, whichever equation they stand in."""
-        return (self.weak.cells, self.boundary.kept)
+        inner = tuple((name, operator.key) for name, operator in sorted(self.recovered.items()))
+        return (tuple((where, form.terms) for where, form in self.forms.items()), inner)
+
+    def monic(self) -> tuple[WeakOperator, float]:
+        """The operator without the number in front, and that number: ∇²(3c²) is 3 times ∇²(c²)."""
+        first = next((term.integrand for term in self.terms), sp.Integer(1))
+        content = first.primitive()[0]
+        if content == 1:
+            return self, 1.0
+        weak = WeakForm(
+            _divided(self.weak.cells, content),
+            _divided(self.weak.boundary, content),
+            tuple(WrittenTerm(w.where, Term(w.term.test, w.term.integrand / content)) for w in self.weak.written),
+        )
+        boundary = replace(self.boundary, kept=_divided(self.boundary.kept, content))
+        return replace(self, weak=weak, boundary=boundary), float(content)
 
     @property
     def reads(self) -> tuple[str, ...]:
         """Measured fields that the operator depends on."""
-        terms = (*self.cells.jacobian, *self.facets.jacobian)
-        return tuple(f for f in self.words.fields if any(term.field == f for term in terms))
+        names = {term.field for term in self.jacobian}
+        names |= {f for name in names & set(self.recovered) for f in self.recovered[name].reads}
+        return tuple(f for f in self.words.fields if f in names)
 
     @property
     def state_linear(self) -> bool:
         """Whether the Jacobian is free of the measured fields."""
-        coefficients = (t.coefficient for t in (*self.cells.jacobian, *self.facets.jacobian))
-        return not any(f in self.words.fields for c in coefficients for f, _ in self.words.jets(c).values())
+        known = self.words.auxiliary
+        free = all(f in known for t in self.jacobian for f, _ in self.words.jets(t.coefficient).values())
+        return free and all(operator.state_linear for operator in self.recovered.values())
 
     @property
     def has_source(self) -> bool:
         """Whether the operator is non-zero where all measured fields vanish, F(0) ≠ 0."""
-        for term in (*self.cells.terms, *self.facets.terms):
-            measured = [s for s, (f, _) in self.words.jets(term.integrand).items() if f in self.words.fields]
+        for term in self.terms:
+            measured = [s for s, (f, _) in self.words.jets(term.integrand).items() if f not in self.words.auxiliary]
             if term.integrand.xreplace(dict.fromkeys(measured, sp.Integer(0))) != 0:
                 return True
-        return False
+        return any(operator.has_source for operator in self.recovered.values())
+
+    @property
+    def second_derivatives(self) -> bool:
+        """Whether second derivatives of the element's functions are needed."""
+        tests = (term.test for term in self.terms)
+        trials = (jet for term in self.terms for _, jet in self.words.jets(term.integrand).values())
+        return any(order(jet) > 1 for jet in (*tests, *trials))
 
     def uses(self, terms: tuple[Term, ...] | tuple[JacobianTerm, ...], names: frozenset[str]) -> bool:
         """Whether the given terms contain the time (``"t"``) or an auxiliary field of that name."""
@@ -99,34 +134,55 @@ class WeakOperator:
             expression = term.integrand if isinstance(term, Term) else term.coefficient
             found |= {field for field, _ in self.words.jets(expression).values()}
             found |= {TIME.name} & {symbol.name for symbol in expression.free_symbols}
-        return bool(found & names)
+        inner = any(o.uses(o.terms, names) for o in self.recovered.values())
+        return bool(found & names) or inner
 
-    def degree(self, element_degree: int) -> int:
-        """Degree of the highest integrand, test function included."""
-        integrands = (term.integrand for term in (*self.weak.cells, *self.boundary.kept))
-        return element_degree + max((integrand_degree(g, self.words, element_degree) for g in integrands), default=0)
+    def degree(self, element_degree: int, *, simplices: bool = False) -> int:
+        """Degree of the highest integrand, test function included.
+
+        simplices: whether a derivative lowers the degree of the element's functions; per axis, on boxes, it does not.
+        """
+        degrees = (
+            integrand_degree(term.integrand, self.words, element_degree, simplices=simplices)
+            + jet_degree(term.test, element_degree, simplices=simplices)
+            for term in self.terms
+        )
+        inner = (o.degree(element_degree, simplices=simplices) for o in self.recovered.values())
+        return max((*degrees, *inner), default=0)
 
     def explain(self) -> str:
         """Strong form, weak form, boundary term and Jacobian, one line each."""
+        inside = [_term_text(t, self.words, sign) for where, sign in _SIGNS.items() for t in self._inside(where)]
         lines = [
             self.name,
-            f"  strong    {_strong_text(self.strong, self.words)}",
-            f"  weak      {_sum(_term_text(t, self.words, 'dx') for t in self.weak.cells)}",
+            f"  strong    {_strong_text(self.strong, self.words) if self.strong.parts else self.text}",
+            f"  weak      {_sum(inside)}",
             f"  boundary  {self._boundary_text()}",
             f"  Jacobian  {self._jacobian_text()}",
         ]
+        for name, operator in self.recovered.items():
+            weak = _sum(_term_text(t, self.words, "dx") for t in operator.weak.cells)
+            lines.append(f"  with      {name} = M_lumped⁻¹ ({weak}); boundary {operator.boundary.reason}")
         return "\n".join(lines)
 
+    def _inside(self, where: Where) -> tuple[Term, ...]:
+        return self.forms[where].terms if where != "boundary" else ()
+
     def _boundary_text(self) -> str:
+        written = [w.term for w in self.weak.written if w.where == "boundary"]
+        if not self.weak.boundary and written:
+            return _sum(_term_text(t, self.words, "dS") for t in written)
         if not self.weak.boundary:
             return self.boundary.reason
         return f"{_sum(_term_text(t, self.words, 'dS') for t in self.weak.boundary)}: {self.boundary.reason}"
 
     def _jacobian_text(self) -> str:
-        cells = [_jacobian_text(t, self.words, "dx") for t in self.cells.jacobian]
-        facets = [_jacobian_text(t, self.words, "dS") for t in self.facets.jacobian]
+        texts = [_jacobian_text(t, self.words, _SIGNS[w]) for w, form in self.forms.items() for t in form.jacobian]
         kind = "constant: linear in the state" if self.state_linear else "depends on the state"
-        return f"{_sum((*cells, *facets))}   ({kind})" if cells or facets else "zero: a known source"
+        return f"{_sum(texts)}   ({kind})" if texts else "zero: a known source"
+
+
+_SIGNS: dict[Where, str] = {"cells": "dx", "facets": "dE", "boundary": "dS"}
 
 
 def build_operator(
@@ -136,31 +192,47 @@ def build_operator(
     *,
     words: Vocabulary,
     conditions: Mapping[str, BoundaryCondition],
+    dialect: Dialect,
     trial_order: int,
     test_order: int,
 ) -> WeakOperator:
     """Run the passes strong → weak → boundary for one operator."""
-    strong = parse(source, words) if isinstance(source, str) else from_sympy(source, words)
-    try:
+    parsed = parse(source, words, dialect) if isinstance(source, str) else Parsed(from_sympy(source, words), {})
+
+    def build(
+        strong: Scalar, conditions: Mapping[str, BoundaryCondition], recovered: Mapping[str, WeakOperator]
+    ) -> WeakOperator:
         weak = weak_form(strong, words, trial_order=trial_order, test_order=test_order)
         boundary = treat_boundary(weak.boundary, equation, conditions, words)
+        return WeakOperator(name, equation, str(source), strong, weak, boundary, words, recovered)
+
+    try:
+        known = {f: c if isinstance(c, ZeroNeumann) else Assembled() for f, c in conditions.items()}
+        recovered = {inner: build(strong, known, {}) for inner, strong in parsed.recovered.items()}
+        # what is recovered from fields that go on as their mirror images does so as well
+        mirrored = {w for w, o in recovered.items() if all(isinstance(conditions.get(f), ZeroNeumann) for f in o.reads)}
+        return build(parsed.form, {**conditions, **dict.fromkeys(mirrored, ZeroNeumann())}, recovered)
     except OperatorError as error:
         raise OperatorError(f"operator {name!r}: {error}") from None
-    return WeakOperator(name, equation, str(source), strong, weak, boundary, words)
+
+
+def _divided(terms: tuple[Term, ...], number: sp.Expr) -> tuple[Term, ...]:
+    return tuple(Term(term.test, term.integrand / number) for term in terms)
 
 
 def _sum(texts: Iterable[str]) -> str:
     return " + ".join(texts) or "0"
 
 
-def _derivative_text(index: tuple[int, ...], what: str, words: Vocabulary) -> str:
-    letters = "".join(name * order for name, order in zip(words.coordinates, index, strict=True))
-    return f"{what}_{letters}" if letters else what
+def _derivative_text(jet: Jet, what: str, words: Vocabulary) -> str:
+    index, side = (jet.index, {1: "⁺", -1: "⁻"}[jet.side]) if isinstance(jet, Sided) else (jet, "")
+    letters = words.letters(index)
+    return f"{what}_{letters}{side}" if letters else f"{what}{side}"
 
 
 def _strong_text(strong: Scalar, words: Vocabulary) -> str:
     def part(index: tuple[int, ...], g: sp.Expr) -> str:
-        outer = "".join(f"∂{name}" * order for name, order in zip(words.coordinates, index, strict=True))
+        outer = "".join(f"∂{name}" * m for name, m in zip(words.coordinates, index, strict=True))
         return f"{outer}({pretty(g)})" if outer else pretty(g)
 
     return _sum(part(index, g) for index, g in strong.parts)

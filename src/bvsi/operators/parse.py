@@ -1,23 +1,34 @@
 """Operator text to strong form, by a whitelist: nothing in the text is ever evaluated as Python.
 
-Grammar: numbers, names, ``+ - * / **``, parentheses, and calls of the functions listed in ``FUNCTIONS`` and
-``DERIVATIVES``. Python's own ``ast`` does the tokenising; each node is translated by hand and everything
-else is refused with its place in the text.
+Grammar: numbers, names, ``+ - * / **``, parentheses, and calls of the functions listed in ``FUNCTIONS``,
+``DERIVATIVES`` and ``SPECIAL``. Python's own ``ast`` does the tokenising; each node is translated by hand and
+everything else is refused with its place in the text.
+
+``diff(f, u, v)``      ∂²f/∂u∂v of an expression of fields
+``recover(f)``         f at the nodes by lumped projection, M_lumped⁻¹ ∫ v f: a field that may be differentiated again
+``cells(g)``           ∫ g over the cells, g linear in the test function ``test``: a form that is written weakly
+``facets(g)``          Σ_E ∫ g over the facets between cells, with ``jump``, ``avg``, the facet's length ``h``, the
+                       penalty α/h ``penalty``; [w] = w⁺·n⁺ + w⁻·n⁻ of a vector, s⁺n⁺ + s⁻n⁻ of a scalar
+``boundary(g)``        ∮ g over the boundary; there ``jump(w)`` is w·n and ``avg(s)`` is s
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.jets import MEASURES, Sided, Where
+from bvsi.naming import squeeze
 from bvsi.operators.constants import FUNCTION_NAMES, number
-from bvsi.operators.effort import shortened
-from bvsi.operators.strong import Scalar, Strong, StrongAlgebra
-from bvsi.operators.vocabulary import Vocabulary
+from bvsi.operators.effort import shortened, tidy
+from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector
+from bvsi.operators.terms import Term, WrittenTerm, collected
+from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
 MAX_LENGTH = 2000
 MAX_NODES = 400
@@ -25,18 +36,40 @@ MAX_DEPTH = 60
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
 DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
+SPECIAL = ("diff", "recover", *MEASURES)
 CONSTANTS = {"pi": sp.pi}
 
 
-def parse(text: str, words: Vocabulary) -> Scalar:
+@dataclass(frozen=True)
+class Dialect:
+    """What a text may use beyond the names of fields and coordinates.
+
+    definitions: name → text that it stands for; definitions do not use each other.
+    biharmonic: text for ∇⁴ of an argument; None where the element carries four derivatives.
+    """
+
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    biharmonic: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A strong form, and the recovered fields that it reads: name → strong form of what is recovered."""
+
+    form: Scalar
+    recovered: Mapping[str, Scalar]
+
+
+def parse(text: str, words: Vocabulary, dialect: Dialect | None = None) -> Parsed:
     """Strong form of an operator text such as ``"div(p*grad(x**2))"``."""
+    translator = _Translator(text, words, dialect or Dialect())
     try:
-        form = _Translator(text, words).translate(syntax_tree(text))
+        form = translator.translate(syntax_tree(text))
     except _PlacedError as error:
         raise OperatorError(str(error)) from None
     if not isinstance(form, Scalar):
         raise OperatorError(f"operator {text!r} is a vector; an operator of an equation is a scalar, such as div(...).")
-    return form
+    return Parsed(form, translator.recovered)
 
 
 def syntax_tree(text: str) -> ast.expr:
@@ -96,10 +129,12 @@ class _PlacedError(OperatorError):
 class _Translator:
     """One method per kind of node; anything without a method is refused."""
 
-    def __init__(self, text: str, words: Vocabulary) -> None:
+    def __init__(self, text: str, words: Vocabulary, dialect: Dialect) -> None:
         self.text = text
         self.words = words
+        self.dialect = dialect
         self.algebra = StrongAlgebra(words)
+        self.recovered: dict[str, Scalar] = {}
 
     def translate(self, node: ast.AST) -> Strong:
         method = getattr(self, f"_{type(node).__name__.lower()}", None)
@@ -126,9 +161,25 @@ class _Translator:
     def _name(self, node: ast.Name) -> Strong:
         if node.id in CONSTANTS:
             return self.algebra.plain(CONSTANTS[node.id])
-        if node.id in FUNCTIONS or node.id in DERIVATIVES:
+        if node.id in self.dialect.definitions:
+            return self._nested(self.dialect.definitions[node.id], replace(self.dialect, definitions={}))
+        if node.id in self._callable() and node.id not in (*self.words.fields, *self.words.auxiliary):
             raise OperatorError(f"{node.id} needs an argument: {node.id}(...)")
         return self.algebra.plain(self.words.symbol(node.id))
+
+    def _nested(self, text: str, dialect: Dialect) -> Strong:
+        """Another text in the place of a name or call."""
+        inner = self._inner(text, dialect)
+        result = inner.translate(syntax_tree(text))
+        self.recovered.update(inner.recovered)
+        return result
+
+    def _inner(self, text: str, dialect: Dialect) -> _Translator:
+        return _Translator(text, self.words, dialect)
+
+    def _callable(self) -> tuple[str, ...]:
+        """Functions that may be called here."""
+        return (*DERIVATIVES, *SPECIAL, *FUNCTIONS)
 
     def _unaryop(self, node: ast.UnaryOp) -> Strong:
         value = self.translate(node.operand)
@@ -158,14 +209,47 @@ class _Translator:
         if not isinstance(node.func, ast.Name):
             raise OperatorError("only named functions can be called")
         name = node.func.id
-        if name not in FUNCTIONS and name not in DERIVATIVES:
-            near = difflib.get_close_matches(name, (*FUNCTIONS, *DERIVATIVES), n=1)
+        known = self._callable()
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}" if near else ""
-            raise OperatorError(f"unknown function {name!r}{hint}; known are {', '.join((*DERIVATIVES, *FUNCTIONS))}")
+            raise OperatorError(f"unknown function {name!r}{hint}; known are {', '.join(known)}")
+        if name == "diff":
+            return self._diff(node)
         arity = 2 if name == "dot" else 1
         if node.keywords or len(node.args) != arity:
             raise OperatorError(f"{name} takes {arity} argument{'s' if arity > 1 else ''}")
+        if name in MEASURES:
+            return self._weakly(name, node.args[0])
+        if name == "recover":
+            return self._recover(node.args[0])
+        if name == "biharmonic" and self.dialect.biharmonic is not None:
+            return self._nested(self.dialect.biharmonic(ast.unparse(node.args[0])), self.dialect)
         return self._apply(name, [self.translate(argument) for argument in node.args])
+
+    def _diff(self, node: ast.Call) -> Strong:
+        """diff(f, u, …): ∂f/∂u… with f an expression of fields."""
+        if node.keywords or len(node.args) < 2:
+            raise OperatorError("diff takes an expression and the fields to differentiate by: diff(c1**2*c2, c1)")
+        value = self.algebra.evaluate(_need_scalar(self.translate(node.args[0]), "diff"))
+        for argument in node.args[1:]:
+            if not isinstance(argument, ast.Name) or argument.id not in self.words.fields:
+                raise OperatorError(f"diff differentiates by fields ({', '.join(self.words.fields)})")
+            value = sp.diff(value, self.words.jet(argument.id))
+        return self.algebra.plain(value)
+
+    def _recover(self, argument: ast.AST) -> Strong:
+        inner = _need_scalar(self.translate(argument), "recover")
+        if inner.written or any(s.name.startswith("⟨") for _, g in inner.parts for s in g.free_symbols):
+            raise OperatorError("recover(...) of a weak form or of another recover(...) is not possible")
+        name = f"⟨{squeeze(ast.unparse(argument))}⟩"
+        self.recovered[name] = inner
+        return self.algebra.plain(self.words.jet(name))
+
+    def _weakly(self, where: str, argument: ast.AST) -> Scalar:
+        """A form over one measure, as terms by derivative of the test function."""
+        measure = next(m for m in MEASURES if m == where)
+        return _WeakTranslator(self.text, self.words, self.dialect, measure).form(argument)
 
     def _apply(self, name: str, arguments: list[Strong]) -> Strong:
         algebra = self.algebra
@@ -181,3 +265,80 @@ class _Translator:
             return algebra.laplacian(algebra.laplacian(arguments[0]))
         operation: Callable[[Strong], Strong] = getattr(algebra, name)
         return operation(arguments[0])
+
+
+class _WeakTranslator(_Translator):
+    """Inside cells(...), facets(...) or boundary(...): the test function, jumps and averages are known."""
+
+    def __init__(self, text: str, words: Vocabulary, dialect: Dialect, where: Where) -> None:
+        for name in (TEST, *(("h", "penalty") if where != "cells" else ())):
+            if name in (*words.fields, *words.auxiliary):
+                raise OperatorError(f"in {where}(...) {name} has a meaning of its own; rename the field {name!r}")
+        super().__init__(text, replace(words, auxiliary=(*words.auxiliary, TEST)), dialect)
+        self.where = where
+        self._outer = words
+
+    def form(self, argument: ast.AST) -> Scalar:
+        """Terms ∫ ∂^α v g from the expression, which has to be linear in the test function."""
+        value = self.algebra.evaluate(_need_scalar(self.translate(argument), self.where))
+        jets = self.words.jets(value)
+        if self.where == "facets" and any(not isinstance(jet, Sided) for _, jet in jets.values()):
+            raise OperatorError("on facets a field has two values: write jump(...) or avg(...) of it")
+        terms, rest = [], value
+        for symbol, (name, jet) in jets.items():
+            if name == TEST:
+                terms.append(Term(jet, sp.diff(value, symbol)))
+                rest = rest.xreplace({symbol: sp.Integer(0)})
+        nonlinear = any(name == TEST for t in terms for name, _ in self.words.jets(t.integrand).values())
+        if not terms or nonlinear or tidy(rest) != 0:
+            raise OperatorError(f"what stands in {self.where}(...) has to be linear in the test function {TEST}")
+        return Scalar((), collected(WrittenTerm(self.where, term) for term in terms))
+
+    def _callable(self) -> tuple[str, ...]:
+        own = ("jump", "avg") if self.where != "cells" else ()
+        return (*own, *(name for name in super()._callable() if name not in (*MEASURES, "recover", "biharmonic")))
+
+    def _name(self, node: ast.Name) -> Strong:
+        if self.where != "cells" and node.id in ("h", "penalty"):
+            return self.algebra.plain(FACET_SIZE if node.id == "h" else PENALTY)
+        if self.where != "cells" and node.id == "normal":
+            return Vector(tuple(self.algebra.plain(n) for n in self.words.n))
+        return super()._name(node)
+
+    def _inner(self, text: str, dialect: Dialect) -> _Translator:
+        return _WeakTranslator(text, self._outer, dialect, self.where)
+
+    def _apply(self, name: str, arguments: list[Strong]) -> Strong:
+        if name == "jump":
+            return self._jump(arguments[0])
+        if name == "avg":
+            value = self.algebra.evaluate(_need_scalar(arguments[0], "avg"))
+            seen = [self._seen(value, side) for side in self._sides]
+            return self.algebra.plain(sp.Add(*seen) / len(seen))
+        return super()._apply(name, arguments)
+
+    @property
+    def _sides(self) -> tuple[int, ...]:
+        return (1, -1) if self.where == "facets" else (1,)
+
+    def _seen(self, value: sp.Expr, side: int) -> sp.Expr:
+        return self.words.seen_from(value, side) if self.where == "facets" else value
+
+    def _jump(self, argument: Strong) -> Strong:
+        """[w] = w⁺·n⁺ + w⁻·n⁻ of a vector, [s] = s⁺n⁺ + s⁻n⁻ of a scalar; n⁺ = n = −n⁻."""
+
+        def difference(part: Scalar) -> sp.Expr:
+            value = self.algebra.evaluate(part)
+            return sp.Add(*(side * self._seen(value, side) for side in self._sides))
+
+        n = self.words.n
+        if isinstance(argument, Vector):
+            pairs = zip(argument.components, n, strict=True)
+            return self.algebra.plain(sp.Add(*(difference(c) * normal for c, normal in pairs)))
+        return Vector(tuple(self.algebra.plain(difference(argument) * normal) for normal in n))
+
+
+def _need_scalar(value: Strong, where: str) -> Scalar:
+    if isinstance(value, Vector):
+        raise OperatorError(f"a vector cannot stand in {where}(...); did you forget div(...) or dot(...)?")
+    return value

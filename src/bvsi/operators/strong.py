@@ -3,6 +3,7 @@
 A scalar is ``F = Σ_α D^α g_α``: expressions g_α of jets under outer derivatives D^α. ``div``, ``grad`` and
 ``laplacian`` keep their derivative outside, since that is the flux to integrate by parts; ``dx``, ``dy``, ``dz``
 are carried out at once by the chain rule, and so is an outer derivative that gets multiplied by something.
+Beside these a scalar may carry terms that are written weakly, ∫ ∂^α v g over cells, facets or the boundary.
 """
 
 from __future__ import annotations
@@ -13,20 +14,23 @@ from dataclasses import dataclass
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.jets import MultiIndex
 from bvsi.operators.constants import apply, checked, power
-from bvsi.operators.vocabulary import MultiIndex, Vocabulary, raised
+from bvsi.operators.terms import Term, WrittenTerm, collected
+from bvsi.operators.vocabulary import Vocabulary, raised
 
 
 @dataclass(frozen=True)
 class Scalar:
-    """F = Σ_α D^α g_α; ``parts`` maps α to g_α."""
+    """F = Σ_α D^α g_α; ``parts`` maps α to g_α, ``written`` are terms given in weak form."""
 
     parts: tuple[tuple[MultiIndex, sp.Expr], ...]
+    written: tuple[WrittenTerm, ...] = ()
 
     @staticmethod
-    def of(parts: dict[MultiIndex, sp.Expr]) -> Scalar:
+    def of(parts: dict[MultiIndex, sp.Expr], written: tuple[WrittenTerm, ...] = ()) -> Scalar:
         """Build from a mapping; parts that vanish are left out, the order is fixed."""
-        return Scalar(tuple((index, g) for index, g in sorted(parts.items()) if g != 0))
+        return Scalar(tuple((index, g) for index, g in sorted(parts.items()) if g != 0), written)
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class StrongAlgebra:
 
     def evaluate(self, form: Scalar) -> sp.Expr:
         """Carry out the outer derivatives: Σ_α D^α g_α as one expression of jets."""
+        _need_strong(form)
         total = sp.Integer(0)
         for index, g in form.parts:
             for axis, order in enumerate(index):
@@ -120,17 +125,22 @@ class StrongAlgebra:
         parts = dict(left.parts)
         for index, g in right.parts:
             parts[index] = checked(parts.get(index, sp.Integer(0)) + g)
-        return Scalar.of(parts)
+        return Scalar.of(parts, collected((*left.written, *right.written)))
 
     def _multiply(self, left: Scalar, right: Scalar) -> Scalar:
         for factor, form in ((left, right), (right, left)):
             constant = self._constant(factor)
             if constant is not None:
-                return Scalar.of({index: checked(constant * g) for index, g in form.parts})
+                written = [
+                    WrittenTerm(w.where, Term(w.term.test, checked(constant * w.term.integrand))) for w in form.written
+                ]
+                return Scalar.of({index: checked(constant * g) for index, g in form.parts}, collected(written))
         return self.plain(checked(self.evaluate(left) * self.evaluate(right)))
 
     def _constant(self, form: Scalar) -> sp.Expr | None:
         """The value of a form that is a constant; a derivative of a constant has been carried out and is none."""
+        if form.written:
+            return None
         if not form.parts:
             return sp.Integer(0)
         ((index, g), *others) = form.parts
@@ -138,6 +148,7 @@ class StrongAlgebra:
 
     def _shift(self, form: Scalar, axis: int) -> Scalar:
         """D_axis put outside; a plain expression of the coordinates alone is differentiated at once."""
+        _need_strong(form)
         parts: dict[MultiIndex, sp.Expr] = {}
         for index, g in form.parts:
             if self.words.jets(g):
@@ -146,6 +157,14 @@ class StrongAlgebra:
                 g = self.words.derivative(g, axis)
             parts[index] = parts.get(index, sp.Integer(0)) + g
         return Scalar.of(parts)
+
+
+def _need_strong(form: Scalar) -> None:
+    if form.written:
+        raise OperatorError(
+            "a term in weak form (cells(...), facets(...), boundary(...), or biharmonic(...) on an element that is not "
+            "C1) can be added and multiplied by numbers only."
+        )
 
 
 def _scalar(value: Strong, where: str) -> Scalar:

@@ -15,17 +15,22 @@ from functools import cached_property
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.jets import Jet, MultiIndex, Sided, order
 from bvsi.operators.effort import MAX_SIZE, too_large
-
-MultiIndex = tuple[int, ...]
-"""Derivative orders per coordinate: ``(2, 0)`` is ∂²/∂x² in two dimensions."""
 
 COORDINATES = ("x", "y", "z")
 TIME = sp.Symbol("t", real=True)
 MAX_ORDER = 6
 """Derivatives that may stand on one field: no element carries more."""
 
+TEST = "test"
+"""Name of the test function in forms that are written weakly."""
+FACET_SIZE = sp.Symbol("h", positive=True)
+PENALTY = sp.Symbol("penalty", positive=True)
+"""Length h_E of a facet, and the penalty α/h_E that makes the interior-penalty biharmonic positive on the mesh."""
+
 _JET = "__"
+_SIDES = {1: "p", -1: "m"}
 
 
 @dataclass(frozen=True)
@@ -73,17 +78,27 @@ class Vocabulary:
     def jet(self, field: str, index: MultiIndex | None = None) -> sp.Symbol:
         """The symbol of ``∂^index field``."""
         index = self.zero if index is None else index
-        letters = "".join(name * order for name, order in zip(self.coordinates, index, strict=True))
-        return sp.Symbol(f"{field}{_JET}{letters}", real=True)
+        return sp.Symbol(f"{field}{_JET}{self.letters(index)}", real=True)
 
-    def decode(self, symbol: sp.Symbol) -> tuple[str, MultiIndex] | None:
-        """Field and multi-index of a jet; None for a coordinate, the time or a normal."""
-        field, separator, letters = symbol.name.partition(_JET)
-        if not separator:
+    def letters(self, index: MultiIndex) -> str:
+        """A multi-index in letters: ``(2, 1)`` is ``xxy``."""
+        return "".join(name * m for name, m in zip(self.coordinates, index, strict=True))
+
+    def seen_from(self, expression: sp.Expr, side: int) -> sp.Expr:
+        """The expression with every jet taken from one side of an interior facet."""
+        return expression.xreplace(
+            {s: sp.Symbol(f"{s.name}{_JET}{_SIDES[side]}", real=True) for s in self.jets(expression)}
+        )
+
+    def decode(self, symbol: sp.Symbol) -> tuple[str, Jet] | None:
+        """Field and derivative of a jet; None for a coordinate, the time or a normal."""
+        field, *rest = symbol.name.split(_JET)
+        if not rest:
             return None
-        return field, tuple(letters.count(name) for name in self.coordinates)
+        index = tuple(rest[0].count(name) for name in self.coordinates)
+        return field, index if len(rest) == 1 else Sided(index, 1 if rest[1] == _SIDES[1] else -1)
 
-    def jets(self, expression: sp.Expr) -> dict[sp.Symbol, tuple[str, MultiIndex]]:
+    def jets(self, expression: sp.Expr) -> dict[sp.Symbol, tuple[str, Jet]]:
         """The jets in an expression, in a reproducible order."""
         found = {}
         for symbol in sorted(expression.free_symbols, key=lambda s: s.name):
@@ -105,8 +120,10 @@ class Vocabulary:
                 terms.append(self._jet_above(field, index, axis) * sp.diff(expression, symbol))
         return _without_jumps(sp.Add(*terms))
 
-    def _jet_above(self, field: str, index: MultiIndex, axis: int) -> sp.Symbol:
-        if sum(index) >= MAX_ORDER:
+    def _jet_above(self, field: str, index: Jet, axis: int) -> sp.Symbol:
+        if isinstance(index, Sided):
+            raise OperatorError("a derivative of jump(...) or avg(...) across a facet; take the derivative inside.")
+        if order(index) >= MAX_ORDER:
             raise OperatorError(f"more than {MAX_ORDER} derivatives of {field!r}; no element carries them, use fewer.")
         return self.jet(field, raised(index, axis))
 
@@ -128,12 +145,12 @@ class Vocabulary:
 
 def raised(index: MultiIndex, axis: int) -> MultiIndex:
     """α + e_axis."""
-    return tuple(order + (i == axis) for i, order in enumerate(index))
+    return tuple(m + (i == axis) for i, m in enumerate(index))
 
 
 def lowered(index: MultiIndex, axis: int) -> MultiIndex:
     """α − e_axis."""
-    return tuple(order - (i == axis) for i, order in enumerate(index))
+    return tuple(m - (i == axis) for i, m in enumerate(index))
 
 
 def _without_jumps(expression: sp.Expr) -> sp.Expr:
@@ -147,5 +164,13 @@ def _without_jumps(expression: sp.Expr) -> sp.Expr:
 
 def pretty(expression: sp.Expr) -> str:
     """Text of an expression for people: the jet ``u__x`` reads ``u_x``."""
-    names = {s: sp.Symbol(s.name.replace(_JET, "_").rstrip("_")) for s in expression.free_symbols}
-    return str(expression.xreplace(names))
+    return str(expression.xreplace({s: sp.Symbol(_readable(s.name)) for s in expression.free_symbols}))
+
+
+def _readable(name: str) -> str:
+    """``u__x`` as u_x, and ``u__x__p``, seen from the + side of a facet, as u_x⁺."""
+    field, *rest = name.split(_JET)
+    if not rest:
+        return name
+    side = "" if len(rest) == 1 else {"p": "⁺", "m": "⁻"}[rest[1]]
+    return f"{field}_{rest[0]}{side}" if rest[0] else f"{field}{side}"

@@ -13,28 +13,32 @@ from dataclasses import dataclass
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.jets import MultiIndex, Sided, Where, order
 from bvsi.operators.antiderivative import antiderivative
 from bvsi.operators.effort import shortened, tidy
 from bvsi.operators.strong import Scalar, StrongAlgebra
-from bvsi.operators.vocabulary import MultiIndex, Vocabulary, lowered, pretty, raised
+from bvsi.operators.terms import Term, WrittenTerm, collected
+from bvsi.operators.vocabulary import Vocabulary, lowered, pretty, raised
 
 _MAX_PASSES = 40
 
 
 @dataclass(frozen=True)
-class Term:
-    """∫ ∂^test v · integrand, over the cells (dx) or the boundary (dS)."""
-
-    test: MultiIndex
-    integrand: sp.Expr
-
-
-@dataclass(frozen=True)
 class WeakForm:
-    """Sum of cell terms and boundary terms."""
+    """Sum of terms over cells, facets and boundary.
+
+    boundary: what integration by parts left, subject to the boundary condition; written: what was given in weak form.
+    """
 
     cells: tuple[Term, ...]
     boundary: tuple[Term, ...]
+    written: tuple[WrittenTerm, ...] = ()
+
+    def terms(self, where: Where, treated: tuple[Term, ...]) -> tuple[Term, ...]:
+        """All terms over one measure; ``treated`` are the boundary terms that the boundary condition leaves."""
+        parts = {"cells": self.cells, "facets": (), "boundary": treated}[where]
+        all_terms = (*(WrittenTerm(where, term) for term in parts), *(w for w in self.written if w.where == where))
+        return tuple(w.term for w in collected(all_terms))
 
 
 def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order: int) -> WeakForm:
@@ -49,7 +53,7 @@ def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order
         cells[index] = sp.Integer(-1) ** sum(index) * g
         for test, integrand in _boundary_terms(index, g, words):
             boundary[test] = boundary.get(test, sp.Integer(0)) + integrand
-    return WeakForm(_terms(cells), _terms(boundary))
+    return WeakForm(_terms(cells), _terms(boundary), strong.written)
 
 
 def _terms(parts: dict[MultiIndex, sp.Expr]) -> tuple[Term, ...]:
@@ -90,11 +94,11 @@ def _lower_trial_order(
 
 
 def _too_many_derivatives(form: Scalar, words: Vocabulary, trial_order: int, test_order: int) -> OperatorError:
-    order = _strong_order(form, words)
+    highest = _strong_order(form, words)
     return OperatorError(
-        f"no weak form: its derivatives of order {order} do not fit on the element, which carries {trial_order} on "
+        f"no weak form: its derivatives of order {highest} do not fit on the element, which carries {trial_order} on "
         f"the field and {test_order} on the test function, and no other way to share them was found. Use an element "
-        "of higher smoothness, or write the term in divergence form, div(...)."
+        "of higher smoothness, write the term in divergence form, div(...), or as biharmonic(...) where it is that."
     )
 
 
@@ -109,17 +113,18 @@ class _Split:
 
 def _pull(g: sp.Expr, words: Vocabulary) -> _Split:
     """The split of g whose rest has the fewest highest derivatives left."""
-    order = _order(g, words)
+    highest = _order(g, words)
     splits: list[_Split] = []
     for top, (field, index) in words.jets(g).items():
-        if sum(index) == order:
+        if order(index) == highest:
+            assert not isinstance(index, Sided), "strong forms know no sides of facets"
             splits += _splits(g, top, field, index, words)
     if not splits:
         raise OperatorError(
             f"no weak form: in {shortened(pretty(g))} the factor of the highest derivative has no known "
             "antiderivative; write the term by its flux, such as div(f*grad(x)) for dx(f)."
         )
-    return min(splits, key=lambda split: _highest_derivatives(split.rest, words, order))
+    return min(splits, key=lambda split: _highest_derivatives(split.rest, words, highest))
 
 
 def _splits(g: sp.Expr, top: sp.Symbol, field: str, index: MultiIndex, words: Vocabulary) -> list[_Split]:
@@ -144,8 +149,8 @@ def _splits(g: sp.Expr, top: sp.Symbol, field: str, index: MultiIndex, words: Vo
     return splits
 
 
-def _highest_derivatives(g: sp.Expr, words: Vocabulary, order: int) -> int:
-    return sum(sum(index) >= order for _, index in words.jets(g).values())
+def _highest_derivatives(g: sp.Expr, words: Vocabulary, highest: int) -> int:
+    return sum(order(index) >= highest for _, index in words.jets(g).values())
 
 
 def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tuple[MultiIndex, sp.Expr]]:
@@ -163,7 +168,7 @@ def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tu
 
 
 def _order(g: sp.Expr, words: Vocabulary) -> int:
-    return max((sum(index) for _, index in words.jets(g).values()), default=0)
+    return max((order(index) for _, index in words.jets(g).values()), default=0)
 
 
 def _strong_order(form: Scalar, words: Vocabulary) -> int:

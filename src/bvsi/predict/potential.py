@@ -74,7 +74,7 @@ def _drift_potential(text: str, coordinates: tuple[str, ...]) -> str | None:
 
 def _evaluate(text: str, points: Mapping[str, Array]) -> Array:
     words = Vocabulary(tuple(points), ())
-    expression = StrongAlgebra(words).evaluate(parse(text, words))
+    expression = StrongAlgebra(words).evaluate(parse(text, words).form)
     kernel = compile_kernel((expression,))
     value = kernel({symbol: points[symbol.name] for symbol in words.x})[0]
     return np.broadcast_to(value, next(iter(points.values())).shape).astype(float)

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, as_experiments
+from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
-from bvsi.operators import Library, Vocabulary, WeakOperator
+from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
 from bvsi.progress import Progress, silent
-from bvsi.residual.discrete import DiscreteOperator, State, discretise
+from bvsi.residual.discrete import DiscreteOperator, State, discretise, reach_of
 from bvsi.residual.stencils import BackwardEuler, Stencil
 from bvsi.residual.system import Residuals, ResidualSystem, Sensitivity, Structure
-from bvsi.spaces import Galerkin, Space
+from bvsi.spaces import Element, Galerkin, Reach, Space
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+
+Block: TypeAlias = tuple[str, str, Reach]
+"""Equation, field, and how far the coupling reaches."""
 
 MAX_QUADRATURE = 16
 
@@ -50,7 +55,10 @@ def assemble(
         label = f"experiment {number + 1} of {len(experiments)}"
         parts.append(_residuals(experiment, library, operators, space, stencil, progress, label))
         spaces.append(space)
+    treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
     described = f"{spaces[0].name}, {type(stencil).__name__}"
+    if treatment is not None:
+        described += f", ∇⁴ by {treatment.name}"
     return ResidualSystem(library.names, tuple(parts), described)
 
 
@@ -60,11 +68,34 @@ def discretise_library(
     """Weak operators for the names of the data, and the space that integrates them."""
     words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
     element = discretisation.element_for(data.geometry)
-    operators = library.weak(words, trial_order=element.trial_order, test_order=element.test_order)
+    operators = library.weak(
+        words,
+        trial_order=element.trial_order,
+        test_order=element.test_order,
+        biharmonic=biharmonic_treatment(library, element),
+    )
+    _check_second_derivatives(operators, element)
     if quadrature is None:
-        needed = max(2 * element.degree, *(operator.degree(element.degree) for operator in operators))
-        quadrature = min(needed, MAX_QUADRATURE)
+        simplices = element.family == "P"
+        degrees = (operator.degree(element.degree, simplices=simplices) for operator in operators)
+        quadrature = min(max(2 * element.degree, *degrees), MAX_QUADRATURE)
     return operators, discretisation.build(data.geometry, quadrature)
+
+
+def biharmonic_treatment(library: Library, element: Element) -> Biharmonic | None:
+    """How ∇⁴ is put on the element: None where no operator has it, or the element carries it as it is."""
+    if not library.has_biharmonic or element.trial_order + element.test_order >= 4:
+        return None
+    return library.biharmonic or (Mixed() if element.lumpable else InteriorPenalty())
+
+
+def _check_second_derivatives(operators: tuple[WeakOperator, ...], element: Element) -> None:
+    for operator in operators:
+        if element.degree < 2 and operator.second_derivatives:
+            raise OperatorError(
+                f"operator {operator.name!r}: second derivatives vanish on {element.name}; use Q2 or P2, or for "
+                "biharmonic(...) the treatment Mixed()."
+            )
 
 
 def state_of(data: Data, space: Space) -> State:
@@ -82,7 +113,7 @@ class Layout:
     """Where equations and fields stand in the stacked system.
 
     Rows: for each equation its test functions (those on the boundary left out where they have to vanish).
-    Columns: for each field all unknowns. Blocks (equation, field) exist where an operator, or M, needs them.
+    Columns: for each field all unknowns. Blocks (equation, field, reach) exist where an operator, or M, needs them.
     """
 
     def __init__(self, library: Library, operators: tuple[WeakOperator, ...], space: Space) -> None:
@@ -94,9 +125,12 @@ class Layout:
         self.tests = {e: _tests(library, e, space) for e in self.equations}
         self.row_start = _starts([len(self.tests[e]) for e in self.equations])
         self.column_start = {f: i * space.n_dofs for i, f in enumerate(self.fields)}
-        self._restricted = {e: space.pattern.restrict_rows(self.tests[e]) for e in self.equations}
-        pairs = {(e, e) for e in self.equations} | {(o.equation, f) for o in operators for f in o.reads}
-        self.pattern, self.slots = self._build([(e, f) for e in self.equations for f in self.fields if (e, f) in pairs])
+        blocks: list[Block] = [(e, e, "cells") for e in self.equations]
+        blocks += [(o.equation, f, reach_of(o)) for o in operators for f in o.reads]
+        self._restricted = {
+            (e, reach): space.reach(reach).restrict_rows(self.tests[e]) for e, reach in {(b[0], b[2]) for b in blocks}
+        }
+        self.pattern, self.slots = self._build(list(dict.fromkeys(blocks)))
 
     def rows(self, equation: str) -> slice:
         """Rows of an equation."""
@@ -107,23 +141,25 @@ class Layout:
         """Mass matrix M of all equations on the pattern, (nnz,)."""
         M = np.zeros(self.pattern.nnz)
         for equation in self.equations:
-            M[self.slots[equation, equation]] = self.restrict(equation, self.space.mass)
+            M[self.slots[equation, equation, "cells"]] = self.restrict(equation, self.space.mass)
         return M
 
-    def restrict(self, equation: str, values: Array) -> Array:
-        """Values on the space's pattern → those in the rows of the equation."""
-        return values[..., self._restricted[equation][1]]
+    def restrict(self, equation: str, values: Array, reach: Reach = "cells") -> Array:
+        """Values on the space's pattern of a reach → those in the rows of the equation."""
+        if len(self.tests[equation]) == self.space.n_tests:
+            return values
+        return values[..., self._restricted[equation, reach][1]]
 
-    def _build(self, pairs: list[tuple[str, str]]) -> tuple[Pattern, dict[tuple[str, str], Integers]]:
+    def _build(self, blocks: list[Block]) -> tuple[Pattern, dict[Block, Integers]]:
         rows, columns, lengths = [], [], []
-        for equation, field in pairs:
-            pattern = self._restricted[equation][0]
+        for equation, field, reach in blocks:
+            pattern = self._restricted[equation, reach][0]
             rows.append(pattern.rows + self.rows(equation).start)
             columns.append(pattern.indices + self.column_start[field])
             lengths.append(pattern.nnz)
         shape = (int(self.row_start[-1]), len(self.fields) * self.space.n_dofs)
         pattern, positions = Pattern.from_coo(np.concatenate(rows), np.concatenate(columns), shape)
-        return pattern, dict(zip(pairs, np.split(positions, np.cumsum(lengths)[:-1]), strict=True))
+        return pattern, dict(zip(blocks, np.split(positions, np.cumsum(lengths)[:-1]), strict=True))
 
 
 def _tests(library: Library, equation: str, space: Space) -> Integers:
@@ -155,13 +191,14 @@ def _residuals(
         mass = space.pattern.matrix(space.mass) @ state.fields[equation]
         Z[layout.rows(equation), :, 0] = (a @ mass[layout.tests[equation]].T).T
     J = []
-    made: dict[object, DiscreteOperator] = {}  # the same weak form in two equations is assembled once
+    made: dict[object, DiscreteOperator] = {}  # the same weak form, up to a number, is assembled once
     for i, operator in enumerate(operators):
-        if operator.key not in made:
-            made[operator.key] = discretise(operator, space, state)
-        discrete = made[operator.key]
-        Z[layout.rows(operator.equation), :, 1 + i] = (b @ discrete.F[layout.tests[operator.equation]].T).T
-        J.append(_sensitivity(operator, discrete, layout))
+        monic, factor = operator.monic()
+        if monic.key not in made:
+            made[monic.key] = discretise(monic, space, state)
+        discrete = made[monic.key]
+        Z[layout.rows(operator.equation), :, 1 + i] = factor * (b @ discrete.F[layout.tests[operator.equation]].T).T
+        J.append(_sensitivity(operator, discrete, factor, layout))
         progress(i + 1, len(operators), f"assembling {label}")
     return Residuals(structure, Z, tuple(J))
 
@@ -184,11 +221,7 @@ def _structure(layout: Layout, data: Data, a: object, b: object) -> Structure:
     )
 
 
-def _sensitivity(operator: WeakOperator, discrete: DiscreteOperator, layout: Layout) -> Sensitivity:
-    return Sensitivity(
-        layout.pattern,
-        tuple(
-            (layout.slots[operator.equation, field], layout.restrict(operator.equation, values))
-            for field, values in discrete.J.items()
-        ),
-    )
+def _sensitivity(operator: WeakOperator, discrete: DiscreteOperator, factor: float, layout: Layout) -> Sensitivity:
+    equation, reach = operator.equation, discrete.reach
+    blocks = ((layout.slots[equation, f, reach], layout.restrict(equation, v, reach)) for f, v in discrete.J.items())
+    return Sensitivity(layout.pattern, tuple(blocks), factor)

@@ -2,22 +2,24 @@
 
     F_i(u) = Σ_terms E_αᵀ (w ∘ g(E_β u, x, t))        J_i(u) = Σ E_αᵀ diag(w ∘ ∂g/∂u_β) E_β
 
-Both come from the one weak form of the operator; for constant Jacobians ``F(u) = J u + F(0)`` is used.
+Both come from the one weak form of the operator; for constant Jacobians ``F(u) = J u + F(0)`` is used. Operators may
+read recovered fields w = M_lumped⁻¹ R(u); the chain rule then gives J_w M_lumped⁻¹ J_R.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
 from bvsi.errors import OperatorError
-from bvsi.operators import MeasureForm, Vocabulary, WeakOperator
-from bvsi.operators.vocabulary import TIME
-from bvsi.spaces import Measure, Space
+from bvsi.linalg import Pattern
+from bvsi.operators import Vocabulary, WeakOperator
+from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
+from bvsi.spaces import Measure, Reach, Space
 
 Array = NDArray[np.float64]
 
@@ -30,11 +32,13 @@ class State:
     """Fields at the degrees of freedom of a space.
 
     times: (T,); fields: name → (n, T); auxiliary: name → (n, T), or (n, 1) where constant in time.
+    recovered: name → (n, T), fields that one operator recovers from the others.
     """
 
     times: Array
     fields: Mapping[str, Array]
     auxiliary: Mapping[str, Array]
+    recovered: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def n_times(self) -> int:
@@ -44,7 +48,12 @@ class State:
     def at(self, chunk: slice) -> State:
         """Some of the times."""
         auxiliary = {g: v[:, chunk] if v.shape[1] > 1 else v for g, v in self.auxiliary.items()}
-        return State(self.times[chunk], {f: v[:, chunk] for f, v in self.fields.items()}, auxiliary)
+        fields = {f: v[:, chunk] for f, v in self.fields.items()}
+        return State(self.times[chunk], fields, auxiliary, {w: v[:, chunk] for w, v in self.recovered.items()})
+
+    def nodal(self, name: str) -> Array:
+        """Values of a field of any kind."""
+        return next(kind[name] for kind in (self.fields, self.auxiliary, self.recovered) if name in kind)
 
     def varying(self) -> frozenset[str]:
         """Known quantities that change in time: the time itself and auxiliary fields given per time."""
@@ -55,11 +64,13 @@ class State:
 class DiscreteOperator:
     """F and J of one operator for all times of a state.
 
-    F: (n_tests, T). J: field → values on the space's pattern, (nnz,) where constant in time, else (T, nnz).
+    F: (n_tests, T). J: field → values on the space's pattern of that reach, (nnz,) where constant in time, else
+    (T, nnz).
     """
 
     F: Array
     J: Mapping[str, Array]
+    reach: Reach
 
 
 class NotFiniteError(OperatorError):
@@ -70,20 +81,32 @@ def discretise(operator: WeakOperator, space: Space, state: State) -> DiscreteOp
     """Evaluate an operator and its Jacobian at all times of a state."""
     J = jacobian(operator, space, state)
     F = _values(operator, space, state, J)
-    return DiscreteOperator(np.zeros_like(F) if _is_rounding(F, J, space, state) else F, J)
+    reach = reach_of(operator)
+    return DiscreteOperator(np.zeros_like(F) if _is_rounding(F, J, space.reach(reach), state) else F, J, reach)
 
 
-def _is_rounding(F: Array, J: Mapping[str, Array], space: Space, state: State) -> bool:
+def reach_of(operator: WeakOperator) -> Reach:
+    """How far the operator couples the unknowns."""
+    if operator.recovered and operator.forms["facets"].terms:
+        raise OperatorError(
+            f"operator {operator.name!r}: recovered fields and facets(...) in one operator; make two operators of it."
+        )
+    if operator.recovered:
+        return "recovered"
+    return "facets" if operator.forms["facets"].terms else "cells"
+
+
+def _is_rounding(F: Array, J: Mapping[str, Array], pattern: Pattern, state: State) -> bool:
     """Whether F is what rounding leaves of zero, such as the derivative of a constant: ‖F‖ ≪ ‖|J||u|‖."""
     largest = np.abs(F).max()
     with np.errstate(over="ignore"):
-        bound = sum(np.abs(values).max() * np.abs(state.fields[field]).max() for field, values in J.items())
+        bound = sum(np.abs(values).max() * np.abs(state.fields[name]).max() for name, values in J.items())
     if not J or largest > 1e-9 * bound or np.isinf(bound):
         return False  # the usual case, decided without further products
-    size = np.zeros(space.n_tests)
-    for field, values in J.items():
+    size = np.zeros(pattern.shape[0])
+    for name, values in J.items():
         rows = np.atleast_2d(np.abs(values)).max(axis=0)
-        size += space.pattern.matrix(rows) @ np.abs(state.fields[field]).max(axis=1)
+        size += pattern.matrix(rows) @ np.abs(state.fields[name]).max(axis=1)
     return bool(largest <= _ROUNDING * size.max())
 
 
@@ -93,36 +116,58 @@ def evaluate(operator: WeakOperator, space: Space, state: State) -> Array:
 
 
 def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Array]:
-    """J(u) by field: (nnz,) where nothing in it changes with time, else (T, nnz)."""
+    """J(u) by field, on the pattern of its reach: (nnz,) where it does not change with time, else (T, nnz)."""
     constant = has_constant_jacobian(operator, state)
     times = state.at(slice(0, 1)) if constant else state
     with np.errstate(all="ignore"):  # what is not finite is refused by name below
         total = _jacobians(operator, space, times)
     for block in total.values():
         _check_finite(operator, block, times)
-    return {field: block[0] if constant else block for field, block in total.items()}
+    return {name: block[0] if constant else block for name, block in total.items()}
 
 
 def _jacobians(operator: WeakOperator, space: Space, times: State) -> dict[str, Array]:
-    """J(u) by field at every time, (T, nnz)."""
+    """J(u) by measured field at every time, (T, nnz)."""
+    reach = reach_of(operator)
+    if reach != "recovered":
+        return _direct_jacobians(operator, space, times, reach)
+    direct = _direct_jacobians(operator, space, _with_recovered(operator, space, times), "cells")
+    total = {name: space.widened(block) for name, block in direct.items() if name not in operator.recovered}
+    for name, inner in operator.recovered.items():
+        for read, blocks in _direct_jacobians(inner, space, times, "cells").items():
+            chained = np.stack([space.chained(o, i) for o, i in zip(direct.get(name, ()), blocks, strict=True)])
+            total[read] = total[read] + chained if read in total else chained
+    return total
+
+
+def _direct_jacobians(operator: WeakOperator, space: Space, times: State, reach: Reach) -> dict[str, Array]:
+    """Derivative by every field that the weak form names, recovered ones too, at every time, (T, nnz)."""
     total: dict[str, Array] = {}
-    for boundary, form in ((False, operator.cells), (True, operator.facets)):
+    for where, form in operator.forms.items():
         if not form.jacobian:
             continue
-        measure = space.boundary if boundary else space.cells
+        measure = space.measure(where)
         for chunk in _chunks(times.n_times, measure.n_points):
             values = _SymbolValues(operator.words, measure, times.at(chunk))
             for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
-                block = total.setdefault(term.field, np.zeros((times.n_times, space.pattern.nnz)))
-                for j, column in zip(range(times.n_times)[chunk], _columns(c, values.n_times), strict=True):
-                    block[j] += space.bilinear(boundary=boundary, test=term.test, trial=term.trial, c=column)
+                block = total.setdefault(term.field, np.zeros((times.n_times, space.reach(reach).nnz)))
+                full = np.broadcast_to(c, (c.shape[0] if c.ndim else 1, values.n_times))
+                block[chunk] += space.bilinear(where, term.test, term.trial, full, reach)
     return total
+
+
+def _with_recovered(operator: WeakOperator, space: Space, state: State) -> State:
+    """The state with the fields that the operator recovers, w = M_lumped⁻¹ R(u)."""
+    if not operator.recovered:
+        return state
+    lumped = space.lumped_mass[:, None]
+    values = {w: _weak_values(inner, space, state) / lumped for w, inner in operator.recovered.items()}
+    return replace(state, recovered=values)
 
 
 def has_constant_jacobian(operator: WeakOperator, state: State) -> bool:
     """Whether one Jacobian serves all times: linear in the state, and free of anything that varies in time."""
-    terms = (*operator.cells.jacobian, *operator.facets.jacobian)
-    return operator.state_linear and not operator.uses(terms, state.varying())
+    return operator.state_linear and not operator.uses(operator.jacobian, state.varying())
 
 
 def _check_finite(operator: WeakOperator, values: Array, state: State) -> None:
@@ -147,14 +192,18 @@ def _values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, 
 
 def _linear_values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, Array]) -> Array:
     total = np.zeros((space.n_tests, state.n_times))
-    for field, entries in J.items():
-        total += space.pattern.matrix(entries) @ state.fields[field]
+    for name, entries in J.items():
+        total += space.reach(reach_of(operator)).matrix(entries) @ state.fields[name]
     return total + _at_zero_state(operator, space, state) if operator.has_source else total
 
 
 def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
     total = np.zeros((space.n_tests, state.n_times))
-    for measure, form in _measures(operator, space):
+    state = _with_recovered(operator, space, state)
+    for where, form in operator.forms.items():
+        if not form.terms:
+            continue
+        measure = space.measure(where)
         for chunk in _chunks(state.n_times, measure.n_points):
             values = _SymbolValues(operator.words, measure, state.at(chunk))
             for term, g in zip(form.terms, form.value_kernel(values), strict=True):
@@ -164,14 +213,8 @@ def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
 
 
 def _at_zero_state(operator: WeakOperator, space: Space, state: State) -> Array:
-    zero = {field: np.zeros((space.n_dofs, state.n_times)) for field in state.fields}
+    zero = {name: np.zeros((space.n_dofs, state.n_times)) for name in state.fields}
     return _weak_values(operator, space, State(state.times, zero, state.auxiliary))
-
-
-def _measures(operator: WeakOperator, space: Space) -> Iterator[tuple[Measure, MeasureForm]]:
-    yield space.cells, operator.cells
-    if operator.facets.terms:
-        yield space.boundary, operator.facets
 
 
 def _chunks(n_times: int, n_points: int) -> Iterator[slice]:
@@ -179,12 +222,6 @@ def _chunks(n_times: int, n_points: int) -> Iterator[slice]:
     size = max(1, _CHUNK_BYTES // (8 * max(n_points, 1)))
     for start in range(0, n_times, size):
         yield slice(start, min(start + size, n_times))
-
-
-def _columns(c: Array, n_times: int) -> Iterator[Array]:
-    """Column j of a coefficient that may be a scalar, constant in space, or constant in time."""
-    full = np.broadcast_to(c, (c.shape[0] if c.ndim else 1, n_times))
-    return (full[:, j] for j in range(n_times))
 
 
 class _SymbolValues(Mapping[sp.Symbol, Array]):
@@ -211,15 +248,17 @@ class _SymbolValues(Mapping[sp.Symbol, Array]):
     def _make(self, symbol: sp.Symbol) -> Array:
         jet = self._words.decode(symbol)
         if jet is not None:
-            field, index = jet
-            nodal = self._state.fields.get(field)
-            nodal = self._state.auxiliary[field] if nodal is None else nodal
-            values: Array = self._measure.trial.matrix(index) @ nodal
+            name, derivative = jet
+            values: Array = self._measure.trial.matrix(derivative) @ self._state.nodal(name)
             return values
         if symbol == TIME:
             return self._state.times[None, :]
         if symbol in self._words.x:
             return self._measure.points[:, [self._words.x.index(symbol)]]
+        if symbol in (FACET_SIZE, PENALTY):
+            facet = self._measure.size if symbol == FACET_SIZE else self._measure.penalty
+            assert facet is not None, "sizes stand in facet terms only"
+            return facet[:, None]
         normals = self._measure.normals
         assert normals is not None, "normals stand in boundary terms only"
         return normals[:, [self._words.n.index(symbol)]]

@@ -70,10 +70,12 @@ class Sensitivity:
     """J_i(û_j) of one operator, on some slots of the structure's pattern.
 
     blocks: (slots, values) with ascending slots and values (len(slots),) where constant in time, else (T, len(slots)).
+    scale: number in front of all values; operators that differ by a number share them.
     """
 
     pattern: Pattern
     blocks: tuple[tuple[NDArray[np.int64], Array], ...]
+    scale: float = 1.0
 
     @property
     def constant(self) -> bool:
@@ -83,7 +85,7 @@ class Sensitivity:
     def add(self, total: Array, scale: float, time: int) -> None:
         """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""
         for slots, values in self.blocks:
-            total[slots] += scale * (values if values.ndim == 1 else values[time])
+            total[slots] += (self.scale * scale) * (values if values.ndim == 1 else values[time])
 
     def values(self, time: int) -> Array:
         """J_i(û_time) on the whole pattern, (nnz,)."""
@@ -97,7 +99,7 @@ class Sensitivity:
         for (_, values), (indptr, indices) in zip(self.blocks, self._structures, strict=True):
             entries = values if values.ndim == 1 else values[time]
             total += sparse.csr_array((entries, indices, indptr), shape=self.pattern.shape) @ V
-        return total
+        return self.scale * total
 
     @cached_property
     def _structures(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:

@@ -4,6 +4,7 @@ from bvsi.selection.backward import Backward
 from bvsi.selection.criterion import Criterion, FStatistic, ProfileBIC, ResidualBIC, Wald
 from bvsi.selection.path import SelectionPath, Visited
 from bvsi.selection.search import Exhaustive, Forward
+from bvsi.selection.sweep import Sweep
 
 __all__ = [
     "Backward",
@@ -14,6 +15,7 @@ __all__ = [
     "ProfileBIC",
     "ResidualBIC",
     "SelectionPath",
+    "Sweep",
     "Visited",
     "Wald",
 ]

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.errors import BvsiError
 from bvsi.inference import Fit
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.naming import resolve
 from bvsi.progress import Progress, silent
-from bvsi.selection.criterion import Criterion, Wald, removal_step
+from bvsi.selection.criterion import Criterion, Wald
+from bvsi.selection.elimination import Protection, check_criterion, eliminate
 from bvsi.selection.path import SelectionPath, Visited
+from bvsi.selection.quadratic import QuadraticModel
 
 Array = NDArray[np.float64]
 
@@ -37,10 +37,7 @@ class Backward:
     patience: int = 1
 
     def __post_init__(self) -> None:
-        if isinstance(self.criterion, type) or not hasattr(self.criterion, "removal"):
-            raise BvsiError(f"criterion: an instance such as Wald() is needed, not {self.criterion!r}.")
-        if self.patience < 0:
-            raise BvsiError(f"patience: must not be negative; got {self.patience}.")
+        check_criterion(self.criterion, self.patience)
 
     def select(
         self,
@@ -54,24 +51,15 @@ class Backward:
 
         keep: operators that stay; groups: sets of operators of which one must stay.
         """
-        names = likelihood.names
-        protected = set(resolve(keep, names))
-        sets = [set(resolve(group, names)) for group in groups]
+        protection = Protection.of(likelihood.names, keep, groups)
         fit = self.criterion.fit(likelihood, None)
-        visited = [Visited.of(fit, self.criterion.score(likelihood, fit), None, {}, frozenset())]
-        rises = 0
-        while True:
-            current = visited[-1]
-            progress(len(visited), None, f"selecting, {len(current.names)} operators")
-            free = [n for n in current.names if n not in protected and not _last_of(n, current.names, sets)]
-            if not free or len(current.names) == 1:
-                left = "only protected operators are left" if protected or sets else "one operator is left"
-                return SelectionPath(tuple(visited), self.criterion.name, f"stopped: {left}.")
-            following = self._step(likelihood.restrict(current.names), current, free)
-            visited.append(following)
-            rises = rises + 1 if following.score > min(v.score for v in visited[:-1]) else 0
-            if rises > self.patience:
-                return SelectionPath(tuple(visited), self.criterion.name, _reason(visited))
+        first = Visited.of(fit, self.criterion.score(likelihood, fit), None, {}, frozenset())
+
+        def step(current: Visited, free: list[str]) -> Visited:
+            return self._step(likelihood.restrict(current.names), current, free)
+
+        visited, reason = eliminate(first, step, protection, self.patience, progress)
+        return SelectionPath(visited, self.criterion.name, reason)
 
     def _step(self, likelihood: ResidualLikelihood, current: Visited, free: list[str]) -> Visited:
         """The best model with one operator less."""
@@ -91,16 +79,5 @@ class Backward:
 
     def _fit_without(self, likelihood: ResidualLikelihood, parent: Fit, name: str) -> Fit:
         i = parent.names.index(name)
-        start = np.delete(parent.theta + removal_step(parent, i), i)
+        start = np.delete(parent.theta + QuadraticModel.of(likelihood, parent).removal_step(i), i)
         return self.criterion.fit(likelihood.restrict([n for n in parent.names if n != name]), start)
-
-
-def _last_of(name: str, names: tuple[str, ...], groups: list[set[str]]) -> bool:
-    return any(group & set(names) == {name} for group in groups)
-
-
-def _reason(visited: list[Visited]) -> str:
-    best = min(visited, key=lambda v: v.score)
-    following = visited[visited.index(best) + 1]
-    rise = following.score - best.score
-    return f"stopped: removing {following.changed} from the selected model raises the criterion by {rise:.4g}."

@@ -1,11 +1,4 @@
-"""Criteria for operator selection, and the closed forms that predict what a removal does.
-
-Removing operator i from a fitted model with (H)⁻¹ =: P moves the others and raises the misfit by
-
-    θ_j ← θ_j − P_ji θ_i / P_ii           ΔQ_i = θ_i² / P_ii
-
-without a new fit: all leave-one-out models come from the parent's normal equations.
-"""
+"""Criteria for operator selection, and their closed forms for what a removal does."""
 
 from __future__ import annotations
 
@@ -19,6 +12,7 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.selection.quadratic import QuadraticModel
 
 Array = NDArray[np.float64]
 
@@ -44,6 +38,13 @@ class Criterion(Protocol):
         """Predicted change of the score for the removal of each operator, (d,), in closed form."""
 
 
+class QuadraticCriterion(Criterion, Protocol):
+    """A criterion that needs no more than the quadratic model of the misfit."""
+
+    def change(self, model: QuadraticModel) -> Array:
+        """Predicted change of the score for the removal of each operator, (d,)."""
+
+
 @dataclass(frozen=True)
 class Wald:
     """z_i² − log n: remove the operator that the data support least, while z² < log n.
@@ -67,7 +68,11 @@ class Wald:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """z² − log n."""
-        return fit.theta**2 / wald_variance(fit) - math.log(likelihood.system.n)
+        return self.change(QuadraticModel.of(likelihood, fit))
+
+    def change(self, model: QuadraticModel) -> Array:
+        """θ_i²/V_ii − log n."""
+        return np.asarray(model.theta**2 / model.variance - math.log(model.n))
 
 
 @dataclass(frozen=True)
@@ -89,8 +94,12 @@ class ProfileBIC:
         return misfit + len(fit.theta) * math.log(n)
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
-        """θ_i²/P_ii − log n."""
-        return np.asarray(_misfit_change(likelihood, fit) - math.log(likelihood.system.n))
+        """ΔQ_i − log n."""
+        return self.change(QuadraticModel.of(likelihood, fit))
+
+    def change(self, model: QuadraticModel) -> Array:
+        """ΔQ_i − log n, or n log(1 + ΔQ_i/Q) − log n."""
+        return np.asarray(model.misfit_change - math.log(model.n))
 
 
 @dataclass(frozen=True)
@@ -114,9 +123,10 @@ class ResidualBIC:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """ΔQ_i + (∂ log det Σ/∂θ) · δθ_i − log n, the log-determinant to first order by exact traces."""
+        model = QuadraticModel.of(likelihood, fit)
         slope = likelihood.logdet_gradient(fit.theta)
-        moves = np.stack([removal_step(fit, i) for i in range(len(fit.theta))])
-        return np.asarray(_misfit_change(likelihood, fit) + moves @ slope - math.log(likelihood.system.n))
+        moves = np.stack([model.removal_step(i) for i in range(len(fit.theta))])
+        return np.asarray(model.misfit_change + moves @ slope - math.log(model.n))
 
 
 @dataclass(frozen=True)
@@ -143,33 +153,8 @@ class FStatistic:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """Growth − threshold."""
-        del likelihood
-        return np.asarray(misfit_growth(fit) / fit.equations.q - self.threshold)
-
-
-def wald_variance(fit: Fit) -> Array:
-    """Larger of the model variance and the variance from block scores, (d,)."""
-    assert fit.posterior is not None
-    model = fit.posterior.variance
-    return model if fit.score_covariance is None else np.maximum(model, np.diag(fit.score_covariance))
-
-
-def misfit_growth(fit: Fit) -> Array:
-    """ΔQ_i = θ_i²/P_ii for the removal of each operator, (d,)."""
-    assert fit.inverse is not None
-    return np.asarray(fit.theta**2 / np.diag(fit.inverse))
-
-
-def _misfit_change(likelihood: ResidualLikelihood, fit: Fit) -> Array:
-    """Change of the misfit part of a score: ΔQ, or n log(1 + ΔQ/Q) where the noise level is estimated."""
-    growth = misfit_growth(fit)
-    return growth if likelihood.scale_known else fit.equations.n * np.log1p(growth / fit.equations.q)
-
-
-def removal_step(fit: Fit, i: int) -> Array:
-    """Change of θ when operator i is removed, (d,): −P_:i θ_i/P_ii."""
-    assert fit.inverse is not None
-    return np.asarray(-fit.inverse[:, i] * fit.theta[i] / fit.inverse[i, i])
+        model = QuadraticModel.of(likelihood, fit)
+        return np.asarray(model.growth / model.q - self.threshold)
 
 
 def _from_start(estimator: Profile, likelihood: ResidualLikelihood, start: Array | None) -> Fit:

@@ -21,7 +21,8 @@ class Visited:
     names: its operators; score: of the criterion; theta: (d,) and chi2 of its estimate.
     changed: operator removed (or added) to get here, None for the first.
     candidates: score of every model one step from the previous one, by the operator changed; predicted in closed form
-        except for those in ``refitted``. fit: the estimate itself; a path read from a file has none.
+        except for those in ``refitted``. fit: the estimate itself; a path read from a file has none, nor has a model
+        that was predicted.
     """
 
     names: tuple[str, ...]
@@ -35,6 +36,11 @@ class Visited:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidates", MappingProxyType(dict(self.candidates)))
+
+    @property
+    def predicted(self) -> bool:
+        """Whether score and coefficients come from a closed form, without a fit of this model."""
+        return self.changed is not None and self.changed not in self.refitted
 
     @staticmethod
     def of(
@@ -59,8 +65,8 @@ class SelectionPath:
 
     @property
     def fits(self) -> int:
-        """Models fitted with their own covariance."""
-        return sum(max(1, len(v.refitted)) for v in self.visited)
+        """Models on the path, and next to it, that were fitted with their own covariance."""
+        return sum(max(1, len(v.refitted)) for v in self.visited if not v.predicted)
 
     def probabilities(self) -> Array:
         """Posterior probability of each visited model, ∝ exp(−½ score) (BIC weights, uniform prior)."""

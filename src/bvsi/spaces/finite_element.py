@@ -14,16 +14,22 @@ import numpy as np
 import skfem
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
+from skfem.assembly import Dofs
+from skfem.quadrature import get_quadrature
 
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import Lagrange
+from bvsi.spaces.facets import Facets
 from bvsi.spaces.locate import locate
-from bvsi.spaces.measure import Evaluation, Measure, MultiIndex
+from bvsi.spaces.measure import Evaluation, Measure, derivatives
+from bvsi.spaces.penalty import penalty_constant
 from bvsi.spaces.periodic import into_first_period
+from bvsi.spaces.places import Places
 from bvsi.spaces.quadrature import tetrahedron_rule
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 _ELEMENTS = {
     ("line", "P", 1): skfem.ElementLineP1,
@@ -84,20 +90,53 @@ class FiniteElements:
         basis = skfem.CellBasis(self.mesh, self.skfem_element, intorder=1)
         return _match(basis.doflocs.T, self.geometry, self.element)
 
+    @cached_property
+    def columns(self) -> Integers:
+        """Nodes of each cell, (n_el, m), in the order of the element's functions."""
+        return np.asarray(self.node_of_dof[Dofs(self.mesh, self.skfem_element).element_dofs].T)
+
+    @cached_property
+    def facets(self) -> Facets:
+        """Facets of the mesh: boundary, interior, and pairs on the ends of periodic axes."""
+        periods = {}
+        if isinstance(self.geometry, Grid):
+            axes = enumerate(self.geometry.names)
+            periods = {axis: self.geometry.periods[name] for axis, name in axes if name in self.geometry.periods}
+        return Facets(self.mesh, periods)
+
     def cells(self, quadrature: int) -> Measure:
         """Quadrature over the cells, exact to the given degree."""
-        own_rule = {"quadrature": tetrahedron_rule(quadrature)} if isinstance(self.mesh, skfem.MeshTet1) else {}
-        basis = skfem.CellBasis(self.mesh, self.skfem_element, intorder=quadrature, **own_rule)
-        return self._measure(basis, None)
+        tetra = isinstance(self.mesh, skfem.MeshTet1)
+        xi, w = tetrahedron_rule(quadrature) if tetra else get_quadrature(self.skfem_element.refdom, quadrature)
+        mapping = self.mesh.mapping()
+        here = self._places(np.arange(self.mesh.nelements), xi[:, None, :])
+        evaluation = self._evaluation(here)
+        points = _rows(mapping.F(xi))
+        return Measure((np.abs(mapping.detDF(xi)) * w).ravel(), points, None, evaluation, evaluation)
 
     def boundary(self, quadrature: int) -> Measure:
         """Quadrature over the boundary facets; faces of periodic axes are no boundary."""
-        basis = skfem.FacetBasis(self.mesh, self.skfem_element, facets=self._facets(), intorder=quadrature)
-        return self._measure(basis, np.asarray(basis.normals))
+        facets = self.facets.boundary
+        rule = get_quadrature(self.mesh.brefdom, quadrature)
+        cells = self.mesh.f2t[0, facets]
+        here = self._places(cells, self.facets.reference_points(rule[0], facets, cells))
+        return self._facet_measure(rule, facets, here, self._evaluation(here))
+
+    def interior(self, quadrature: int) -> Measure:
+        """Quadrature over the facets between two cells, across the seams of periodic axes too.
+
+        Points on a seam are those of the upper end; its cell is the + one.
+        """
+        facets, partners, cells = self.facets.interior
+        rule = get_quadrature(self.mesh.brefdom, quadrature)
+        self.facets.check_partners(rule[0])
+        plus = self._places(cells[0], self.facets.reference_points(rule[0], facets, cells[0]))
+        minus = self._places(cells[1], self.facets.reference_points(rule[0], partners, cells[1]))
+        return self._facet_measure(rule, facets, plus, self._evaluation(plus, minus))
 
     def boundary_nodes(self) -> NDArray[np.int64]:
         """Nodes on the boundary."""
-        facets = self._facets()
+        facets = self.facets.boundary
         if not len(facets):
             return np.zeros(0, dtype=np.int64)
         basis = skfem.CellBasis(self.mesh, self.skfem_element, intorder=1)
@@ -108,45 +147,39 @@ class FiniteElements:
         if isinstance(self.geometry, Grid):
             points = into_first_period(self.geometry, points)
         cells, xi = locate(self.mesh, points)
-        dofs = skfem.CellBasis(self.mesh, self.skfem_element, intorder=1).element_dofs
-        values = np.stack([self.skfem_element.lbasis(xi, i)[0] for i in range(len(dofs))], axis=1)
-        columns = self.node_of_dof[dofs[:, cells]].T
-        return Evaluation.from_local(self.geometry.n_nodes, columns, {(0,) * self.geometry.dim: values}), cells
+        here = self._places(cells, xi[:, :, None])
+        zero = (0,) * self.geometry.dim
+        return Evaluation.from_local(self.geometry.n_nodes, self.columns[cells], (zero,), here.derivative), cells
 
-    def _facets(self) -> NDArray[np.int64]:
-        """Facets on the boundary, without those at the ends of periodic axes."""
-        facets = self.mesh.boundary_facets()
-        if not isinstance(self.geometry, Grid):
-            return np.asarray(facets)
-        corners = self.mesh.p[:, self.mesh.facets[:, facets]]
-        periodic = np.zeros(len(facets), dtype=bool)
-        for axis, name in enumerate(self.geometry.names):
-            if name in self.geometry.periods:
-                # Vertices are copies of the coordinates of the axis, so that they can be compared exactly.
-                for end in (self.mesh.p[axis].min(), self.mesh.p[axis].max()):
-                    periodic |= (corners[axis] == end).all(axis=0)
-        return np.asarray(facets[~periodic])
+    def _places(self, cells: Integers, xi: Array) -> Places:
+        return Places(self.mesh, self.skfem_element, cells, xi)
 
-    def _measure(self, basis: Any, normals: Array | None) -> Measure:
-        n_el, n_q = np.shape(basis.dx)
-        dim = self.geometry.dim
+    def _evaluation(self, plus: Places, minus: Places | None = None) -> Evaluation:
+        """Basis at places, seen from both sides where two are given."""
+        n, offered = self.geometry.n_nodes, derivatives(self.geometry.dim)
+        columns = np.repeat(self.columns[plus.cells], plus.per_cell, axis=0)
+        if minus is None:
+            return Evaluation.from_local(n, columns, offered, plus.derivative)
+        behind = np.repeat(self.columns[minus.cells], minus.per_cell, axis=0)
+        sides = {1: plus, -1: minus}
+        return Evaluation.from_sides(n, (columns, behind), offered, lambda i, side: sides[side].derivative(i))
 
-        def flat(values: Array) -> Array:
-            return np.broadcast_to(np.asarray(values), (n_el, n_q)).reshape(-1)
+    def _facet_measure(
+        self, rule: tuple[Array, Array], facets: Integers, plus: Places, evaluation: Evaluation
+    ) -> Measure:
+        """Quadrature over facets whose + cells and points in these are given."""
+        mapping = self.mesh.mapping()
+        points = _rows(mapping.G(rule[0], find=facets))
+        weights = (np.abs(mapping.detDG(rule[0], find=facets)) * rule[1]).ravel()
+        normals = _rows(mapping.normals(plus.xi, plus.cells, facets, self.mesh.t2f))
+        size = np.repeat(self.facets.sizes[facets], plus.per_cell)
+        alpha = penalty_constant(self.element, self.geometry.dim, self.facets.around)
+        return Measure(weights, points, normals, evaluation, evaluation, size, alpha / size)
 
-        def local(take: Any) -> Array:
-            return np.stack([flat(take(functions[0])) for functions in basis.basis], axis=1)
 
-        values: dict[MultiIndex, Array] = {(0,) * dim: local(lambda f: np.asarray(f))}
-        for axis in range(dim):
-            unit = tuple(int(i == axis) for i in range(dim))
-            values[unit] = local(lambda f, axis=axis: f.grad[axis])
-        columns = np.repeat(self.node_of_dof[basis.element_dofs].T, n_q, axis=0)
-        evaluation = Evaluation.from_local(self.geometry.n_nodes, columns, values)
-        x = np.asarray(basis.global_coordinates())
-        points = np.stack([flat(x[axis]) for axis in range(dim)], axis=1)
-        n = None if normals is None else np.stack([flat(normals[axis]) for axis in range(dim)], axis=1)
-        return Measure(flat(basis.dx), points, n, evaluation, evaluation)
+def _rows(values: Array) -> Array:
+    """Components (dim, n_c, n_q) of vectors as rows (n_c n_q, dim)."""
+    return np.ascontiguousarray(values.reshape(len(values), -1).T)
 
 
 def _fitting(shape: str) -> str:

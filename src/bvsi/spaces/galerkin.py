@@ -1,4 +1,4 @@
-"""The Galerkin choice: Lagrange elements, test functions equal to basis functions."""
+"""The Galerkin choice: elements on the nodes of the data, test functions equal to basis functions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces import tensor
-from bvsi.spaces.element import Lagrange
+from bvsi.spaces.element import Element, Hermite
 from bvsi.spaces.finite_element import FiniteElements
 from bvsi.spaces.space import Space
 from bvsi.spaces.transfer import Interpolation, Transfer, natural_element
@@ -15,14 +15,14 @@ from bvsi.spaces.transfer import Interpolation, Transfer, natural_element
 
 @dataclass(frozen=True)
 class Galerkin:
-    """Lagrange elements whose nodes are the measured ones, or on a geometry of their own.
+    """Elements whose nodes are the measured ones, or on a geometry of their own.
 
-    element: P1, P2, Q1 or Q2; by default Q1 on grids, the mesh's own degree on meshes.
+    element: P1, P2, Q1 or Q2, on grids also H3, which is C1; by default Q1 on grids, the mesh's own degree on meshes.
     on: grid or mesh of the space where it is not that of the data.
     transfer: how the data get to the nodes of ``on``; by default interpolation.
     """
 
-    element: Lagrange | None = None
+    element: Element | None = None
     on: Grid | Mesh | None = None
     transfer: Transfer | None = None
 
@@ -30,7 +30,7 @@ class Galerkin:
         if self.transfer is not None and self.on is None:
             raise SpaceError("transfer: give the grid or mesh of the space as well, Galerkin(on=..., transfer=...).")
 
-    def element_for(self, geometry: Grid | Mesh) -> Lagrange:
+    def element_for(self, geometry: Grid | Mesh) -> Element:
         """The element used for data on this geometry."""
         return self.element or natural_element(self.on or geometry)
 
@@ -45,20 +45,23 @@ class Galerkin:
         return _space(self.on, element, quadrature, transfer)
 
 
-def _space(geometry: Grid | Mesh, element: Lagrange, quadrature: int, transfer: object | None) -> Space:
+def _space(geometry: Grid | Mesh, element: Element, quadrature: int, transfer: object | None) -> Space:
     name = f"{element.name} on {geometry.summary}"
     points = geometry.points
-    if isinstance(geometry, Grid) and (element.family == "Q" or geometry.dim == 1):
-        grid, k = geometry, element.degree
+    if isinstance(geometry, Grid) and (element.family != "P" or geometry.dim == 1):
+        grid = geometry
         return Space(
             name,
             points,
             points,
             tensor.boundary_nodes(grid),
-            tensor.cell_measure(grid, k, quadrature),
-            lambda: tensor.boundary_measure(grid, k, quadrature),
+            tensor.cell_measure(grid, element, quadrature),
+            lambda: tensor.boundary_measure(grid, element, quadrature),
+            lambda: tensor.interior_measure(grid, element, quadrature),
             transfer,
         )
+    if isinstance(element, Hermite):
+        raise SpaceError(f"{element.name} exists on grids only; use P2 or Q2 on a mesh.")
     elements = FiniteElements(geometry, element)
     return Space(
         name,
@@ -67,5 +70,6 @@ def _space(geometry: Grid | Mesh, element: Lagrange, quadrature: int, transfer: 
         elements.boundary_nodes(),
         elements.cells(quadrature),
         lambda: elements.boundary(quadrature),
+        lambda: elements.interior(quadrature),
         transfer,
     )

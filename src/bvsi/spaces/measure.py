@@ -1,25 +1,57 @@
 """Quadrature with the basis functions evaluated at its points.
 
-    E_β (n_q × n):  (E_β)_qj = ∂^β φ_j(x_q)          weights w (n_q,)
+    E_β (n_q × n):  (E_β)_qj = ∂^β φ_j(x_q),  |β| ≤ 2          weights w (n_q,)
 
 Fields and derivatives at the points are ``E_β u``; functionals are ``E_αᵀ (w ∘ g)``; matrices are
-``E_αᵀ diag(w ∘ c) E_β``. All E_β of a measure share one sparsity pattern.
+``E_αᵀ diag(w ∘ c) E_β``. All E_β of a measure share one sparsity pattern; each is made when first asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import SpaceError
+from bvsi.jets import Jet, MultiIndex, Sided
 from bvsi.linalg import Pattern
 
 Array = NDArray[np.float64]
-MultiIndex = tuple[int, ...]
+Integers = NDArray[np.int64]
+
+# Highest order of the derivatives that a measure offers.
+_ORDER = 2
+
+
+def derivatives(dim: int) -> tuple[MultiIndex, ...]:
+    """All multi-indices β with |β| ≤ 2."""
+    return tuple(index for index in product(range(_ORDER + 1), repeat=dim) if sum(index) <= _ORDER)
+
+
+@dataclass(frozen=True, eq=False)
+class LazyValues(Mapping[Jet, Array]):
+    """values[key] = make(key), made when first asked for and kept."""
+
+    offered: tuple[Jet, ...]
+    make: Callable[[Any], Array]
+    made: dict[Jet, Array] = field(default_factory=dict, init=False)
+
+    def __getitem__(self, key: Jet) -> Array:
+        if key not in self.made:
+            if key not in self.offered:
+                raise KeyError(key)
+            self.made[key] = self.make(key)
+        return self.made[key]
+
+    def __iter__(self) -> Iterator[Jet]:
+        return iter(self.offered)
+
+    def __len__(self) -> int:
+        return len(self.offered)
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,26 +59,55 @@ class Evaluation:
     """Basis functions and their derivatives at points.
 
     pattern: (n_q × n), the same for every derivative.
-    values: multi-index β → entries of E_β (nnz,).
+    values: multi-index β → entries of E_β (nnz,); on interior facets Sided(β, ±1) → entries.
     """
 
     pattern: Pattern
-    values: Mapping[MultiIndex, Array]
+    values: Mapping[Jet, Array]
 
     @staticmethod
-    def from_local(n: int, columns: NDArray[np.int64], values: Mapping[MultiIndex, Array]) -> Evaluation:
-        """Build from rows of equal length: basis functions ``columns`` (n_q, m) with ``values`` (n_q, m)."""
+    def from_local(
+        n: int, columns: Integers, offered: tuple[MultiIndex, ...], make: Callable[[MultiIndex], Array]
+    ) -> Evaluation:
+        """Build from rows of equal length: functions ``columns`` (n_q, m), whose derivatives β are make(β) (n_q, m)."""
         n_q, m = columns.shape
         order = np.argsort(columns, axis=1, kind="stable")
         indices = np.take_along_axis(columns, order, axis=1).ravel()
         pattern = Pattern((n_q, n), np.arange(0, n_q * m + 1, m, dtype=np.int64), indices.astype(np.int64))
-        return Evaluation(pattern, {index: np.take_along_axis(v, order, axis=1).ravel() for index, v in values.items()})
+        order = order.astype(np.min_scalar_type(m))  # kept for derivatives asked for later
 
-    def matrix(self, index: MultiIndex) -> Any:
+        def entries(index: MultiIndex) -> Array:
+            return np.take_along_axis(make(index), order, axis=1).ravel()
+
+        return Evaluation(pattern, LazyValues(offered, entries))
+
+    @staticmethod
+    def from_sides(
+        n: int,
+        columns: tuple[Integers, Integers],
+        offered: tuple[MultiIndex, ...],
+        make: Callable[[MultiIndex, int], Array],
+    ) -> Evaluation:
+        """Build from both sides of facets: rows are unions of ``columns`` (n_q, m) of + and −.
+
+        make: derivatives β seen from side ±1, (n_q, m); entries of functions of the other side only are zero.
+        """
+        rows = np.concatenate([np.repeat(np.arange(len(side)), side.shape[1]) for side in columns])
+        pattern, slots = Pattern.from_coo(rows, np.concatenate([c.ravel() for c in columns]), (len(columns[0]), n))
+        place = {1: slots[: columns[0].size], -1: slots[columns[0].size :]}
+
+        def entries(key: Sided) -> Array:
+            values = np.zeros(pattern.nnz)
+            values[place[key.side]] = make(*key).ravel()
+            return values
+
+        return Evaluation(pattern, LazyValues(tuple(Sided(i, side) for i in offered for side in (1, -1)), entries))
+
+    def matrix(self, index: Jet) -> Any:
         """E_index as a sparse matrix."""
         return self.pattern.matrix(self.entries(index))
 
-    def entries(self, index: MultiIndex) -> Array:
+    def entries(self, index: Jet) -> Array:
         """Entries of E_index; a derivative that the element does not carry is refused."""
         try:
             return self.values[index]
@@ -56,10 +117,12 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Integration over cells or boundary facets.
+    """Integration over cells, boundary facets or interior facets.
 
-    weights: (n_q,); points: (n_q, dim); normals: outward unit normals (n_q, dim) on the boundary, else None.
-    trial, test: the fields' and the test functions' basis at the points.
+    weights: (n_q,); points: (n_q, dim).
+    normals: unit normals (n_q, dim), outward on the boundary, from the + to the − cell on interior facets, else None.
+    trial, test: the fields' and the test functions' basis at the points; on interior facets keyed by Sided.
+    size, penalty: h_E and α/h_E at the points of facets (n_q,), see :mod:`bvsi.spaces.penalty`; None on cells.
     """
 
     weights: Array
@@ -67,6 +130,8 @@ class Measure:
     normals: Array | None
     trial: Evaluation
     test: Evaluation
+    size: Array | None = None
+    penalty: Array | None = None
 
     @property
     def n_points(self) -> int:

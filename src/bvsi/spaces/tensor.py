@@ -1,114 +1,116 @@
-"""Q elements on tensor-product grids, built axis by axis.
+"""Elements on tensor-product grids, built axis by axis.
 
-The basis on a grid is a product of one-dimensional Lagrange bases, so its values at the tensor Gauss points are
-Kronecker products of one-dimensional values. An element of degree k joins k neighbouring cells: its nodes are the
-given ones, equidistant or not.
+The basis on a grid is a product of one-dimensional bases (:mod:`bvsi.spaces.axis`), so its values at the tensor Gauss
+points are Kronecker products of one-dimensional values. A Lagrange element of degree k joins k neighbouring cells.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Grid
-from bvsi.errors import SpaceError
-from bvsi.spaces.measure import Evaluation, Measure, MultiIndex
+from bvsi.jets import MultiIndex
+from bvsi.spaces.axis import AxisBasis, AxisValues, axis_basis
+from bvsi.spaces.element import Element
+from bvsi.spaces.measure import Evaluation, Measure, derivatives
+from bvsi.spaces.penalty import facet_size, penalty_constant
 from bvsi.spaces.periodic import into_first_period
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class AxisBasis:
-    """One-dimensional Lagrange basis of a grid axis.
+class Patch:
+    """All combinations of points on the axes, in C order: the cells, or facets normal to one axis.
 
-    nodes: coordinates of the nodes of each element (n_el, k+1), periodic ones continued past the end.
-    columns: node numbers (n_el, k+1), wrapped around on a periodic axis.
-    n: number of nodes of the axis.
+    axes: basis at the points of each axis; weights: of these points.
+    axis, sign: of the facets' normal; sign zero for cells.
+    behind: on interior facets the basis of the normal's axis seen from the cells that the normal points into.
     """
 
-    nodes: Array
-    columns: NDArray[np.int64]
-    n: int
+    axes: tuple[AxisValues, ...]
+    weights: tuple[Array, ...]
+    axis: int = 0
+    sign: float = 0.0
+    behind: AxisValues | None = None
 
-    def at(self, elements: NDArray[np.int64], points: Array) -> AxisValues:
-        """Values and first derivatives at one point in each of the given elements."""
-        values, slopes = _lagrange(self.nodes[elements], points)
-        return AxisValues(points, self.columns[elements], (values, slopes), self.n)
+    def seen_from(self, side: int) -> tuple[AxisValues, ...]:
+        """Basis on the axes, from the + or the − side."""
+        if side > 0 or self.behind is None:
+            return self.axes
+        return (*self.axes[: self.axis], self.behind, *self.axes[self.axis + 1 :])
 
-    def gauss(self, n_points: int) -> tuple[AxisValues, Array]:
-        """Basis at the Gauss points of all elements, and the weights."""
-        xi, w = np.polynomial.legendre.leggauss(n_points)
-        left, right = self.nodes[:, 0], self.nodes[:, -1]
-        half = 0.5 * (right - left)
-        points = (0.5 * (left + right)[:, None] + half[:, None] * xi).ravel()
-        elements = np.repeat(np.arange(len(self.nodes)), n_points)
-        return self.at(elements, points), (half[:, None] * w).ravel()
+    def columns(self, side: int) -> Integers:
+        """Functions at each point, (n_q, m): C-order numbers of the axes' functions."""
+        return _numbers(self.seen_from(side))
 
-    def locate(self, points: Array) -> NDArray[np.int64]:
-        """Element of each point."""
-        edges = np.append(self.nodes[:, 0], self.nodes[-1, -1])
-        slack = 1e-9 * (edges[-1] - edges[0])
-        if points.size and (points.min() < edges[0] - slack or points.max() > edges[-1] + slack):
-            raise SpaceError(f"points outside the grid axis [{edges[0]:g}, {edges[-1]:g}] cannot be interpolated.")
-        return np.clip(np.searchsorted(edges, points, side="right") - 1, 0, len(self.nodes) - 1)
+    def entries(self, index: MultiIndex, side: int) -> Array:
+        """Derivatives of these functions, (n_q, m)."""
+        return _products([axis.by_order[m] for axis, m in zip(self.seen_from(side), index, strict=True)])
 
+    @property
+    def points(self) -> Array:
+        """Coordinates, (n_q, dim)."""
+        return np.stack([x.ravel() for x in np.meshgrid(*(a.points for a in self.axes), indexing="ij")], axis=1)
 
-@dataclass(frozen=True, eq=False)
-class AxisValues:
-    """One-dimensional basis at points: ``by_order[m]`` (n_p, k+1) are m-th derivatives of functions ``columns``."""
+    @property
+    def normals(self) -> Array:
+        """Unit normals of facets, (n_q, dim)."""
+        normals = np.zeros_like(self.points)
+        normals[:, self.axis] = self.sign
+        return normals
 
-    points: Array
-    columns: NDArray[np.int64]
-    by_order: tuple[Array, Array]
-    n: int
-
-
-def axis_basis(grid: Grid, axis: str, degree: int) -> AxisBasis:
-    """Lagrange basis of one axis; refuses a number of nodes that does not make whole elements."""
-    x = grid.axes[axis]
-    n = len(x)
-    period = grid.periods.get(axis)
-    cells = n if period is not None else n - 1
-    if cells % degree or cells < (2 * degree if period is not None else degree):
-        parity = "an even" if period is not None else "an odd"
-        raise SpaceError(
-            f"Q{degree} joins {degree} cells to one element, so axis {axis!r} needs {parity} number of nodes; it has "
-            f"{n}. Leave out one node at the end, or use Q1."
-        )
-    index = np.arange(0, cells, degree)[:, None] + np.arange(degree + 1)
-    extended = x if period is None else np.append(x, x[: degree + 1] + period)
-    return AxisBasis(extended[index], index % n, n)
+    @property
+    def sizes(self) -> Array:
+        """h_E at each point of facets: from the widths along the other axes, in 1D the mean over both sides."""
+        if len(self.axes) == 1:
+            return np.asarray(0.5 * (self.axes[0].width + self.seen_from(-1)[0].width))
+        widths = [np.ones_like(a.width) if k == self.axis else a.width for k, a in enumerate(self.axes)]
+        return facet_size(_flat(widths), len(self.axes))
 
 
-def cell_measure(grid: Grid, degree: int, quadrature: int) -> Measure:
+def cell_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
     """Tensor Gauss quadrature over the cells, exact to degree ``quadrature`` per axis."""
-    rules = [axis_basis(grid, name, degree).gauss(quadrature // 2 + 1) for name in grid.names]
-    return _tensor_measure([values for values, _ in rules], [w for _, w in rules], None)
+    rules = [axis_basis(grid, name, element).gauss(quadrature // 2 + 1) for name in grid.names]
+    patch = Patch(tuple(values for values, _ in rules), tuple(w for _, w in rules))
+    evaluation = _evaluation([patch], grid)
+    return Measure(_flat(patch.weights), patch.points, None, evaluation, evaluation)
 
 
-def boundary_measure(grid: Grid, degree: int, quadrature: int) -> Measure:
+def boundary_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
     """Quadrature over the faces at both ends of every axis that is not periodic."""
-    bases = {name: axis_basis(grid, name, degree) for name in grid.names}
-    gauss = {name: bases[name].gauss(quadrature // 2 + 1) for name in grid.names}
-    faces = []
-    for axis, name in enumerate(grid.names):
-        if name in grid.periods:
-            continue
-        for element, sign in ((0, -1.0), (len(bases[name].nodes) - 1, 1.0)):
-            end = bases[name].nodes[element, 0 if sign < 0 else -1]
-            here = bases[name].at(np.array([element]), np.array([end]))
-            values = [here if other == name else gauss[other][0] for other in grid.names]
-            weights = [np.ones(1) if other == name else gauss[other][1] for other in grid.names]
-            normal = np.zeros(grid.dim)
-            normal[axis] = sign
-            faces.append(_tensor_measure(values, weights, normal))
-    return _stack(faces, grid)
+
+    def faces(basis: AxisBasis) -> list[tuple[float, AxisValues, AxisValues | None]]:
+        if basis.periodic:
+            return []
+        last = len(basis.ends) - 1
+        ends = ((-1.0, [0], basis.ends[:1, 0]), (1.0, [last], basis.ends[-1:, 1]))
+        return [(sign, basis.at(np.array(e), x), None) for sign, e, x in ends]
+
+    return _facet_measure(grid, element, quadrature, faces)
 
 
-def boundary_nodes(grid: Grid) -> NDArray[np.int64]:
+def interior_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
+    """Quadrature over the facets between neighbouring elements, across the seam of a periodic axis too.
+
+    The + cell lies before, the − cell behind the facet along its axis; points on a seam are those of the upper end.
+    """
+
+    def faces(basis: AxisBasis) -> list[tuple[float, AxisValues, AxisValues | None]]:
+        before, behind = basis.neighbours
+        here, there = basis.at(before, basis.ends[before, 1]), basis.at(behind, basis.ends[behind, 0])
+        return [(1.0, here, there)]
+
+    return _facet_measure(grid, element, quadrature, faces)
+
+
+def boundary_nodes(grid: Grid) -> Integers:
     """Nodes on the ends of the axes that are not periodic."""
     on_boundary = np.zeros(grid.shape, dtype=bool)
     for axis, name in enumerate(grid.names):
@@ -119,80 +121,97 @@ def boundary_nodes(grid: Grid) -> NDArray[np.int64]:
     return np.flatnonzero(on_boundary)
 
 
-def evaluate_at(grid: Grid, degree: int, points: Array) -> tuple[Evaluation, NDArray[np.int64]]:
+def evaluate_at(grid: Grid, element: Element, points: Array) -> tuple[Evaluation, Integers]:
     """Basis values at scattered points (n_p, dim), and the element that each point lies in."""
     points = into_first_period(grid, points)
     columns = np.zeros((len(points), 1), dtype=np.int64)
     values = np.ones((len(points), 1))
-    element = np.zeros(len(points), dtype=np.int64)
+    cell = np.zeros(len(points), dtype=np.int64)
     for axis, name in enumerate(grid.names):
-        basis = axis_basis(grid, name, degree)
+        basis = axis_basis(grid, name, element)
         found = basis.locate(points[:, axis])
         local = basis.at(found, points[:, axis])
-        element = element * len(basis.nodes) + found
+        cell = cell * len(basis.ends) + found
         columns = (columns[:, :, None] * basis.n + local.columns[:, None, :]).reshape(len(points), -1)
         values = (values[:, :, None] * local.by_order[0][:, None, :]).reshape(len(points), -1)
-    return Evaluation.from_local(grid.n_nodes, columns, {(0,) * grid.dim: values}), element
+    return Evaluation.from_local(grid.n_nodes, columns, ((0,) * grid.dim,), lambda _: values), cell
 
 
-def _lagrange(nodes: Array, points: Array) -> tuple[Array, Array]:
-    """Lagrange polynomials through ``nodes`` (n_p, k+1) and their slopes at ``points`` (n_p,).
-
-    ℓ_a(x) = Π_{b≠a} (x − x_b)/(x_a − x_b);  ℓ_a′(x) = Σ_{c≠a} 1/(x_a − x_c) Π_{b≠a,c} (x − x_b)/(x_a − x_b)
-    """
-    m = nodes.shape[1]
-    factor = (points[:, None] - nodes)[:, None, :]
-    gap = nodes[:, :, None] - nodes[:, None, :] + np.eye(m)
-    ratio = np.where(np.eye(m, dtype=bool), 1.0, factor / gap)
-    values = ratio.prod(axis=2)
-    slopes = np.zeros_like(values)
-    for c in range(m):
-        others = np.where(np.arange(m) == c, 1.0, ratio).prod(axis=2) / gap[:, :, c]
-        slopes += np.where(np.arange(m) == c, 0.0, others)
-    return values, slopes
-
-
-def _tensor_measure(axes: list[AxisValues], weights: list[Array], normal: Array | None) -> Measure:
-    """Kronecker products of the axes, points in C order."""
-    dim = len(axes)
-    columns = _outer([axis.columns for axis in axes], combine_columns=[axis.n for axis in axes])
-    values: dict[MultiIndex, Array] = {}
-    for index in ((0,) * dim, *(tuple(int(i == a) for i in range(dim)) for a in range(dim))):
-        values[index] = _outer([axis.by_order[order] for axis, order in zip(axes, index, strict=True)])
-    n = int(np.prod([axis.n for axis in axes]))
-    evaluation = Evaluation.from_local(n, columns.astype(np.int64), values)
-    points = np.stack([g.ravel() for g in np.meshgrid(*(a.points for a in axes), indexing="ij")], axis=1)
-    w = _outer([weight[:, None] for weight in weights])[:, 0]
-    normals = None if normal is None else np.broadcast_to(normal, points.shape)
-    return Measure(w, points, normals, evaluation, evaluation)
+def _facet_measure(
+    grid: Grid,
+    element: Element,
+    quadrature: int,
+    faces: Callable[[AxisBasis], list[tuple[float, AxisValues, AxisValues | None]]],
+) -> Measure:
+    """Quadrature over facets, given the faces on each axis: sign of the normal, basis on its + and its − side."""
+    bases = [axis_basis(grid, name, element) for name in grid.names]
+    gauss = [basis.gauss(quadrature // 2 + 1) for basis in bases]
+    patches = []
+    for axis, basis in enumerate(bases):
+        for sign, here, behind in faces(basis):
+            values = [here if k == axis else rule[0] for k, rule in enumerate(gauss)]
+            weights = [np.ones(len(here.points)) if k == axis else rule[1] for k, rule in enumerate(gauss)]
+            patches.append(Patch(tuple(values), tuple(weights), axis, sign, behind))
+    evaluation = _evaluation(patches, grid)
+    points = np.concatenate([np.zeros((0, grid.dim)), *(patch.points for patch in patches)])
+    sizes = np.concatenate([np.zeros(0), *(patch.sizes for patch in patches)])
+    normals = np.concatenate([np.zeros((0, grid.dim)), *(patch.normals for patch in patches)])
+    total = np.concatenate([np.zeros(0), *(_flat(patch.weights) for patch in patches)])
+    alpha = penalty_constant(element, grid.dim, _around(bases))
+    return Measure(total, points, normals, evaluation, evaluation, sizes, alpha / sizes)
 
 
-def _outer(factors: list[Array] | list[NDArray[np.int64]], combine_columns: list[int] | None = None) -> Array:
-    """Rows and columns of all combinations: products of values, or C-order numbers of column indices."""
-    result = np.asarray(factors[0])
-    for position, factor in enumerate(factors[1:], start=1):
-        left, right = result[:, None, :, None], np.asarray(factor)[None, :, None, :]
-        both = left * right if combine_columns is None else left * combine_columns[position] + right
-        result = both.reshape(result.shape[0] * factor.shape[0], -1)
-    return np.asarray(result)
+def _around(bases: list[AxisBasis]) -> Array:
+    """Σ_{E ⊂ ∂K} h_E |E|/|K| for every element; a box has two facets normal to axis a, with |E|/|K| = 1/w_a."""
+    if len(bases) == 1:
+        return np.asarray(bases[0].joint_sizes.sum(axis=1) / bases[0].widths)
+    total = np.zeros(1)
+    for axis in range(len(bases)):
+        widths = [np.ones_like(b.widths) if k == axis else b.widths for k, b in enumerate(bases)]
+        across = [b.widths if k == axis else np.ones_like(b.widths) for k, b in enumerate(bases)]
+        total = total + 2 * facet_size(_flat(widths), len(bases)) / _flat(across)
+    return total
 
 
-def _stack(faces: list[Measure], grid: Grid) -> Measure:
-    """Put measures one after the other."""
-    zero = (0,) * grid.dim
-    indices = [zero, *(tuple(int(i == a) for i in range(grid.dim)) for a in range(grid.dim))]
-    if not faces:
-        empty = Evaluation.from_local(grid.n_nodes, np.zeros((0, 1), np.int64), {i: np.zeros((0, 1)) for i in indices})
-        return Measure(np.zeros(0), np.zeros((0, grid.dim)), np.zeros((0, grid.dim)), empty, empty)
-    m = faces[0].trial.pattern.indptr[1]
-    columns = np.concatenate([f.trial.pattern.indices.reshape(-1, m) for f in faces])
-    values = {i: np.concatenate([f.trial.values[i].reshape(-1, m) for f in faces]) for i in indices}
-    evaluation = Evaluation.from_local(grid.n_nodes, columns, values)
-    normals = np.concatenate([f.normals for f in faces if f.normals is not None])
-    return Measure(
-        np.concatenate([f.weights for f in faces]),
-        np.concatenate([f.points for f in faces]),
-        normals,
-        evaluation,
-        evaluation,
-    )
+def _evaluation(patches: list[Patch], grid: Grid) -> Evaluation:
+    """Basis at the points of patches one after the other; two-sided if the patches are."""
+    offered = derivatives(grid.dim)
+
+    def columns(side: int) -> Integers:
+        return np.concatenate([patch.columns(side) for patch in patches])
+
+    def make(index: MultiIndex, side: int = 1) -> Array:
+        return np.concatenate([patch.entries(index, side) for patch in patches])
+
+    if not patches:
+        return Evaluation.from_local(grid.n_nodes, np.zeros((0, 1), np.int64), offered, lambda _: np.zeros((0, 1)))
+    if patches[0].behind is not None:
+        return Evaluation.from_sides(grid.n_nodes, (columns(1), columns(-1)), offered, make)
+    return Evaluation.from_local(grid.n_nodes, columns(1), offered, make)
+
+
+def _flat(factors: Sequence[Array]) -> Array:
+    """All products of one entry of each factor, in C order."""
+    return _products([factor[:, None] for factor in factors])[:, 0]
+
+
+def _products(factors: Sequence[Array]) -> Array:
+    """Kronecker product of matrices (n_a, m_a): rows and columns of all combinations, in C order."""
+    result = factors[0]
+    for factor in factors[1:]:
+        result = _pairs(result[:, None, :, None] * factor[None, :, None, :])
+    return result
+
+
+def _numbers(axes: Sequence[AxisValues]) -> Integers:
+    """C-order numbers of all combinations of the axes' functions, (n_q, m)."""
+    result = axes[0].columns
+    for axis in axes[1:]:
+        result = _pairs(result[:, None, :, None] * axis.n + axis.columns[None, :, None, :])
+    return result
+
+
+def _pairs(both: NDArray[Any]) -> NDArray[Any]:
+    """Join the pairs of rows and of columns, (n_a, n_b, m_a, m_b) to (n_a n_b, m_a m_b)."""
+    n_a, n_b, m_a, m_b = both.shape
+    return both.reshape(n_a * n_b, m_a * m_b)

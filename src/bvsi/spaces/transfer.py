@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
-from bvsi.spaces.element import P1, P2, Q1, Q2, Lagrange
+from bvsi.spaces.element import P1, P2, Q1, Q2, Element, Hermite
 from bvsi.spaces.finite_element import FiniteElements
 from bvsi.spaces.measure import Evaluation
 from bvsi.spaces.tensor import evaluate_at
@@ -26,7 +26,7 @@ Geometry = Grid | Mesh
 class Transfer(Protocol):
     """A way to bring data of one geometry to the nodes of another."""
 
-    def matrix(self, source: Geometry, target: Geometry, element: Lagrange) -> Any:
+    def matrix(self, source: Geometry, target: Geometry, element: Element) -> Any:
         """P (nodes of target × nodes of source)."""
 
 
@@ -37,9 +37,9 @@ class Interpolation:
     element: how the data are interpolated; by default Q1 on grids, the mesh's own degree on meshes.
     """
 
-    element: Lagrange | None = None
+    element: Element | None = None
 
-    def matrix(self, source: Geometry, target: Geometry, element: Lagrange) -> Any:
+    def matrix(self, source: Geometry, target: Geometry, element: Element) -> Any:
         """P_ij = φ_j(x_i)."""
         del element
         own = self.element or natural_element(source)
@@ -57,7 +57,7 @@ class LocalL2Projection:
     L2 projection would be dense, and so would its noise covariance). Each element needs enough data points.
     """
 
-    def matrix(self, source: Geometry, target: Geometry, element: Lagrange) -> Any:
+    def matrix(self, source: Geometry, target: Geometry, element: Element) -> Any:
         """P (nodes of target × nodes of source)."""
         evaluation, cell = basis_at(target, element, source.points)
         m = int(evaluation.pattern.indptr[1])
@@ -86,7 +86,7 @@ class LocalL2Projection:
             )
 
 
-def natural_element(geometry: Geometry) -> Lagrange:
+def natural_element(geometry: Geometry) -> Element:
     """Q1 on a grid; on a mesh the element whose nodes the mesh has."""
     if isinstance(geometry, Grid):
         return Q1
@@ -94,8 +94,10 @@ def natural_element(geometry: Geometry) -> Lagrange:
     return ((P1, P2) if simplex else (Q1, Q2))[geometry.degree - 1]
 
 
-def basis_at(geometry: Geometry, element: Lagrange, points: Array) -> tuple[Evaluation, NDArray[np.int64]]:
+def basis_at(geometry: Geometry, element: Element, points: Array) -> tuple[Evaluation, NDArray[np.int64]]:
     """Basis of an element on a geometry at scattered points, and the element that each point lies in."""
-    if isinstance(geometry, Grid) and (element.family == "Q" or geometry.dim == 1):
-        return evaluate_at(geometry, element.degree, points)
+    if isinstance(geometry, Grid) and (element.family != "P" or geometry.dim == 1):
+        return evaluate_at(geometry, element, points)
+    if isinstance(element, Hermite):
+        raise SpaceError(f"{element.name} exists on grids only; use P2 or Q2 on a mesh.")
     return FiniteElements(geometry, element).evaluate_at(points)

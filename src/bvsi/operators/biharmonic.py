@@ -1,0 +1,87 @@
+"""Treatments of ∇⁴ on elements that are not C1, as texts of the operator language.
+
+    interior penalty  ∫ ∇²v ∇²c + Σ_E ∫ (α/h_E) [∇v][∇c] − ⟨∇²c⟩[∇v] − [∇c]⟨∇²v⟩      (eq:cahn_hilliard_biharmonic_term)
+    mixed             −∫ ∇v · ∇w,   w = M_lumped⁻¹ ∫ v ∇²c,   that is K M_lumped⁻¹ K c
+
+The first suits solutions of its own; on samples of smooth fields the second is right.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from bvsi.errors import OperatorError
+from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
+
+
+class Biharmonic(Protocol):
+    """A treatment of ∇⁴."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """∇⁴ of the argument, an operator text, in terms that the element carries."""
+
+
+@dataclass(frozen=True)
+class InteriorPenalty:
+    """C0 interior penalty on second-order elements.
+
+    alpha: α of the penalty α/h_E, h_E the length of the facet; by default twice what the mesh needs for a positive form
+        (8 on right isosceles triangles, 16 on squares).
+    boundary: whether boundary facets take part. The paper's form has interior facets only and so lets ∇c·n go free,
+        even where it is declared zero; ``boundary=False`` reproduces that.
+    """
+
+    alpha: float | None = None
+    boundary: bool = True
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 < self.alpha < np.inf:
+            raise OperatorError(f"alpha: a positive penalty is needed, such as 8 on triangles; got {self.alpha!r}.")
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        penalty = "automatic penalty" if self.alpha is None else f"α = {self.alpha:g}"
+        return f"interior penalty ({penalty}{'' if self.boundary else ', interior facets only'})"
+
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """Cells and facets; on the boundary what the condition calls for."""
+        a = f"({argument})"
+        penalty = "penalty" if self.alpha is None else f"{float(self.alpha)!r}/h"
+        facet = (
+            f"{penalty}*jump(grad(test))*jump(grad({a})) - avg(laplacian({a}))*jump(grad(test))"
+            f" - jump(grad({a}))*avg(laplacian(test))"
+        )
+        inside = f"cells(laplacian(test)*laplacian({a})) + facets({facet})"
+        if not self.boundary:
+            return inside
+        if isinstance(condition, Assembled):
+            raise OperatorError(
+                "biharmonic: its flux through the boundary has three derivatives, which no element at hand carries; "
+                "declare ZeroNeumann(), NoFlux(), or leave the condition unknown."
+            )
+        if isinstance(condition, ZeroNeumann):
+            return f"{inside} + boundary({facet})"
+        return f"{inside} - boundary(laplacian({a})*jump(grad(test)))"
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """The Laplacian of the recovered Laplacian, K M_lumped⁻¹ K: for P1, Q1 and Q2 (Simpson lumping), not for P2."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "mixed (K M_lumped⁻¹ K)"
+
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """laplacian(recover(laplacian(c)))."""
+        del condition
+        return f"laplacian(recover(laplacian({argument})))"

@@ -1,0 +1,184 @@
+"""One-dimensional bases of a grid axis, as polynomials on the pieces of the axis.
+
+φ_j(x) = Σ_p c_epj s^p,    s = (x − x_e)/h_e ∈ [0, 1] in element e = [x_e, x_e + h_e]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import perm
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Grid
+from bvsi.errors import SpaceError
+from bvsi.spaces.element import Element, Hermite
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Nodes that the slopes at both ends of a cell need.
+_STENCIL = 4
+
+
+@dataclass(frozen=True, eq=False)
+class AxisValues:
+    """One-dimensional basis at points: ``by_order[m]`` (n_p, k) are m-th derivatives of functions ``columns``.
+
+    width: length of the element of each point, (n_p,); n: number of nodes of the axis.
+    """
+
+    points: Array
+    columns: Integers
+    by_order: tuple[Array, Array, Array]
+    width: Array
+    n: int
+
+
+@dataclass(frozen=True, eq=False)
+class AxisBasis:
+    """Piecewise polynomial basis of a grid axis.
+
+    ends: of each element (n_el, 2), of the last one on a periodic axis past the last node.
+    columns: functions that do not vanish in an element (n_el, k), as node numbers, wrapped around on a periodic axis.
+    pieces: their coefficients c (n_el, degree + 1, k).
+    n: number of nodes of the axis; periodic: whether its ends meet.
+    """
+
+    ends: Array
+    columns: Integers
+    pieces: Array
+    n: int
+    periodic: bool
+
+    @property
+    def widths(self) -> Array:
+        """Lengths of the elements."""
+        return np.asarray(self.ends[:, 1] - self.ends[:, 0])
+
+    @property
+    def neighbours(self) -> tuple[Integers, Integers]:
+        """Elements before and behind each joint of two, the seam of a periodic axis last."""
+        before = np.arange(len(self.ends) - (not self.periodic))
+        return before, (before + 1) % len(self.ends)
+
+    @property
+    def joint_sizes(self) -> Array:
+        """h_E of one dimension at both ends of each element, (n_el, 2): mean length of the adjoining elements."""
+        sizes = np.stack([self.widths, self.widths], axis=1)
+        before, behind = self.neighbours
+        sizes[before, 1] = sizes[behind, 0] = 0.5 * (self.widths[before] + self.widths[behind])
+        return sizes
+
+    def at(self, elements: Integers, points: Array) -> AxisValues:
+        """Values, first and second derivatives at one point in each of the given elements."""
+        width = self.widths[elements]
+        s = (points - self.ends[elements, 0]) / width
+        pieces = self.pieces[elements]
+        by_order = (polynomial(pieces, s, width, 0), polynomial(pieces, s, width, 1), polynomial(pieces, s, width, 2))
+        return AxisValues(points, self.columns[elements], by_order, width, self.n)
+
+    def gauss(self, n_points: int) -> tuple[AxisValues, Array]:
+        """Basis at the Gauss points of all elements, and the weights."""
+        xi, w = np.polynomial.legendre.leggauss(n_points)
+        half = 0.5 * self.widths
+        points = (self.ends.mean(axis=1)[:, None] + half[:, None] * xi).ravel()
+        elements = np.repeat(np.arange(len(self.ends)), n_points)
+        return self.at(elements, points), (half[:, None] * w).ravel()
+
+    def locate(self, points: Array) -> Integers:
+        """Element of each point."""
+        edges = np.append(self.ends[:, 0], self.ends[-1, 1])
+        slack = 1e-9 * (edges[-1] - edges[0])
+        if points.size and (points.min() < edges[0] - slack or points.max() > edges[-1] + slack):
+            raise SpaceError(f"points outside the grid axis [{edges[0]:g}, {edges[-1]:g}] cannot be interpolated.")
+        return np.clip(np.searchsorted(edges, points, side="right") - 1, 0, len(self.ends) - 1)
+
+
+def axis_basis(grid: Grid, axis: str, element: Element) -> AxisBasis:
+    """Basis of one axis; refuses a number of nodes that the element does not fit."""
+    return _hermite(grid, axis) if isinstance(element, Hermite) else _lagrange(grid, axis, element.degree)
+
+
+def polynomial(pieces: Array, s: Array, width: Array, order: int) -> Array:
+    """d^m/dx^m Σ_p c_p s^p = h^−m Σ_{p≥m} p!/(p−m)! c_p s^(p−m), by Horner's rule.
+
+    pieces: (n_p, degree + 1, k); s, width: (n_p,). Returns (n_p, k).
+    """
+    result = np.zeros_like(pieces[:, 0])
+    for power in range(pieces.shape[1] - 1, order - 1, -1):
+        result = result * s[:, None] + perm(power, order) * pieces[:, power]
+    return np.asarray(result / width[:, None] ** order)
+
+
+def lagrange_pieces(nodes: Array) -> Array:
+    """Coefficients in s of ℓ_a(s) = Π_{b≠a} (s − s_b)/(s_a − s_b), s from 0 to 1 over the nodes (n_el, k).
+
+    Returns (n_el, k, k), powers before functions.
+    """
+    n_el, k = nodes.shape
+    s = (nodes - nodes[:, :1]) / (nodes[:, -1:] - nodes[:, :1])
+    pieces = np.zeros((n_el, k, k))
+    pieces[:, 0] = 1.0
+    for a in range(k):
+        for b in (b for b in range(k) if b != a):
+            times_s = np.roll(pieces[:, :, a], 1, axis=1)  # the highest power is still zero
+            gap = (s[:, a] - s[:, b])[:, None]
+            pieces[:, :, a] = (times_s - s[:, b, None] * pieces[:, :, a]) / gap
+    return pieces
+
+
+def _lagrange(grid: Grid, axis: str, degree: int) -> AxisBasis:
+    """Elements of ``degree`` neighbouring cells each: their nodes are the given ones, equidistant or not."""
+    n, periodic = len(grid.axes[axis]), axis in grid.periods
+    cells = n if periodic else n - 1
+    if cells % degree or cells < (2 * degree if periodic else degree):
+        parity = "an even" if periodic else "an odd"
+        raise SpaceError(
+            f"Q{degree} joins {degree} cells to one element, so axis {axis!r} needs {parity} number of nodes; it has "
+            f"{n}. Leave out one node at the end, or use Q1."
+        )
+    index = np.arange(0, cells, degree)[:, None] + np.arange(degree + 1)
+    nodes = _coordinates(grid, axis, index)
+    return AxisBasis(nodes[:, [0, -1]], index % n, lagrange_pieces(nodes), n, periodic)
+
+
+def _hermite(grid: Grid, axis: str) -> AxisBasis:
+    """Cubics u(s) = u₀ + h d₀ s + (3(u₁ − u₀) − h(2d₀ + d₁)) s² + (2(u₀ − u₁) + h(d₀ + d₁)) s³ on every cell.
+
+    Values u₀, u₁ and slopes d₀, d₁ at the ends of a cell are combinations of the values at the four nodes around it.
+    """
+    n, periodic = len(grid.axes[axis]), axis in grid.periods
+    if n < _STENCIL:
+        raise SpaceError(
+            f"H3 takes its slopes from {_STENCIL} nodes around a cell, axis {axis!r} has {n}; measure at more nodes "
+            "along it, or use Q1."
+        )
+    cell = np.arange(n if periodic else n - 1)
+    start = cell - 1 if periodic else np.clip(cell - 1, 0, n - _STENCIL)
+    (u0, d0), (u1, d1) = (_value_and_slope(grid, axis, cell + end, start) for end in (0, 1))
+    ends = _coordinates(grid, axis, cell[:, None] + np.arange(2))
+    h = (ends[:, 1] - ends[:, 0])[:, None]
+    pieces = [u0, h * d0, 3 * (u1 - u0) - h * (2 * d0 + d1), 2 * (u0 - u1) + h * (d0 + d1)]
+    return AxisBasis(ends, (start[:, None] + np.arange(_STENCIL)) % n, np.stack(pieces, axis=1), n, periodic)
+
+
+def _value_and_slope(grid: Grid, axis: str, node: Integers, start: Integers) -> tuple[Array, Array]:
+    """Weights (n_el, 4) of the nodes from ``start`` on in the value at a node and in the slope of its quadratic."""
+    first = node - 1 if axis in grid.periods else np.clip(node - 1, 0, len(grid.axes[axis]) - 3)
+    three = _coordinates(grid, axis, first[:, None] + np.arange(3))
+    width = three[:, 2] - three[:, 0]
+    s = (_coordinates(grid, axis, node) - three[:, 0]) / width
+    row = np.arange(len(node))
+    value, slope = np.zeros((len(node), _STENCIL)), np.zeros((len(node), _STENCIL))
+    value[row, node - start] = 1.0
+    slope[row[:, None], (first - start)[:, None] + np.arange(3)] = polynomial(lagrange_pieces(three), s, width, 1)
+    return value, slope
+
+
+def _coordinates(grid: Grid, axis: str, index: Integers) -> Array:
+    """Coordinates of nodes, continued beyond both ends of a periodic axis."""
+    x = grid.axes[axis]
+    turns, node = np.divmod(index, len(x))
+    return np.asarray(x[node] + turns * grid.periods.get(axis, 0.0))

@@ -1,0 +1,151 @@
+"""Groups of blocks on several threads: the same numbers to the last digit, the same errors, few factors at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+from threadpoolctl import threadpool_info
+
+from bvsi.errors import NotPositiveDefiniteError
+from bvsi.likelihood import IID, Block, PerTime, ResidualLikelihood, blocks, residual_likelihood
+from bvsi.likelihood.blocks import over_groups
+from bvsi.linalg import Analysis, Factor, available_backends, usable_cores
+from bvsi.operators import Library, NoFlux
+from bvsi.residual import BackwardEuler, CrankNicolson, assemble
+from inference.cases import smooth_1d
+
+TIMES = np.cumsum(np.r_[0.0, 0.05 * 1.1 ** np.arange(12)])
+LINEAR = Library({"u": ["laplacian(u)", "u"]}, boundary=NoFlux())
+NONLINEAR = Library({"u": ["laplacian(u)", "u*dx(u)", "u"], "v": ["laplacian(v)", "u*v"]}, boundary=NoFlux())
+THETA = np.array([0.02, -0.3, 0.4, 0.03, 0.2])
+
+
+@pytest.fixture(autouse=True)
+def small_blocks_count(monkeypatch):
+    monkeypatch.setattr(blocks, "_LEAST_ENTRIES", 0)
+
+
+def use(monkeypatch, threads: int) -> None:
+    monkeypatch.setattr(blocks, "usable_cores", lambda: threads)
+
+
+def likelihood_of(stencil=None, backend=None) -> ResidualLikelihood:
+    data = smooth_1d(33, TIMES, fields=("u", "v"))
+    system = assemble(data, NONLINEAR, stencil=stencil or CrankNicolson())
+    return residual_likelihood(system, PerTime(np.linspace(0.01, 0.02, 13)), Block(backend))
+
+
+def all_numbers(likelihood: ResidualLikelihood) -> list[np.ndarray]:
+    profile = likelihood.profile_equations(THETA, rng=np.random.default_rng(0))
+    plain = likelihood.profile_equations(THETA, smoothing=0.5)
+    normal, instrumental = likelihood.normal_equations(THETA), likelihood.instrumental_equations(THETA)
+    numbers = [profile.S, profile.N, profile.scores[0], instrumental.A, instrumental.c]
+    for equations in (profile.equations, plain.equations, normal):
+        numbers += [equations.H, equations.g, equations.q_blocks[0], np.array(equations.logdet)]
+    return [*numbers, likelihood.logdet_gradient(THETA)]
+
+
+@pytest.mark.parametrize("backend", available_backends(), ids=lambda b: b.name)
+@pytest.mark.parametrize("stencil", [BackwardEuler(), CrankNicolson()], ids=lambda s: type(s).__name__)
+def test_the_number_of_threads_does_not_show_in_any_digit(monkeypatch, backend, stencil):
+    likelihood = likelihood_of(stencil, backend)
+    use(monkeypatch, 1)
+    expected = all_numbers(likelihood)
+    for threads in (2, 5, 40):
+        use(monkeypatch, threads)
+        for found, one in zip(all_numbers(likelihood), expected, strict=True):
+            assert_array_equal(found, one)
+
+
+def test_results_come_in_the_order_of_the_groups(monkeypatch):
+    use(monkeypatch, 4)
+    (part,) = likelihood_of().parts
+
+    def slow_at_first(one) -> int:
+        time.sleep(0.02 if one.group.blocks[0] % 4 == 0 else 0.0)
+        return int(one.group.blocks[0])
+
+    assert list(over_groups(part, THETA, slow_at_first)) == list(range(12))
+
+
+@dataclass
+class Watched:
+    """An analysis that notes what it factorises, and fails where told."""
+
+    inner: Analysis
+    fails: tuple[int, ...] = ()
+    labels: list[str] = field(default_factory=list)
+
+    def factor(self, values: np.ndarray, *, label: str) -> Factor:
+        self.labels.append(label)
+        k = int(label.rsplit(" ", 1)[1])
+        if k in self.fails:
+            time.sleep(0.02 * (10 - k))  # later groups fail earlier
+            raise NotPositiveDefiniteError(label, label, k)
+        return self.inner.factor(values, label=label)
+
+
+def watched(fails: tuple[int, ...] = ()):
+    (part,) = likelihood_of().parts
+    analysis = Watched(part.covariance.analysis, fails)
+    return replace(part, plan=replace(part.covariance, analysis=analysis)), analysis
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_error_is_that_of_the_first_group_and_the_rest_is_left_undone(monkeypatch, threads):
+    use(monkeypatch, threads)
+    part, analysis = watched(fails=(2, 3))
+    with pytest.raises(NotPositiveDefiniteError, match="experiment 0, block 2"):
+        Block().normal_equations(part, THETA)
+    assert len(analysis.labels) < 12
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_no_more_groups_are_under_way_than_there_are_threads(monkeypatch, threads):
+    use(monkeypatch, threads)
+    (part,) = likelihood_of().parts
+    lock, counts, most = threading.Lock(), [0], [0]
+
+    def work(one) -> None:
+        with lock:
+            counts[0] += 1
+            most[0] = max(most[0], counts[0])
+        time.sleep(0.005)
+        with lock:
+            counts[0] -= 1
+
+    list(over_groups(part, THETA, work))
+    assert most[0] <= threads
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_blas_is_limited_where_there_are_several_groups_only(monkeypatch, threads):
+    use(monkeypatch, threads)
+    before = blas_threads()
+    (several,) = likelihood_of().parts
+    system = assemble(smooth_1d(9, np.linspace(0, 1, 6)), LINEAR)
+    (single,) = residual_likelihood(system, IID(0.1)).parts
+    assert all(seen == {1} for seen in over_groups(several, THETA, lambda _: blas_threads()))
+    assert list(over_groups(single, np.array([0.1, 0.2]), lambda _: (blas_threads(), threading.current_thread()))) == [
+        (before, threading.main_thread())
+    ]
+    assert blas_threads() == before
+
+
+def test_small_blocks_stay_on_the_thread_of_the_caller(monkeypatch):
+    monkeypatch.setattr(blocks, "_LEAST_ENTRIES", 10**9)
+    (part,) = likelihood_of().parts
+    assert set(over_groups(part, THETA, lambda _: threading.current_thread())) == {threading.main_thread()}
+
+
+def test_some_core_is_usable():
+    assert usable_cores() >= 1
