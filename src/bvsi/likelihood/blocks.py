@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Result = TypeVar("Result")
 
 # Smaller blocks are over before a second thread has begun, and would only wait for the interpreter lock.
-_LEAST_ENTRIES = 10_000
+_LEAST_ENTRIES = 30_000
 
 
 def over_groups(part: Part, theta: Array, work: Callable[[FactorisedGroup], Result]) -> Iterator[Result]:

@@ -48,8 +48,7 @@ def _expansion() -> Array:
 
 
 _G = _expansion()
-_G1: Array = polyder(_G, axis=0)
-_G2: Array = polyder(_G, axis=1)
+_G1, _G2 = polyder(_G, axis=0), polyder(_G, axis=1)
 
 COEFFICIENTS: dict[Exponents, float] = {
     (int(a), int(b)): float(MOBILITY * _G[a, b])
@@ -61,13 +60,13 @@ COEFFICIENTS: dict[Exponents, float] = {
 
 def energy(c1: Array, c2: Array) -> Array:
     """g(c₁, c₂)."""
-    g: Array = polyval2d(c1, c2, _G)
-    return g
+    return np.asarray(polyval2d(c1, c2, _G), dtype=np.float64)
 
 
 def chemical(c1: Array, c2: Array) -> tuple[Array, Array]:
     """(∂g/∂c₁, ∂g/∂c₂), the chemical potentials without the gradient energy."""
-    return polyval2d(c1, c2, _G1), polyval2d(c1, c2, _G2)
+    g1, g2 = (np.asarray(polyval2d(c1, c2, derivative), dtype=np.float64) for derivative in (_G1, _G2))
+    return g1, g2
 
 
 def monomials(degree: int = DEGREE) -> dict[str, tuple[Exponents, ...]]:

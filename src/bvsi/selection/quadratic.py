@@ -92,12 +92,17 @@ class Expansion:
         return Expansion(likelihood, fit.theta, fit.equations, fit.curvature)
 
     @staticmethod
-    def around(likelihood: ResidualLikelihood, fit: Fit) -> Expansion:
-        """Around the fit of a smaller model, the other coefficients zero: one evaluation of all operators."""
+    def around(likelihood: ResidualLikelihood, fit: Fit, whole: Curvature) -> Expansion:
+        """Around the fit of a smaller model, the other coefficients zero: one evaluation of all operators.
+
+        whole: at the estimate of all operators, for the scores of the blocks.
+        """
         found = dict(zip(fit.names, fit.theta, strict=True))
         theta = np.array([found.get(name, 0.0) for name in likelihood.names])
         profile = likelihood.profile_equations(theta, rng=np.random.default_rng(0))  # the draw of every fit
-        return Expansion(likelihood, theta, profile.equations, curvature(likelihood, profile))
+        here = curvature(likelihood, profile)
+        here = replace(here, S_blocks=carried_over(whole, here.S, likelihood.names))
+        return Expansion(likelihood, theta, profile.equations, here)
 
     def submodel(self, names: Iterable[str]) -> QuadraticModel:
         """The model with only these operators; with H for A where noise makes up too much of the operators."""
@@ -123,3 +128,19 @@ class Expansion:
         P, S, S_blocks = solver.inverse(), self.curvature.S[inside], self.curvature.S_blocks[inside]
         variance = scale * np.maximum(np.diag(sandwich(P, S)), np.diag(sandwich(P, S_blocks)))
         return QuadraticModel(self.theta[s] + step[s], P, variance, q, self.equations.n, self.likelihood.scale_known)
+
+
+def carried_over(whole: Curvature, S: Array, names: tuple[str, ...]) -> Array:
+    """T S_blocks Tᵀ with T = L L_0⁻¹, S = L Lᵀ, S_0 = L_0 L_0ᵀ: what blocks show beyond the noise model, elsewhere.
+
+    At the estimate of a smaller model the scores of an operator that is missing have a mean, which S from these scores
+    takes for scatter: z² would stay below a third of the number of blocks, however much the operator is needed. At the
+    estimate of all operators they have none. S itself where it is singular.
+    """
+    try:
+        to, start = factorise(S, names), factorise(whole.S, names)
+    except (RankError, np.linalg.LinAlgError):
+        return S
+    T = to.scale[:, None] * np.linalg.solve(start.factor.T, to.factor.T).T / start.scale
+    carried = T @ whole.S_blocks @ T.T
+    return np.asarray(0.5 * (carried + carried.T))

@@ -74,7 +74,7 @@ class Sweep:
                 return search.unsettled(fitted, f"after {len(fitted) - 1} refits")
             if any(sweep.best.names == other.fit.names for other in fitted):
                 return search.unsettled(fitted, "and came back to an earlier model")
-            fitted.append(search.refit(sweep))
+            fitted.append(search.refit(sweep, fitted[0]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +99,12 @@ class _Search:
         fit = criterion.fit(likelihood, None)
         return _Fitted(fit, criterion.score(likelihood, fit), Expansion.of(likelihood, fit), None)
 
-    def refit(self, sweep: SelectionPath) -> _Fitted:
+    def refit(self, sweep: SelectionPath, whole: _Fitted) -> _Fitted:
         """The model that a sweep selects, with its own covariance."""
         criterion, model = self.settings.criterion, self.likelihood.restrict(sweep.best.names)
         fit = criterion.fit(model, sweep.best.theta)
-        return _Fitted(fit, criterion.score(model, fit), Expansion.around(self.likelihood, fit), sweep)
+        expansion = Expansion.around(self.likelihood, fit, whole.expansion.curvature)
+        return _Fitted(fit, criterion.score(model, fit), expansion, sweep)
 
     def sweep(self, expansion: Expansion) -> SelectionPath:
         """Eliminate on the quadratic model alone; scores count from zero."""
@@ -129,25 +130,29 @@ class _Search:
         return self._path(fitted[0], replace(last, sweep=sweep), f"{sweep.stopped} {checked}")
 
     def unsettled(self, fitted: list[_Fitted], how: str) -> SelectionPath:
-        """The fitted model with the lowest score, or the fewest operators on the wrong side where there is none."""
+        """The fitted model with the lowest score, or the least to gain by one operator more or less."""
         if self.settings.criterion.absolute:
             chosen, why = min(fitted, key=lambda f: f.score), "it has the lowest criterion of those fitted"
         else:
-            wrong = [self._violations(f) for f in fitted]
-            at = min(range(len(fitted)), key=lambda i: (wrong[i], len(fitted[i].fit.names)))
+            gains = [self._gain(f) for f in fitted]
+            at = min(range(len(fitted)), key=lambda i: gains[i])
             chosen = fitted[at]
-            why = f"it has the fewest operators that should be added or dropped ({wrong[at]}) of those fitted"
+            why = f"it has the least to gain from adding or dropping operators ({gains[at]:.4g}) of those fitted"
         return self._path(fitted[0], chosen, f"stopped: the check did not settle {how}; this model is kept: {why}.")
 
-    def _violations(self, fitted: _Fitted) -> int:
-        """Operators in the model whose removal lowers the criterion, and others whose addition does."""
+    def _gain(self, fitted: _Fitted) -> float:
+        """Σ_i max(0, −Δ_i) over operators that may go, plus Σ_j max(0, Δ_j) over those added one by one.
+
+        Δ: change of the criterion by a removal. Zero for a model from which no single operator should go or is missing;
+        the size counts, not only the number, since an operator that is needed outweighs some that are not.
+        """
         names, everything, change = fitted.fit.names, self.likelihood.names, self.settings.criterion.change
         dropping = dict(zip(names, change(fitted.expansion.submodel(names)), strict=True))
-        wrong = sum(dropping[name] < 0 for name in self.protection.removable(names))
+        gain = sum(max(0.0, -dropping[name]) for name in self.protection.removable(names))
         for added in set(everything) - set(names):
             larger = tuple(name for name in everything if name in names or name == added)
-            wrong += change(fitted.expansion.submodel(larger))[larger.index(added)] > 0
-        return int(wrong)
+            gain += max(0.0, change(fitted.expansion.submodel(larger))[larger.index(added)])
+        return float(gain)
 
     def _path(self, whole: _Fitted, chosen: _Fitted, stopped: str) -> SelectionPath:
         """All operators, then the models of the sweep that selects the chosen one, their scores tied to its own."""
