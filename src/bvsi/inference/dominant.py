@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.inference.fit import CHI2_FACTOR
 from bvsi.inference.prior import BoundPrior
 from bvsi.inference.solve import factorise
 from bvsi.likelihood import ResidualLikelihood
@@ -23,32 +24,56 @@ from bvsi.likelihood import ResidualLikelihood
 Array = NDArray[np.float64]
 
 
+# Factors between one strength and the next, how many there are, and the gain in Q that calls for another.
+_STRONGER = 100.0
+_STRENGTHS = 4
+_WORTH_IT = 0.95
+
+
 @dataclass(frozen=True)
 class Dominant:
-    """One weighted least-squares estimate with the weights of the noisiest operators.
+    """Weighted least squares with the weights of the noisiest operators, made stronger while that lowers the misfit.
 
-    factor: κ.
+    factor: κ to begin with.
     """
 
-    factor: float = 1e3
+    factor: float = 1e4
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.factor) and self.factor > 0):
-            raise BvsiError(f"factor: a positive number is needed, such as 1e3; got {self.factor}.")
+            raise BvsiError(f"factor: a positive number is needed, such as 1e4; got {self.factor}.")
 
     def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
         """θ (d,)."""
-        theta = self.weights_at(likelihood)
-        equations = likelihood.normal_equations(theta)
-        solver = factorise(equations.H + prior.precision, likelihood.names)
-        return theta + solver.solve(equations.g + prior.gradient(theta))
+        balance = self.balance(likelihood)
+        best, lowest = self._weighted(likelihood, prior, self.factor * balance)
+        for power in range(1, _STRENGTHS):
+            if likelihood.scale_known and lowest < CHI2_FACTOR:
+                break
+            try:
+                theta, chi2 = self._weighted(likelihood, prior, self.factor * _STRONGER**power * balance)
+            except (RankError, NotPositiveDefiniteError):
+                break
+            if chi2 > _WORTH_IT * lowest:
+                break
+            best, lowest = theta, chi2
+        return best
 
-    def weights_at(self, likelihood: ResidualLikelihood) -> Array:
-        """θ* (d,), with one operator per equation."""
+    def balance(self, likelihood: ResidualLikelihood) -> Array:
+        """θ* (d,) for κ = 1, with one operator per equation."""
         noise = likelihood.noise_share(np.random.default_rng(0))
         theta = np.zeros(likelihood.system.d)
         for y, X, share in zip(noise.y, noise.X, noise.share, strict=True):
             i = int(np.argmax(share))
             if share[i] > 0:
-                theta[i] = self.factor * np.sqrt(y / X[i])
+                theta[i] = np.sqrt(y / X[i])
         return theta
+
+    @staticmethod
+    def _weighted(likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> tuple[Array, float]:
+        """Estimate with the weights at θ, and the misfit Q/n with its own weights."""
+        equations = likelihood.normal_equations(theta)
+        solver = factorise(equations.H + prior.precision, likelihood.names)
+        estimate = theta + solver.solve(equations.g + prior.gradient(theta))
+        own = likelihood.normal_equations(estimate)
+        return estimate, own.q / own.n

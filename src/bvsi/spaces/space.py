@@ -142,7 +142,8 @@ class Space:
     def mass(self) -> Array:
         """Mass matrix M on the pattern, ∫ v u."""
         zero = (0,) * self.dim
-        return self.bilinear("cells", zero, zero, np.ones((1, 1)))[0]
+        values: Array = self.bilinear("cells", zero, zero, np.ones((1, 1)))[0]
+        return values
 
     @cached_property
     def lumped_mass(self) -> Array:
