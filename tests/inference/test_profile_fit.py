@@ -12,12 +12,11 @@ from bvsi.errors import BvsiError, OperatorError, RankError
 from bvsi.inference import (
     GaussianPosterior,
     GaussianPrior,
-    Instrumental,
     InverseGammaPrior,
-    Lagged,
     NormalInverseGammaPosterior,
     Profile,
 )
+from bvsi.inference.dominant import Dominant
 from bvsi.inference.prior import bind_prior
 from bvsi.likelihood import IID, Isotropic, PerTime, UnknownScale, residual_likelihood
 from bvsi.operators import Library, NoFlux
@@ -188,12 +187,16 @@ def test_a_start_may_be_given_as_a_vector_or_by_name(likelihood, fit):
     assert_allclose(a.theta, fit.theta, rtol=1e-7)
 
 
-def test_from_its_own_start_it_begins_at_the_better_of_instrumental_and_lagged(likelihood):
-    fit = Profile(lagged=Lagged(tol=1e-10)).fit(likelihood)
-    lagged = Lagged(tol=1e-10).fit(likelihood).theta
-    instrumental = Instrumental().estimate(likelihood, bind_prior(None, likelihood.names))
-    best = min((lagged, instrumental), key=lambda theta: likelihood.normal_equations(theta).q)
-    assert_allclose(fit.history[0].theta, best, rtol=1e-6)
+def test_from_its_own_start_it_begins_with_the_weights_of_the_dominant_operators(likelihood):
+    fit = Profile().fit(likelihood)
+    dominant = Dominant().estimate(likelihood, bind_prior(None, likelihood.names))
+    assert np.array_equal(fit.history[0].theta, dominant)
+
+
+def test_a_start_of_another_strength_ends_at_the_same_estimate(likelihood, fit):
+    other = Profile(tol=1e-10, dominant=Dominant(factor=10.0)).fit(likelihood)
+    assert not np.array_equal(other.history[0].theta, fit.history[0].theta)
+    assert_allclose(other.theta, fit.theta, rtol=1e-7)
 
 
 @pytest.mark.parametrize("start", [[0.1], [0.1, np.nan], {"v": 1.0}, {"u": "much"}, "text"])

@@ -85,7 +85,7 @@ def away_from_the_seam(geometry, points):
 def test_partition_of_unity(name, element):
     geometry, space = space_of(name, element)
     one = np.ones(geometry.n_nodes)
-    for measure in (space.cells, space.boundary):
+    for measure in (space.cells, space.measure("boundary")):
         assert close(measure.trial.matrix((0,) * space.dim) @ one, np.ones(measure.n_points), 1e-12)
         for axis in range(space.dim):
             slope = measure.trial.matrix(unit(axis, space.dim)) @ one
@@ -96,7 +96,7 @@ def test_partition_of_unity(name, element):
 def test_polynomials_and_their_derivatives_are_exact(name, element):
     geometry, space = space_of(name, element)
     per_axis = name in GRIDS and (element.family == "Q" or space.dim == 1)
-    for measure in (space.cells, space.boundary):
+    for measure in (space.cells, space.measure("boundary")):
         inside = away_from_the_seam(geometry, measure.points)
         if space.cells is measure:
             assert inside.any()
@@ -137,7 +137,7 @@ def test_polynomials_are_integrated_exactly(name, element):
 @pytest.mark.parametrize(("name", "element"), ON_GRIDS + ON_MESHES, ids=label)
 def test_boundary_integrals_are_exact_face_by_face(name, element):
     geometry, space = space_of(name, element)
-    boundary = space.boundary
+    boundary = space.measure("boundary")
     assert close(np.linalg.norm(boundary.normals, axis=1), np.ones(boundary.n_points), 1e-12)
     for axis, axis_name in enumerate(geometry.names):
         periodic = isinstance(geometry, Grid) and axis_name in geometry.periods
@@ -165,8 +165,8 @@ def test_divergence_theorem(name, element, shear):
     zero = (0,) * space.dim
     for axis in range(space.dim):
         volume = space.cells.weights @ (space.cells.trial.matrix(unit(axis, space.dim)) @ f)
-        on_boundary = space.boundary.trial.matrix(zero) @ f
-        surface = (space.boundary.weights * space.boundary.normals[:, axis]) @ on_boundary
+        on_boundary = space.measure("boundary").trial.matrix(zero) @ f
+        surface = (space.measure("boundary").weights * space.measure("boundary").normals[:, axis]) @ on_boundary
         assert volume == pytest.approx(surface, abs=1e-11)
 
 
@@ -201,7 +201,7 @@ def test_spaces_do_not_depend_on_the_unit_of_length(element, scale):
     one, other = made(1.0), made(scale)
     assert other.boundary_tests.tolist() == one.boundary_tests.tolist()
     assert other.cells.weights.sum() == pytest.approx(one.cells.weights.sum() * scale**2)
-    assert other.boundary.weights.sum() == pytest.approx(one.boundary.weights.sum() * scale)
+    assert other.measure("boundary").weights.sum() == pytest.approx(one.measure("boundary").weights.sum() * scale)
     assert close(other.mass / scale**2, one.mass, 1e-9)
 
 

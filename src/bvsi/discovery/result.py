@@ -123,6 +123,7 @@ class Discovery:
                 f"the frames disagree more than the noise explains on {', '.join(wide)}: the discretisation is too "
                 "coarse or an operator is missing, and the error bars are too small."
             )
+        lines += [self.path.doubts] if self.path.doubts else []
         return "\n".join(lines)
 
     def save(self, path: str | Path) -> None:

@@ -81,6 +81,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "status": json.dumps([found.status.converged, found.status.iterations, found.status.message]),
         "criterion": path.criterion,
         "stopped": path.stopped,
+        "doubts": path.doubts,
         "steps": json.dumps(steps),
         "noise": json.dumps(noise),
     }
@@ -136,4 +137,5 @@ def _path(dataset: xr.Dataset, candidates: tuple[str, ...]) -> SelectionPath:
                 frozenset(step["refitted"]),
             )
         )
-    return SelectionPath(tuple(visited), dataset.attrs["criterion"], dataset.attrs["stopped"])
+    attrs = dataset.attrs
+    return SelectionPath(tuple(visited), attrs["criterion"], attrs["stopped"], attrs.get("doubts", ""))

@@ -1,11 +1,12 @@
 """A start for libraries in which noise swamps an operator: weights as if that operator ruled the residual.
 
-    i*(e) = argmax_i ν_ei,     θ_i* = κ (n_e/n_ei*)^½,  all others 0;     θ = H(θ*)⁻¹ XᵀW(θ*)y
+    i*(e) = argmax {ρ_ei : ν_ei > 0.1},     θ_i* = κ (n_e/n_ei*)^½,  all others 0;     θ = H(θ*)⁻¹ XᵀW(θ*)y
 
-Least squares underrates an operator by the share ν of noise in it. Its weights, and those of all estimates that start
-from it, then take noise that the operator makes for misfit, and the estimate stays on a plateau at nearly zero. With
-the noisiest operator of every equation κ times as strong as balances the noise of the time derivative, the weights
-are right wherever its noise rules, which is where they matter; how strong does not.
+ν is the share of noise in an operator and ρ its roughness (:mod:`bvsi.likelihood.noise_share`), which tells the one
+with the most derivatives. Least squares underrates an operator by the share of noise in it. Its weights, and those of
+all estimates that start from it, then take noise that the operator makes for misfit, and the estimate stays on a
+plateau at nearly zero. With the roughest operator of every equation κ times as strong as balances the noise of the time
+derivative, the weights are right wherever its noise rules, which is where they matter; how strong does not.
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ Array = NDArray[np.float64]
 _STRONGER = 100.0
 _STRENGTHS = 4
 _WORTH_IT = 0.95
+_RIDGE = 1e-8
+
+# Share of noise from which on an operator counts as noisy.
+_MUCH = 0.1
 
 
 @dataclass(frozen=True)
@@ -60,12 +65,12 @@ class Dominant:
         return best
 
     def balance(self, likelihood: ResidualLikelihood) -> Array:
-        """θ* (d,) for κ = 1, with one operator per equation."""
+        """θ* (d,) for κ = 1, with one operator per equation: of those with much noise the one of the roughest."""
         noise = likelihood.noise_share(np.random.default_rng(0))
         theta = np.zeros(likelihood.system.d)
-        for y, X, share in zip(noise.y, noise.X, noise.share, strict=True):
-            i = int(np.argmax(share))
-            if share[i] > 0:
+        for y, X, share, rough in zip(noise.y, noise.X, noise.share, noise.roughness, strict=True):
+            i = int(np.argmax(np.where(share > min(_MUCH, share.max() / 2), rough, 0.0)))
+            if X[i] > 0:
                 theta[i] = np.sqrt(y / X[i])
         return theta
 
@@ -73,7 +78,9 @@ class Dominant:
     def _weighted(likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> tuple[Array, float]:
         """Estimate with the weights at θ, and the misfit Q/n with its own weights."""
         equations = likelihood.normal_equations(theta)
-        solver = factorise(equations.H + prior.precision, likelihood.names)
-        estimate = theta + solver.solve(equations.g + prior.gradient(theta))
+        # A little ridge: what these weights hardly determine would otherwise be rounding of the large θ*.
+        ridge = _RIDGE * np.diag(np.diag(equations.H))
+        solver = factorise(equations.H + prior.precision + ridge, likelihood.names)
+        estimate = theta + solver.solve(equations.g + prior.gradient(theta) - ridge @ theta)
         own = likelihood.normal_equations(estimate)
         return estimate, own.q / own.n

@@ -30,6 +30,8 @@ Array = NDArray[np.float64]
 _SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
 _NOISY = 0.1
 _HALVINGS = 8
+# A step of this many standard deviations that does not lower Q is rounding, not misfit; fewer halvings show that.
+_NEGLIGIBLE = 1e-2
 _CONTINUATION = (0.25, 0.5, 0.75, 0.9)
 
 
@@ -141,7 +143,10 @@ class _Problem:
             if change <= self.settings.tol:
                 message = f"converged in {iteration} iterations."
                 return _Attempt(point.theta + step, point.objective, True, tuple(history), message)
-            lower = self._descend(point, step)
+            lower = self._descend(point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS)
+            if lower is None and change <= _NEGLIGIBLE:
+                message = f"converged in {iteration} iterations, as far as rounding allows."
+                return _Attempt(point.theta, point.objective, True, tuple(history), message)
             if lower is None:
                 return _Attempt(point.theta, point.objective, False, tuple(history), "stalled, no step lowers Q.")
             secants.append((lower.theta - point.theta, self.downhill(point) - self.downhill(lower)))
@@ -242,8 +247,8 @@ class _Problem:
         )
         return replace(fit, curvature=curved)
 
-    def _descend(self, point: _Point, step: Array) -> _Point | None:
-        for _ in range(_HALVINGS):
+    def _descend(self, point: _Point, step: Array, attempts: int) -> _Point | None:
+        for _ in range(attempts):
             try:
                 tried = self.at(point.theta + step)
             except (RankError, NotPositiveDefiniteError):

@@ -88,7 +88,9 @@ class ResidualLikelihood:
     def noise_share(self, rng: np.random.Generator) -> NoiseShare:
         """How much of each operator is noise, by equation, summed over experiments."""
         sums = [noise_share(part, rng) for part in self.parts]
-        return NoiseShare(*(np.sum([getattr(s, field) for s in sums], axis=0) for field in ("y", "X", "size")))
+        return NoiseShare(
+            *(np.sum([getattr(s, field) for s in sums], axis=0) for field in ("y", "X", "smooth", "size"))
+        )
 
     def logdet_gradient(self, theta: ArrayLike) -> Array:
         """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""

@@ -52,11 +52,20 @@ class Visited:
 
 @dataclass(frozen=True, eq=False)
 class SelectionPath:
-    """Models in the order visited; ``best`` is the one with the lowest score."""
+    """Models in the order visited; ``best`` is the one with the lowest score.
+
+    criterion: its name; stopped: why the path ends; doubts: why the selection is not decided, empty where it is.
+    """
 
     visited: tuple[Visited, ...]
     criterion: str
     stopped: str
+    doubts: str = ""
+
+    @property
+    def decided(self) -> bool:
+        """Whether the data single the selected model out."""
+        return not self.doubts
 
     @property
     def best(self) -> Visited:
@@ -87,4 +96,5 @@ class SelectionPath:
             mark = "  ← selected" if v is best else ""
             rows.append(f"{len(v.names):>5}  {v.score:>20.2f}  {v.chi2:>8.3g}  {v.changed or '(start)'}{mark}")
         rows.append(self.stopped)
+        rows += [self.doubts] if self.doubts else []
         return "\n".join(rows)

@@ -104,6 +104,10 @@ class Expansion:
         here = replace(here, S_blocks=carried_over(whole, here.S, likelihood.names))
         return Expansion(likelihood, theta, profile.equations, here)
 
+    def scale(self, q: float) -> float:
+        """σ² in units of the noise model where the misfit is q."""
+        return self.likelihood.noise_scale(replace(self.equations, q_blocks=(np.array([q]),)))
+
     def submodel(self, names: Iterable[str]) -> QuadraticModel:
         """The model with only these operators; with H for A where noise makes up too much of the operators."""
         kept = tuple(names)
@@ -124,7 +128,7 @@ class Expansion:
         step[s] = 0.0
         step[s] = solver.solve((self.equations.g - A @ step)[s])
         q = float(self.equations.q - 2 * self.equations.g @ step + step @ A @ step)
-        scale = self.likelihood.noise_scale(replace(self.equations, q_blocks=(np.array([q]),)))
+        scale = self.scale(q)
         P, S, S_blocks = solver.inverse(), self.curvature.S[inside], self.curvature.S_blocks[inside]
         variance = scale * np.maximum(np.diag(sandwich(P, S)), np.diag(sandwich(P, S_blocks)))
         return QuadraticModel(self.theta[s] + step[s], P, variance, q, self.equations.n, self.likelihood.scale_known)

@@ -23,6 +23,7 @@ from bvsi.selection.criterion import QuadraticCriterion, Wald
 from bvsi.selection.elimination import Protection, check_criterion, eliminate
 from bvsi.selection.path import SelectionPath, Visited
 from bvsi.selection.quadratic import Expansion, QuadraticModel
+from bvsi.selection.rivals import SWAMPED, doubts, noise_share
 
 Array = NDArray[np.float64]
 
@@ -161,7 +162,7 @@ class _Search:
                 stopped += f" The estimate of {what}: {fit.status.message}"
         first = Visited.of(whole.fit, whole.score, None, {}, frozenset())
         if chosen.sweep is None:
-            return SelectionPath(*self._named((first,), stopped))
+            return SelectionPath(*self._named((first,), stopped), self._doubts(whole, chosen))
         best = chosen.sweep.best
         offset = chosen.score - best.score if self.settings.criterion.absolute else 0.0
         visited = [first]
@@ -173,7 +174,13 @@ class _Search:
                 refitted = frozenset(name for name in (v.changed,) if name is not None)
                 shifted = Visited.of(chosen.fit, shifted.score, v.changed, shifted.candidates, refitted)
             visited.append(shifted)
-        return SelectionPath(*self._named(tuple(visited), stopped))
+        path = SelectionPath(*self._named(tuple(visited), stopped))
+        return replace(path, doubts=self._doubts(whole, chosen))
+
+    def _doubts(self, whole: _Fitted, chosen: _Fitted) -> str:
+        """Doubts from the expansion at the selected model, or because one at all operators is not to be trusted."""
+        expansion = whole.expansion if noise_share(whole.expansion) > SWAMPED else chosen.expansion
+        return doubts(expansion, chosen.fit.names, self.protection)
 
     def _named(self, visited: tuple[Visited, ...], stopped: str) -> tuple[tuple[Visited, ...], str, str]:
         return visited, self.settings.criterion.name, stopped
