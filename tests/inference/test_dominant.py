@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.forward import simulate
-from bvsi.inference import GaussianPrior, LeastSquares, Profile
-from bvsi.inference.dominant import Dominant
+from bvsi.inference import Dominant, GaussianPrior, LeastSquares, Profile
+from bvsi.inference.dominant import on_plateau
 from bvsi.inference.prior import bind_prior
 from bvsi.likelihood import IID, PerField, UnknownScale, residual_likelihood
 from bvsi.operators import InteriorPenalty, Library, Mixed, ZeroNeumann
@@ -82,6 +82,9 @@ def test_from_least_squares_the_plateau_is_not_left_and_the_misfit_is_told(name,
     assert abs(caught.theta[0]) < 0.2 * abs(TRUTH)
     assert caught.chi2 > 2 * free.chi2
     assert "far from one" in caught.status.message
+    assert not caught.status.converged
+    assert "plateau" in caught.status.message
+    assert "leave the start out" in caught.status.message
     assert free.theta[0] == pytest.approx(TRUTH, rel=0.1)
     assert "far from one" not in free.status.message
 
@@ -177,3 +180,37 @@ def test_known_sources_only_are_plain_least_squares():
 def test_a_factor_that_is_not_positive_is_refused(factor):
     with pytest.raises(BvsiError, match="factor"):
         Dominant(factor=factor)
+
+
+def test_a_plateau_is_told_from_misfit_and_from_noise():
+    likelihood = likelihood_of("Q2, mixed")
+    prior, n = bind_prior(None, likelihood.names), likelihood.system.n
+    reached = likelihood.normal_equations(estimate(likelihood)).q
+    assert on_plateau(likelihood, prior, 2 * reached)
+    assert not on_plateau(likelihood, prior, reached)
+    assert not on_plateau(likelihood, prior, n * (1 + 4 * np.sqrt(2 / n)))
+    wrong = likelihood_of("Q2, mixed", noise=IID(SIGMA / 10))  # all estimates fit badly
+    fit = Profile().fit(wrong)
+    assert fit.chi2 > 10
+    assert not on_plateau(wrong, prior, fit.equations.q)
+    assert not on_plateau(likelihood_of("Q2, mixed", noise=UnknownScale()), prior, 1e9)
+
+
+def test_a_good_start_is_no_plateau():
+    likelihood = likelihood_of("Q2, mixed")
+    fit = Profile().fit(likelihood, start=[TRUTH, 0, 0])
+    assert fit.status.converged
+    assert "plateau" not in fit.status.message
+
+
+@pytest.mark.parametrize("seed", [2, 5])
+def test_two_minima_that_fit_equally_well_are_told(seed):
+    """Noise of a tenth of the field: ∇⁴ at nearly zero fits as well as the truth."""
+    geometry, element, treatment = CASES["Q2, mixed"]
+    data = add_noise(clean(geometry, element, treatment), 0.1, np.random.default_rng(seed))
+    system = assemble(data, library(treatment), discretisation=Galerkin(element))
+    fit = Profile().fit(residual_likelihood(system, IID(0.1)))
+    assert abs(fit.theta[0] - TRUTH) > 10 * np.sqrt(fit.posterior.variance[0])
+    assert not fit.status.converged
+    assert "two estimates fit the data about equally well" in fit.status.message
+    assert "fewer operators, less noise, or a prior" in fit.status.message

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
+from bvsi.data import Grid
 from bvsi.likelihood import IID, Covariance, PerField, PerTime, UnknownScale, residual_likelihood
-from bvsi.operators import Library, Mixed, NoFlux, ZeroNeumann
+from bvsi.operators import Library, Mixed, NoFlux, Unknown, ZeroNeumann
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
 from bvsi.spaces import Q2, Galerkin
 from inference.cases import UNEQUAL, dense_jacobian, dense_mass, smooth_1d
@@ -117,3 +120,30 @@ def test_more_derivatives_are_rougher():
     rough = residual_likelihood(system, IID(0.1)).noise_share(np.random.default_rng(0)).roughness[0]
     assert np.argsort(rough).tolist() == [4, 1, 3, 2, 0]
     assert rough[4] == 0
+
+
+@pytest.mark.parametrize("condition", [ZeroNeumann(), Unknown()], ids=lambda c: type(c).__name__)
+def test_fields_without_an_equation_are_smoothed_like_the_others(condition):
+    """∇⁴w in the equation of u is the roughest, as ∇⁴u would be; tests may be fewer than nodes."""
+    texts = ["biharmonic({0})", "{0}", "laplacian({0})"]
+    data = smooth_1d(31, fields=("u", "w"))
+    even = replace(data, geometry=Grid(x=np.linspace(0, 1, 31)))
+    found = []
+    for field in ("u", "w"):
+        library = Library({"u": [text.format(field) for text in texts]}, boundary=condition)
+        system = assemble(even, library, discretisation=Galerkin(Q2))
+        found.append(residual_likelihood(system, IID(0.1)).noise_share(np.random.default_rng(0)))
+    own, other = (share.roughness[0] for share in found)
+    assert np.argsort(other).tolist() == np.argsort(own).tolist() == [1, 2, 0]
+    assert_allclose(other, own, rtol=0.25)
+
+
+def test_noise_of_one_field_does_not_change_the_roughness_of_another():
+    """ε̃ is as long as ε field by field."""
+    library = Library({"u": ["laplacian(u)", "biharmonic(u)"], "v": ["v"]}, boundary=ZeroNeumann())
+    system = assemble(DATA, library, discretisation=Galerkin(Q2))
+    one, two = (
+        residual_likelihood(system, PerField({"u": 0.1, "v": s})).noise_share(np.random.default_rng(0)).roughness[0]
+        for s in (0.1, 1e3)
+    )
+    assert_allclose(two[:2], one[:2], rtol=1e-9)

@@ -103,11 +103,12 @@ def test_what_makes_no_sense_is_refused(text, match):
         weak(text)
 
 
-def test_a_field_called_like_a_word_of_facets_is_refused_there_only():
-    words = Vocabulary(("x",), ("h",))
-    Library({"h": ["laplacian(h)", "cells(test*h)"]}).weak(words)
-    with pytest.raises(OperatorError, match="rename the field 'h'"):
-        Library({"h": ["facets(jump(grad(test))*jump(grad(h)))"]}).weak(words)
+@pytest.mark.parametrize("name", ["h", "penalty", "normal"])
+def test_a_field_called_like_a_word_of_facets_is_refused_there_only(name):
+    words = Vocabulary(("x",), (name,))
+    Library({name: [f"laplacian({name})", f"cells(test*{name})"]}).weak(words)
+    with pytest.raises(OperatorError, match=f"rename the field '{name}'"):
+        Library({name: [f"facets(jump(grad(test))*jump(grad({name})))"]}).weak(words)
 
 
 def test_written_terms_add_and_scale():
@@ -166,6 +167,47 @@ def test_operators_that_differ_by_a_number_share_their_form():
     one, unit = weak("laplacian(c**2)", boundary=NoFlux()).monic()
     assert three.key == one.key
     assert factor / unit == 3
+
+
+@pytest.mark.parametrize("flux", ["c**2", "c - c**3", "c**3 - c"])
+def test_operators_of_opposite_sign_share_their_form(flux):
+    plus, unit = weak(f"laplacian({flux})", boundary=NoFlux()).monic()
+    minus, factor = weak(f"-2*laplacian({flux})", boundary=NoFlux()).monic()
+    assert minus.key == plus.key
+    assert factor / unit == -2
+
+
+@pytest.mark.parametrize("condition", [ZeroNeumann(), NoFlux(), Unknown()], ids=lambda c: type(c).__name__)
+def test_on_smooth_elements_the_form_is_that_of_interior_penalty_without_inner_facets(condition):
+    library = Library({"c": ["biharmonic(c)"]}, boundary=condition, biharmonic=InteriorPenalty())
+    (smooth,), (penalty,) = (library.weak(LINE, trial_order=k, test_order=k) for k in (2, 1))
+    assert not smooth.forms["facets"].terms
+    assert smooth.forms["cells"].terms == penalty.forms["cells"].terms
+    found, expected = (o.forms["boundary"].terms for o in (smooth, penalty))
+    assert [t.test for t in found] == [t.test for t in expected]
+    assert all(sp.expand(a.integrand - b.integrand) == 0 for a, b in zip(found, expected, strict=True))
+
+
+def test_on_smooth_elements_products_with_the_biharmonic_need_no_mirror():
+    for condition in (NoFlux(), Unknown()):
+        Library({"c": ["c*biharmonic(c)"]}, boundary=condition).weak(LINE, trial_order=2, test_order=2)
+    with pytest.raises(OperatorError, match="ZeroNeumann.*multiplied by numbers only"):
+        Library({"c": ["c*biharmonic(c)"]}, boundary=ZeroNeumann()).weak(LINE, trial_order=2, test_order=2)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("c", 0),
+        ("laplacian(c**2)", 2),
+        ("laplacian(recover(c**2))", 2),
+        ("c*recover(laplacian(c))", 2),
+        ("laplacian(recover(laplacian(c)))", 4),
+        ("cells(laplacian(test)*laplacian(c))", 4),
+    ],
+)
+def test_derivatives_are_counted_through_recovered_fields(text, count):
+    assert weak(text, boundary=NoFlux()).derivatives == count
 
 
 def test_the_free_energy_library_has_fourteen_distinct_operators_for_both_equations():

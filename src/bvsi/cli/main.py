@@ -23,6 +23,29 @@ class Element(enum.StrEnum):
     Q2 = "Q2"
 
 
+class SecondOrder(enum.StrEnum):
+    """Second-order elements on the given grid nodes."""
+
+    P2 = "P2"
+    Q2 = "Q2"
+
+
+class ConcentrationData(enum.StrEnum):
+    """Data sets of the Cahn–Hilliard study."""
+
+    neumann = "neumann"
+    paper = "paper"
+    independent = "independent"
+    stated = "stated"
+
+
+class Treatment(enum.StrEnum):
+    """Treatments of ∇⁴."""
+
+    mixed = "mixed"
+    interior_penalty = "interior-penalty"
+
+
 Out = Annotated[Path, typer.Option(help="Folder for results.")]
 
 
@@ -59,6 +82,52 @@ def fokker_planck(
     for name, path in result.other_paths.items():
         sys.stdout.write(f"{name} selects {len(path.best.names)}: {', '.join(path.best.names)}\n")
     sys.stdout.write(f"{result.seconds:.1f} s\nresult: {out / 'result.json'}\npage: {index}\n")
+
+
+@reproduce.command("cahn-hilliard")
+def cahn_hilliard(
+    out: Out = Path("cahn-hilliard"),
+    data: Annotated[
+        ConcentrationData, typer.Option(help="Which data; see the documentation.")
+    ] = ConcentrationData.neumann,
+    nx: Annotated[int, typer.Option(help="Second-order elements per side.")] = 25,
+    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1e-3,
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+    initial: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
+    element: Annotated[SecondOrder | None, typer.Option(help="Element; default: what suits the data.")] = None,
+    biharmonic: Annotated[
+        Treatment | None, typer.Option(help="Treatment of ∇⁴; default: the data's own, or the one that fits better.")
+    ] = None,
+    residual_bic: Annotated[bool, typer.Option(help="Also select by the paper's criterion (minutes).")] = False,
+) -> None:
+    """Selection from thirty operators, posteriors with known and unknown noise, free-energy derivatives."""
+    from bvsi import operators, spaces
+    from bvsi.console import progress_bar
+    from bvsi.problems.cahn_hilliard import Case, DataSet
+    from bvsi.reproduce import cahn_hilliard as study
+    from bvsi.reproduce.cahn_hilliard_table import comparison
+
+    _check_folder(out)
+    case = Case(DataSet(data.value), nx, sigma, seed, initial)
+    treatments: dict[str, operators.Biharmonic] = {
+        "mixed": operators.Mixed(),
+        "interior-penalty": operators.InteriorPenalty(),
+    }
+    with progress_bar() as progress:
+        result = study.run(
+            case,
+            None if element is None else getattr(spaces, element.value),
+            None if biharmonic is None else treatments[biharmonic.value],
+            progress,
+            residual_bic=residual_bic,
+        )
+    index = study.write(result, out)
+    sys.stdout.write(f"{comparison(result.fits, result.mse)}\n\n{result.path}\n")
+    for name, path in result.other_paths.items():
+        sys.stdout.write(f"{name} selects {len(path.best.names)}: {', '.join(path.best.names)}\n")
+    for warning in result.warnings:
+        sys.stdout.write(f"note: {warning}\n")
+    sys.stdout.write(f"seconds: {study.seconds_text(result)}\nresult: {out / 'result.json'}\npage: {index}\n")
 
 
 @reproduce.command()

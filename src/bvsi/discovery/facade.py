@@ -9,13 +9,14 @@ import numpy as np
 
 from bvsi.data import Data, Grid, as_experiments
 from bvsi.discovery.result import Discovery
+from bvsi.discovery.treatment import with_treatment
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit, GaussianPrior, Profile
 from bvsi.likelihood import Block, Noise, UnknownScale, Weighting, residual_likelihood
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.residual import CrankNicolson, Stencil, assemble
-from bvsi.selection import Backward, SelectionPath
+from bvsi.selection import Backward, SelectionPath, Sweep
 from bvsi.spaces import Q1, Q2, Galerkin
 
 
@@ -27,7 +28,7 @@ def discover(
     discretisation: Galerkin | None = None,
     stencil: Stencil | None = None,
     weighting: Weighting | None = None,
-    selection: Backward | None = None,
+    selection: Backward | Sweep | None = None,
     estimator: Profile | None = None,
     prior: GaussianPrior | None = None,
     progress: Progress = silent,
@@ -38,15 +39,26 @@ def discover(
     noise: model of the observation noise; left out, its level is estimated.
     discretisation: by default Q2 where the grid has whole Q2 elements, else Q1; on meshes their own degree.
     stencil: by default Crank–Nicolson. weighting: by default block.
-    selection: by default backward elimination with the Wald criterion.
+    selection: by default ``Sweep()``, elimination with the Wald criterion on the quadratic model of the misfit, the
+        result refitted and checked; ``Backward()`` refits at every step.
+    ``biharmonic(...)`` on Q2, where the library leaves its treatment open, gets the one that fits better.
     estimator, prior: for the posterior of the selected model; by default the profile estimator with a flat prior.
     """
     begin = time.perf_counter()
     experiments = as_experiments(data)
     discretisation = discretisation or default_discretisation(experiments)
-    stencil, weighting, selection = stencil or CrankNicolson(), weighting or Block(), selection or Backward()
+    stencil, weighting, selection = stencil or CrankNicolson(), weighting or Block(), selection or Sweep()
     noise = noise if noise is not None else UnknownScale()
     _check_prior(prior, library)
+    library, checked = with_treatment(
+        experiments,
+        library,
+        noise,
+        discretisation=discretisation,
+        stencil=stencil,
+        weighting=weighting,
+        progress=progress,
+    )
     system = assemble(experiments, library, discretisation=discretisation, stencil=stencil, progress=progress)
     likelihood = residual_likelihood(system, noise, weighting)
     path = selection.select(likelihood, keep=library.keep, progress=progress)
@@ -58,6 +70,7 @@ def discover(
         "weighting": repr(weighting),
         "selection": repr(selection),
         "prior": repr(prior),
+        **({"biharmonic": str(checked)} if checked.chi2 else {}),
     }
     rows = tuple(part.structure.n_rows for part in system.experiments)
     return _result(library, fit, path, rows, settings, time.perf_counter() - begin)

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.discovery.equation import equation_text
 from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior, Status
+from bvsi.inference.fit import misfit_excess
 from bvsi.naming import position
 from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.selection import SelectionPath
@@ -110,6 +111,12 @@ class Discovery:
     def diagnostics(self) -> str:
         """χ²/n, the frames that fit worst, and how the fit ended."""
         lines = [f"χ²/n = {self.chi2:.4g}; {self.status.message}"]
+        n = sum(len(blocks) * rows for blocks, rows in zip(self.chi2_blocks, self.block_rows, strict=True))
+        if misfit_excess(self.chi2, n):
+            lines.append(
+                "the misfit is more than the noise explains: the discretisation is too coarse, the noise larger than "
+                "stated, or an operator is missing."
+            )
         for number, (blocks, rows) in enumerate(zip(self.chi2_blocks, self.block_rows, strict=True)):
             worst = int(np.argmax(blocks))
             # the largest of K averages of N squared normal numbers, with room for what the fit takes up

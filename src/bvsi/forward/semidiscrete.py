@@ -12,6 +12,7 @@ from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.operators import Library, Unknown, WeakOperator
 from bvsi.residual import Layout, discretise_library, state_of
+from bvsi.residual.assembly import keeps_inside
 from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
 from bvsi.spaces import Galerkin, Space
 
@@ -79,6 +80,8 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
     if discretisation.on is not None:
         raise OperatorError("simulate: give the initial state on the grid or mesh of the simulation itself.")
     operators, space = discretise_library(initial, library, discretisation)
+    if len(space.boundary_tests):
+        _check_fourth_order(operators, library)
     layout = Layout(library, operators, space)
     _check(initial, library, layout)
     constants = {name: values[:, None] for name, values in initial.auxiliary.items()}
@@ -101,6 +104,17 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
     free = np.concatenate([layout.column_start[e] + layout.tests[e] for e in layout.equations])
     M, A = layout.pattern.matrix(layout.mass()), layout.pattern.matrix(values)
     return SemiDiscrete(space, layout, constants, free, M, A, source, tuple(changing))
+
+
+def _check_fourth_order(operators: tuple[WeakOperator, ...], library: Library) -> None:
+    """Refuse operators with boundary terms that neither vanish nor are imposed: the solution would go astray."""
+    for operator in operators:
+        if keeps_inside(operator, library):
+            raise OperatorError(
+                f"simulate: operator {operator.name!r} has more derivatives than its boundary condition settles; write "
+                "it with biharmonic(...) and declare ZeroNeumann() for all fields, which then is imposed, or make the "
+                "axes periodic."
+            )
 
 
 def _check(initial: Data, library: Library, layout: Layout) -> None:

@@ -1,5 +1,6 @@
 """Estimators for a fixed list of operators, and the posteriors they return."""
 
+from bvsi.inference.dominant import Dominant
 from bvsi.inference.fit import Fit, Status, Step
 from bvsi.inference.instrumental import Instrumental
 from bvsi.inference.lagged import Lagged
@@ -9,6 +10,7 @@ from bvsi.inference.profile import Profile
 from bvsi.inference.vsi import Lasso, LeastSquares, Ridge
 
 __all__ = [
+    "Dominant",
     "Fit",
     "GaussianPosterior",
     "GaussianPrior",

@@ -35,6 +35,16 @@ _RIDGE = 1e-8
 _MUCH = 0.1
 
 
+# Standard deviations of χ²/n above one that count as misfit, and the part of Q to which another estimate has to get.
+_MISFIT = 5.0
+_CLEARLY_LOWER = 0.9
+
+PLATEAU = (
+    "The start led to a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust "
+    "this one; leave the start out."
+)
+
+
 @dataclass(frozen=True)
 class Dominant:
     """Weighted least squares with the weights of the noisiest operators, made stronger while that lowers the misfit.
@@ -47,6 +57,11 @@ class Dominant:
     def __post_init__(self) -> None:
         if not (np.isfinite(self.factor) and self.factor > 0):
             raise BvsiError(f"factor: a positive number is needed, such as 1e4; got {self.factor}.")
+
+    @property
+    def stronger(self) -> Dominant:
+        """With a κ to begin with that is larger by one strength."""
+        return Dominant(_STRONGER * self.factor)
 
     def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
         """θ (d,)."""
@@ -84,3 +99,15 @@ class Dominant:
         estimate = theta + solver.solve(equations.g + prior.gradient(theta) - ridge @ theta)
         own = likelihood.normal_equations(estimate)
         return estimate, own.q / own.n
+
+
+def on_plateau(likelihood: ResidualLikelihood, prior: BoundPrior, q: float) -> bool:
+    """Whether an estimate with the misfit q = rᵀWr is stuck: q/n > 1 + 5(2/n)^½, and Dominant() reaches below 0.9 q."""
+    n = likelihood.system.n
+    if not likelihood.scale_known or q <= n * (1 + _MISFIT * np.sqrt(2 / n)):
+        return False
+    try:
+        theta = Dominant().estimate(likelihood, prior)
+        return bool(likelihood.normal_equations(theta).q < _CLEARLY_LOWER * q)
+    except (RankError, NotPositiveDefiniteError):
+        return False

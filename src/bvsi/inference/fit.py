@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,11 @@ Array = NDArray[np.float64]
 
 CHI2_FACTOR = 2.0
 """χ²/n further from one than this factor is reported with the status."""
+
+
+def misfit_excess(chi2: float, n: int) -> bool:
+    """Whether χ²/n of n residuals is more than noise explains: beyond one by a tenth and by six standard deviations."""
+    return chi2 > 1 + max(0.1, 6 * math.sqrt(2 / n))
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.errors import RankError
-from bvsi.inference.fit import Fit, Status, Step, check_iteration, make_fit
+from bvsi.errors import NotPositiveDefiniteError, RankError
+from bvsi.inference.dominant import Dominant
+from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.inference.solve import factorise
 from bvsi.inference.vsi import LeastSquares
@@ -52,7 +53,7 @@ class Lagged:
         likelihood: system, noise and weighting.
         prior: of the coefficients; flat by default. With unknown noise its variances are in units of σ².
         noise_prior: of σ², where the noise scale is unknown; by default p(σ²) ∝ 1/σ².
-        start: first θ; by default the least-squares estimate.
+        start: first θ; by default least squares, or :class:`Dominant` weights where these fit better.
         """
         bound = bind_prior(prior, likelihood.names)
         theta = _default_start(likelihood, bound) if start is None else start_vector(likelihood, start)
@@ -102,10 +103,23 @@ def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str,
 
 
 def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
-    """The least-squares estimate."""
+    """Least squares; where its misfit is large, or of unknown scale, the dominant weights if they fit better.
+
+    Where noise swamps an operator, least squares is the edge of a plateau from which the iteration does not come back.
+    """
     try:
-        return LeastSquares().fit(likelihood.system).theta
+        theta = LeastSquares().fit(likelihood.system).theta
     except RankError:
         if not prior.precision.any():
             raise
         return prior.mean  # the prior settles what the data leave open
+    if not likelihood.weighting.uses_noise:
+        return theta
+    equations = likelihood.normal_equations(theta)
+    if likelihood.scale_known and equations.q < CHI2_FACTOR * equations.n:
+        return theta
+    try:
+        other = Dominant().estimate(likelihood, prior)
+    except (RankError, NotPositiveDefiniteError):
+        return theta
+    return other if likelihood.normal_equations(other).q < equations.q else theta

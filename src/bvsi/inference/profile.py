@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NotPositiveDefiniteError, RankError
-from bvsi.inference.dominant import Dominant
+from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Curvature, Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.instrumental import Instrumental
 from bvsi.inference.lagged import Lagged, start_vector
@@ -32,6 +32,12 @@ _NOISY = 0.1
 _HALVINGS = 8
 # A step of this many standard deviations that does not lower Q is rounding, not misfit; fewer halvings show that.
 _NEGLIGIBLE = 1e-2
+# Two minima are two estimates this many standard deviations apart.
+_APART = 5.0
+_AMBIGUOUS = (
+    "But two estimates fit the data about equally well, {name!r} at {one:.3g} and at {other:.3g}; do not trust either: "
+    "use fewer operators, less noise, or a prior."
+)
 _CONTINUATION = (0.25, 0.5, 0.75, 0.9)
 
 
@@ -69,10 +75,12 @@ class Profile:
 
         Without a start it begins with the weights of the noisiest operators. Where the iteration fails, stops at a
         misfit, or noise makes up much of the operators, it goes on from an instrumental and from a lagged estimate,
-        from zero, and along a path from the lagged to the profile equations, and keeps the lowest Q.
+        from zero, from stronger weights, and along a path from the lagged to the profile equations, and keeps the
+        lowest Q. The status tells where two of these estimates differ and fit equally well, and where a given start
+        leads to a plateau.
         """
         problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
-        best = problem.search(prior) if start is None else problem.minimise(start_vector(likelihood, start))
+        best = problem.search(prior) if start is None else problem.from_start(start_vector(likelihood, start))
         return problem.finish(best, noise_prior, rng)
 
 
@@ -154,24 +162,54 @@ class _Problem:
         message = f"not converged in {self.settings.max_iterations} iterations."
         return _Attempt(point.theta, point.objective, False, tuple(history), message)
 
+    def from_start(self, theta: Array) -> _Attempt:
+        """Minimise from a start that was given, and tell where that ends on a plateau."""
+        attempt = self._assessed(self.minimise(theta))
+        assert attempt.point is not None
+        if not on_plateau(self.likelihood, self.prior, attempt.point.equations.equations.q):
+            return attempt
+        return replace(attempt, converged=False, message=f"{attempt.message} {PLATEAU}")
+
     def search(self, prior: GaussianPrior | None) -> _Attempt:
         """Minimise from the weights of the noisiest operators; from other starts where that may not be enough."""
-        best = self._better(None, self._started(self._dominant()))
+        attempts = [self._started(self._dominant(self.settings.dominant))]
+        best = self._better(None, attempts[0])
+        # with unknown noise a plateau has the misfit of larger noise, so that another start has to agree
         if best is not None and self._settled(best) and self.likelihood.scale_known:
-            return (
-                best  # with unknown noise a plateau has the misfit of larger noise, so that another start has to agree
-            )
-        best = self._better(best, self._started(self.settings.instrumental.estimate(self.likelihood, self.prior)))
+            return best
+        attempts.append(self._started(self.settings.instrumental.estimate(self.likelihood, self.prior)))
+        best = self._better(best, attempts[1])
         if best is not None and self._settled(best):
             return best
         lagged = self.settings.lagged.fit(self.likelihood, prior=prior).theta
-        for attempt in (self._started(lagged), self._started(np.zeros_like(lagged)), self.continuation(lagged)):
+        starts = (lagged, np.zeros_like(lagged), self._dominant(self.settings.dominant.stronger))
+        attempts += [*(self._started(theta) for theta in starts), self.continuation(lagged)]
+        for attempt in attempts[2:]:
             best = self._better(best, attempt)
-        return self._assessed(self.minimise(lagged)) if best is None else best
+        return self._assessed(self.minimise(lagged)) if best is None else self._unambiguous(best, attempts)
 
-    def _dominant(self) -> Array | None:
+    def _unambiguous(self, best: _Attempt, attempts: Sequence[_Attempt | None]) -> _Attempt:
+        """Not converged, with the reason, where another minimum is clearly elsewhere and hardly higher.
+
+        Q of the truth varies by (2n)^½ with the noise, so that a difference of less does not tell two minima apart.
+        """
+        point = best.point
+        assert point is not None
+        equations = point.equations.equations
+        allowed = np.sqrt(2 * equations.n) * self.likelihood.noise_scale(equations)
+        for other in attempts:
+            if other is None or not other.converged or other.objective - best.objective > allowed:
+                continue
+            apart = self._sizes(other.theta - best.theta, point)
+            if apart.max() > _APART:
+                i = int(apart.argmax())
+                told = _AMBIGUOUS.format(name=self.likelihood.names[i], one=best.theta[i], other=other.theta[i])
+                return replace(best, converged=False, message=f"{best.message} {told}")
+        return best
+
+    def _dominant(self, dominant: Dominant) -> Array | None:
         try:
-            return self.settings.dominant.estimate(self.likelihood, self.prior)
+            return dominant.estimate(self.likelihood, self.prior)
         except (RankError, NotPositiveDefiniteError):
             return None
 
@@ -259,9 +297,13 @@ class _Problem:
         return None
 
     def _size(self, step: Array, point: _Point) -> float:
+        return float(self._sizes(step, point).max())
+
+    def _sizes(self, step: Array, point: _Point) -> Array:
+        """|step| in standard deviations, (d,)."""
         scale = self.likelihood.noise_scale(point.equations.equations)
         sd = np.sqrt(scale * np.diag(point.solver.inverse()))
-        return float(np.max(np.abs(step) / (sd + 1e-9 * np.abs(point.theta))))
+        return np.asarray(np.abs(step) / (sd + 1e-9 * np.abs(point.theta)))
 
 
 def curvature(likelihood: ResidualLikelihood, profile: ProfileEquations, prior: BoundPrior | None = None) -> Curvature:

@@ -1,10 +1,11 @@
 """How much of each operator is noise, equation by equation, and how rough that noise is.
 
     y-noise  n_e = E‖Σ_j a_kj M ε_j‖²,     X-noise  n_ei = E‖Σ_j b_kj J_i(û_j) ε_j‖²,     share  ν_ei = n_ei/‖X_i‖²
-    roughness  ρ_ei² = n_ei/E‖Σ_j b_kj J_i(û_j) ε̃_j‖²,     ε̃ = MᵀMε, as long as ε
+    roughness  ρ_ei² = n_ei/E‖Σ_j b_kj J_i(û_j) ε̃_j‖²,     ε̃ = MᵀMε field by field, each as long as ε
 
 summed over the rows of equation e and all blocks; ε is one draw of the noise, which is enough for sums this long. ε̃ is
-ε averaged over neighbours, so that ρ is the larger the more derivatives an operator has.
+ε averaged over neighbours, so that ρ is the larger the more derivatives an operator has. The M of ε̃ is that of the
+first equation, whose tests by its own field: fields without an equation are averaged in the same way.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.likelihood.covariance import Part
+from bvsi.residual import Structure
 
 Array = NDArray[np.float64]
 
@@ -44,7 +46,8 @@ def noise_share(part: Part, rng: np.random.Generator) -> NoiseShare:
     """Sizes of noise of one experiment."""
     residuals, structure, plan = part.residuals, part.residuals.structure, part.covariance
     M = structure.pattern.matrix(structure.M)
-    pairs = [_with_smoothed(plan.noise.sample(j, rng), M) for j in range(structure.n_times)]
+    average = _average(structure, M)
+    pairs = [_with_smoothed(plan.noise.sample(j, rng), average) for j in range(structure.n_times)]
     y = (structure.a @ np.stack([M @ pair[:, 0] for pair in pairs])).T
     equations = np.eye(len(structure.equations))[structure.equation_of_row].T
     X, smooth = np.empty((2, len(equations), residuals.d))
@@ -56,8 +59,17 @@ def noise_share(part: Part, rng: np.random.Generator) -> NoiseShare:
     return NoiseShare(equations @ np.square(y).sum(axis=1), X, smooth, size)
 
 
-def _with_smoothed(epsilon: Array, M: Any) -> Array:
+def _average(structure: Structure, M: Any) -> Any:
+    """MᵀM of one field, (n_dofs, n_dofs), with the tests of the first equation."""
+    first = structure.fields.index(structure.equations[0]) * structure.n_dofs
+    own = M[np.flatnonzero(structure.equation_of_row == 0)][:, first : first + structure.n_dofs]
+    return own.T @ own
+
+
+def _with_smoothed(epsilon: Array, average: Any) -> Array:
     """ε and ε̃ side by side, (n_u, 2)."""
-    smoothed = M.T @ (M @ epsilon)
-    length = np.linalg.norm(smoothed)
-    return np.stack([epsilon, smoothed * (np.linalg.norm(epsilon) / length if length else 0.0)], axis=1)
+    fields = epsilon.reshape(-1, average.shape[0])
+    smoothed = (average @ fields.T).T
+    length, wanted = (np.linalg.norm(values, axis=1, keepdims=True) for values in (smoothed, fields))
+    smoothed = smoothed * np.divide(wanted, length, out=np.zeros_like(length), where=length > 0)
+    return np.stack([epsilon, smoothed.ravel()], axis=1)

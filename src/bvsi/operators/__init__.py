@@ -1,6 +1,6 @@
 """Candidate operators: text or SymPy → strong form → weak form → Jacobian → compiled kernel."""
 
-from bvsi.operators.biharmonic import Biharmonic, InteriorPenalty, Mixed
+from bvsi.operators.biharmonic import Biharmonic, Conforming, InteriorPenalty, Mixed
 from bvsi.operators.boundary import Assembled, BoundaryCondition, Dirichlet, NoFlux, Unknown, ZeroNeumann
 from bvsi.operators.free_energy import energy_operator, free_energy_library, monomials
 from bvsi.operators.library import Library
@@ -11,6 +11,7 @@ __all__ = [
     "Assembled",
     "Biharmonic",
     "BoundaryCondition",
+    "Conforming",
     "Dirichlet",
     "InteriorPenalty",
     "Library",

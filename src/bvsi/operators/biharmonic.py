@@ -1,9 +1,10 @@
-"""Treatments of ∇⁴ on elements that are not C1, as texts of the operator language.
+"""Treatments of ∇⁴, as texts of the operator language.
 
     interior penalty  ∫ ∇²v ∇²c + Σ_E ∫ (α/h_E) [∇v][∇c] − ⟨∇²c⟩[∇v] − [∇c]⟨∇²v⟩      (eq:cahn_hilliard_biharmonic_term)
+    conforming        the same on C1 elements, on which [∇v] = [∇c] = 0 inside: E are the facets of the boundary only
     mixed             −∫ ∇v · ∇w,   w = M_lumped⁻¹ ∫ v ∇²c,   that is K M_lumped⁻¹ K c
 
-The first suits solutions of its own; on samples of smooth fields the second is right.
+The first suits solutions of its own; on samples of smooth fields the last is right.
 """
 
 from __future__ import annotations
@@ -54,12 +55,8 @@ class InteriorPenalty:
     def text(self, argument: str, condition: BoundaryCondition) -> str:
         """Cells and facets; on the boundary what the condition calls for."""
         a = f"({argument})"
-        penalty = "penalty" if self.alpha is None else f"{float(self.alpha)!r}/h"
-        facet = (
-            f"{penalty}*jump(grad(test))*jump(grad({a})) - avg(laplacian({a}))*jump(grad(test))"
-            f" - jump(grad({a}))*avg(laplacian(test))"
-        )
-        inside = f"cells(laplacian(test)*laplacian({a})) + facets({facet})"
+        facet = _facet(a, "penalty" if self.alpha is None else f"{float(self.alpha)!r}/h")
+        inside = f"{_cells(a)} + facets({facet})"
         if not self.boundary:
             return inside
         if isinstance(condition, Assembled):
@@ -70,6 +67,23 @@ class InteriorPenalty:
         if isinstance(condition, ZeroNeumann):
             return f"{inside} + boundary({facet})"
         return f"{inside} - boundary(laplacian({a})*jump(grad(test)))"
+
+
+@dataclass(frozen=True)
+class Conforming:
+    """∇⁴ on elements that carry four derivatives (C1): no facets inside, ∇c·n = 0 by penalty where it is declared."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "conforming"
+
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """Cells and boundary facets; without ZeroNeumann integration by parts says it all."""
+        a = f"({argument})"
+        if isinstance(condition, ZeroNeumann):
+            return f"{_cells(a)} + boundary({_facet(a, 'penalty')})"
+        return f"laplacian(laplacian({a}))"
 
 
 @dataclass(frozen=True)
@@ -85,3 +99,16 @@ class Mixed:
         """laplacian(recover(laplacian(c)))."""
         del condition
         return f"laplacian(recover(laplacian({argument})))"
+
+
+def _cells(a: str) -> str:
+    """∫ ∇²v ∇²a."""
+    return f"cells(laplacian(test)*laplacian({a}))"
+
+
+def _facet(a: str, penalty: str) -> str:
+    """(α/h_E) [∇v][∇a] − ⟨∇²a⟩[∇v] − [∇a]⟨∇²v⟩."""
+    return (
+        f"{penalty}*jump(grad(test))*jump(grad({a})) - avg(laplacian({a}))*jump(grad(test))"
+        f" - jump(grad({a}))*avg(laplacian(test))"
+    )

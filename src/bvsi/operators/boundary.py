@@ -2,6 +2,10 @@
 
 A boundary term is dropped only where the declared condition proves it zero; otherwise it is assembled from the
 data, or refused. Periodic directions have no boundary and need no condition.
+
+Operators with more than two derivatives have boundary terms with ∂v/∂n as well, which no data on the boundary give
+well. Unless ``ZeroNeumann`` is declared for all fields that such an operator reads, its equation is tested only with
+functions away from the boundary, which share no cell with a function that does not vanish there.
 """
 
 from __future__ import annotations
@@ -27,7 +31,10 @@ class BoundaryCondition:
 
 @dataclass(frozen=True)
 class NoFlux(BoundaryCondition):
-    """The total normal flux of the equation is zero: the boundary terms of its operators cancel in the sum."""
+    """The total normal flux of the equation is zero: the boundary terms of its operators cancel in the sum.
+
+    With four derivatives this is one condition of the two that are needed: tested away from the boundary only.
+    """
 
 
 @dataclass(frozen=True)
@@ -40,14 +47,20 @@ class ZeroNeumann(BoundaryCondition):
 
 @dataclass(frozen=True)
 class Dirichlet(BoundaryCondition):
-    """u is prescribed on the boundary: test functions vanish there, and so do all boundary terms."""
+    """u is prescribed on the boundary: test functions vanish there, and so do all boundary terms.
+
+    With four derivatives test functions stay away from the boundary, so that their slopes vanish on it too.
+    """
 
     tests_vanish: bool = True
 
 
 @dataclass(frozen=True)
 class Unknown(BoundaryCondition):
-    """Nothing is known (the default): only test functions that vanish on the boundary are used, always valid."""
+    """Nothing is known (the default): only test functions that vanish on the boundary are used, always valid.
+
+    With four derivatives test functions stay away from the boundary, so that their slopes vanish on it too.
+    """
 
     tests_vanish: bool = True
 

@@ -13,7 +13,7 @@ import sympy as sp
 from bvsi.data.names import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.naming import position, squeeze
-from bvsi.operators.biharmonic import Biharmonic, Mixed
+from bvsi.operators.biharmonic import Biharmonic, Conforming, Mixed
 from bvsi.operators.boundary import BoundaryCondition, Unknown
 from bvsi.operators.from_sympy import names_in_expression
 from bvsi.operators.operator import WeakOperator, build_operator
@@ -131,9 +131,9 @@ class Library:
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
 
-        biharmonic: treatment of ∇⁴ where the library names none; only for elements that do not carry four derivatives.
+        biharmonic: treatment of ∇⁴ where the library names none; elements with four derivatives have their own.
         """
-        treatment = (self.biharmonic or biharmonic) if trial_order + test_order < 4 else None
+        treatment = Conforming() if trial_order + test_order >= 4 else self.biharmonic or biharmonic
         missing = [field for field in self._equations if field not in words.fields]
         if missing:
             raise OperatorError(

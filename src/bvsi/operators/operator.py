@@ -84,9 +84,10 @@ class WeakOperator:
         return (tuple((where, form.terms) for where, form in self.forms.items()), inner)
 
     def monic(self) -> tuple[WeakOperator, float]:
-        """The operator without the number in front, and that number: ∇²(3c²) is 3 times ∇²(c²)."""
+        """The operator without the number in front, and that number: ∇²(−3c²) is −3 times ∇²(c²)."""
         first = next((term.integrand for term in self.terms), sp.Integer(1))
-        content = first.primitive()[0]
+        content, rest = first.primitive()
+        content = -content if rest.could_extract_minus_sign() else content
         if content == 1:
             return self, 1.0
         weak = WeakForm(
@@ -126,6 +127,22 @@ class WeakOperator:
         tests = (term.test for term in self.terms)
         trials = (jet for term in self.terms for _, jet in self.words.jets(term.integrand).values())
         return any(order(jet) > 1 for jet in (*tests, *trials))
+
+    @cached_property
+    def derivatives(self) -> int:
+        """Derivatives of one term, those on the test function and the highest of a field: 2 of ∇², 4 of ∇⁴."""
+
+        def of_field(name: str, jet: Jet) -> int:
+            return order(jet) + (self.recovered[name].derivatives if name in self.recovered else 0)
+
+        jets = ((t, self.words.jets(t.integrand).values()) for t in self.terms)
+        return max((order(t.test) + max((of_field(*j) for j in js), default=0) for t, js in jets), default=0)
+
+    @property
+    def has_steep_boundary(self) -> bool:
+        """Whether the boundary matters beyond fluxes: more than two derivatives, or a field recovered from two."""
+        named = (self.recovered[t.field].derivatives for t in self.jacobian if t.field in self.recovered)
+        return self.derivatives > 2 or any(inner >= 2 for inner in named)
 
     def uses(self, terms: tuple[Term, ...] | tuple[JacobianTerm, ...], names: frozenset[str]) -> bool:
         """Whether the given terms contain the time (``"t"``) or an auxiliary field of that name."""

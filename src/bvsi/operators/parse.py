@@ -45,7 +45,7 @@ class Dialect:
     """What a text may use beyond the names of fields and coordinates.
 
     definitions: name → text that it stands for; definitions do not use each other.
-    biharmonic: text for ∇⁴ of an argument; None where the element carries four derivatives.
+    biharmonic: text for ∇⁴ of an argument; None where it stands for the Laplacian of the Laplacian as it is.
     """
 
     definitions: Mapping[str, str] = field(default_factory=dict)
@@ -271,7 +271,7 @@ class _WeakTranslator(_Translator):
     """Inside cells(...), facets(...) or boundary(...): the test function, jumps and averages are known."""
 
     def __init__(self, text: str, words: Vocabulary, dialect: Dialect, where: Where) -> None:
-        for name in (TEST, *(("h", "penalty") if where != "cells" else ())):
+        for name in (TEST, *(("h", "penalty", "normal") if where != "cells" else ())):
             if name in (*words.fields, *words.auxiliary):
                 raise OperatorError(f"in {where}(...) {name} has a meaning of its own; rename the field {name!r}")
         super().__init__(text, replace(words, auxiliary=(*words.auxiliary, TEST)), dialect)

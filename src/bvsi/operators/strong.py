@@ -162,8 +162,8 @@ class StrongAlgebra:
 def _need_strong(form: Scalar) -> None:
     if form.written:
         raise OperatorError(
-            "a term in weak form (cells(...), facets(...), boundary(...), or biharmonic(...) on an element that is not "
-            "C1) can be added and multiplied by numbers only."
+            "a term in weak form (cells(...), facets(...), boundary(...), or biharmonic(...) with the boundary "
+            "terms of ZeroNeumann() or on an element that is not C1) can be added and multiplied by numbers only."
         )
 
 

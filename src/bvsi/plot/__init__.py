@@ -2,8 +2,17 @@
 
 from bvsi.plot.ablation import ablation
 from bvsi.plot.coefficients import coefficient_errors
+from bvsi.plot.concentration import concentration_map
 from bvsi.plot.covariance import covariance_matrix
 from bvsi.plot.maps import contour_map, scalar_map
 from bvsi.plot.selection import selection_path
 
-__all__ = ["ablation", "coefficient_errors", "contour_map", "covariance_matrix", "scalar_map", "selection_path"]
+__all__ = [
+    "ablation",
+    "coefficient_errors",
+    "concentration_map",
+    "contour_map",
+    "covariance_matrix",
+    "scalar_map",
+    "selection_path",
+]

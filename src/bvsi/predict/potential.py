@@ -17,6 +17,7 @@ from bvsi.operators.kernel import compile_kernel
 from bvsi.operators.parse import names_in, parse, syntax_tree
 from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.vocabulary import Vocabulary
+from bvsi.predict.grid import labelled_map, points_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -29,33 +30,14 @@ def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.D
 
     names: operators of the model; axes: coordinates by name, ``{"x": x, "y": y}``.
     """
-    import xarray as xr
-
-    coordinates = {name: _axis(name, values) for name, values in axes.items()}
-    if not coordinates:
-        raise BvsiError("axes: at least one coordinate is needed, such as {'x': x}.")
-    mesh = np.meshgrid(*coordinates.values(), indexing="ij")
-    points = dict(zip(coordinates, mesh, strict=True))
-    columns = []
+    points = points_of(axes)
+    columns: list[Array | None] = []
     for name in names:
-        text = _drift_potential(name.split(": ", 1)[-1], tuple(coordinates))
-        phi = np.zeros(mesh[0].shape) if text is None else _evaluate(text, points)
-        columns.append(phi - phi.mean())
-    if not any(column.any() for column in columns):
+        text = _drift_potential(name.split(": ", 1)[-1], tuple(points))
+        columns.append(None if text is None else _evaluate(text, points))
+    if not any(column is not None and np.ptp(column) > 0 for column in columns):
         raise BvsiError("names: none of the operators has the form div(p*grad(φ)) that comes from a potential.")
-    return xr.DataArray(
-        np.stack(columns), dims=("operator", *coordinates), coords={"operator": list(names), **coordinates}
-    )
-
-
-def _axis(name: str, values: ArrayLike) -> Array:
-    try:
-        axis = np.asarray(values, dtype=float)
-    except (TypeError, ValueError):
-        axis = np.empty(0)
-    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
-        raise BvsiError(f"axes: {name!r} needs a list of finite coordinates.")
-    return axis
+    return labelled_map(names, axes, columns)
 
 
 def _drift_potential(text: str, coordinates: tuple[str, ...]) -> str | None:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.operators import InteriorPenalty, Library, Mixed, energy_operator, free_energy_library
+from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, energy_operator, free_energy_library
 from bvsi.problems.cache import cached
 from bvsi.problems.cosine_spectral import LENGTH, solve, white_noise
 from bvsi.problems.free_energy import COEFFICIENTS, DEGREE, FIELDS, GRADIENT_ENERGY, MOBILITY
@@ -108,12 +108,12 @@ class Case:
         return Grid(x=axis, y=axis)
 
     @property
-    def treatment(self) -> InteriorPenalty | Mixed:
+    def treatment(self) -> Biharmonic:
         """Treatment of ∇⁴ that suits the data."""
         return Mixed() if self.spectral else InteriorPenalty(boundary=self.data is not DataSet.PAPER)
 
 
-def library(treatment: InteriorPenalty | Mixed | None = None, names: Mapping[str, float] | None = None) -> Library:
+def library(treatment: Biharmonic | None = None, names: Mapping[str, float] | None = None) -> Library:
     """The dictionary of thirty operators (eq:cahn_hilliard_basis), or those named."""
     whole = free_energy_library(FIELDS, DEGREE, biharmonic=treatment)
     return whole if names is None else whole.subset(names)

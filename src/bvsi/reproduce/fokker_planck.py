@@ -22,6 +22,7 @@ from bvsi.predict import potential_map, predict_linear
 from bvsi.problems import fokker_planck as problem
 from bvsi.progress import Progress, silent
 from bvsi.reproduce import page
+from bvsi.reproduce.summary import criteria, methods, path_rows
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from bvsi.selection import Backward, FStatistic, ProfileBIC, ResidualBIC, SelectionPath, Wald
 from bvsi.spaces import Galerkin, Lagrange
@@ -103,45 +104,15 @@ def _fits(selected: ResidualLikelihood, start: Array | None) -> dict[str, Fit]:
 
 def summary(study: Study) -> dict[str, Any]:
     """The study as JSON values."""
+    missing = {method: {"mse_psi": None} for method in study.true_model}
     return {
         "case": {**vars(study.case), "element": study.element.name},
-        "methods": _methods(study.fits, study.mse),
-        "true_model": _methods(study.true_model, {}),
-        "path": _path(study.path),
-        "other_criteria": {
-            name: {"selected": list(p.best.names), "path": _path(p)} for name, p in study.other_paths.items()
-        },
+        "methods": methods(study.fits, problem.error, {m: {"mse_psi": mse} for m, mse in study.mse.items()}),
+        "true_model": methods(study.true_model, problem.error, missing),
+        "path": path_rows(study.path),
+        "other_criteria": criteria(study.other_paths),
         "seconds": study.seconds,
     }
-
-
-def _methods(fits: Mapping[str, Fit], mse: Mapping[str, float]) -> dict[str, dict[str, Any]]:
-    methods: dict[str, dict[str, Any]] = {}
-    for method, fit in fits.items():
-        methods[method] = {
-            "selected": list(fit.names),
-            "theta": dict(zip(fit.names, fit.theta.tolist(), strict=True)),
-            "error": problem.error(fit),
-            "mse_psi": mse.get(method),
-            "chi2": fit.chi2 if fit.posterior is not None else None,
-        }
-        if fit.posterior is not None:
-            methods[method]["variance"] = dict(zip(fit.names, fit.posterior.variance.tolist(), strict=True))
-            methods[method]["converged"] = fit.status.converged
-    return methods
-
-
-def _path(path: SelectionPath) -> list[dict[str, Any]]:
-    return [
-        {
-            "operators": list(v.names),
-            "score": v.score,
-            "changed": v.changed,
-            "chi2": v.chi2,
-            "theta": dict(zip(v.names, v.theta.tolist(), strict=True)),
-        }
-        for v in path.visited
-    ]
 
 
 def write(study: Study, out: Path) -> Path:
@@ -174,21 +145,21 @@ def write(study: Study, out: Path) -> Path:
 
 def comparison(study: Study) -> str:
     """The table beside tab:FP_parameters."""
-    methods = ("vsi", "lagged", "profile")
+    shown = ("vsi", "lagged", "profile")
     head = f"{'':<20} {'truth':>8} {'VSI':>9} {'paper':>7} {'lagged':>9} {'paper':>7} {'profile':>9} {'sd':>8}"
     rows = [head]
     profile = study.fits["profile"]
     assert profile.posterior is not None
     sd = dict(zip(profile.names, np.sqrt(profile.posterior.variance), strict=True))
     for name in dict.fromkeys((*problem.TRUTH, *study.path.best.names)):
-        found = [dict(zip(study.fits[m].names, study.fits[m].theta, strict=True)).get(name, 0.0) for m in methods]
-        paper = [_paper(m, name) for m in methods[:2]]
+        found = [dict(zip(study.fits[m].names, study.fits[m].theta, strict=True)).get(name, 0.0) for m in shown]
+        paper = [_paper(m, name) for m in shown[:2]]
         rows.append(
             f"{name:<20} {problem.TRUTH.get(name, 0.0):>8.2f} {found[0]:>9.3f} {paper[0]:>7} {found[1]:>9.3f}"
             f" {paper[1]:>7} {found[2]:>9.4f} {sd.get(name, math.nan):>8.1e}"
         )
     for label, values, key in (
-        ("‖θ − truth‖", {m: problem.error(study.fits[m]) for m in methods}, "error"),
+        ("‖θ − truth‖", {m: problem.error(study.fits[m]) for m in shown}, "error"),
         ("MSE(ψ)", study.mse, "mse_psi"),
     ):
         rows.append(

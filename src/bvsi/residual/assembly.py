@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, as_experiments
 from bvsi.errors import OperatorError
+from bvsi.jets import order
 from bvsi.linalg import Pattern
-from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
+from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator, ZeroNeumann
 from bvsi.progress import Progress, silent
 from bvsi.residual.discrete import DiscreteOperator, State, discretise, reach_of
 from bvsi.residual.stencils import BackwardEuler, Stencil
@@ -75,6 +76,7 @@ def discretise_library(
         biharmonic=biharmonic_treatment(library, element),
     )
     _check_second_derivatives(operators, element)
+    _check_boundary_derivatives(operators, element)
     if quadrature is None:
         simplices = element.family == "P"
         degrees = (operator.degree(element.degree, simplices=simplices) for operator in operators)
@@ -83,7 +85,7 @@ def discretise_library(
 
 
 def biharmonic_treatment(library: Library, element: Element) -> Biharmonic | None:
-    """How ∇⁴ is put on the element: None where no operator has it, or the element carries it as it is."""
+    """How ∇⁴ is put on the element: None where no operator has it, or the element carries it itself."""
     if not library.has_biharmonic or element.trial_order + element.test_order >= 4:
         return None
     return library.biharmonic or (Mixed() if element.lumpable else InteriorPenalty())
@@ -96,6 +98,28 @@ def _check_second_derivatives(operators: tuple[WeakOperator, ...], element: Elem
                 f"operator {operator.name!r}: second derivatives vanish on {element.name}; use Q2 or P2, or for "
                 "biharmonic(...) the treatment Mixed()."
             )
+
+
+def _check_boundary_derivatives(operators: tuple[WeakOperator, ...], element: Element) -> None:
+    for operator in operators:
+        fluxes = (operator.words.jets(term.integrand).values() for term in operator.forms["boundary"].terms)
+        if any(order(jet) > 2 for flux in fluxes for _, jet in flux):
+            raise OperatorError(
+                f"operator {operator.name!r}: its flux through the boundary has three derivatives, too many for "
+                f"{element.name}; declare ZeroNeumann(), NoFlux(), or leave the condition unknown."
+            )
+
+
+def keeps_inside(operator: WeakOperator, library: Library) -> bool:
+    """Whether the operator is right only for test functions away from the boundary.
+
+    So it is with more than two derivatives, unless all fields that it reads are declared to go on as mirror images and
+    the form imposes that: biharmonic(...) does, integration by parts alone leaves boundary terms with ∂v/∂n.
+    """
+    fields = {operator.equation, *operator.reads}
+    mirrored = all(f in library.equations and isinstance(library.condition(f), ZeroNeumann) for f in fields)
+    loose = any(order(term.test) for term in operator.boundary.kept)
+    return operator.has_steep_boundary and (loose or not mirrored)
 
 
 def state_of(data: Data, space: Space) -> State:
@@ -112,7 +136,8 @@ def state_of(data: Data, space: Space) -> State:
 class Layout:
     """Where equations and fields stand in the stacked system.
 
-    Rows: for each equation its test functions (those on the boundary left out where they have to vanish).
+    Rows: for each equation its test functions (those on the boundary left out where they have to vanish, their
+    neighbours too where an operator :func:`keeps_inside`).
     Columns: for each field all unknowns. Blocks (equation, field, reach) exist where an operator, or M, needs them.
     """
 
@@ -122,7 +147,7 @@ class Layout:
         self.equations = tuple(e for e in library.equations if e in used)
         read = {field for operator in operators for field in operator.reads}
         self.fields = tuple(f for f in operators[0].words.fields if f in read or f in self.equations)
-        self.tests = {e: _tests(library, e, space) for e in self.equations}
+        self.tests = {e: _tests(library, e, operators, space) for e in self.equations}
         self.row_start = _starts([len(self.tests[e]) for e in self.equations])
         self.column_start = {f: i * space.n_dofs for i, f in enumerate(self.fields)}
         blocks: list[Block] = [(e, e, "cells") for e in self.equations]
@@ -162,10 +187,24 @@ class Layout:
         return pattern, dict(zip(blocks, np.split(positions, np.cumsum(lengths)[:-1]), strict=True))
 
 
-def _tests(library: Library, equation: str, space: Space) -> Integers:
-    if not library.condition(equation).tests_vanish:
-        return np.arange(space.n_tests)
-    return np.setdiff1d(np.arange(space.n_tests), space.boundary_tests)
+def _tests(library: Library, equation: str, operators: tuple[WeakOperator, ...], space: Space) -> Integers:
+    every = np.arange(space.n_tests)
+    steep = [o for o in operators if o.equation == equation and keeps_inside(o, library)]
+    if steep:
+        return _inner_tests(steep[0], space)
+    return np.setdiff1d(every, space.boundary_tests) if library.condition(equation).tests_vanish else every
+
+
+def _inner_tests(operator: WeakOperator, space: Space) -> Integers:
+    """Test functions that share no cell with one that does not vanish on the boundary."""
+    near = space.pattern.rows[np.isin(space.pattern.indices, space.boundary_tests)]
+    inner = np.setdiff1d(np.arange(space.n_tests), near)
+    if not len(inner):
+        raise OperatorError(
+            f"operator {operator.name!r}: with its derivatives only test functions away from the boundary can be used, "
+            f"and {space.name} has none; use a finer grid or mesh, or biharmonic(...) and ZeroNeumann() if that holds."
+        )
+    return inner
 
 
 def _starts(lengths: list[int]) -> Integers:

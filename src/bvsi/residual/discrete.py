@@ -134,8 +134,10 @@ def _jacobians(operator: WeakOperator, space: Space, times: State) -> dict[str, 
     direct = _direct_jacobians(operator, space, _with_recovered(operator, space, times), "cells")
     total = {name: space.widened(block) for name, block in direct.items() if name not in operator.recovered}
     for name, inner in operator.recovered.items():
+        if name not in direct:  # recovered for nothing: it cancels in the weak form
+            continue
         for read, blocks in _direct_jacobians(inner, space, times, "cells").items():
-            chained = np.stack([space.chained(o, i) for o, i in zip(direct.get(name, ()), blocks, strict=True)])
+            chained = np.stack([space.chained(o, i) for o, i in zip(direct[name], blocks, strict=True)])
             total[read] = total[read] + chained if read in total else chained
     return total
 

@@ -151,7 +151,7 @@ class Space:
         weights = self.functional(self.cells, (0,) * self.dim, np.ones((1, 1)))[:, 0]
         if weights.min() <= 1e-10 * weights.max():
             raise SpaceError(
-                f"{self.name}: its mass matrix cannot be lumped, since some of its functions have no mean; use "
-                "InteriorPenalty() for biharmonic(...), or an element P1, Q1 or Q2."
+                f"{self.name}: its mass matrix cannot be lumped, since not all of its functions have a positive mean; "
+                "use InteriorPenalty() for biharmonic(...), an element P1 or Q1, or Q2 on evenly spaced nodes."
             )
         return weights

@@ -1,0 +1,46 @@
+"""Linear maps from coefficients to a quantity on a grid of coordinates or concentrations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+
+
+def points_of(axes: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """The tensor grid of ``axes``: for each name its value at every point."""
+    checked = {name: _axis(name, values) for name, values in axes.items()}
+    if not checked:
+        raise BvsiError("axes: at least one coordinate is needed, such as {'x': x}.")
+    return dict(zip(checked, np.meshgrid(*checked.values(), indexing="ij"), strict=True))
+
+
+def labelled_map(names: Sequence[str], axes: Mapping[str, ArrayLike], columns: Sequence[Array | None]) -> xr.DataArray:
+    """Φ (operator, *axes) with the mean over the points taken off each column; None is a column of zeros."""
+    import xarray as xr
+
+    coordinates = {name: _axis(name, values) for name, values in axes.items()}
+    shape = tuple(len(axis) for axis in coordinates.values())
+    centred = [np.zeros(shape) if column is None else column - column.mean() for column in columns]
+    return xr.DataArray(
+        np.stack(centred), dims=("operator", *coordinates), coords={"operator": list(names), **coordinates}
+    )
+
+
+def _axis(name: str, values: ArrayLike) -> Array:
+    try:
+        axis = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        axis = np.empty(0)
+    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+        raise BvsiError(f"axes: {name!r} needs a list of finite coordinates.")
+    return axis
