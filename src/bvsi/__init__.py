@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         NormalInverseGammaPosterior,
         Profile,
         Ridge,
+        column_prior,
     )
     from bvsi.likelihood import (
         IID,
@@ -38,8 +39,18 @@ if TYPE_CHECKING:
         UnknownScale,
         residual_likelihood,
     )
-    from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
-    from bvsi.predict import potential_map, predict_function, predict_linear
+    from bvsi.operators import (
+        Assembled,
+        Dirichlet,
+        InteriorPenalty,
+        Library,
+        Mixed,
+        NoFlux,
+        Unknown,
+        ZeroNeumann,
+        free_energy_library,
+    )
+    from bvsi.predict import diffusion_potential_map, potential_map, predict_function, predict_linear
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, assemble
     from bvsi.selection import (
         Backward,
@@ -49,9 +60,10 @@ if TYPE_CHECKING:
         ProfileBIC,
         ResidualBIC,
         SelectionPath,
+        Sweep,
         Wald,
     )
-    from bvsi.spaces import P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection
+    from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection
 
 _HOME = {
     "data": ("Data", "Grid", "Mesh", "add_noise"),
@@ -68,6 +80,7 @@ _HOME = {
         "NormalInverseGammaPosterior",
         "Profile",
         "Ridge",
+        "column_prior",
     ),
     "likelihood": (
         "IID",
@@ -80,8 +93,18 @@ _HOME = {
         "UnknownScale",
         "residual_likelihood",
     ),
-    "operators": ("Assembled", "Dirichlet", "Library", "NoFlux", "Unknown", "ZeroNeumann"),
-    "predict": ("potential_map", "predict_function", "predict_linear"),
+    "operators": (
+        "Assembled",
+        "Dirichlet",
+        "InteriorPenalty",
+        "Library",
+        "Mixed",
+        "NoFlux",
+        "Unknown",
+        "ZeroNeumann",
+        "free_energy_library",
+    ),
+    "predict": ("diffusion_potential_map", "potential_map", "predict_function", "predict_linear"),
     "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "assemble"),
     "forward": ("ThetaScheme", "simulate"),
     "selection": (
@@ -92,9 +115,10 @@ _HOME = {
         "ProfileBIC",
         "ResidualBIC",
         "SelectionPath",
+        "Sweep",
         "Wald",
     ),
-    "spaces": ("P1", "P2", "Q1", "Q2", "Galerkin", "Interpolation", "LocalL2Projection"),
+    "spaces": ("H3", "P1", "P2", "Q1", "Q2", "Galerkin", "Interpolation", "LocalL2Projection"),
 }
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names}
 

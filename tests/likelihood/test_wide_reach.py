@@ -18,8 +18,8 @@ SPACES = {
     "line Q2, mixed": (Grid(x=np.linspace(0, 1, 9)), Q2, Mixed()),
     "line Q2, interior penalty": (Grid(x=np.linspace(0, 1, 9)), Q2, InteriorPenalty()),
     "line H3": (Grid(x=np.linspace(0, 1, 9)), H3, None),
-    "square P2, interior penalty": (Grid(x=np.linspace(0, 1, 5), y=np.linspace(0, 1, 5)), P2, InteriorPenalty()),
-    "square Q2, mixed": (Grid(x=np.linspace(0, 1, 5), y=np.linspace(0, 1, 5)), Q2, Mixed()),
+    "square P2, interior penalty": (Grid(x=np.linspace(0, 1, 7), y=np.linspace(0, 1, 7)), P2, InteriorPenalty()),
+    "square Q2, mixed": (Grid(x=np.linspace(0, 1, 7), y=np.linspace(0, 1, 7)), Q2, Mixed()),
 }
 THETA = np.array([-1e-3, 0.02, 0.3, -2e-3, 0.5])
 

@@ -137,7 +137,7 @@ def test_second_degree_on_simplices_cannot_be_lumped(name):
 def test_second_degree_far_off_the_middle_cannot_be_lumped_either():
     """A node at less than a third of its element gives the end next to it a negative mean."""
     space = Galerkin(Q2).build(grid("x", {"x": np.array([0.0, 0.3, 1.0])}), 4)
-    with pytest.raises(SpaceError, match="lumped.*or Q2 on evenly spaced nodes"):
+    with pytest.raises(SpaceError, match=r"lumped.*or Q2 on evenly spaced nodes"):
         _ = space.lumped_mass
 
 

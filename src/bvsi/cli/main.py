@@ -37,6 +37,7 @@ class ConcentrationData(enum.StrEnum):
     paper = "paper"
     independent = "independent"
     stated = "stated"
+    imposed = "imposed"
 
 
 class Treatment(enum.StrEnum):

@@ -6,7 +6,7 @@ M (w − u)/h = ϑ F(w, t + h) + (1 − ϑ) F(u, t)
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -24,6 +24,8 @@ Array = NDArray[np.float64]
 
 _CACHED_FACTORS = 4
 _MAX_HALVINGS = 20
+_DAMPED_ITERATIONS = 100
+_LINE_HALVINGS = 12
 _ROUNDING = 1e-13
 _SINGULAR = "its matrix M/h − ϑJ is singular, as it is where h is a growth time of the model."
 
@@ -37,6 +39,8 @@ class ThetaScheme:
     tol: where given, sub-steps are halved or doubled so that the local errors, from step doubling, add up to no more
         than tol · max|u| per output interval; ``substeps`` is then only where to begin.
     newton_tol, max_newton: Newton's method ends when an update is below newton_tol · max|u|.
+    damped: take steps of the size given even where their equation may have no solution: Newton's method with a line
+        search, from what halved steps give, ending where no step lowers the residual. Without, such steps are halved.
     """
 
     implicitness: float = 1.0
@@ -44,6 +48,7 @@ class ThetaScheme:
     tol: float | None = None
     newton_tol: float = 1e-10
     max_newton: int = 12
+    damped: bool = False
 
     def __post_init__(self) -> None:
         if not 0.5 <= self.implicitness <= 1:
@@ -86,6 +91,9 @@ class Stepper:
         Where the local errors, each at most ε, add up to S > tol, the interval is done again. For order p they are
         proportional to h^(p+1) and their sum to h^p, so that ε (tol/S)^(1+1/p) would have met the tolerance.
         """
+        if self.scheme.damped:
+            halved = Stepper(self.system, replace(self.scheme, damped=False))
+            return self._damped(u, halved.advance(u, t, interval), t, interval)
         tol, p = self.scheme.tol, self.scheme.order
         while True:
             w, S = self._cross(u, t, interval)
@@ -135,6 +143,7 @@ class Stepper:
         """Solve for w by Newton's method."""
         s, theta = self.system, self.scheme.implicitness
         known = s.M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
+
         w = u.copy()
         for _ in range(self.scheme.max_newton):
             G = s.M @ w / h - theta * s.F(w, t + h) - known
@@ -149,6 +158,31 @@ class Stepper:
             if s.linear or negligible:
                 return w
         raise StepFailedError(f"Newton's method does not converge in {self.scheme.max_newton} iterations.")
+
+    def _damped(self, u: Array, w: Array, t: float, h: float) -> Array:
+        """One step from u by Newton's method from w, with a line search on ‖G‖; ends where no step lowers ‖G‖."""
+        s, theta = self.system, self.scheme.implicitness
+        known = s.M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
+
+        def residual(w: Array) -> Array:
+            return np.asarray(s.M @ w / h - theta * s.F(w, t + h) - known)
+
+        G = residual(w)
+        for _ in range(_DAMPED_ITERATIONS):
+            update = self._factor(w, t + h, h).solve(-G)
+            for halving in range(_LINE_HALVINGS):
+                tried = w.copy()
+                tried[self.system.free] += update / 2**halving
+                lower = residual(tried)
+                if np.linalg.norm(lower) < np.linalg.norm(G):
+                    break
+            else:
+                return w
+            small = np.abs(tried - w).max() <= self.scheme.newton_tol * (np.abs(w).max() or 1.0)
+            w, G = tried, lower
+            if small:
+                return w
+        return w
 
     def _factor(self, w: Array, t: float, h: float) -> _Factor:
         """Factors of M/h − ϑJ(w); kept by step size where the system is linear."""

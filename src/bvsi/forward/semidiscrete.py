@@ -12,7 +12,6 @@ from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.operators import Library, Unknown, WeakOperator
 from bvsi.residual import Layout, discretise_library, state_of
-from bvsi.residual.assembly import keeps_inside
 from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
 from bvsi.spaces import Galerkin, Space
 
@@ -109,7 +108,7 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
 def _check_fourth_order(operators: tuple[WeakOperator, ...], library: Library) -> None:
     """Refuse operators with boundary terms that neither vanish nor are imposed: the solution would go astray."""
     for operator in operators:
-        if keeps_inside(operator, library):
+        if library.keeps_inside(operator):
             raise OperatorError(
                 f"simulate: operator {operator.name!r} has more derivatives than its boundary condition settles; write "
                 "it with biharmonic(...) and declare ZeroNeumann() for all fields, which then is imposed, or make the "

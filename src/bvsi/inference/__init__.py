@@ -1,5 +1,6 @@
 """Estimators for a fixed list of operators, and the posteriors they return."""
 
+from bvsi.inference.column_prior import column_prior
 from bvsi.inference.dominant import Dominant
 from bvsi.inference.fit import Fit, Status, Step
 from bvsi.inference.instrumental import Instrumental
@@ -25,4 +26,5 @@ __all__ = [
     "Ridge",
     "Status",
     "Step",
+    "column_prior",
 ]

@@ -164,9 +164,8 @@ class _Problem:
 
     def from_start(self, theta: Array) -> _Attempt:
         """Minimise from a start that was given, and tell where that ends on a plateau."""
-        attempt = self._assessed(self.minimise(theta))
-        assert attempt.point is not None
-        if not on_plateau(self.likelihood, self.prior, attempt.point.equations.equations.q):
+        attempt = self.minimise(theta)
+        if not on_plateau(self.likelihood, self.prior, attempt.history[-1].chi2 * self.likelihood.system.n):
             return attempt
         return replace(attempt, converged=False, message=f"{attempt.message} {PLATEAU}")
 

@@ -4,8 +4,8 @@
     roughness  ρ_ei² = n_ei/E‖Σ_j b_kj J_i(û_j) ε̃_j‖²,     ε̃ = MᵀMε field by field, each as long as ε
 
 summed over the rows of equation e and all blocks; ε is one draw of the noise, which is enough for sums this long. ε̃ is
-ε averaged over neighbours, so that ρ is the larger the more derivatives an operator has. The M of ε̃ is that of the
-first equation, whose tests by its own field: fields without an equation are averaged in the same way.
+ε averaged over neighbours, so that ρ is the larger the more derivatives an operator has. The M of ε̃ is the block
+of the first equation and its own field, for every field: one without an equation has none itself.
 """
 
 from __future__ import annotations

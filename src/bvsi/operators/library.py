@@ -12,9 +12,10 @@ import sympy as sp
 
 from bvsi.data.names import RESERVED_NAMES
 from bvsi.errors import OperatorError
+from bvsi.jets import order
 from bvsi.naming import position, squeeze
 from bvsi.operators.biharmonic import Biharmonic, Conforming, Mixed
-from bvsi.operators.boundary import BoundaryCondition, Unknown
+from bvsi.operators.boundary import BoundaryCondition, Unknown, ZeroNeumann
 from bvsi.operators.from_sympy import names_in_expression
 from bvsi.operators.operator import WeakOperator, build_operator
 from bvsi.operators.parse import Dialect, functions_in, names_in
@@ -121,6 +122,17 @@ class Library:
         """Boundary condition of a field."""
         return self._conditions[equation]
 
+    def keeps_inside(self, operator: WeakOperator) -> bool:
+        """Whether the operator is right only for test functions away from the boundary.
+
+        So it is with more than two derivatives, unless all fields that it reads are declared to go on as mirror images
+        and the form imposes that: biharmonic(...) does, integration by parts alone leaves boundary terms with ∂v/∂n.
+        """
+        fields = {operator.equation, *operator.reads}
+        mirrored = all(isinstance(self._conditions.get(f), ZeroNeumann) for f in fields)
+        loose = any(order(term.test) for term in operator.boundary.kept)
+        return operator.has_steep_boundary and (loose or not mirrored)
+
     def weak(
         self,
         words: Vocabulary,
@@ -169,7 +181,11 @@ class Library:
         dim = dim or max(mentioned, default=1)
         free = names - set(self._equations) - set(COORDINATES) - set(self._definitions) - _WORDS
         words = Vocabulary(COORDINATES[:dim], tuple(self._equations), tuple(auxiliary) or tuple(sorted(free)))
-        return "\n\n".join(operator.explain() for operator in self.weak(words, biharmonic=Mixed()))
+        return "\n\n".join(self._explained(operator) for operator in self.weak(words, biharmonic=Mixed()))
+
+    def _explained(self, operator: WeakOperator) -> str:
+        inside = "\n  tests     away from the boundary only: too little is known there for so many derivatives"
+        return operator.explain() + (inside if self.keeps_inside(operator) else "")
 
     def _used_names(self) -> tuple[set[str], set[str]]:
         names: set[str] = set()

@@ -27,4 +27,4 @@ def selection_path(ax: Any, path: SelectionPath) -> None:
     ax.invert_xaxis()
     ax.set(xlabel="operators in the model", ylabel=f"{path.criterion}, above the selected model")
     ax.xaxis.get_major_locator().set_params(integer=True)
-    ax.legend(loc="center left")
+    ax.legend(loc="lower left")

@@ -116,6 +116,9 @@ def run(
     mse = {m: derivative_errors(by_name(fit)) for m, fit in fits.items()}
     predicted = {m: _predict(fits[m]) for m in ("profile", "unknown")}
     warnings = _warnings(profile, path, check)
+    if case.data is problem.DataSet.PAPER:
+        steps = ", ".join(f"{r:.1e}" for r in problem.step_residuals(case))
+        warnings = (*warnings, f"the literal form is ill-posed: relative residual of the forward steps {steps}.")
     seconds = {
         "assembly": assembled - begin,
         "selection": chosen - assembled,

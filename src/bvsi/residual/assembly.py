@@ -12,7 +12,7 @@ from bvsi.data import Data, as_experiments
 from bvsi.errors import OperatorError
 from bvsi.jets import order
 from bvsi.linalg import Pattern
-from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator, ZeroNeumann
+from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
 from bvsi.progress import Progress, silent
 from bvsi.residual.discrete import DiscreteOperator, State, discretise, reach_of
 from bvsi.residual.stencils import BackwardEuler, Stencil
@@ -110,18 +110,6 @@ def _check_boundary_derivatives(operators: tuple[WeakOperator, ...], element: El
             )
 
 
-def keeps_inside(operator: WeakOperator, library: Library) -> bool:
-    """Whether the operator is right only for test functions away from the boundary.
-
-    So it is with more than two derivatives, unless all fields that it reads are declared to go on as mirror images and
-    the form imposes that: biharmonic(...) does, integration by parts alone leaves boundary terms with ∂v/∂n.
-    """
-    fields = {operator.equation, *operator.reads}
-    mirrored = all(f in library.equations and isinstance(library.condition(f), ZeroNeumann) for f in fields)
-    loose = any(order(term.test) for term in operator.boundary.kept)
-    return operator.has_steep_boundary and (loose or not mirrored)
-
-
 def state_of(data: Data, space: Space) -> State:
     """Fields of an experiment at the degrees of freedom of a space, u = P d."""
 
@@ -137,7 +125,7 @@ class Layout:
     """Where equations and fields stand in the stacked system.
 
     Rows: for each equation its test functions (those on the boundary left out where they have to vanish, their
-    neighbours too where an operator :func:`keeps_inside`).
+    neighbours too where an operator keeps inside).
     Columns: for each field all unknowns. Blocks (equation, field, reach) exist where an operator, or M, needs them.
     """
 
@@ -189,7 +177,7 @@ class Layout:
 
 def _tests(library: Library, equation: str, operators: tuple[WeakOperator, ...], space: Space) -> Integers:
     every = np.arange(space.n_tests)
-    steep = [o for o in operators if o.equation == equation and keeps_inside(o, library)]
+    steep = [o for o in operators if o.equation == equation and library.keeps_inside(o)]
     if steep:
         return _inner_tests(steep[0], space)
     return np.setdiff1d(every, space.boundary_tests) if library.condition(equation).tests_vanish else every
