@@ -1,6 +1,5 @@
 """Estimators for a fixed list of operators, and the posteriors they return."""
 
-from bvsi.inference.column_prior import column_prior
 from bvsi.inference.dominant import Dominant
 from bvsi.inference.fit import Fit, Status, Step
 from bvsi.inference.instrumental import Instrumental
@@ -9,6 +8,7 @@ from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPoster
 from bvsi.inference.prior import GaussianPrior, InverseGammaPrior
 from bvsi.inference.profile import Profile
 from bvsi.inference.vsi import Lasso, LeastSquares, Ridge
+from bvsi.inference.weak_prior import column_prior
 
 __all__ = [
     "Dominant",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NotPositiveDefiniteError, RankError
-from bvsi.inference.dominant import Dominant
+from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.inference.solve import factorise
@@ -71,10 +71,13 @@ class Lagged:
             if change <= self.tol:
                 status = Status(True, iteration, f"converged in {iteration} iterations.")
                 break
+        moved = equations.moved(step)
+        if start is not None and on_plateau(likelihood, bound, moved.q):
+            status = Status(False, status.iterations, f"{status.message} {PLATEAU}")
         return make_fit(
             likelihood,
             theta,
-            equations.moved(step),
+            moved,
             bound,
             noise_prior,
             covariance=solver.inverse(),

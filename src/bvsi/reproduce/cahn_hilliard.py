@@ -25,8 +25,8 @@ from bvsi.inference import (
     NormalInverseGammaPosterior,
     Profile,
 )
-from bvsi.inference.column_prior import column_prior
 from bvsi.inference.fit import misfit_excess
+from bvsi.inference.weak_prior import column_prior
 from bvsi.likelihood import IID, Block, ResidualLikelihood, UnknownScale, residual_likelihood
 from bvsi.operators import Biharmonic, Library
 from bvsi.predict import diffusion_potential_map, predict_linear
