@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.errors import BvsiError
-from bvsi.problems.free_energy import COEFFICIENTS, MOBILITY, chemical, energy, monomials
+from bvsi.problems.free_energy import COEFFICIENTS, MOBILITY, chemical, energy
 
 TABLE = {
     (4, 0): 3.998,
@@ -67,20 +66,3 @@ def test_the_coefficients_give_the_energy_up_to_linear_terms(points):
     linear = np.stack([np.ones(c1.size), c1.ravel(), c2.ravel()], axis=1)
     fitted = linear @ np.linalg.lstsq(linear, rest.ravel())[0]
     assert_allclose(rest.ravel(), fitted, atol=1e-11)
-
-
-def test_the_polynomial_sets_are_the_papers():
-    sets = monomials(5)
-    assert list(sets) == ["c1", "c2"]
-    for i, exponents in enumerate(sets.values()):
-        assert len(exponents) == len(set(exponents)) == 14
-        assert all(2 <= sum(e) <= 5 and e[i] >= 1 for e in exponents)
-        assert [sum(e) for e in exponents] == sorted(sum(e) for e in exponents)
-    assert sets["c1"][:5] == ((2, 0), (1, 1), (3, 0), (2, 1), (1, 2))
-    assert sets["c2"][:5] == ((1, 1), (0, 2), (2, 1), (1, 2), (0, 3))
-    assert set(COEFFICIENTS) <= set(sets["c1"]) | set(sets["c2"])
-
-
-def test_a_linear_energy_has_no_monomials():
-    with pytest.raises(BvsiError, match="degree"):
-        monomials(1)

@@ -10,20 +10,15 @@ import ast
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bvsi.errors import BvsiError
-from bvsi.operators.kernel import compile_kernel
-from bvsi.operators.parse import names_in, parse, syntax_tree
-from bvsi.operators.strong import StrongAlgebra
+from bvsi.operators.parse import names_in, syntax_tree
 from bvsi.operators.vocabulary import Vocabulary
-from bvsi.predict.grid import labelled_map, points_of
+from bvsi.predict.grid import evaluate, labelled_map, points_of
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
 
 
 def diffusion_potential_map(names: tuple[str, ...], equation: str, axes: Mapping[str, ArrayLike]) -> xr.DataArray:
@@ -33,12 +28,13 @@ def diffusion_potential_map(names: tuple[str, ...], equation: str, axes: Mapping
     ``{"c1": c1, "c2": c2}``.
     """
     points = points_of(axes)
+    words = Vocabulary(("x",), tuple(points))
     columns = []
     for name in names:
         owner, _, text = name.rpartition(": ")
         inner = _under_laplacian(text) if owner in ("", equation) else None
         known = inner is not None and names_in(inner) <= set(points)
-        columns.append(_evaluate(inner, points) if inner is not None and known else None)
+        columns.append(evaluate(inner, points, words) if inner is not None and known else None)
     if not any(column is not None for column in columns):
         raise BvsiError(
             f"names: no operator of {equation!r} has the form laplacian(f) with f a function of {', '.join(points)}."
@@ -51,14 +47,3 @@ def _under_laplacian(text: str) -> str | None:
         case ast.Call(func=ast.Name(id="laplacian"), args=[inner]):
             return ast.unparse(inner)
     return None
-
-
-def _evaluate(text: str, points: Mapping[str, Array]) -> Array | None:
-    """f at the points; None where it has derivatives in space."""
-    words = Vocabulary(("x",), tuple(points))
-    expression = StrongAlgebra(words).evaluate(parse(text, words).form)
-    plain = {words.jet(name): values for name, values in points.items()}
-    if not set(expression.free_symbols) <= set(plain):
-        return None
-    value = compile_kernel((expression,))(plain)[0]
-    return np.broadcast_to(value, next(iter(points.values())).shape).astype(float)

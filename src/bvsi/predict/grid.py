@@ -9,6 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
+from bvsi.operators.kernel import compile_kernel
+from bvsi.operators.parse import parse
+from bvsi.operators.strong import StrongAlgebra
+from bvsi.operators.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,6 +26,16 @@ def points_of(axes: Mapping[str, ArrayLike]) -> dict[str, Array]:
     if not checked:
         raise BvsiError("axes: at least one coordinate is needed, such as {'x': x}.")
     return dict(zip(checked, np.meshgrid(*checked.values(), indexing="ij"), strict=True))
+
+
+def evaluate(text: str, points: Mapping[str, Array], words: Vocabulary) -> Array | None:
+    """An expression of coordinates or fields of ``words`` at the points; None where it has derivatives."""
+    expression = StrongAlgebra(words).evaluate(parse(text, words).form)
+    values = {words.symbol(name): array for name, array in points.items()}
+    if not set(expression.free_symbols) <= set(values):
+        return None
+    value = compile_kernel((expression,))(values)[0]
+    return np.broadcast_to(value, next(iter(points.values())).shape).astype(float)
 
 
 def labelled_map(names: Sequence[str], axes: Mapping[str, ArrayLike], columns: Sequence[Array | None]) -> xr.DataArray:

@@ -13,11 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.operators.kernel import compile_kernel
 from bvsi.operators.parse import names_in, parse, syntax_tree
-from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.vocabulary import Vocabulary
-from bvsi.predict.grid import labelled_map, points_of
+from bvsi.predict.grid import evaluate, labelled_map, points_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,7 +32,7 @@ def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.D
     columns: list[Array | None] = []
     for name in names:
         text = _drift_potential(name.split(": ", 1)[-1], tuple(points))
-        columns.append(None if text is None else _evaluate(text, points))
+        columns.append(None if text is None else evaluate(text, points, Vocabulary(tuple(points), ())))
     if not any(column is not None and np.ptp(column) > 0 for column in columns):
         raise BvsiError("names: none of the operators has the form div(p*grad(φ)) that comes from a potential.")
     return labelled_map(names, axes, columns)
@@ -52,11 +50,3 @@ def _drift_potential(text: str, coordinates: tuple[str, ...]) -> str | None:
                         inner = ast.unparse(phi)
                         return inner if names_in(inner) <= set(coordinates) else None
     return None
-
-
-def _evaluate(text: str, points: Mapping[str, Array]) -> Array:
-    words = Vocabulary(tuple(points), ())
-    expression = StrongAlgebra(words).evaluate(parse(text, words).form)
-    kernel = compile_kernel((expression,))
-    value = kernel({symbol: points[symbol.name] for symbol in words.x})[0]
-    return np.broadcast_to(value, next(iter(points.values())).shape).astype(float)

@@ -12,8 +12,6 @@ from numpy.polynomial.polynomial import polyder, polyval2d
 from numpy.typing import NDArray
 from scipy.signal import convolve2d
 
-from bvsi.errors import BvsiError
-
 Array = NDArray[np.float64]
 Exponents = tuple[int, int]
 
@@ -67,14 +65,3 @@ def chemical(c1: Array, c2: Array) -> tuple[Array, Array]:
     """(∂g/∂c₁, ∂g/∂c₂), the chemical potentials without the gradient energy."""
     g1, g2 = (np.asarray(polyval2d(c1, c2, derivative), dtype=np.float64) for derivative in (_G1, _G2))
     return g1, g2
-
-
-def monomials(degree: int = DEGREE) -> dict[str, tuple[Exponents, ...]]:
-    """P₁ = {(a, b) | 2 ≤ a + b ≤ degree, a ≥ 1} and P₂, with b ≥ 1, by field (eq:CH_polynomial_sets).
-
-    From low to high a + b; within one, from c₁ᵃ to c₂ᵇ.
-    """
-    if degree < 2:
-        raise BvsiError(f"degree: constant and linear terms of an energy have no effect; use 2 or more, not {degree}.")
-    every = [(total - b, b) for total in range(2, degree + 1) for b in range(total + 1)]
-    return {field: tuple(e for e in every if e[i] >= 1) for i, field in enumerate(FIELDS)}
