@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bvsi.data import Data
+from bvsi.errors import RankError
 from bvsi.inference import Profile
 from bvsi.likelihood import Noise, Weighting, residual_likelihood
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed
@@ -54,7 +55,10 @@ def with_treatment(
     for treatment in options:
         candidate = library.with_biharmonic(treatment)
         system = assemble(experiments, candidate, discretisation=discretisation, stencil=stencil, progress=progress)
-        fit = Profile().fit(residual_likelihood(system, noise, weighting), progress=progress)
+        try:
+            fit = Profile().fit(residual_likelihood(system, noise, weighting), progress=progress)
+        except RankError:  # told where the library is fitted; the check has nothing to say
+            return library, TreatmentCheck()
         # with unknown noise χ²/n is one for both, and the noise level tells them apart
         found.append((fit.equations.q / fit.equations.n, treatment.name, candidate))
     found.sort(key=lambda entry: entry[0])

@@ -40,8 +40,8 @@ _MISFIT = 5.0
 _CLEARLY_LOWER = 0.9
 
 PLATEAU = (
-    "The start led to a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust "
-    "this one; leave the start out."
+    "This is a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust this one; "
+    "leave the start out, or use Profile()."
 )
 
 

@@ -72,7 +72,7 @@ class Lagged:
                 status = Status(True, iteration, f"converged in {iteration} iterations.")
                 break
         moved = equations.moved(step)
-        if start is not None and on_plateau(likelihood, bound, moved.q):
+        if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(likelihood, bound, moved.q):
             status = Status(False, status.iterations, f"{status.message} {PLATEAU}")
         return make_fit(
             likelihood,

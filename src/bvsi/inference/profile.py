@@ -180,10 +180,13 @@ class _Problem:
         best = self._better(best, attempts[1])
         if best is not None and self._settled(best):
             return best
+        attempts.append(self._started(self._dominant(self.settings.dominant.stronger)))
+        best = self._better(best, attempts[2])
+        if best is not None and best.converged and self.plausible(best):
+            return self._unambiguous(best, attempts)  # noisy, but three starts have been heard
         lagged = self.settings.lagged.fit(self.likelihood, prior=prior).theta
-        starts = (lagged, np.zeros_like(lagged), self._dominant(self.settings.dominant.stronger))
-        attempts += [*(self._started(theta) for theta in starts), self.continuation(lagged)]
-        for attempt in attempts[2:]:
+        attempts += [self._started(lagged), self._started(np.zeros_like(lagged)), self.continuation(lagged)]
+        for attempt in attempts[3:]:
             best = self._better(best, attempt)
         return self._assessed(self.minimise(lagged)) if best is None else self._unambiguous(best, attempts)
 

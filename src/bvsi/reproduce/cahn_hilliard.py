@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from bvsi.data import Data
 from bvsi.discovery import equation_text
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
+from bvsi.errors import RankError
 from bvsi.files import written_aside
 from bvsi.inference import (
     Fit,
@@ -38,7 +39,7 @@ from bvsi.reproduce.cahn_hilliard_figures import draw
 from bvsi.reproduce.cahn_hilliard_table import comparison
 from bvsi.reproduce.summary import by_name, criteria, methods, path_rows
 from bvsi.residual import ResidualSystem, assemble
-from bvsi.selection import Backward, ProfileBIC, ResidualBIC, SelectionPath, Sweep, Wald
+from bvsi.selection import Backward, ProfileBIC, ResidualBIC, SelectionPath, Sweep, Visited, Wald
 from bvsi.spaces import Galerkin, Lagrange
 
 if TYPE_CHECKING:
@@ -100,13 +101,15 @@ def run(
     system = assemble(data, library, discretisation=Galerkin(element), stencil=case.stencil, progress=progress)
     likelihood = residual_likelihood(system, IID(case.sigma))
     assembled = time.perf_counter()
-    path = Sweep(Wald()).select(likelihood, keep=library.keep, progress=progress)
+    path = _selected(likelihood, library, progress)
     chosen = time.perf_counter()
     selected, start = likelihood.restrict(path.best.names), path.best.theta
     profile = Profile().fit(selected, start=start)
     inferred = time.perf_counter()
     fits = {**known_noise(selected, profile), **unknown_noise(selected.system, profile.theta)}
-    others = {"profile BIC": Sweep(ProfileBIC()).select(likelihood, keep=library.keep, progress=progress)}
+    others = {}
+    if len(path.visited) > 1:
+        others["profile BIC"] = Sweep(ProfileBIC()).select(likelihood, keep=library.keep, progress=progress)
     if residual_bic:
         others["residual BIC (paper)"] = Backward(ResidualBIC()).select(
             likelihood, keep=library.keep, progress=progress
@@ -128,6 +131,17 @@ def run(
     return Study(
         case, element, data, library, check, path, others, fits, true_model, predicted, truth, mse, seconds, warnings
     )
+
+
+def _selected(likelihood: ResidualLikelihood, library: Library, progress: Progress) -> SelectionPath:
+    """Selection from the dictionary; the true operators, with the reason, where the data cannot tell it apart."""
+    try:
+        return Sweep(Wald()).select(likelihood, keep=library.keep, progress=progress)
+    except RankError as lost:
+        fit = Profile().fit(likelihood.restrict(tuple(problem.TRUTH)), start=list(problem.TRUTH.values()))
+        only = Visited.of(fit, 0.0, None, {}, frozenset())
+        reason = f"Not decided: no selection is possible, the true operators are shown. {lost}"
+        return SelectionPath((only,), Wald().name, "stopped: nothing was selected.", reason)
 
 
 def _true_model(likelihood: ResidualLikelihood) -> dict[str, Fit]:

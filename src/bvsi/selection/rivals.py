@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 ODDS = 20.0
 """Odds below which a rival is worth naming."""
 
+ODDS_OF_MORE = 3.0
+"""The same for models that only have operators more: useless ones have odds of up to n^½, the price of an operator."""
+
 SWAMPED = 0.5
 """Share of noise in the best measured combination of operators beyond which no selection is to be trusted."""
 
@@ -61,7 +64,8 @@ def find_rivals(expansion: Expansion, selected: tuple[str, ...], protection: Pro
         for gone in (r for size in range(reach + 1) for r in itertools.combinations(free, size)):
             change = cost(gone) - back
             kept = set(union) - set(gone)
-            if change < 2 * math.log(ODDS) and (gone or added) and kept and all(g & kept for g in protection.groups):
+            odds = ODDS if gone else ODDS_OF_MORE
+            if change < 2 * math.log(odds) and (gone or added) and kept and all(g & kept for g in protection.groups):
                 found.append(Rival(gone, added, math.exp(min(0.5 * change, 50.0))))
     return tuple(sorted(found, key=lambda rival: rival.odds))
 
