@@ -32,3 +32,8 @@ def made_path() -> SelectionPath:
     second = visited(("a", "b"), 4.0, "c", {"a": 90.0, "b": 30.0, "c": 4.0})
     third = visited(("a",), 7.0, "b", {"a": 70.0, "b": 7.0})
     return SelectionPath((first, second, third), "test criterion", "stopped: by hand.")
+
+
+def ids(criterion) -> str:
+    """Name of a criterion in the list of tests."""
+    return type(criterion).__name__

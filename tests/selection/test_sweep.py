@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.data import add_noise
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.inference import Lagged, Profile
 from bvsi.likelihood import IID, ResidualLikelihood, residual_likelihood
@@ -20,33 +19,10 @@ from bvsi.selection.elimination import Protection
 from bvsi.selection.quadratic import Expansion, QuadraticModel
 from bvsi.selection.sweep import _Search
 from inference.cases import reaction_diffusion
-from selection.selection_cases import LIBRARY, SPURIOUS, TRUE, reaction_likelihood
+from selection.selection_cases import LIBRARY, SPURIOUS, TRUE, ids, reaction_likelihood
 
 CRITERIA = [Wald(), ProfileBIC()]
 SUBMODELS = [("laplacian(u)", "u"), ("laplacian(u)", "dx(u)", "u**2"), ("u", "x*u"), ("dx(u)",)]
-
-
-def ids(criterion) -> str:
-    return type(criterion).__name__
-
-
-@pytest.fixture(scope="module")
-def likelihood():
-    return reaction_likelihood(1e-4)
-
-
-@pytest.fixture(scope="module")
-def density(tmp_path_factory):
-    """Fokker–Planck on 16 × 16 cells, own discretisation, three operators that are not there."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("cache")))
-        clean = fokker_planck.forward_solve(16, accurate_time=False)
-    library = fokker_planck.library(fokker_planck.CANDIDATES[:8])
-
-    def make(sigma: float, seed: int):
-        return residual_likelihood(assemble(add_noise(clean, sigma, np.random.default_rng(seed)), library), IID(sigma))
-
-    return make
 
 
 @pytest.fixture

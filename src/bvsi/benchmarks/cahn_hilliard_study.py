@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.console import progress_bar
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import discover
 from bvsi.files import written_aside
 from bvsi.likelihood import IID
 from bvsi.problems import cahn_hilliard
@@ -63,16 +63,11 @@ def measure(case: Case) -> dict[str, Any]:
         "decided": found.path.decided,
         "error": cahn_hilliard.error(theta),
         "lambda": [found.coefficient(f"{f}: biharmonic({f})") for f in FIELDS],
-        "mahalanobis": _mahalanobis(found),
+        "mahalanobis": cahn_hilliard.mahalanobis(found.posterior),
         "chi2": found.chi2,
         "mse": list(derivative_errors(theta).values()),
         "seconds": found.seconds,
     }
-
-
-def _mahalanobis(found: Discovery) -> float:
-    gap = found.theta - np.array([TRUTH.get(name, 0.0) for name in found.names])
-    return float(gap @ np.linalg.solve(found.posterior.covariance, gap)) / len(gap)
 
 
 def line(rows: list[dict[str, Any]]) -> str:

@@ -9,9 +9,10 @@ from bvsi.data import Data
 from bvsi.errors import RankError
 from bvsi.inference import Profile
 from bvsi.likelihood import Noise, Weighting, residual_likelihood
-from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed
+from bvsi.operators import Biharmonic, Library
 from bvsi.progress import Progress, silent
 from bvsi.residual import Stencil, assemble
+from bvsi.residual.assembly import biharmonic_treatments
 from bvsi.spaces import Element, Galerkin
 
 
@@ -31,10 +32,7 @@ class TreatmentCheck:
 
 def treatments(library: Library, element: Element) -> tuple[Biharmonic, ...]:
     """Treatments that the element allows, where the library leaves it open."""
-    open_choice = library.has_biharmonic and library.biharmonic is None
-    if not open_choice or element.trial_order + element.test_order >= 4:
-        return ()
-    return (*([Mixed()] if element.lumpable else []), *([InteriorPenalty()] if element.degree > 1 else []))
+    return biharmonic_treatments(library, element) if library.biharmonic is None else ()
 
 
 def with_treatment(

@@ -74,10 +74,10 @@ class Profile:
         rng: for the one draw of noise that the covariance takes (default: seed 0).
 
         Without a start it begins with the weights of the noisiest operators. Where the iteration fails, stops at a
-        misfit, or noise makes up much of the operators, it goes on from an instrumental and from a lagged estimate,
-        from zero, from stronger weights, and along a path from the lagged to the profile equations, and keeps the
-        lowest Q. The status tells where two of these estimates differ and fit equally well, and where a given start
-        leads to a plateau.
+        misfit, or noise makes up much of the operators, it goes on from an instrumental estimate and from stronger
+        weights; where none of these converges with a plausible misfit, from a lagged estimate, from zero, and along a
+        path from the lagged to the profile equations. It keeps the lowest Q. The status tells where two of these
+        estimates differ and fit equally well, and where a given start leads to a plateau.
         """
         problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
         best = problem.search(prior) if start is None else problem.from_start(start_vector(likelihood, start))

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.forward import ThetaScheme, simulate
+from bvsi.inference import Posterior
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, energy_operator, free_energy_library
 from bvsi.problems.cache import cached
 from bvsi.problems.cosine_spectral import LENGTH, solve, white_noise
@@ -150,6 +151,12 @@ def step_residuals(case: Case) -> Array:
 def error(theta: Mapping[str, float]) -> float:
     """‖θ − θ_GT‖ over the union of true and fitted operators."""
     return float(np.linalg.norm([theta.get(name, 0.0) - TRUTH.get(name, 0.0) for name in {*theta, *TRUTH}]))
+
+
+def mahalanobis(posterior: Posterior) -> float:
+    """(θ − θ_GT)ᵀ Cov⁻¹ (θ − θ_GT)/d, zero for operators that are not true; near one where error bars are right."""
+    gap = posterior.mean - np.array([TRUTH.get(name, 0.0) for name in posterior.names])
+    return float(gap @ np.linalg.solve(posterior.covariance, gap)) / len(gap)
 
 
 def _data(case: Case, times: Array, fields: Mapping[str, Array]) -> Data:

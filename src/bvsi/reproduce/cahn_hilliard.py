@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from bvsi.data import Data
 from bvsi.discovery import equation_text
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import RankError
-from bvsi.files import written_aside
 from bvsi.inference import (
     Fit,
     GaussianPrior,
@@ -242,12 +240,14 @@ def summary(study: Study) -> dict[str, Any]:
         posterior = study.fits[method].posterior
         if isinstance(posterior, NormalInverseGammaPosterior):
             extra[method]["shape"] = dict(zip(posterior.names, np.diag(posterior.shape).tolist(), strict=True))
+    known = study.true_model["profile"].posterior
+    assert known is not None
     return {
         "case": {**vars(study.case), "element": study.element.name, "biharmonic": _treatment(study.library)},
         "methods": methods(study.fits, _error, extra),
         "true_model": methods(study.true_model, _error, {}),
         "exact": set(study.path.best.names) == set(problem.TRUTH),
-        "mahalanobis": mahalanobis(study.true_model["profile"]),
+        "mahalanobis": problem.mahalanobis(known),
         "decided": study.path.decided,
         "warnings": list(study.warnings),
         "path": path_rows(study.path),
@@ -264,13 +264,6 @@ def _error(fit: Fit) -> float:
     return problem.error(by_name(fit))
 
 
-def mahalanobis(fit: Fit) -> float:
-    """(θ − θ_GT)ᵀ Cov⁻¹ (θ − θ_GT)/d of a fit of the true operators: near one where the error bars are right."""
-    assert fit.posterior is not None
-    gap = fit.theta - np.array([problem.TRUTH[name] for name in fit.names])
-    return float(gap @ np.linalg.solve(fit.posterior.covariance, gap)) / len(gap)
-
-
 def seconds_text(study: Study) -> str:
     """How long each part took."""
     return ", ".join(f"{part} {seconds:.1f}" for part, seconds in study.seconds.items())
@@ -278,9 +271,7 @@ def seconds_text(study: Study) -> str:
 
 def write(study: Study, out: Path) -> Path:
     """Write result.json, the figures and index.html to a folder; returns the page."""
-    out.mkdir(parents=True, exist_ok=True)
-    with written_aside(out / "result.json") as aside:
-        aside.write_text(json.dumps(summary(study), indent=1), encoding="utf-8")
+    page.save_result(out, summary(study))
     figures = draw(study, out)
     profile = study.fits["profile"]
     assert profile.posterior is not None
@@ -299,7 +290,4 @@ def write(study: Study, out: Path) -> Path:
         *(page.figure(path, caption) for path, caption in figures),
         page.text(f"Seconds without the forward solve: {seconds_text(study)}."),
     ]
-    index = out / "index.html"
-    with written_aside(index) as aside:
-        aside.write_text(page.page("Cahn–Hilliard: a free energy from noisy data", pieces), encoding="utf-8")
-    return index
+    return page.save_page(out, "Cahn–Hilliard: a free energy from noisy data", pieces)

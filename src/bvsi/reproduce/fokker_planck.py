@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Mapping
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
 from bvsi.discovery import equation_text
-from bvsi.files import written_aside
 from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import IID, ResidualLikelihood, residual_likelihood
 from bvsi.predict import potential_map, predict_linear
@@ -117,9 +115,7 @@ def summary(study: Study) -> dict[str, Any]:
 
 def write(study: Study, out: Path) -> Path:
     """Write result.json, the figures and index.html to a folder; returns the page."""
-    out.mkdir(parents=True, exist_ok=True)
-    with written_aside(out / "result.json") as aside:
-        aside.write_text(json.dumps(summary(study), indent=1), encoding="utf-8")
+    page.save_result(out, summary(study))
     figures = draw(study, out)
     profile = study.fits["profile"]
     assert profile.posterior is not None
@@ -135,12 +131,7 @@ def write(study: Study, out: Path) -> Path:
         pieces.append(page.text(f"{name} selects {verdict}: {', '.join(path.best.names)}. {path.stopped}"))
     pieces += [page.figure(path, caption) for path, caption in figures]
     pieces.append(page.text(f"{study.seconds:.1f} s without the forward solve."))
-    index = out / "index.html"
-    with written_aside(index) as aside:
-        aside.write_text(
-            page.page("Fokker–Planck: an equation and its potential from noisy data", pieces), encoding="utf-8"
-        )
-    return index
+    return page.save_page(out, "Fokker–Planck: an equation and its potential from noisy data", pieces)
 
 
 def comparison(study: Study) -> str:

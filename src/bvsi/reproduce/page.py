@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from bvsi.files import written_aside
 
 _STYLE = """
 :root { color-scheme: light dark }
@@ -27,6 +31,21 @@ def page(title: str, body: Sequence[str]) -> str:
         f'<!doctype html>\n<html lang="en"><head>{head}<style>{_STYLE}</style></head>'
         f"<body><h1>{html.escape(title)}</h1>\n{pieces}\n</body></html>\n"
     )
+
+
+def save_result(out: Path, result: Mapping[str, Any]) -> None:
+    """Write result.json to a folder, which is made."""
+    out.mkdir(parents=True, exist_ok=True)
+    with written_aside(out / "result.json") as aside:
+        aside.write_text(json.dumps(result, indent=1), encoding="utf-8")
+
+
+def save_page(out: Path, title: str, body: Sequence[str]) -> Path:
+    """Write index.html to a folder; returns its path."""
+    index = out / "index.html"
+    with written_aside(index) as aside:
+        aside.write_text(page(title, body), encoding="utf-8")
+    return index
 
 
 def text(words: str) -> str:

@@ -86,9 +86,15 @@ def discretise_library(
 
 def biharmonic_treatment(library: Library, element: Element) -> Biharmonic | None:
     """How ∇⁴ is put on the element: None where no operator has it, or the element carries it itself."""
+    allowed = biharmonic_treatments(library, element)
+    return (library.biharmonic or allowed[0]) if allowed else None
+
+
+def biharmonic_treatments(library: Library, element: Element) -> tuple[Biharmonic, ...]:
+    """All ways to put ∇⁴ on the element, the usual one first; none where no operator has it, or on C1 elements."""
     if not library.has_biharmonic or element.trial_order + element.test_order >= 4:
-        return None
-    return library.biharmonic or (Mixed() if element.lumpable else InteriorPenalty())
+        return ()
+    return (*([Mixed()] if element.lumpable else []), *([InteriorPenalty()] if element.degree > 1 else []))
 
 
 def _check_second_derivatives(operators: tuple[WeakOperator, ...], element: Element) -> None:

@@ -1,0 +1,29 @@
+"""Likelihoods that the tests of selection share."""
+
+import numpy as np
+import pytest
+
+from bvsi.data import add_noise
+from bvsi.likelihood import IID, residual_likelihood
+from bvsi.problems import fokker_planck
+from bvsi.residual import assemble
+from selection.selection_cases import reaction_likelihood
+
+
+@pytest.fixture(scope="module")
+def likelihood():
+    return reaction_likelihood(1e-4)
+
+
+@pytest.fixture(scope="module")
+def density(tmp_path_factory):
+    """Fokker–Planck on 16 × 16 cells, own discretisation, three operators that are not there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("cache")))
+        clean = fokker_planck.forward_solve(16, accurate_time=False)
+    library = fokker_planck.library(fokker_planck.CANDIDATES[:8])
+
+    def make(sigma: float, seed: int):
+        return residual_likelihood(assemble(add_noise(clean, sigma, np.random.default_rng(seed)), library), IID(sigma))
+
+    return make
