@@ -37,6 +37,8 @@ studies: $(VENV)/.installed
 	$(BIN)/python -m bvsi.benchmarks.selection_study --out bench
 	$(BIN)/python -m bvsi.benchmarks.elimination --out bench
 	$(BIN)/python -m bvsi.benchmarks.cahn_hilliard_study --out bench
+	$(BIN)/python -m bvsi.benchmarks.calibration --out bench
+	$(BIN)/python -m bvsi.benchmarks.gradient_cost --out bench
 
 clean:
 	rm -rf $(VENV) demo bench build dist .pytest_cache .mypy_cache .ruff_cache

@@ -11,20 +11,24 @@ from typing import TYPE_CHECKING, Any
 from bvsi._version import __version__
 
 if TYPE_CHECKING:
+    from bvsi.constraints import Constraints
     from bvsi.data import Data, Grid, Mesh, add_noise
     from bvsi.discovery import Discovery, discover
     from bvsi.errors import BvsiError
     from bvsi.forward import ThetaScheme, simulate
     from bvsi.inference import (
+        NUTS,
+        SVGD,
         Fit,
-        GaussianPosterior,
-        GaussianPrior,
-        InverseGammaPrior,
+        FrozenCovariance,
         Lagged,
         Lasso,
         LeastSquares,
-        NormalInverseGammaPosterior,
+        Maximum,
+        MedianRBF,
         Profile,
+        ProfileDensity,
+        ResidualDensity,
         Ridge,
         column_prior,
     )
@@ -49,8 +53,36 @@ if TYPE_CHECKING:
         Unknown,
         ZeroNeumann,
         free_energy_library,
+        shared_free_energy,
+    )
+    from bvsi.posteriors import (
+        ChainPosterior,
+        GaussianPosterior,
+        NormalInverseGammaPosterior,
+        ParticlePosterior,
+        TruncatedPosterior,
+        compare,
+        load_posterior,
+        save_posterior,
+        to_arviz,
+        to_datatree,
     )
     from bvsi.predict import diffusion_potential_map, potential_map, predict_function, predict_linear
+    from bvsi.priors import (
+        ColumnScale,
+        Flat,
+        GaussianPrior,
+        HalfNormal,
+        Horseshoe,
+        InverseGammaPrior,
+        JointNormal,
+        Laplace,
+        LogNormal,
+        Normal,
+        Prior,
+        StudentT,
+        Uniform,
+    )
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, assemble
     from bvsi.selection import (
         Backward,
@@ -66,19 +98,23 @@ if TYPE_CHECKING:
     from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection
 
 _HOME = {
+    "constraints": ("Constraints",),
     "data": ("Data", "Grid", "Mesh", "add_noise"),
     "discovery": ("Discovery", "discover"),
     "errors": ("BvsiError",),
     "inference": (
+        "NUTS",
+        "SVGD",
         "Fit",
-        "GaussianPosterior",
-        "GaussianPrior",
-        "InverseGammaPrior",
+        "FrozenCovariance",
         "Lagged",
         "Lasso",
         "LeastSquares",
-        "NormalInverseGammaPosterior",
+        "Maximum",
+        "MedianRBF",
         "Profile",
+        "ProfileDensity",
+        "ResidualDensity",
         "Ridge",
         "column_prior",
     ),
@@ -103,8 +139,36 @@ _HOME = {
         "Unknown",
         "ZeroNeumann",
         "free_energy_library",
+        "shared_free_energy",
+    ),
+    "posteriors": (
+        "ChainPosterior",
+        "GaussianPosterior",
+        "NormalInverseGammaPosterior",
+        "ParticlePosterior",
+        "TruncatedPosterior",
+        "compare",
+        "load_posterior",
+        "save_posterior",
+        "to_arviz",
+        "to_datatree",
     ),
     "predict": ("diffusion_potential_map", "potential_map", "predict_function", "predict_linear"),
+    "priors": (
+        "ColumnScale",
+        "Flat",
+        "GaussianPrior",
+        "HalfNormal",
+        "Horseshoe",
+        "InverseGammaPrior",
+        "JointNormal",
+        "Laplace",
+        "LogNormal",
+        "Normal",
+        "Prior",
+        "StudentT",
+        "Uniform",
+    ),
     "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "assemble"),
     "forward": ("ThetaScheme", "simulate"),
     "selection": (

@@ -42,3 +42,11 @@ class NotPositiveDefiniteError(BvsiError):
 
 class MissingDependencyError(BvsiError, ImportError):
     """An optional package is needed; the message says how to install it."""
+
+
+class InfeasibleError(BvsiError):
+    """Constraints that cannot hold together; ``rows`` holds their texts, none of which can be spared."""
+
+    def __init__(self, message: str, rows: tuple[str, ...]) -> None:
+        super().__init__(message)
+        self.rows = rows

@@ -7,8 +7,9 @@ import numpy as np
 from bvsi.data import Data, Grid, add_noise
 from bvsi.discovery import Discovery
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior, Status
+from bvsi.inference import Status
 from bvsi.operators import Library
+from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.selection import SelectionPath, Visited
 from bvsi.spaces import Q2, Galerkin
 

@@ -11,9 +11,11 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid, Mesh
 from bvsi.discovery import Discovery, default_discretisation, discover
 from bvsi.errors import BvsiError, NoiseError, OperatorError
-from bvsi.inference import GaussianPosterior, GaussianPrior, NormalInverseGammaPosterior, Profile
+from bvsi.inference import Profile
 from bvsi.likelihood import IID, PerField, residual_likelihood
 from bvsi.operators import Library
+from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.priors import GaussianPrior
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from bvsi.selection import Backward, ProfileBIC
 from bvsi.spaces import Q1, Q2, Galerkin

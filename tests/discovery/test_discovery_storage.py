@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -9,9 +10,16 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_array_equal
 
+from bvsi.constraints import as_linear
 from bvsi.discovery import Discovery
 from bvsi.errors import DataError
-from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.posteriors import (
+    ChainPosterior,
+    GaussianPosterior,
+    NormalInverseGammaPosterior,
+    ParticlePosterior,
+    TruncatedPosterior,
+)
 from discovery.discovery_cases import made
 
 
@@ -47,6 +55,40 @@ def test_kinds_of_posterior_survive(tmp_path):
         assert isinstance(loaded, expected)
         if kind == "nig":
             assert (loaded.alpha, loaded.beta) == (12.5, 1 / 7)
+
+
+def test_draws_and_constrained_posteriors_survive(tmp_path):
+    base = made().posterior
+    draws = np.random.default_rng(0).standard_normal((2, 9, 2))
+    constraints = as_linear([f"[{base.names[0]}] >= 0.3"], base.names)
+    truncated = TruncatedPosterior(base, constraints, base.mean)
+    for posterior in (ChainPosterior(base.names, draws), ParticlePosterior(base.names, draws[0]), truncated):
+        found = replace(made(), posterior=posterior)
+        found.save(tmp_path / "out.nc")
+        again = Discovery.load(tmp_path / "out.nc")
+        assert type(again.posterior) is type(posterior)
+        assert str(again) == str(found)
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "nig"])
+def test_files_from_before_other_posteriors_can_be_read(tmp_path, kind):
+    made(kind).save(tmp_path / "new.nc")
+    with xr.open_dataset(tmp_path / "new.nc", engine="h5netcdf") as stored:
+        dataset = stored.load()
+    del dataset.attrs["posterior"]
+    dataset.to_netcdf(tmp_path / "old.nc", engine="h5netcdf")
+    assert str(Discovery.load(tmp_path / "old.nc")) == str(made(kind))
+
+
+def test_a_discovery_is_handed_over_by_its_posterior():
+    found = made()
+    tree = found.to_datatree(size=20, rng=np.random.default_rng(1))
+    expected = found.posterior.sample(20, np.random.default_rng(1)).reshape(4, 5, 2)
+    assert_array_equal(tree["posterior/theta"], expected)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("arviz")
+    assert_array_equal(found.to_arviz(size=20, rng=np.random.default_rng(1))["posterior"]["theta"], expected)
 
 
 def test_a_loaded_discovery_can_be_saved_again(tmp_path):

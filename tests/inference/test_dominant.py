@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bvsi.constraints import as_linear
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.forward import simulate
-from bvsi.inference import Dominant, GaussianPrior, LeastSquares, Profile
+from bvsi.inference import Dominant, LeastSquares, Profile
 from bvsi.inference.dominant import on_plateau
-from bvsi.inference.prior import bind_prior
 from bvsi.likelihood import IID, PerField, UnknownScale, residual_likelihood
 from bvsi.operators import InteriorPenalty, Library, Mixed, ZeroNeumann
+from bvsi.priors import GaussianPrior, bind_prior
 from bvsi.residual import assemble
 from bvsi.spaces import H3, P2, Q1, Q2, Galerkin
 
@@ -185,15 +186,16 @@ def test_a_factor_that_is_not_positive_is_refused(factor):
 def test_a_plateau_is_told_from_misfit_and_from_noise():
     likelihood = likelihood_of("Q2, mixed")
     prior, n = bind_prior(None, likelihood.names), likelihood.system.n
+    none = as_linear(None, likelihood.names)
     reached = likelihood.normal_equations(estimate(likelihood)).q
-    assert on_plateau(likelihood, prior, 2 * reached)
-    assert not on_plateau(likelihood, prior, reached)
-    assert not on_plateau(likelihood, prior, n * (1 + 4 * np.sqrt(2 / n)))
+    assert on_plateau(likelihood, prior, 2 * reached, none)
+    assert not on_plateau(likelihood, prior, reached, none)
+    assert not on_plateau(likelihood, prior, n * (1 + 4 * np.sqrt(2 / n)), none)
     wrong = likelihood_of("Q2, mixed", noise=IID(SIGMA / 10))  # all estimates fit badly
     fit = Profile().fit(wrong)
     assert fit.chi2 > 10
-    assert not on_plateau(wrong, prior, fit.equations.q)
-    assert not on_plateau(likelihood_of("Q2, mixed", noise=UnknownScale()), prior, 1e9)
+    assert not on_plateau(wrong, prior, fit.equations.q, none)
+    assert not on_plateau(likelihood_of("Q2, mixed", noise=UnknownScale()), prior, 1e9, none)
 
 
 def test_a_good_start_is_no_plateau():

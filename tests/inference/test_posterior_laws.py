@@ -9,8 +9,10 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.inference import GaussianPosterior, GaussianPrior, InverseGammaPrior, Lagged, NormalInverseGammaPosterior
+from bvsi.inference import Lagged
 from bvsi.likelihood import IID, UnknownScale, residual_likelihood
+from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.priors import GaussianPrior, InverseGammaPrior
 from inference.cases import dense_weights, reaction_system, stacked
 
 NAMES = ("a", "b")

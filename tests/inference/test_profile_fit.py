@@ -9,17 +9,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError, RankError
-from bvsi.inference import (
-    GaussianPosterior,
-    GaussianPrior,
-    InverseGammaPrior,
-    NormalInverseGammaPosterior,
-    Profile,
-)
+from bvsi.inference import Profile
 from bvsi.inference.dominant import Dominant
-from bvsi.inference.prior import bind_prior
 from bvsi.likelihood import IID, Isotropic, PerTime, UnknownScale, residual_likelihood
 from bvsi.operators import Library, NoFlux
+from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.priors import GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.residual import CrankNicolson, assemble
 from inference.cases import dense_weights, reaction_diffusion, reaction_system, stacked
 

@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Mesh
-from bvsi.inference import GaussianPrior, Profile
+from bvsi.inference import Profile
 from bvsi.likelihood import IID, Block, Diagonal, UnknownScale, residual_likelihood
 from bvsi.linalg import available_backends
 from bvsi.operators import Library, NoFlux
+from bvsi.priors import GaussianPrior
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from inference.cases import reaction_diffusion
 from inference.test_inference_invariance import AMOUNT, FACTORS, LENGTH, OPERATORS, TIME, in_units, plane, triangles

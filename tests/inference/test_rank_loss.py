@@ -8,9 +8,10 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, RankError
-from bvsi.inference import GaussianPrior, Lagged, LeastSquares
+from bvsi.inference import Lagged, LeastSquares
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.operators import Library, NoFlux
+from bvsi.priors import GaussianPrior
 from bvsi.residual import ResidualSystem, assemble
 from inference.cases import dense_weights, smooth_1d, stacked
 

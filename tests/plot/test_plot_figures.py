@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from bvsi import plot
-from bvsi.inference import GaussianPosterior, Lagged, LeastSquares, Profile
+from bvsi.inference import Lagged, LeastSquares, Profile
 from bvsi.likelihood import IID, residual_likelihood
+from bvsi.posteriors import GaussianPosterior
 from inference.cases import reaction_system
 from selection.selection_cases import made_path
 

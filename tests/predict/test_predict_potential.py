@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.inference import GaussianPosterior
+from bvsi.posteriors import GaussianPosterior
 from bvsi.predict import potential_map, predict_linear
 from bvsi.problems import fokker_planck
 

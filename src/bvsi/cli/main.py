@@ -23,6 +23,13 @@ class Element(enum.StrEnum):
     Q2 = "Q2"
 
 
+class PosteriorKind(enum.StrEnum):
+    """Priors of the Fokker–Planck study."""
+
+    gaussian = "gaussian"
+    hybrid = "hybrid"
+
+
 class SecondOrder(enum.StrEnum):
     """Second-order elements on the given grid nodes."""
 
@@ -67,19 +74,27 @@ def fokker_planck(
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
     element: Annotated[Element, typer.Option(help="Element on the given nodes.")] = Element.Q2,
     accurate_time: Annotated[bool, typer.Option(help="Data solved accurately in time.")] = False,
+    posterior: Annotated[
+        PosteriorKind,
+        typer.Option(help="hybrid adds non-Gaussian priors: particles, and NUTS to check them (minutes)."),
+    ] = PosteriorKind.gaussian,
 ) -> None:
     """Selection from ten operators, VSI and both B-VSI estimators, potential; beside the paper's table."""
     from bvsi import spaces
     from bvsi.console import progress_bar
     from bvsi.problems.fokker_planck import Case
     from bvsi.reproduce import fokker_planck as study
+    from bvsi.reproduce.fokker_planck_hybrid import table as hybrid_table
 
     _check_folder(out)
     case = Case(nx, sigma, seed, accurate_time)
     with progress_bar() as progress:
-        result = study.run(case, getattr(spaces, element.value), progress)
+        hybrid = posterior is PosteriorKind.hybrid
+        result = study.run(case, getattr(spaces, element.value), progress, with_hybrid=hybrid)
     index = study.write(result, out)
     sys.stdout.write(f"{study.comparison(result)}\n\n{result.path}\n")
+    if result.hybrid is not None:
+        sys.stdout.write(f"\n{hybrid_table(result.hybrid)}\n\n")
     for name, path in result.other_paths.items():
         sys.stdout.write(f"{name} selects {len(path.best.names)}: {', '.join(path.best.names)}\n")
     sys.stdout.write(f"{result.seconds:.1f} s\nresult: {out / 'result.json'}\npage: {index}\n")

@@ -6,18 +6,26 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bvsi.constraints import Constraints, LinearConstraints, as_linear
 from bvsi.data import Data, Grid, as_experiments
 from bvsi.discovery.result import Discovery
+from bvsi.discovery.ties import needed, ties_of
 from bvsi.discovery.treatment import with_treatment
 from bvsi.errors import BvsiError
-from bvsi.inference import Fit, GaussianPrior, Profile
-from bvsi.likelihood import Block, Noise, UnknownScale, Weighting, residual_likelihood
+from bvsi.inference import NUTS, SVGD, Fit, Lagged, Maximum, Profile
+from bvsi.inference.gaussian_prior import prior_density
+from bvsi.likelihood import Block, Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
 from bvsi.operators import Library
+from bvsi.priors import GaussianPrior, Prior
 from bvsi.progress import Progress, silent
 from bvsi.residual import CrankNicolson, Stencil, assemble
 from bvsi.selection import Backward, SelectionPath, Sweep
 from bvsi.spaces import Q1, Q2, Galerkin
+
+Array = NDArray[np.float64]
+Estimator = Profile | Lagged | Maximum | SVGD | NUTS
 
 
 def discover(
@@ -29,8 +37,9 @@ def discover(
     stencil: Stencil | None = None,
     weighting: Weighting | None = None,
     selection: Backward | Sweep | None = None,
-    estimator: Profile | None = None,
-    prior: GaussianPrior | None = None,
+    estimator: Estimator | None = None,
+    prior: Prior | GaussianPrior | None = None,
+    constraints: Constraints | Sequence[str] | str | None = None,
     progress: Progress = silent,
 ) -> Discovery:
     """Select the operators that the data support, and infer their coefficients.
@@ -43,6 +52,8 @@ def discover(
         result refitted and checked; ``Backward()`` refits at every step.
     ``biharmonic(...)`` on Q2, where the library leaves its treatment open, gets the one that fits better.
     estimator, prior: for the posterior of the selected model; by default the profile estimator with a flat prior.
+    constraints: texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities
+        tie together are selected together; inequalities hold in the posterior.
     """
     begin = time.perf_counter()
     experiments = as_experiments(data)
@@ -50,6 +61,7 @@ def discover(
     stencil, weighting, selection = stencil or CrankNicolson(), weighting or Block(), selection or Sweep()
     noise = noise if noise is not None else UnknownScale()
     _check_prior(prior, library)
+    allowed = as_linear(constraints, library.names)
     library, checked = with_treatment(
         experiments,
         library,
@@ -61,15 +73,19 @@ def discover(
     )
     system = assemble(experiments, library, discretisation=discretisation, stencil=stencil, progress=progress)
     likelihood = residual_likelihood(system, noise, weighting)
-    path = selection.select(likelihood, keep=library.keep, progress=progress)
+    ties = ties_of(allowed)
+    keep = ties.keep([*library.keep, *needed(allowed)])
+    path = ties.path(selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
     selected = likelihood.restrict(path.best.names)
-    fit = (estimator or Profile()).fit(selected, prior=prior, start=path.best.theta, progress=progress)
+    fit = _fit(estimator or Profile(), selected, path.best.theta, prior, allowed.restrict(selected.names), progress)
     settings = {
         "discretisation": system.description,
         "noise": repr(noise),
         "weighting": repr(weighting),
         "selection": repr(selection),
-        "prior": repr(prior),
+        "estimator": repr(estimator or Profile()),
+        "prior": "flat" if prior is None else str(prior_density(prior, selected)),
+        "constraints": "; ".join(allowed.texts),
         **({"biharmonic": str(checked)} if checked.chi2 else {}),
     }
     rows = tuple(part.structure.n_rows for part in system.experiments)
@@ -91,12 +107,27 @@ def _pairs(grid: Grid, axis: str) -> bool:
     return cells % 2 == 0 and cells >= (4 if periodic else 2)
 
 
-def _check_prior(prior: GaussianPrior | None, library: Library) -> None:
-    for name in {} if prior is None else prior.terms:
-        try:
-            library.index(name)
-        except BvsiError as error:
-            raise BvsiError(f"prior: {error}") from None
+def _fit(
+    estimator: Estimator,
+    selected: ResidualLikelihood,
+    theta: Array,
+    prior: Prior | GaussianPrior | None,
+    constraints: LinearConstraints,
+    progress: Progress,
+) -> Fit:
+    """The posterior of the selected model; estimators that are not closed forms find their own start."""
+    if isinstance(estimator, Profile | Lagged):
+        return estimator.fit(selected, prior=prior, constraints=constraints, start=theta, progress=progress)
+    return estimator.fit(selected, prior=prior, constraints=constraints, progress=progress)
+
+
+def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
+    for key in () if prior is None else prior.terms:
+        for name in (key,) if isinstance(key, str) else key:
+            try:
+                library.index(name)
+            except BvsiError as error:
+                raise BvsiError(f"prior: {error}") from None
 
 
 def _result(

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.discovery.equation import equation_text
-from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior, Status
+from bvsi.inference import Status
 from bvsi.inference.fit import misfit_excess
 from bvsi.naming import position
+from bvsi.posteriors import Posterior
 from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.selection import SelectionPath
 
@@ -37,7 +38,7 @@ class Discovery:
 
     fields: tuple[str, ...]
     candidates: tuple[str, ...]
-    posterior: GaussianPosterior | NormalInverseGammaPosterior
+    posterior: Posterior
     chi2: float
     chi2_blocks: tuple[Array, ...]
     block_rows: tuple[int, ...]
@@ -132,6 +133,18 @@ class Discovery:
             )
         lines += [self.path.doubts] if self.path.doubts else []
         return "\n".join(lines)
+
+    def to_datatree(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
+        """Draws of the coefficients with labels; see :func:`bvsi.posteriors.to_datatree`."""
+        from bvsi.posteriors.export import to_datatree
+
+        return to_datatree(self.posterior, size=size, rng=rng)
+
+    def to_arviz(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
+        """Draws of the coefficients as the installed ArviZ takes them; see :func:`bvsi.posteriors.to_arviz`."""
+        from bvsi.posteriors.export import to_arviz
+
+        return to_arviz(self.posterior, size=size, rng=rng)
 
     def save(self, path: str | Path) -> None:
         """Write to a NetCDF file; an earlier file is replaced only when the new one is whole."""

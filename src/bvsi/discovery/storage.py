@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bvsi._version import __version__
 from bvsi.discovery.result import Discovery
-from bvsi.errors import DataError
 from bvsi.files import written_aside
-from bvsi.inference import GaussianPosterior, NormalInverseGammaPosterior, Status
+from bvsi.inference import Status
+from bvsi.posteriors.storage import operator_labels, posterior_from_dataset, posterior_variables, read_file
 from bvsi.selection import SelectionPath, Visited
 
 if TYPE_CHECKING:
@@ -29,35 +29,16 @@ def save(found: Discovery, path: Path) -> None:
 
 def load(path: Path) -> Discovery:
     """Read and check."""
-    import xarray as xr
-
-    try:
-        with xr.open_dataset(path, engine="h5netcdf") as stored:
-            dataset = stored.load()
-    except FileNotFoundError:
-        raise DataError(f"path: there is no file {path}.") from None
-    except Exception as problem:  # the HDF5 library raises many kinds on damaged files
-        raise DataError(f"path: {path} is not a NetCDF file that can be read ({problem}).") from None
-    if dataset.attrs.get("format") != FORMAT:
-        raise DataError(f"path: {path} is a NetCDF file, but not a discovery saved by bvsi.")
-    try:
-        return from_dataset(dataset)
-    except (KeyError, ValueError, TypeError) as problem:
-        raise DataError(f"path: {path} is a discovery saved by bvsi, but part of it is missing ({problem}).") from None
+    return read_file(path, FORMAT, "discovery", from_dataset)
 
 
 def to_dataset(found: Discovery) -> xr.Dataset:
     """Everything as one dataset."""
     import xarray as xr
 
-    posterior, path = found.posterior, found.path
-    if isinstance(posterior, NormalInverseGammaPosterior):
-        shape, noise = posterior.shape, [posterior.alpha, posterior.beta]
-    else:
-        shape, noise = posterior.covariance, None
-    variables: dict[str, Any] = {
-        "mean": ("operator", posterior.mean),
-        "shape": (("operator", "operator_"), shape),
+    path = found.path
+    variables, attributes = posterior_variables(found.posterior)
+    variables |= {
         "score_sd": ("operator", found.score_sd),
         "path_score": ("model", np.array([v.score for v in path.visited])),
         "path_chi2": ("model", np.array([v.chi2 for v in path.visited])),
@@ -65,12 +46,12 @@ def to_dataset(found: Discovery) -> xr.Dataset:
     }
     for number, blocks in enumerate(found.chi2_blocks):
         variables[f"chi2_blocks_{number}"] = (f"block_{number}", blocks)
-    coordinates = {"operator": list(found.names), "operator_": list(found.names), "candidate": list(found.candidates)}
+    coordinates = {**operator_labels(found.names), "candidate": list(found.candidates)}
     steps = [
         {"names": v.names, "changed": v.changed, "candidates": dict(v.candidates), "refitted": sorted(v.refitted)}
         for v in path.visited
     ]
-    attributes = {
+    attributes |= {
         "format": FORMAT,
         "version": __version__,
         "fields": json.dumps(found.fields),
@@ -83,7 +64,6 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "stopped": path.stopped,
         "doubts": path.doubts,
         "steps": json.dumps(steps),
-        "noise": json.dumps(noise),
     }
     return xr.Dataset(variables, coords=coordinates, attrs=attributes)
 
@@ -91,19 +71,13 @@ def to_dataset(found: Discovery) -> xr.Dataset:
 def from_dataset(dataset: xr.Dataset) -> Discovery:
     """The discovery again; fits of the path are not kept."""
     attributes = dataset.attrs
-    names = tuple(str(name) for name in dataset["operator"].values)
     candidates = tuple(str(name) for name in dataset["candidate"].values)
-    noise = json.loads(attributes["noise"])
-    mean, shape = dataset["mean"].values, dataset["shape"].values
-    posterior: GaussianPosterior | NormalInverseGammaPosterior = GaussianPosterior(names, mean, shape)
-    if noise is not None:
-        posterior = NormalInverseGammaPosterior(names, mean, shape, *noise)
     converged, iterations, message = json.loads(attributes["status"])
     experiments = sorted(int(str(key).rsplit("_", 1)[1]) for key in dataset if str(key).startswith("chi2_blocks_"))
     return Discovery(
         fields=tuple(json.loads(attributes["fields"])),
         candidates=candidates,
-        posterior=posterior,
+        posterior=posterior_from_dataset(dataset),
         chi2=float(attributes["chi2"]),
         chi2_blocks=tuple(dataset[f"chi2_blocks_{number}"].values for number in experiments),
         block_rows=tuple(json.loads(attributes["block_rows"])),

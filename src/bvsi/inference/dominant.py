@@ -16,11 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.constraints import LinearConstraints
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.inference.fit import CHI2_FACTOR
-from bvsi.inference.prior import BoundPrior
 from bvsi.inference.solve import factorise
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.priors import BoundPrior
 
 Array = NDArray[np.float64]
 
@@ -101,13 +102,18 @@ class Dominant:
         return estimate, own.q / own.n
 
 
-def on_plateau(likelihood: ResidualLikelihood, prior: BoundPrior, q: float) -> bool:
-    """Whether an estimate with the misfit q = rᵀWr is stuck: q/n > 1 + 5(2/n)^½, and Dominant() reaches below 0.9 q."""
+def on_plateau(likelihood: ResidualLikelihood, prior: BoundPrior, q: float, constraints: LinearConstraints) -> bool:
+    """Whether an estimate with the misfit q = rᵀWr is stuck: q/n > 1 + 5(2/n)^½, and Dominant() reaches below 0.9 q.
+
+    Under constraints its estimate counts only where they allow it: they may well cost misfit.
+    """
     n = likelihood.system.n
     if not likelihood.scale_known or q <= n * (1 + _MISFIT * np.sqrt(2 / n)):
         return False
     try:
         theta = Dominant().estimate(likelihood, prior)
+        if not constraints.satisfied(theta):
+            return False
         return bool(likelihood.normal_equations(theta).q < _CLEARLY_LOWER * q)
     except (RankError, NotPositiveDefiniteError):
         return False

@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.constraints import LinearConstraints
 from bvsi.errors import BvsiError
-from bvsi.inference.posterior import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.inference.prior import BoundPrior, InverseGammaPrior
+from bvsi.inference.constrained import active_text, truncated
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
 from bvsi.naming import position
+from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior
+from bvsi.priors import BoundPrior, InverseGammaPrior
 
 Array = NDArray[np.float64]
 
@@ -59,7 +61,8 @@ class Curvature:
 class Fit:
     """Coefficients with their posterior and how they were found.
 
-    theta: (d,); posterior: None for plain least squares; chi2: rᵀWr/n, one where model and noise are right;
+    theta: (d,), the mode where there are constraints; posterior: None for plain least squares.
+    chi2: rᵀWr/n, one where model and noise are right;
     chi2_blocks: the same by experiment and block; status and history of the iteration; method: for people.
     equations: normal equations at the estimate; inverse: (H + Σ_0⁻¹)⁻¹, from which leave-one-out changes follow.
     score_covariance: covariance of θ from the scores of the blocks; curvature: for sub-models without a new fit; both
@@ -68,7 +71,7 @@ class Fit:
 
     names: tuple[str, ...]
     theta: Array
-    posterior: GaussianPosterior | NormalInverseGammaPosterior | None
+    posterior: Posterior | None
     chi2: float
     chi2_blocks: tuple[Array, ...]
     status: Status
@@ -114,27 +117,50 @@ def make_fit(
     history: tuple[Step, ...],
     method: str,
     score_covariance: Array | None = None,
+    constraints: LinearConstraints,
+    centre: Array | None = None,
 ) -> Fit:
     """Fit with a Gaussian posterior, or a normal-inverse-gamma one where the noise scale is unknown.
 
     equations: at θ; covariance: of θ, in units of σ² where that is unknown.
+    centre: (d,) the estimate without inequalities; the posterior around it is truncated by them.
     """
-    posterior: GaussianPosterior | NormalInverseGammaPosterior
-    posterior, scale = GaussianPosterior(likelihood.names, theta, covariance), 1.0
+    centre = theta if centre is None else centre
+    base: GaussianPosterior | NormalInverseGammaPosterior
+    base, scale = GaussianPosterior(likelihood.names, centre, covariance), 1.0
     if not likelihood.scale_known:
         given = noise_prior or InverseGammaPrior()
         # β of eq:NIG_posterior_parameters with the square completed, which avoids its cancellation
-        beta = given.beta + 0.5 * (equations.q + prior.distance(theta))
+        beta = given.beta + 0.5 * (equations.moved(centre - theta).q + prior.distance(centre))
         alpha = given.alpha + 0.5 * equations.n
-        posterior = NormalInverseGammaPosterior(likelihood.names, theta, covariance, alpha, beta)
-        scale = posterior.noise_variance
+        base = NormalInverseGammaPosterior(likelihood.names, centre, covariance, alpha, beta)
+        scale = base.noise_variance
+    if active := active_text(base, constraints):
+        status = replace(status, message=f"{status.message} {active}")
+    posterior = truncated(base, constraints, theta)
+    scores = None if score_covariance is None else scale * score_covariance
+    fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
+    return replace(fit, inverse=inverse, score_covariance=scores)
+
+
+def assessed(
+    likelihood: ResidualLikelihood,
+    posterior: Posterior,
+    theta: Array,
+    equations: NormalEquations,
+    scale: float,
+    *,
+    status: Status,
+    history: tuple[Step, ...] = (),
+    method: str,
+) -> Fit:
+    """A fit with its misfit, from a posterior; ``scale`` is σ² in units of the noise model."""
     rows = [e.structure.n_rows for e in likelihood.system.experiments]
     blocks = tuple(q / n / scale for q, n in zip(equations.q_blocks, rows, strict=True))
     chi2 = equations.q / equations.n / scale
     if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
         status = replace(status, message=f"{status.message} {_misfit(chi2)}")
-    scores = None if score_covariance is None else scale * score_covariance
-    return Fit(likelihood.names, theta, posterior, chi2, blocks, status, history, method, equations, inverse, scores)
+    return Fit(likelihood.names, theta, posterior, chi2, blocks, status, history, method, equations)
 
 
 def _misfit(chi2: float) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError, RankError
-from bvsi.inference.prior import BoundPrior
 from bvsi.inference.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.priors import BoundPrior
 
 Array = NDArray[np.float64]
 

@@ -3,6 +3,8 @@
 The covariance is frozen at the current θ, the Gaussian (or normal-inverse-gamma) update taken, and so on:
 
     H = XᵀW(θ)X,  g = XᵀW(θ)r(θ);     θ ← θ + (H + Σ_0⁻¹)⁻¹ (g + Σ_0⁻¹(μ_0 − θ))
+
+With constraints each update is the quadratic program eq:constrained_lagged_update.
 """
 
 from __future__ import annotations
@@ -13,16 +15,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.constraints import LinearConstraints
 from bvsi.errors import NotPositiveDefiniteError, RankError
+from bvsi.inference.constrained import constrained, nearest
 from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
-from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
-from bvsi.inference.solve import factorise
+from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior, matched, with_support
 from bvsi.inference.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.priors import BoundPrior, InverseGammaPrior
 from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
+_TINY = np.finfo(float).tiny
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,8 @@ class Lagged:
         self,
         likelihood: ResidualLikelihood,
         *,
-        prior: GaussianPrior | None = None,
+        prior: AnyPrior = None,
+        constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: ArrayLike | Mapping[str, float] | None = None,
         progress: Progress = silent,
@@ -51,20 +57,26 @@ class Lagged:
         """Iterate to a fixed point.
 
         likelihood: system, noise and weighting.
-        prior: of the coefficients; flat by default. With unknown noise its variances are in units of σ².
+        prior: of the coefficients; flat by default. With unknown noise its variances are in units of σ². One that is
+            not Gaussian is replaced by the Gaussian of the same moments on its support.
+        constraints: texts such as ``"laplacian(u) > 0"``, or :class:`Constraints`; they hold in every iteration.
         noise_prior: of σ², where the noise scale is unknown; by default p(σ²) ∝ 1/σ².
         start: first θ; by default least squares, or :class:`Dominant` weights where these fit better.
         """
-        bound = bind_prior(prior, likelihood.names)
+        density = matched(prior, likelihood)
+        bound, allowed = density.gaussian, with_support(constraints, density)
         theta = _default_start(likelihood, bound) if start is None else start_vector(likelihood, start)
+        theta = feasible(likelihood, theta, allowed)
         history: list[Step] = []
         status = Status(False, self.max_iterations, self._advice())
         for iteration in range(1, self.max_iterations + 1):
             equations = likelihood.normal_equations(theta)
-            solver = factorise(equations.H + bound.precision, likelihood.names)
-            step = solver.solve(equations.g + bound.gradient(theta))
+            solver = constrained(equations.H + bound.precision, allowed)
+            downhill = equations.g + bound.gradient(theta)
+            centre = solver.free(theta, downhill)
+            step = solver.update(theta, downhill) - theta
             sd = np.sqrt(likelihood.noise_scale(equations) * np.diag(solver.inverse()))
-            change = float(np.max(np.abs(step) / (np.abs(theta + step) + sd)))
+            change = float(np.max(np.abs(step) / np.maximum(np.abs(theta + step) + sd, _TINY)))
             history.append(Step(theta, change, equations.q / equations.n))
             theta = theta + step
             progress(iteration, None, f"lagged covariance, change {change:.1e}")
@@ -72,7 +84,7 @@ class Lagged:
                 status = Status(True, iteration, f"converged in {iteration} iterations.")
                 break
         moved = equations.moved(step)
-        if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(likelihood, bound, moved.q):
+        if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(likelihood, bound, moved.q, allowed):
             status = Status(False, status.iterations, f"{status.message} {PLATEAU}")
         return make_fit(
             likelihood,
@@ -85,6 +97,8 @@ class Lagged:
             status=status,
             history=tuple(history),
             method="lagged covariance",
+            constraints=allowed,
+            centre=centre,
         )
 
     def _advice(self) -> str:
@@ -103,6 +117,13 @@ def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str,
     for name, value in start.items():
         theta[system.index(name)] = value
     return system.vector(np.array(theta))
+
+
+def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearConstraints) -> Array:
+    """θ where it is allowed, else the nearest allowed one in the metric XᵀW(θ)X."""
+    if not constraints or constraints.satisfied(theta, tol=0.0):
+        return theta
+    return nearest(theta, constraints, likelihood.normal_equations(theta).H)
 
 
 def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:

@@ -14,15 +14,17 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.constraints import LinearConstraints
 from bvsi.errors import NotPositiveDefiniteError, RankError
+from bvsi.inference.constrained import ConstrainedSolver, constrained
 from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Curvature, Fit, Status, Step, check_iteration, make_fit
+from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior, matched, with_support
 from bvsi.inference.instrumental import Instrumental
-from bvsi.inference.lagged import Lagged, start_vector
-from bvsi.inference.prior import BoundPrior, GaussianPrior, InverseGammaPrior, bind_prior
+from bvsi.inference.lagged import Lagged, feasible, start_vector
 from bvsi.inference.sandwich import sandwich, score_covariance
-from bvsi.inference.solve import ScaledSolver, factorise
 from bvsi.likelihood import ProfileEquations, ResidualLikelihood
+from bvsi.priors import BoundPrior, InverseGammaPrior
 from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
@@ -63,7 +65,8 @@ class Profile:
         self,
         likelihood: ResidualLikelihood,
         *,
-        prior: GaussianPrior | None = None,
+        prior: AnyPrior = None,
+        constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: ArrayLike | Mapping[str, float] | None = None,
         rng: np.random.Generator | None = None,
@@ -79,7 +82,8 @@ class Profile:
         path from the lagged to the profile equations. It keeps the lowest Q. The status tells where two of these
         estimates differ and fit equally well, and where a given start leads to a plateau.
         """
-        problem = _Problem(likelihood, bind_prior(prior, likelihood.names), self, progress)
+        density = matched(prior, likelihood)
+        problem = _Problem(likelihood, density.gaussian, with_support(constraints, density), self, progress)
         best = problem.search(prior) if start is None else problem.from_start(start_vector(likelihood, start))
         return problem.finish(best, noise_prior, rng)
 
@@ -103,7 +107,7 @@ class _Point:
 
     theta: Array
     equations: ProfileEquations
-    solver: ScaledSolver
+    solver: ConstrainedSolver
     objective: float
 
 
@@ -111,13 +115,14 @@ class _Point:
 class _Problem:
     likelihood: ResidualLikelihood
     prior: BoundPrior
+    constraints: LinearConstraints
     settings: Profile
     progress: Progress
 
     def at(self, theta: Array, smoothing: float = 1.0, rng: np.random.Generator | None = None) -> _Point:
         """Everything at one θ; S and N only with an rng."""
         equations = self.likelihood.profile_equations(theta, smoothing=smoothing, rng=rng)
-        solver = factorise(equations.equations.H + self.prior.precision, self.likelihood.names)
+        solver = constrained(equations.equations.H + self.prior.precision, self.constraints)
         return _Point(theta, equations, solver, equations.equations.q + self.prior.distance(theta))
 
     def downhill(self, point: _Point) -> Array:
@@ -131,18 +136,18 @@ class _Problem:
         the pairs (step, change of ½∇Q) mend that.
         """
         if not secants:
-            return point.solver.solve(self.downhill(point))
+            return point.solver.update(point.theta, self.downhill(point)) - point.theta
         B = point.equations.equations.H + self.prior.precision
         for s, y in secants:
             if s @ y > 0:
                 B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / (s @ y)
-        return factorise(B, self.likelihood.names).solve(self.downhill(point))
+        return constrained(B, self.constraints).update(point.theta, self.downhill(point)) - point.theta
 
     def minimise(self, theta: Array) -> _Attempt:
         """Gauss–Newton with secant corrections; steps that do not lower Q are halved."""
         history: list[Step] = []
         secants: list[tuple[Array, Array]] = []
-        point = self.at(theta)
+        point = self.at(feasible(self.likelihood, theta, self.constraints))
         for iteration in range(1, self.settings.max_iterations + 1):
             step = self.step(point, secants)
             change = self._size(step, point)
@@ -165,11 +170,12 @@ class _Problem:
     def from_start(self, theta: Array) -> _Attempt:
         """Minimise from a start that was given, and tell where that ends on a plateau."""
         attempt = self.minimise(theta)
-        if not on_plateau(self.likelihood, self.prior, attempt.history[-1].chi2 * self.likelihood.system.n):
+        q = attempt.history[-1].chi2 * self.likelihood.system.n
+        if not on_plateau(self.likelihood, self.prior, q, self.constraints):
             return attempt
         return replace(attempt, converged=False, message=f"{attempt.message} {PLATEAU}")
 
-    def search(self, prior: GaussianPrior | None) -> _Attempt:
+    def search(self, prior: AnyPrior) -> _Attempt:
         """Minimise from the weights of the noisiest operators; from other starts where that may not be enough."""
         attempts = [self._started(self._dominant(self.settings.dominant))]
         best = self._better(None, attempts[0])
@@ -184,7 +190,7 @@ class _Problem:
         best = self._better(best, attempts[2])
         if best is not None and best.converged and self.plausible(best):
             return self._unambiguous(best, attempts)  # noisy, but three starts have been heard
-        lagged = self.settings.lagged.fit(self.likelihood, prior=prior).theta
+        lagged = self.settings.lagged.fit(self.likelihood, prior=prior, constraints=self.constraints).theta
         attempts += [self._started(lagged), self._started(np.zeros_like(lagged)), self.continuation(lagged)]
         for attempt in attempts[3:]:
             best = self._better(best, attempt)
@@ -241,7 +247,7 @@ class _Problem:
         point = attempt.point
         assert point is not None
         assert point.equations.N is not None
-        share = np.linalg.eigvals(point.solver.inverse() @ point.equations.N).real.max()
+        share = np.linalg.eigvals(point.solver.inverse() @ point.equations.N).real.max(initial=0.0)
         return bool(self.likelihood.noise_scale(point.equations.equations) * share > _NOISY)
 
     def continuation(self, theta: Array) -> _Attempt | None:
@@ -249,8 +255,8 @@ class _Problem:
         try:
             for smoothing in _CONTINUATION:
                 for _ in range(4):
-                    point = self.at(theta, smoothing)
-                    theta = theta + self.step(point)
+                    point = self.at(feasible(self.likelihood, theta, self.constraints), smoothing)
+                    theta = point.theta + self.step(point)
             return self.minimise(theta)
         except (RankError, NotPositiveDefiniteError):
             return None
@@ -267,11 +273,12 @@ class _Problem:
         assert point is not None
         status = Status(attempt.converged, len(attempt.history), attempt.message)
         curved = curvature(self.likelihood, point.equations, self.prior)
+        solver = point.solver
         try:
-            inverse = factorise(curved.A, self.likelihood.names).inverse()
+            solver = constrained(curved.A, self.constraints)
         except (RankError, np.linalg.LinAlgError):
-            inverse = point.solver.inverse()
             status = replace(status, converged=False, message=f"{status.message} {_SWAMPED}")
+        inverse = solver.inverse()
         fit = make_fit(
             self.likelihood,
             attempt.theta,
@@ -284,6 +291,8 @@ class _Problem:
             status=status,
             history=attempt.history,
             method="profile",
+            constraints=self.constraints,
+            centre=solver.free(attempt.theta, self.downhill(point)) if self.constraints else None,
         )
         return replace(fit, curvature=curved)
 
@@ -305,14 +314,14 @@ class _Problem:
         """|step| in standard deviations, (d,)."""
         scale = self.likelihood.noise_scale(point.equations.equations)
         sd = np.sqrt(scale * np.diag(point.solver.inverse()))
-        return np.asarray(np.abs(step) / (sd + 1e-9 * np.abs(point.theta)))
+        return np.asarray(np.abs(step) / np.maximum(sd + 1e-9 * np.abs(point.theta), np.finfo(float).tiny))
 
 
 def curvature(likelihood: ResidualLikelihood, profile: ProfileEquations, prior: BoundPrior | None = None) -> Curvature:
     """A = H + Σ_0⁻¹ − σ²N, and S + Σ_0⁻¹ from the noise model and from the blocks; needs S and N, so an rng."""
     assert profile.S is not None
     assert profile.N is not None
-    precision = (prior or bind_prior(None, likelihood.names)).precision
+    precision = 0.0 if prior is None else prior.precision
     scale = likelihood.noise_scale(profile.equations)  # N is drawn from the noise model as it is stated
     A = profile.equations.H + precision - scale * profile.N
     return Curvature(A, profile.S + precision, score_covariance(profile.scores) / scale + precision)

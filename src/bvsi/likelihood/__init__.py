@@ -1,6 +1,7 @@
 """Noise models, residual covariance, weightings, and the residual likelihood."""
 
 from bvsi.likelihood.covariance import CovariancePlan, plan_covariance, sensitivities
+from bvsi.likelihood.density import Density, Term
 from bvsi.likelihood.instruments import InstrumentalEquations
 from bvsi.likelihood.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.likelihood.noise import (
@@ -22,6 +23,7 @@ __all__ = [
     "Block",
     "Covariance",
     "CovariancePlan",
+    "Density",
     "Diagonal",
     "InstrumentalEquations",
     "Isotropic",
@@ -32,6 +34,7 @@ __all__ = [
     "ProfileEquations",
     "ResidualLikelihood",
     "StateCovariance",
+    "Term",
     "UnknownScale",
     "Weighting",
     "plan_covariance",

@@ -24,16 +24,19 @@ Result = TypeVar("Result")
 _LEAST_ENTRIES = 30_000
 
 
-def over_groups(part: Part, theta: Array, work: Callable[[FactorisedGroup], Result]) -> Iterator[Result]:
+def over_groups(
+    part: Part, theta: Array, work: Callable[[FactorisedGroup], Result], *, newest: bool = False
+) -> Iterator[Result]:
     """``work`` on every group of an experiment, factorised at θ; results in the order of the groups.
 
+    newest: see :meth:`Part.factorised`.
     At most as many factors exist at a time as there are threads, and twice as many results wait. Of several errors the
     one of the first group is raised.
     """
     groups = part.covariance.groups(part.residuals)
 
     def one(group: BlockGroup) -> Result:
-        return work(part.factorised(theta, group))
+        return work(part.factorised(theta, group, newest=newest))
 
     if len(groups) == 1:
         yield one(groups[0])

@@ -188,13 +188,16 @@ class Part:
             raise BvsiError("this needs the noise covariance, which unweighted residuals lack; use Block() weighting.")
         return self.plan
 
-    def factorised(self, theta: Array, group: BlockGroup) -> FactorisedGroup:
-        """Cholesky factor of Σ_kk(θ) of a group of blocks."""
+    def factorised(self, theta: Array, group: BlockGroup, *, newest: bool = False) -> FactorisedGroup:
+        """Cholesky factor of Σ_kk(θ) of a group of blocks; of C_kj Σ_u C_kjᵀ at the newest time j alone if so asked."""
         plan, k = self.covariance, int(group.blocks[0])
         times, C = sensitivities(self.residuals, theta, k)
+        b = stencil_row(self.residuals.structure, k)[2]
+        if newest:
+            times, C, b = times[-1:], C[-1:], b[-1:]
         label = f"residual covariance of {self.label}, block {k}"
         factor = plan.analysis.factor(plan.diagonal_block(times, C), label=label)
-        return FactorisedGroup(group, times, stencil_row(self.residuals.structure, k)[2], C, factor)
+        return FactorisedGroup(group, times, b, C, factor)
 
 
 def _row(matrix: Any, k: int) -> dict[int, float]:

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, Part
+from bvsi.likelihood.density import Density
 from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
 from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.noise_share import NoiseShare, noise_share
@@ -92,18 +93,27 @@ class ResidualLikelihood:
             *(np.sum([getattr(s, field) for s in sums], axis=0) for field in ("y", "X", "smooth", "size"))
         )
 
+    def density(self, theta: ArrayLike, *, gradient: bool = False, change: bool = False) -> Density:
+        """Misfit and log-determinant at θ, summed over experiments.
+
+        gradient: with respect to θ, exact. change: also Σ_k log |det C_kk|, which makes it a density of the data.
+        """
+        vector = self.system.vector(theta)
+        return Density.total(
+            [self.weighting.density(part, vector, gradient=gradient, change=change) for part in self.parts]
+        )
+
     def logdet_gradient(self, theta: ArrayLike) -> Array:
         """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""
-        vector = self.system.vector(theta)
-        return np.asarray(sum(self.weighting.logdet_gradient(part, vector) for part in self.parts))
+        return self.density(theta, gradient=True).logdet.gradient
 
     def log_density(self, theta: ArrayLike) -> float:
         """log p(r_θ | θ), with the log-determinant. An unknown residual variance is put at its maximum, q/n."""
-        equations = self.normal_equations(theta)
-        q, n = max(equations.q, np.finfo(float).tiny), equations.n
+        density = self.density(theta)
+        q, n = max(density.q.value, np.finfo(float).tiny), density.n
         if self.scale_known:
-            return -0.5 * (q + equations.logdet + n * math.log(2 * math.pi))
-        return -0.5 * (n + n * math.log(q / n) + equations.logdet + n * math.log(2 * math.pi))
+            return -0.5 * (q + density.logdet.value + n * math.log(2 * math.pi))
+        return -0.5 * (n + n * math.log(q / n) + density.logdet.value + n * math.log(2 * math.pi))
 
 
 def residual_likelihood(

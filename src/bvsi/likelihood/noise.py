@@ -39,6 +39,13 @@ class StateCovariance:
         """Whether all are diagonal."""
         return all(not sparse.issparse(s) for s in self.distinct)
 
+    def logdet(self, time: int) -> float:
+        """log det Σ_u at a time."""
+        covariance = self.distinct[int(self.label[time])]
+        if not sparse.issparse(covariance):
+            return float(np.log(covariance).sum())
+        return float(np.log(np.abs(scipy.sparse.linalg.splu(sparse.csc_array(covariance)).U.diagonal())).sum())
+
     def sample(self, time: int, rng: np.random.Generator) -> Array:
         """One draw of ε at a time, (n_u,)."""
         root = self.roots[int(self.label[time])]

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.likelihood.blocks import over_groups
 from bvsi.likelihood.covariance import CovariancePlan, FactorisedGroup, Part, plan_covariance
+from bvsi.likelihood.density import Density, Term, block_density
 from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.likelihood.profile_equations import ProfileEquations, block_profile_equations
-from bvsi.likelihood.traces import logdet_gradient
 from bvsi.linalg import Backend, Factor
 from bvsi.residual import Residuals, Structure
 
@@ -42,8 +42,8 @@ class Weighting(Protocol):
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """The same with smoothed regressors, for the profile estimator."""
 
-    def logdet_gradient(self, part: Part, theta: Array) -> Array:
-        """∂ log det Σ/∂θ of one experiment, (d,)."""
+    def density(self, part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
+        """Misfit and log-determinant of one experiment, with gradients or without; ``change`` of variables if asked."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +65,13 @@ class Isotropic:
         del part, theta, smoothing, rng
         raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
 
-    def logdet_gradient(self, part: Part, theta: Array) -> Array:
-        """Zero: the weights do not depend on θ."""
-        del part
-        return np.zeros(len(theta))
+    def density(self, part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
+        """q = rᵀr; the weights do not depend on θ."""
+        del gradient
+        if change:
+            raise BvsiError("jacobian: unweighted residuals have no density of the data; use Block() weighting.")
+        equations, zero = accumulate(part.residuals.Z, theta), Term(0.0, np.zeros(len(theta)))
+        return Density(Term(equations.q, -2.0 * equations.g), zero, zero, equations.n)
 
 
 @dataclass(frozen=True)
@@ -105,9 +108,9 @@ class Block:
         """Smoothed regressors, block by block."""
         return block_profile_equations(part, theta, smoothing=smoothing, rng=rng)
 
-    def logdet_gradient(self, part: Part, theta: Array) -> Array:
-        """∂ log det Σ/∂θ, exact, from the selected inverse."""
-        return logdet_gradient(part, theta)
+    def density(self, part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
+        """Exact, from one factorisation and its selected inverse."""
+        return block_density(part, theta, gradient=gradient, change=change)
 
 
 def whitened(factor: Factor, residuals: Residuals, blocks: NDArray[np.int64]) -> Array:

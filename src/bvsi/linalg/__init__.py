@@ -12,7 +12,7 @@ from bvsi.linalg.cholesky import (
 )
 from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import Pattern, scatter
-from bvsi.linalg.product import Product
+from bvsi.linalg.product import Product, sampled_product
 from bvsi.linalg.threads import single_threaded_blas, usable_cores
 
 __all__ = [
@@ -28,6 +28,7 @@ __all__ = [
     "available_backends",
     "minimum_degree",
     "nested_dissection",
+    "sampled_product",
     "scatter",
     "single_threaded_blas",
     "usable_cores",

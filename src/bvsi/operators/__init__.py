@@ -2,7 +2,7 @@
 
 from bvsi.operators.biharmonic import Biharmonic, Conforming, InteriorPenalty, Mixed
 from bvsi.operators.boundary import Assembled, BoundaryCondition, Dirichlet, NoFlux, Unknown, ZeroNeumann
-from bvsi.operators.free_energy import energy_operator, free_energy_library, monomials
+from bvsi.operators.free_energy import energy_operator, free_energy_library, monomials, shared_free_energy
 from bvsi.operators.library import Library
 from bvsi.operators.operator import MeasureForm, WeakOperator
 from bvsi.operators.vocabulary import Vocabulary
@@ -25,4 +25,5 @@ __all__ = [
     "energy_operator",
     "free_energy_library",
     "monomials",
+    "shared_free_energy",
 ]

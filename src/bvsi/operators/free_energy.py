@@ -43,6 +43,20 @@ def free_energy_library(
     return Library(equations, keep=keep, boundary=conditions, biharmonic=biharmonic)
 
 
+def shared_free_energy(fields: Sequence[str] = ("c1", "c2"), degree: int = 5) -> tuple[str, ...]:
+    """Constraints that make the equations of :func:`free_energy_library` those of one energy, with equal mobilities.
+
+    η_φ of ∇²(∂φ/∂c_i) is the same number in all equations: ``"c1: laplacian(diff(c1*c2, c1)) == c2: …"``.
+    """
+    texts = []
+    for exponents in monomials(len(fields), degree):
+        first, *others = (
+            f"[{f}: {energy_operator(exponents, fields, f)}]" for f, e in zip(fields, exponents, strict=True) if e
+        )
+        texts += [f"{first} == {other}" for other in others]
+    return tuple(texts)
+
+
 def monomials(n_fields: int, degree: int) -> list[tuple[int, ...]]:
     """Exponents a with 2 ≤ Σ a ≤ degree, by degree, those with high powers of the first field first."""
     exponents = itertools.product(range(degree + 1), repeat=n_fields)

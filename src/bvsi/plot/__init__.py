@@ -5,6 +5,7 @@ from bvsi.plot.coefficients import coefficient_errors
 from bvsi.plot.concentration import concentration_map
 from bvsi.plot.covariance import covariance_matrix
 from bvsi.plot.maps import contour_map, scalar_map
+from bvsi.plot.posteriors import posterior_comparison
 from bvsi.plot.selection import selection_path
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "concentration_map",
     "contour_map",
     "covariance_matrix",
+    "posterior_comparison",
     "scalar_map",
     "selection_path",
 ]

@@ -22,11 +22,12 @@ def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, flo
     for offset, (label, fit), colour in zip(offsets, fits.items(), itertools.cycle(SERIES), strict=False):
         found = dict(zip(fit.names, fit.theta, strict=True))
         value = np.array([found.get(name, 0.0) - truth[name] for name in names]) / scale
-        half = np.zeros(len(names))
+        sides = np.zeros((2, len(names)))
         if fit.posterior is not None:
-            widths = dict(zip(fit.names, fit.posterior.half_width(fit.posterior.variance, level), strict=True))
-            half = np.array([widths.get(name, 0.0) for name in names]) / scale
-        ax.errorbar(100 * value, rows + offset, xerr=100 * half, fmt="o", color=colour, capsize=3, label=label)
+            distance = np.abs(fit.posterior.interval(level) - fit.theta[:, None])
+            widths = dict(zip(fit.names, distance, strict=True))
+            sides = np.array([widths.get(name, np.zeros(2)) for name in names]).T / scale
+        ax.errorbar(100 * value, rows + offset, xerr=100 * sides, fmt="o", color=colour, capsize=3, label=label)
     ax.set_yticks(rows, names)
     ax.set(xlabel="error of the coefficient, % of the truth", ylim=(-0.6, len(names) + 0.4))
     ax.legend(loc="upper center", ncols=len(fits), fontsize="small")

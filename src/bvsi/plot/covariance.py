@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.inference import Posterior
+from bvsi.posteriors import Posterior
 
 
 def covariance_matrix(ax: Any, posterior: Posterior) -> None:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.inference import Posterior
-from bvsi.inference.posterior import check_level
+from bvsi.posteriors import Posterior, check_level
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -34,8 +33,8 @@ def predict_linear(posterior: Posterior, Phi: xr.DataArray, *, level: float = 0.
     other = [d for d in Phi.dims if d != "operator"]
     flat = Phi.transpose(*other, "operator").values.reshape(-1, len(posterior.names))
     variance = np.einsum("ni,ij,nj->n", flat, posterior.covariance, flat).reshape(mean.shape)
-    half = posterior.half_width(variance, level)
-    labelled = {"mean": mean, "variance": mean.copy(data=variance), "lower": mean - half, "upper": mean + half}
+    lower, upper = (mean.copy(data=side.reshape(mean.shape)) for side in posterior.linear_interval(flat, level).T)
+    labelled = {"mean": mean, "variance": mean.copy(data=variance), "lower": lower, "upper": upper}
     return xr.Dataset(labelled, attrs={"level": level, "method": "linear"})
 
 

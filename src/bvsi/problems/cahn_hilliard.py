@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.inference import Posterior
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, energy_operator, free_energy_library
+from bvsi.posteriors import Posterior
 from bvsi.problems.cache import cached
 from bvsi.problems.cosine_spectral import LENGTH, solve, white_noise
 from bvsi.problems.free_energy import COEFFICIENTS, DEGREE, FIELDS, GRADIENT_ENERGY, MOBILITY

@@ -20,9 +20,10 @@ from bvsi.console import progress_bar
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.inference import Fit, GaussianPrior, Lagged, LeastSquares, Profile
+from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.operators import Library, NoFlux
+from bvsi.priors import GaussianPrior
 from bvsi.problems.cache import cached
 from bvsi.progress import Progress, silent
 from bvsi.residual import ResidualSystem, assemble

@@ -15,20 +15,14 @@ from bvsi.data import Data
 from bvsi.discovery import equation_text
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import RankError
-from bvsi.inference import (
-    Fit,
-    GaussianPrior,
-    InverseGammaPrior,
-    Lagged,
-    LeastSquares,
-    NormalInverseGammaPosterior,
-    Profile,
-)
+from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.inference.fit import misfit_excess
 from bvsi.inference.weak_prior import column_prior
 from bvsi.likelihood import IID, Block, ResidualLikelihood, UnknownScale, residual_likelihood
 from bvsi.operators import Biharmonic, Library
+from bvsi.posteriors import NormalInverseGammaPosterior
 from bvsi.predict import diffusion_potential_map, predict_linear
+from bvsi.priors import GaussianPrior, InverseGammaPrior
 from bvsi.problems import cahn_hilliard as problem
 from bvsi.problems.free_energy import FIELDS
 from bvsi.progress import Progress, silent

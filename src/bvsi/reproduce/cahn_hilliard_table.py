@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.inference import Fit, NormalInverseGammaPosterior
+from bvsi.inference import Fit
 from bvsi.operators import energy_operator
+from bvsi.posteriors import NormalInverseGammaPosterior
 from bvsi.problems.cahn_hilliard import TRUTH, error
 from bvsi.problems.free_energy import FIELDS
 from bvsi.reproduce.summary import by_name

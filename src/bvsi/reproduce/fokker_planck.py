@@ -19,7 +19,9 @@ from bvsi.likelihood import IID, ResidualLikelihood, residual_likelihood
 from bvsi.predict import potential_map, predict_linear
 from bvsi.problems import fokker_planck as problem
 from bvsi.progress import Progress, silent
+from bvsi.reproduce import fokker_planck_hybrid as hybrid
 from bvsi.reproduce import page
+from bvsi.reproduce.fokker_planck_hybrid import Hybrid
 from bvsi.reproduce.summary import criteria, methods, path_rows
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from bvsi.selection import Backward, FStatistic, ProfileBIC, ResidualBIC, SelectionPath, Wald
@@ -59,12 +61,21 @@ class Study:
     truth: Array
     mse: Mapping[str, float]
     seconds: float
+    hybrid: Hybrid | None = None
 
 
-def run(case: problem.Case, element: Lagrange, progress: Progress = silent, *, all_criteria: bool = True) -> Study:
+def run(
+    case: problem.Case,
+    element: Lagrange,
+    progress: Progress = silent,
+    *,
+    all_criteria: bool = True,
+    with_hybrid: bool = False,
+) -> Study:
     """Data, selection from ten operators, fits of the selected model, potential.
 
     The lagged fit has the paper's Gaussian prior; the profile fit is given without (``profile``) and with it.
+    with_hybrid: also the posterior with non-Gaussian priors, by particles and by NUTS.
     """
     data = problem.observed(case, progress)
     begin = time.perf_counter()
@@ -88,7 +99,9 @@ def run(case: problem.Case, element: Lagrange, progress: Progress = silent, *, a
     assert fits["profile"].posterior is not None
     predicted = predict_linear(fits["profile"].posterior, maps["profile"])
     seconds = time.perf_counter() - begin
-    return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds)
+    selected = likelihood.restrict(path.best.names)
+    particles = hybrid.run(selected, axes, exact, progress) if with_hybrid else None
+    return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds, particles)
 
 
 def _fits(selected: ResidualLikelihood, start: Array | None) -> dict[str, Fit]:
@@ -110,6 +123,7 @@ def summary(study: Study) -> dict[str, Any]:
         "path": path_rows(study.path),
         "other_criteria": criteria(study.other_paths),
         "seconds": study.seconds,
+        **({} if study.hybrid is None else {"hybrid": hybrid.summary(study.hybrid)}),
     }
 
 
@@ -129,6 +143,8 @@ def write(study: Study, out: Path) -> Path:
     for name, path in study.other_paths.items():
         verdict = "the true five" if set(path.best.names) == set(problem.TRUTH) else f"{len(path.best.names)} operators"
         pieces.append(page.text(f"{name} selects {verdict}: {', '.join(path.best.names)}. {path.stopped}"))
+    if study.hybrid is not None:
+        pieces += hybrid.pieces(study.hybrid)
     pieces += [page.figure(path, caption) for path, caption in figures]
     pieces.append(page.text(f"{study.seconds:.1f} s without the forward solve."))
     return page.save_page(out, "Fokker–Planck: an equation and its potential from noisy data", pieces)
@@ -212,4 +228,6 @@ def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
     plot.scalar_map(axes[2], x, y, study.potential["variance"].values, title="predictive variance of ψ")
     save(figure, "potential", "True potential, predictive mean with the truth dashed, predictive variance.")
 
+    if study.hybrid is not None:
+        made += hybrid.draw(study.hybrid, {"x": x, "y": y}, study.truth, out)
     return made

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bvsi.inference import Fit, NormalInverseGammaPosterior
+from bvsi.inference import Fit
+from bvsi.posteriors import NormalInverseGammaPosterior
 from bvsi.selection import SelectionPath
 
 

@@ -5,7 +5,7 @@ r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M −
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -93,6 +93,11 @@ class Sensitivity:
         self.add(total, 1.0, time)
         return total
 
+    def inner(self, G: Array, time: int) -> float:
+        """⟨G, J_i(û_time)⟩ for values G (nnz,) on the pattern."""
+        sums = (float(G[slots] @ (values if values.ndim == 1 else values[time])) for slots, values in self.blocks)
+        return self.scale * sum(sums)
+
     def apply(self, time: int, V: Array) -> Array:
         """J_i(û_time) V for V (n_u, m), (N, m)."""
         total: Array = np.zeros((self.pattern.shape[0], V.shape[1]))
@@ -158,9 +163,24 @@ class Residuals:
             sensitivity.add(total, float(coefficient), time)
         return total
 
+    def combined(self, T: Array) -> Residuals:
+        """Residuals as functions of η, θ = T η, for T (d, m): columns X T and sensitivities Σ_i T_ij J_i."""
+        Z = np.concatenate([self.Z[:, :, :1], self.X @ T], axis=2)
+        return replace(self, Z=Z, J=tuple(combined_sensitivity(self.J, column) for column in T.T))
+
     def subset(self, columns: list[int]) -> Residuals:
         """Only some of the operators; nothing is assembled again."""
         return replace(self, Z=self.Z[:, :, [0, *(1 + i for i in columns)]], J=tuple(self.J[i] for i in columns))
+
+
+def combined_sensitivity(J: Sequence[Sensitivity], weights: Array) -> Sensitivity:
+    """Σ_i w_i J_i."""
+    used = [(one, float(w)) for one, w in zip(J, weights, strict=True) if w]
+    if len(used) == 1:
+        (one, w) = used[0]
+        return replace(one, scale=w * one.scale)
+    blocks = tuple((slots, (w * one.scale) * values) for one, w in used for slots, values in one.blocks)
+    return Sensitivity(J[0].pattern, blocks)
 
 
 def residual_weights(theta: Array) -> Array:
@@ -204,6 +224,10 @@ class ResidualSystem:
             return self
         kept = tuple(self.names[i] for i in columns)
         return replace(self, names=kept, experiments=tuple(e.subset(columns) for e in self.experiments))
+
+    def combined(self, T: Array, names: tuple[str, ...]) -> ResidualSystem:
+        """The system of η with θ = T η, T (d, m), and m names: operators that move together become one."""
+        return replace(self, names=names, experiments=tuple(e.combined(T) for e in self.experiments))
 
     def vector(self, theta: ArrayLike) -> Array:
         """A coefficient vector (d,), checked."""

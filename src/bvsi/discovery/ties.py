@@ -1,0 +1,66 @@
+"""Selection with coefficients that constraints tie together: operators that move together come and go together.
+
+    θ = T η;     selection sees the operators of η, with columns X T; the result is written in θ again
+
+η are some of the coefficients themselves, so that they keep their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.constraints import LinearConstraints
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.naming import position
+from bvsi.selection import SelectionPath, Visited
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """names: d operators; T: (d, m); free: names of η."""
+
+    names: tuple[str, ...]
+    T: Array
+    free: tuple[str, ...]
+
+    def likelihood(self, likelihood: ResidualLikelihood) -> ResidualLikelihood:
+        """The likelihood of η."""
+        if len(self.free) == len(self.names):
+            return likelihood
+        return replace(likelihood, system=likelihood.system.combined(self.T, self.free))
+
+    def keep(self, names: Iterable[str]) -> list[str]:
+        """Names of η on which the given operators depend."""
+        rows = [position(name, self.names) for name in names]
+        return [free for free, column in zip(self.free, self.T.T, strict=True) if column[rows].any()]
+
+    def path(self, path: SelectionPath) -> SelectionPath:
+        """A path of η with the models written in θ."""
+        if len(self.free) == len(self.names):
+            return path
+        return replace(path, visited=tuple(self._visited(v) for v in path.visited))
+
+    def _visited(self, visited: Visited) -> Visited:
+        T = self.T[:, [self.free.index(name) for name in visited.names]]
+        rows = np.flatnonzero(T.any(axis=1))
+        return replace(visited, names=tuple(self.names[i] for i in rows), theta=T[rows] @ visited.theta, fit=None)
+
+
+def ties_of(constraints: LinearConstraints) -> Ties:
+    """The ties among operators that homogeneous equalities make."""
+    names, affine = constraints.names, constraints.ties()
+    if affine is None:
+        return Ties(names, np.eye(len(names)), names)
+    return Ties(names, affine.T, affine.free_names)
+
+
+def needed(constraints: LinearConstraints) -> list[str]:
+    """Operators of rows that a model without them could not satisfy: these are not up for selection."""
+    rows = constraints.A[(constraints.lower > 0) | (constraints.upper < 0)]
+    return [name for name, column in zip(constraints.names, rows.T, strict=True) if column.any()]

@@ -1,0 +1,60 @@
+"""Any prior as the Gaussian that closed-form updates take, and its support as constraints.
+
+θ ~ N(μ_0, Σ_0) of the same mean and variance, or quartiles where there is no variance (sec:hybrid_constraints)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.constraints import Constraints, LinearConstraints, as_linear
+from bvsi.errors import BvsiError, RankError
+from bvsi.inference.vsi import LeastSquares
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.priors import Flat, GaussianPrior, Prior, PriorDensity
+
+Array = NDArray[np.float64]
+AnyPrior = GaussianPrior | Prior | None
+AnyConstraints = Constraints | LinearConstraints | tuple[str, ...] | list[str] | str | None
+
+
+def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
+    """The prior for the operators of a likelihood; None is flat.
+
+    Operators that take the default :class:`ColumnScale` get the information of the data at the least-squares estimate.
+    """
+    names = likelihood.names
+    if prior is None:
+        return Prior({}, Flat()).bind(names)
+    if isinstance(prior, GaussianPrior):
+        return prior.prior.bind(names)
+    if not isinstance(prior, Prior):
+        raise BvsiError(f"prior: Prior({{...}}) or GaussianPrior({{...}}) is needed, not {prior!r}.")
+    return prior.bind(names, _information(likelihood) if prior.needs_information(names) else None)
+
+
+def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
+    """The prior for a closed-form update; refused where its units do not fit the noise."""
+    if isinstance(prior, Prior) and prior.terms and not likelihood.scale_known:
+        raise BvsiError(
+            "prior: with unknown noise, closed-form updates take a prior in units of σ²; use GaussianPrior for that, "
+            "state the noise, or use Maximum(), SVGD() or NUTS(), whose priors are of the coefficients themselves."
+        )
+    return prior_density(prior, likelihood)
+
+
+def with_support(constraints: AnyConstraints, prior: PriorDensity) -> LinearConstraints:
+    """The constraints together with the support of the prior."""
+    linear = as_linear(constraints, prior.names)
+    if not (np.isfinite(prior.lower).any() or np.isfinite(prior.upper).any()):
+        return linear
+    return linear.with_bounds(prior.lower, prior.upper, [f"support of the prior of {name!r}" for name in prior.names])
+
+
+def _information(likelihood: ResidualLikelihood) -> Array:
+    try:
+        theta = LeastSquares().fit(likelihood.system).theta
+    except RankError:
+        theta = np.zeros(likelihood.system.d)
+    return np.diag(likelihood.normal_equations(theta).H)

@@ -1,0 +1,230 @@
+"""Maximum likelihood and maximum a posteriori under the full objective, with the Laplace approximation at the mode.
+
+    θ̂ = argmax ℓ(θ) + log p(θ)   on the allowed set,      Cov ≈ T (−Tᵀ∇²(ℓ + log p) T)⁻¹ Tᵀ
+
+A quasi-Newton method (SLSQP of SciPy) in coordinates θ = μ + L w, in which the lagged posterior is N(0, I). A corner of
+the prior, −|θ_i − m|/b, enters as −t_i/b with t_i ≥ ±(θ_i − m), a linear constraint of each quadratic sub-problem: the
+coefficients land on it exactly. T spans the directions that active constraints and corners leave free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import scipy.linalg
+import scipy.optimize
+from numpy.typing import NDArray
+
+from bvsi.constraints import LinearConstraints, project
+from bvsi.errors import NotPositiveDefiniteError
+from bvsi.inference.constrained import truncated
+from bvsi.inference.fit import Fit, Status, assessed, check_iteration
+from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior
+from bvsi.inference.objective import Objective, ResidualDensity
+from bvsi.inference.sampling import lagged_start, make_target, usable_start
+from bvsi.inference.target import Target
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.posteriors import GaussianPosterior
+from bvsi.priors import InverseGammaPrior
+from bvsi.progress import Progress, silent
+
+Array = NDArray[np.float64]
+
+# Distance to a bound or corner, in standard deviations, below which the estimate lies on it.
+_ON = 1e-6
+# Steps of the differences of the exact gradient that give its derivative, in standard deviations.
+_DIFFERENCE = 0.05
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """MLE without a prior, MAP with one.
+
+    objective: ℓ; by default the paper's full residual density.
+    tol: converged when no coefficient is expected to move by more than tol standard deviations.
+    max_iterations: of the quasi-Newton method.
+    """
+
+    objective: Objective = field(default_factory=ResidualDensity)
+    tol: float = 1e-4
+    max_iterations: int = 200
+
+    def __post_init__(self) -> None:
+        check_iteration(self.tol, max_iterations=self.max_iterations)
+
+    def fit(
+        self,
+        likelihood: ResidualLikelihood,
+        *,
+        prior: AnyPrior = None,
+        constraints: AnyConstraints = None,
+        noise_prior: InverseGammaPrior | None = None,
+        start: Fit | None = None,
+        progress: Progress = silent,
+    ) -> Fit:
+        """Maximise; arguments as for :meth:`SVGD.fit`. Error bars are those of the Laplace approximation."""
+        target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
+        start = start or lagged_start(likelihood, target, prior, progress)
+        frame = _Frame(target, start.theta, _root(usable_start(likelihood, start).covariance), progress)
+        theta, message, iterations = frame.maximise(self.tol, self.max_iterations)
+        covariance, told = frame.laplace(theta)
+        posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
+        equations = likelihood.normal_equations(theta)
+        status = Status(not message, iterations, " ".join([message or f"converged in {iterations} iterations.", *told]))
+        scale = likelihood.noise_scale(equations)
+        method = "maximum likelihood" if prior is None else "maximum a posteriori"
+        return assessed(likelihood, posterior, theta, equations, scale, status=status, method=method)
+
+
+@dataclass(frozen=True, eq=False)
+class _Frame:
+    """θ = μ + L w: centre (d,) and L (d, k)."""
+
+    target: Target
+    centre: Array
+    L: Array
+    progress: Progress
+
+    @property
+    def corners(self) -> NDArray[np.intp]:
+        """Coefficients whose prior has a corner."""
+        return np.flatnonzero(np.isfinite(self.target.prior.kinks))
+
+    def maximise(self, tol: float, max_iterations: int) -> tuple[Array, str, int]:
+        """θ̂, what went wrong (empty where nothing did), and the number of iterations."""
+        k, corners, prior = self.L.shape[1], self.corners, self.target.prior
+        weight = np.concatenate([np.zeros(k), 1 / prior.kink_scale[corners]])
+        calls = 0
+
+        def negative(x: Array) -> tuple[float, Array]:
+            nonlocal calls
+            calls += 1
+            self.progress(calls, None, "full objective, gradients")
+            try:
+                term = self.target.smooth(self.theta(x[:k]))
+            except NotPositiveDefiniteError:
+                return np.inf, np.zeros_like(x)
+            gradient = np.concatenate([-self.L.T @ term.gradient, np.zeros(len(corners))])
+            return -term.value + float(weight @ x), gradient + weight
+
+        begin = np.concatenate([np.zeros(k), np.abs(self.centre - prior.kinks)[corners]])
+        # ℓ falls by ½ tol² for a step of tol standard deviations; it is a sum of many terms, which bounds its digits
+        floor = 1e-14 * abs(negative(begin)[0])
+        found = scipy.optimize.minimize(
+            negative,
+            begin,
+            jac=True,
+            method="SLSQP",
+            constraints=self._rows(),
+            options={"maxiter": max_iterations, "ftol": max(0.5 * tol**2, floor)},
+        )
+        theta = self._exact(self.theta(found.x[:k]))
+        failed = "" if found.success else f"not converged: {found.message}. Raise max_iterations, or give a start."
+        return theta, failed, int(found.nit)
+
+    def theta(self, w: Array) -> Array:
+        """μ + L w, with bounds kept to the last digit."""
+        return self.target.constraints.clipped(self.centre + self.L @ w)
+
+    def laplace(self, theta: Array) -> tuple[Array, tuple[str, ...]]:
+        """Covariance (d, d) of the Laplace approximation, and where it is not to be trusted."""
+        on = self._on(theta)
+        rows = np.concatenate([self.target.constraints.A[on[0]], np.eye(len(theta))[on[1]]]) @ self.L
+        N = scipy.linalg.null_space(rows) if len(rows) else np.eye(self.L.shape[1])
+        if not N.shape[1]:
+            return np.zeros((len(theta), len(theta))), self._told(on)
+        basis = self.L @ N
+        hessian = -np.stack([self._difference(theta, v) for v in basis.T]) @ basis
+        hessian = 0.5 * (hessian + hessian.T)
+        eigenvalues = np.linalg.eigvalsh(hessian)
+        if eigenvalues[0] <= 0:
+            lost = "The posterior is not peaked at the estimate in every direction: use NUTS() for error bars."
+            return basis @ np.linalg.pinv(hessian, hermitian=True) @ basis.T, (*self._told(on), lost)
+        return np.asarray(basis @ np.linalg.solve(hessian, basis.T)), self._told(on)
+
+    def pinned(self, theta: Array) -> LinearConstraints:
+        """The constraints, with those that are active and corners at which θ lies as equalities."""
+        constraints, prior = self.target.constraints, self.target.prior
+        rows, corners = self._on(theta)
+        value = constraints.A @ theta
+        near_lower = np.abs(value - constraints.lower) <= np.abs(value - constraints.upper)
+        bound = np.where(near_lower, constraints.lower, constraints.upper)
+        on = np.isin(np.arange(len(constraints)), rows)
+        lower, upper = (np.where(on, bound, side) for side in (constraints.lower, constraints.upper))
+        kinks = np.where(np.isin(np.arange(len(theta)), corners), prior.kinks, np.nan)
+        low, high = np.nan_to_num(kinks, nan=-np.inf), np.nan_to_num(kinks, nan=np.inf)
+        texts = [f"corner of the prior of {name!r}" for name in self.target.names]
+        return replace(constraints, lower=lower, upper=upper).with_bounds(low, high, texts)
+
+    def _difference(self, theta: Array, v: Array) -> Array:
+        """Derivative of ∇(ℓ + log p) along v (d,), by central differences that stay off bounds and corners."""
+        size = _DIFFERENCE
+        limit = self._room(theta, v)
+        size = min(size, 0.5 * limit)
+        ahead, behind = (self.target.smooth(theta + s * size * v).gradient for s in (1, -1))
+        return np.asarray((ahead - behind) / (2 * size))
+
+    def _room(self, theta: Array, v: Array) -> float:
+        """How far ±v leads before an inequality that is not active."""
+        constraints = self.target.constraints
+        value, speed = constraints.A @ theta, np.abs(constraints.A @ v)
+        slack = np.minimum(value - constraints.lower, constraints.upper - value)
+        moving = (speed > 1e-9 * np.linalg.norm(constraints.A * np.linalg.norm(self.L, axis=1), axis=1)) & (slack > 0)
+        return float(np.min(slack[moving] / speed[moving], initial=np.inf))
+
+    def _on(self, theta: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Rows of constraints that are active, and coefficients on a corner."""
+        constraints, prior = self.target.constraints, self.target.prior
+        sd = np.linalg.norm(constraints.A @ self.L, axis=1)
+        value = constraints.A @ theta
+        slack = np.minimum(value - constraints.lower, constraints.upper - value)
+        active = constraints.equality | (slack <= _ON * sd)
+        at = np.abs(theta - prior.kinks) <= _ON * np.linalg.norm(self.L, axis=1)
+        return np.flatnonzero(active), np.flatnonzero(at)
+
+    def _told(self, on: tuple[NDArray[np.intp], NDArray[np.intp]]) -> tuple[str, ...]:
+        constraints, names = self.target.constraints, self.target.names
+        rows = [constraints.texts[i] for i in on[0] if not constraints.equality[i]]
+        told = [f"Active: {', '.join(map(repr, rows))}."] if rows else []
+        told += [f"At the corner of the prior: {', '.join(repr(names[i]) for i in on[1])}."] if len(on[1]) else []
+        return (*told, "There the posterior is not Gaussian: use NUTS() for its error bars.") if told else ()
+
+    def _rows(self) -> list[scipy.optimize.LinearConstraint]:
+        """The constraints on θ, and t ≥ ±(θ − m) at corners, for x = (w, t)."""
+        constraints, corners, prior = self.target.constraints, self.corners, self.target.prior
+        count, d, result = len(corners), len(self.centre), []
+        if constraints:
+            shift, zero = constraints.A @ self.centre, np.zeros((len(constraints), count))
+            rows = np.concatenate([constraints.A @ self.L, zero], axis=1)
+            sd = np.linalg.norm(rows, axis=1)
+            sd[sd == 0] = 1.0
+            bounds = ((constraints.lower - shift) / sd, (constraints.upper - shift) / sd)
+            result.append(scipy.optimize.LinearConstraint(rows / sd[:, None], *bounds))
+        if count:
+            select = np.eye(d)[corners]
+            offset = (self.centre - prior.kinks)[corners]
+            for sign in (1.0, -1.0):
+                rows = np.concatenate([-sign * select @ self.L, np.eye(count)], axis=1)
+                result.append(scipy.optimize.LinearConstraint(rows, sign * offset, np.inf))
+        return result
+
+    def _exact(self, theta: Array) -> Array:
+        """θ put on corners that it is next to, and back onto the constraints where rounding violates them."""
+        prior = self.target.prior
+        near = np.abs(theta - prior.kinks) <= _ON * np.linalg.norm(self.L, axis=1)
+        theta = np.where(near, prior.kinks, theta)
+        constraints: LinearConstraints = self.target.constraints
+        if not constraints or constraints.satisfied(theta, tol=1e-13):
+            return theta
+        sd = np.maximum(np.linalg.norm(self.L, axis=1), 1e-12 * np.abs(theta) + np.finfo(float).tiny)
+        return project(theta, constraints, np.diag(1 / sd**2))
+
+
+def _root(covariance: Array) -> Array:
+    """L (d, k) with L Lᵀ = covariance, of its rank."""
+    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    unit = np.where(scale > 0, scale, 1.0)
+    eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
+    kept = eigenvalues > 1e-12 * max(eigenvalues[-1], 0.0)
+    return np.asarray(unit[:, None] * vectors[:, kept] * np.sqrt(eigenvalues[kept]))

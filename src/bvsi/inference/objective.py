@@ -1,0 +1,124 @@
+"""What full inference maximises or samples: a log-likelihood of θ with its exact gradient.
+
+    residual density     ℓ(θ) = −½ q(θ) − ½ log det Σ(θ)  [+ Σ_k log |det C_kk(θ)|]      (the paper's, biased)
+    profile              ℓ(θ) = −½ q(θ)
+    frozen covariance    ℓ(θ) = −½ q(θ) with W = W(θ_0): a quadratic function
+
+with q = rᵀW(θ)r. Where the noise scale is unknown it is integrated out: with σ² ~ Inv-Gamma(α, β),
+
+    −½ q   becomes   −(α + n/2) log(β + q/2).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.inference.fit import Fit
+from bvsi.likelihood import ResidualLikelihood, Term
+from bvsi.priors import InverseGammaPrior
+
+Array = NDArray[np.float64]
+LogLikelihood = Callable[[Array], Term]
+"""θ (d,) ↦ ℓ(θ) up to a constant, and its gradient."""
+
+
+class Objective(Protocol):
+    """A choice of ℓ."""
+
+    def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
+        """ℓ for the data at hand."""
+
+
+@dataclass(frozen=True)
+class ResidualDensity:
+    """ℓ = log p(r_θ | θ), the paper's full objective (eq:theta_dependent_negative_log_likelihood).
+
+    jacobian: with the factor |det ∂r/∂û| that makes it a density of the data. Without it the log-determinant rewards
+        models with small residual covariance.
+    """
+
+    jacobian: bool = False
+
+    def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
+        """One factorisation and one selected inverse per distinct covariance and call."""
+
+        def log_likelihood(theta: Array) -> Term:
+            density = likelihood.density(theta, gradient=True, change=self.jacobian)
+            misfit = _misfit(likelihood, density.q, density.n, noise_prior)
+            return misfit + density.logdet * -0.5 + density.change
+
+        return log_likelihood
+
+
+@dataclass(frozen=True, eq=False)
+class ProfileDensity:
+    """ℓ = −½ Q(θ), the objective of :class:`Profile`, unbiased by noise in the operators.
+
+    fit: of :class:`Profile`. With it ℓ is that of θ̂ + B(θ − θ̂), BᵀAB = A S⁻¹ A: its curvature at θ̂ is then the
+        inverse of the sandwich covariance, so that the error bars of the samples have the right size. Without it they
+        are those of the weights, which leave out the correlation between blocks.
+    """
+
+    fit: Fit | None = None
+
+    def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
+        """One factorisation per distinct covariance and call."""
+        centre, B = self._adjustment(likelihood)
+
+        def log_likelihood(theta: Array) -> Term:
+            density = likelihood.density(centre + B @ (theta - centre), gradient=True)
+            misfit = _misfit(likelihood, density.q, density.n, noise_prior)
+            return Term(misfit.value, B.T @ misfit.gradient)
+
+        return log_likelihood
+
+    def _adjustment(self, likelihood: ResidualLikelihood) -> tuple[Array, Array]:
+        """θ̂ and B = A^(−½) (A S⁻¹ A)^½, roots by Cholesky factors; the identity without a fit."""
+        if self.fit is None:
+            return np.zeros(likelihood.system.d), np.eye(likelihood.system.d)
+        curvature = self.fit.curvature
+        if curvature is None or self.fit.names != likelihood.names:
+            raise BvsiError("fit: a fit of Profile() to the same operators is needed.")
+        root = np.linalg.cholesky(curvature.A).T
+        wanted = np.linalg.cholesky(curvature.A @ np.linalg.solve(curvature.S, curvature.A)).T
+        return self.fit.theta, np.linalg.solve(root, wanted)
+
+
+@dataclass(frozen=True, eq=False)
+class FrozenCovariance:
+    """ℓ with the weights W(θ_0) of one θ_0: quadratic, as in each lagged update.
+
+    theta: θ_0 (d,).
+    """
+
+    theta: Array
+
+    def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
+        """The normal equations at θ_0, once."""
+        equations = likelihood.normal_equations(self.theta)
+        centre = likelihood.system.vector(self.theta)
+
+        def log_likelihood(theta: Array) -> Term:
+            step = theta - centre
+            slope = equations.H @ step - equations.g
+            q = Term(float(equations.q + step @ (slope - equations.g)), 2.0 * slope)
+            return _misfit(likelihood, q, equations.n, noise_prior)
+
+        return log_likelihood
+
+
+def _misfit(likelihood: ResidualLikelihood, q: Term, n: int, noise_prior: InverseGammaPrior) -> Term:
+    """−½ q, or with unknown scale −(α + n/2) log(β + q/2)."""
+    if likelihood.scale_known:
+        return q * -0.5
+    power, rate = noise_prior.alpha + 0.5 * n, noise_prior.beta + 0.5 * q.value
+    if rate <= 0:
+        raise BvsiError("the model fits the data exactly, so that the noise cannot be estimated; state its size.")
+    return Term(-power * math.log(rate), (-0.5 * power / rate) * q.gradient)

@@ -1,0 +1,99 @@
+"""What samplers start from: a Gaussian approximation, the target, and coordinates in which the one is near the other.
+
+The approximation is a lagged fit with moment-matched priors (sec:hybrid_constraints), or any fit that is given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.errors import BvsiError, NotPositiveDefiniteError
+from bvsi.inference.coordinates import Coordinates, coordinates
+from bvsi.inference.fit import Fit, Status, assessed
+from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior, prior_density, with_support
+from bvsi.inference.lagged import Lagged
+from bvsi.inference.objective import Objective
+from bvsi.inference.target import Target
+from bvsi.likelihood import ResidualLikelihood, Term
+from bvsi.posteriors import Posterior
+from bvsi.priors import InverseGammaPrior
+from bvsi.progress import Progress
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A target in coordinates w (n,) of its own."""
+
+    likelihood: ResidualLikelihood
+    target: Target
+    approximation: Posterior
+    coordinates: Coordinates
+
+    def density(self, w: Array) -> Term:
+        """log-density of w with its gradient; −∞ where θ(w) is not allowed or its covariance cannot be factorised."""
+        nowhere = Term(-np.inf, np.zeros_like(w))
+        theta = self.coordinates.theta(w)
+        if not np.all(np.isfinite(theta)) or not self.coordinates.allows(theta):
+            return nowhere
+        try:
+            term = self.coordinates.pull_back(w, self.target(theta))
+        except NotPositiveDefiniteError:
+            return nowhere
+        return term if np.isfinite(term.value) and np.all(np.isfinite(term.gradient)) else nowhere
+
+    def start(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws of the approximation as w (size, n) (eq:hybrid_particle_initialization)."""
+        return self.coordinates.w(self.approximation.sample(size, rng))
+
+
+def make_target(
+    likelihood: ResidualLikelihood,
+    objective: Objective,
+    prior: AnyPrior,
+    constraints: AnyConstraints,
+    noise_prior: InverseGammaPrior | None,
+) -> Target:
+    """The target for the data at hand; the support of the prior is among its constraints."""
+    density = prior_density(prior, likelihood)
+    bound = objective.bind(likelihood, noise_prior or InverseGammaPrior())
+    return Target(likelihood.names, bound, density, with_support(constraints, density))
+
+
+def lagged_start(likelihood: ResidualLikelihood, target: Target, prior: AnyPrior, progress: Progress) -> Fit:
+    """A lagged fit with the Gaussian of the prior's moments, under the constraints of the target."""
+    # with unknown noise a prior of the coefficients has no closed form, and the data have to do alone
+    usable = prior if likelihood.scale_known else None
+    return Lagged().fit(likelihood, prior=usable, constraints=target.constraints, progress=progress)
+
+
+def prepare(
+    likelihood: ResidualLikelihood,
+    target: Target,
+    prior: AnyPrior,
+    start: Fit | None,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Problem:
+    """A problem from a fit; by default a lagged one."""
+    approximation = usable_start(likelihood, start or lagged_start(likelihood, target, prior, progress))
+    return Problem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))
+
+
+def usable_start(likelihood: ResidualLikelihood, start: Fit) -> Posterior:
+    """The posterior of a fit to start from."""
+    if start.posterior is None or start.names != likelihood.names:
+        raise BvsiError("start: a fit of the same operators with a posterior is needed, such as Lagged().fit(...).")
+    return start.posterior
+
+
+def sampled_fit(problem: Problem, posterior: Posterior, status: Status, method: str) -> Fit:
+    """A fit from draws: the estimate is their mean."""
+    likelihood = problem.likelihood
+    equations = likelihood.normal_equations(posterior.mean)
+    scale = likelihood.noise_scale(equations)
+    return assessed(likelihood, posterior, posterior.mean, equations, scale, status=status, method=method)

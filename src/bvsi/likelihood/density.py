@@ -1,0 +1,149 @@
+"""The residual density: misfit, log-determinant and change of variables, each with its exact gradient.
+
+    −log p(r_θ | θ) = ½ q + ½ log det Σ + ½ n log 2π,      q = Σ_k r_kᵀ W_k r_k        (block weighting)
+
+    ∂q/∂θ_i         = −2 Σ_k [X_kiᵀ w_k − Σ_j b_kj ⟨w_k ε̂_kjᵀ, J_i⟩],      w_k = W_k r_k,   ε̂_kj = Σ_u,j C_kjᵀ w_k
+    ∂ log det Σ/∂θ_i = Σ_k tr(W_k ∂Σ_k/∂θ_i) = −2 Σ_kj b_kj ⟨W_k C_kj Σ_u,j, J_i⟩
+
+which is eq:full_likelihood_gradient_component. Both inner products need their left side on the pattern of J_i only: one
+set of numbers per block for all operators. Of W they take the entries on the pattern of Σ, the selected inverse.
+
+r_θ is a function of the data, r_k of û_0 … û_k. Its density as one of the data has the factor Π_k |det C_kk(θ)|,
+C_kk = ∂r_k/∂û_k at the newest time of the block:
+
+    log |det C_kk| = ½ log det(C_kk Σ_u C_kkᵀ) − ½ log det Σ_u,
+
+the same log-determinant once more, with that time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.likelihood.blocks import over_groups
+from bvsi.likelihood.covariance import FactorisedGroup, Part, stencil_row
+from bvsi.linalg import sampled_product
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Term:
+    """A number that depends on θ, and its gradient (d,); zeros where that was not asked for."""
+
+    value: float
+    gradient: Array
+
+    def __add__(self, other: Term) -> Term:
+        return Term(self.value + other.value, self.gradient + other.gradient)
+
+    def __mul__(self, factor: float) -> Term:
+        return Term(factor * self.value, factor * self.gradient)
+
+
+@dataclass(frozen=True, eq=False)
+class Density:
+    """The pieces of log p(r_θ | θ).
+
+    q: rᵀWr; logdet: log det Σ; change: Σ_k log |det C_kk|, zero where it was not asked for; n: number of residuals.
+    """
+
+    q: Term
+    logdet: Term
+    change: Term
+    n: int
+
+    @staticmethod
+    def total(parts: Sequence[Density]) -> Density:
+        """Sum over experiments."""
+        q, logdet, change = (parts[0].q, parts[0].logdet, parts[0].change)
+        for part in parts[1:]:
+            q, logdet, change = q + part.q, logdet + part.logdet, change + part.change
+        return Density(q, logdet, change, sum(part.n for part in parts))
+
+
+def block_density(part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
+    """The density of one experiment with block weighting."""
+    residuals, zero = part.residuals, Term(0.0, np.zeros(len(theta)))
+    r = residuals.residual(theta)
+    W_r = np.empty_like(r) if gradient else r
+
+    def of_group(one: FactorisedGroup) -> tuple[Term, Term]:
+        return _misfit(part, one, r, W_r, gradient), _logdet(part, one, gradient)
+
+    q, logdet = zero, zero
+    for misfit, determinant in over_groups(part, theta, of_group):
+        q, logdet = q + misfit, logdet + determinant
+    if gradient:
+        q = q + Term(0.0, -2.0 * (residuals.Z.reshape(-1, 1 + residuals.d).T @ W_r.ravel())[1:])
+    return Density(q, logdet, _change_of_variables(part, theta, gradient) if change else zero, residuals.n)
+
+
+def _misfit(part: Part, one: FactorisedGroup, r: Array, W_r: Array, gradient: bool) -> Term:
+    """q of the blocks of a group, and the part of its gradient that comes from Σ; fills in W r."""
+    slabs, pattern = one.group.slabs(1), part.residuals.structure.pattern
+    if not gradient:
+        q = sum(float(np.square(one.factor.whiten(r[:, some])).sum()) for some in slabs)
+        return Term(q, np.zeros(part.residuals.d))
+    inside = np.flatnonzero(one.b)
+    C = [pattern.matrix(one.C[m]) for m in inside]
+    q, G = 0.0, np.zeros((len(inside), pattern.nnz))
+    for some in slabs:
+        w = W_r[:, some] = one.factor.solve(r[:, some])
+        q += float(np.vdot(r[:, some], w))
+        for g, m, c in zip(G, inside, C, strict=True):
+            g += one.b[m] * sampled_product(pattern, w, part.covariance.noise_times(int(one.times[m]), c.T @ w))
+    return Term(q, 2.0 * _on_operators(part, one, G))
+
+
+def _logdet(part: Part, one: FactorisedGroup, gradient: bool) -> Term:
+    """log det Σ of the blocks of a group."""
+    n, plan = len(one.group.blocks), part.covariance
+    value = n * one.factor.logdet()
+    if not gradient:
+        return Term(value, np.zeros(part.residuals.d))
+    inside = one.b != 0
+    CS = plan.sensitivities_times_noise(one.times[inside], one.C[inside])
+    G = one.b[inside, None] * plan.product.gradient(one.factor.selected_inverse(), CS)
+    return Term(value, -2.0 * n * _on_operators(part, one, G))
+
+
+def _on_operators(part: Part, one: FactorisedGroup, G: Array) -> Array:
+    """Σ_j ⟨G_j, J_i(û_j)⟩ over the times with b ≠ 0, (d,)."""
+    times = one.times[one.b != 0]
+    return np.array([sum(J.inner(g, int(j)) for g, j in zip(G, times, strict=True)) for J in part.residuals.J])
+
+
+def _change_of_variables(part: Part, theta: Array, gradient: bool) -> Term:
+    """Σ_k log |det C_kk|."""
+    check_change_of_variables(part)
+    noise = part.covariance.noise
+
+    def of_group(one: FactorisedGroup) -> Term:
+        constant = sum(noise.logdet(int(j)) for j in _newest(part, one.group.blocks))
+        term = _logdet(part, one, gradient) * 0.5
+        return Term(term.value - 0.5 * constant, term.gradient)
+
+    terms = over_groups(part, theta, of_group, newest=True)
+    return sum(terms, start=Term(0.0, np.zeros(len(theta))))
+
+
+def _newest(part: Part, blocks: NDArray[np.int64]) -> list[int]:
+    return [int(stencil_row(part.residuals.structure, int(k))[0][-1]) for k in blocks]
+
+
+def check_change_of_variables(part: Part) -> None:
+    """Refuse where the residuals are no change of variables: as many per block as unknowns, a new time in each."""
+    structure = part.residuals.structure
+    newest = _newest(part, np.arange(structure.n_blocks))
+    if structure.n_rows != structure.n_state or len(set(newest)) < len(newest):
+        raise BvsiError(
+            f"jacobian: the change of variables from data to residuals needs as many residuals per block as unknowns "
+            f"({structure.n_rows} and {structure.n_state} in {part.label}) and one new time per block; leave it out, "
+            "or use Profile()."
+        )
