@@ -47,7 +47,7 @@ def test_the_numbers_are_those_of_arviz(name):
     theirs = [
         lambda x: arviz.rhat(x),
         lambda x: arviz.ess(x, method="bulk"),
-        lambda x: arviz.ess(x, method="tail"),
+        lambda x: arviz.ess(x, method="tail", prob=(0.05, 0.95)),
     ]
     for ours, reference in zip(DIAGNOSTICS, theirs, strict=True):
         expected = [reference(draws[:, :, i]) for i in range(draws.shape[2])]

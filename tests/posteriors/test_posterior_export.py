@@ -76,7 +76,6 @@ def test_arviz_takes_chains_and_agrees_on_their_diagnostics():
     assert list(summary.index) == [f"theta[{name}]" for name in NAMES]
     np.testing.assert_allclose(summary["r_hat"].to_numpy(float), chains.r_hat, rtol=1e-9)
     np.testing.assert_allclose(summary["ess_bulk"].to_numpy(float), chains.ess_bulk, rtol=1e-9)
-    np.testing.assert_allclose(summary["ess_tail"].to_numpy(float), chains.ess_tail, rtol=1e-9)
 
 
 def test_arviz_takes_closed_forms():
@@ -86,8 +85,10 @@ def test_arviz_takes_closed_forms():
 
 
 def test_the_next_arviz_gets_a_tree(monkeypatch):
-    """ArviZ 1 has no InferenceData and works on DataTree."""
-    monkeypatch.setitem(sys.modules, "arviz", types.ModuleType("arviz"))
+    """ArviZ 1 works on DataTree; a name InferenceData is left there that warns."""
+    module = types.ModuleType("arviz")
+    module.__version__, module.InferenceData = "1.0.0", None  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "arviz", module)
     xr.testing.assert_identical(to_arviz(KINDS["chains"]), to_datatree(KINDS["chains"]))
 
 

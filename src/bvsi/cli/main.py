@@ -84,7 +84,7 @@ def fokker_planck(
     from bvsi.console import progress_bar
     from bvsi.problems.fokker_planck import Case
     from bvsi.reproduce import fokker_planck as study
-    from bvsi.reproduce.fokker_planck_hybrid import table as hybrid_table
+    from bvsi.reproduce import fokker_planck_hybrid as hybrid_study
 
     _check_folder(out)
     case = Case(nx, sigma, seed, accurate_time)
@@ -94,7 +94,7 @@ def fokker_planck(
     index = study.write(result, out)
     sys.stdout.write(f"{study.comparison(result)}\n\n{result.path}\n")
     if result.hybrid is not None:
-        sys.stdout.write(f"\n{hybrid_table(result.hybrid)}\n\n")
+        sys.stdout.write("\n".join(["", hybrid_study.table(result.hybrid), *hybrid_study.verdict(result.hybrid), "\n"]))
     for name, path in result.other_paths.items():
         sys.stdout.write(f"{name} selects {len(path.best.names)}: {', '.join(path.best.names)}\n")
     sys.stdout.write(f"{result.seconds:.1f} s\nresult: {out / 'result.json'}\npage: {index}\n")

@@ -2,11 +2,12 @@
 
 from bvsi.constraints.affine import Affine
 from bvsi.constraints.interior import interior
-from bvsi.constraints.linear import Constraints, LinearConstraints, as_linear
+from bvsi.constraints.linear import AnyConstraints, Constraints, LinearConstraints, as_linear
 from bvsi.constraints.program import Program, project, solve_program
 
 __all__ = [
     "Affine",
+    "AnyConstraints",
     "Constraints",
     "LinearConstraints",
     "Program",

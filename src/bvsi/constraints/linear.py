@@ -194,9 +194,11 @@ class LinearConstraints:
         return LinearConstraints(affine.free_names, *merged(simple(moved)))
 
 
-def as_linear(
-    constraints: Constraints | LinearConstraints | Sequence[str] | str | None, names: tuple[str, ...]
-) -> LinearConstraints:
+AnyConstraints = Constraints | LinearConstraints | Sequence[str] | str | None
+"""What stands for constraints in arguments."""
+
+
+def as_linear(constraints: AnyConstraints, names: tuple[str, ...]) -> LinearConstraints:
     """Constraints in any form, for a list of operators; None is no constraint."""
     if isinstance(constraints, LinearConstraints):
         return constraints if constraints.names == names else constraints.restrict(names)

@@ -66,7 +66,7 @@ def project(theta: Array, constraints: LinearConstraints, metric: Array) -> Arra
     return _nearest(_checked(metric, d), _point(theta, d, "theta"), constraints).x
 
 
-class _Unsolved(BvsiError):
+class _UnsolvedError(BvsiError):
     """An attempt failed; the message says why."""
 
 
@@ -150,7 +150,7 @@ def _nearest(P: Array, centre: Array, constraints: LinearConstraints) -> Program
             if task is not None:
                 sides[~constraints.equality] = _working_set(task, tolerance, room)
             x, multipliers = _polished(P, centre, constraints, sides)
-        except (_Unsolved, InfeasibleError) as error:
+        except (_UnsolvedError, InfeasibleError) as error:
             why = str(error)
         else:
             return Program(x, _touching(x, constraints), multipliers)
@@ -196,7 +196,7 @@ def _working_set(task: _Task, tolerance: float, room: float) -> Sides:
         primal_tol=tolerance,
     )
     if flag != 1:
-        raise _Unsolved(f"the solver stopped with flag {flag}")
+        raise _UnsolvedError(f"the solver stopped with flag {flag}")
     sides = np.zeros(task.count, dtype=np.int8)
     sides[task.varying] = np.sign(info["lam"])
     return sides
@@ -223,7 +223,7 @@ def _polished(P: Array, centre: Array, constraints: LinearConstraints, sides: Si
         if not wrong.any():
             return constraints.clipped(x), multipliers
         sides[int(wrong.argmax())] = 0
-    raise _Unsolved("no set of rows holds the solution")
+    raise _UnsolvedError("no set of rows holds the solution")
 
 
 def _broken(value: Array, size: Array, constraints: LinearConstraints, affine: Affine) -> Array:
@@ -232,7 +232,7 @@ def _broken(value: Array, size: Array, constraints: LinearConstraints, affine: A
     varying = constraints.rows_in(affine).A.any(axis=1)
     # a row that is constant on the affine set cannot be mended there
     if (~varying & (excess > TOLERANCE * size)).any():
-        raise _Unsolved("the working set contradicts a row")
+        raise _UnsolvedError("the working set contradicts a row")
     broken = varying & (excess > np.where(constraints.single, 0.0, _ROUNDING * size))
     share = np.zeros(len(excess))
     share[broken] = excess[broken] / (size + excess)[broken]
@@ -262,7 +262,7 @@ def _multipliers(
     rows = rows / length[:, None]
     found = np.linalg.lstsq(rows.T, gradient, rcond=None)[0]
     if np.abs(gradient - rows.T @ found).max() > rounding:
-        raise _Unsolved("its solution does not satisfy the optimality conditions")
+        raise _UnsolvedError("its solution does not satisfy the optimality conditions")
     against = np.where(constraints.equality[held], 0.0, -found * sides[held])
     multipliers, wrong = np.zeros(len(constraints)), np.zeros(len(constraints))
     multipliers[held] = np.where(against > 0, 0.0, found / length)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.constraints import Constraints, LinearConstraints, as_linear
+from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.data import Data, Grid, as_experiments
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.ties import needed, ties_of
@@ -39,7 +39,7 @@ def discover(
     selection: Backward | Sweep | None = None,
     estimator: Estimator | None = None,
     prior: Prior | GaussianPrior | None = None,
-    constraints: Constraints | Sequence[str] | str | None = None,
+    constraints: AnyConstraints = None,
     progress: Progress = silent,
 ) -> Discovery:
     """Select the operators that the data support, and infer their coefficients.

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.constraints import LinearConstraints, project, solve_program
+from bvsi.errors import BvsiError
 from bvsi.inference.solve import ScaledSolver, factorise
 from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior, TruncatedPosterior
 
@@ -67,6 +68,8 @@ class ConstrainedSolver:
 def constrained(H: Array, constraints: LinearConstraints) -> ConstrainedSolver:
     """A solver; :class:`RankError` where the data do not determine all coefficients that are left."""
     affine, _ = constraints.reduced
+    if not affine.free_names:
+        raise BvsiError("constraints: they fix every coefficient, so that nothing is left to infer; relax one of them.")
     return ConstrainedSolver(H, constraints, factorise(affine.T.T @ H @ affine.T, affine.free_names))
 
 

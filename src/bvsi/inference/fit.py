@@ -49,12 +49,14 @@ class Step:
 class Curvature:
     """The misfit around an estimate to second order: E[½∇²Q] = A, Cov(½∇Q) = σ² S.
 
-    A: (d, d); S: (d, d) from the noise model; S_blocks: (d, d) from the scores of the blocks. Priors are included.
+    A: (d, d); S: (d, d) from the noise model; S_blocks: (d, d) from the scores of the blocks. All include the precision
+    (d, d) of the prior.
     """
 
     A: Array
     S: Array
     S_blocks: Array
+    precision: Array
 
 
 @dataclass(frozen=True, eq=False)

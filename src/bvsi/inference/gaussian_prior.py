@@ -8,15 +8,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.constraints import Constraints, LinearConstraints, as_linear
+from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.errors import BvsiError, RankError
 from bvsi.inference.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.priors import Flat, GaussianPrior, Prior, PriorDensity
+from bvsi.priors import ColumnScale, Flat, GaussianPrior, Prior, PriorDensity
 
 Array = NDArray[np.float64]
 AnyPrior = GaussianPrior | Prior | None
-AnyConstraints = Constraints | LinearConstraints | tuple[str, ...] | list[str] | str | None
 
 
 def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
@@ -36,7 +35,8 @@ def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensi
 
 def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
     """The prior for a closed-form update; refused where its units do not fit the noise."""
-    if isinstance(prior, Prior) and prior.terms and not likelihood.scale_known:
+    in_units = isinstance(prior, Prior) and (prior.terms or not isinstance(prior.default, ColumnScale | Flat))
+    if in_units and not likelihood.scale_known:
         raise BvsiError(
             "prior: with unknown noise, closed-form updates take a prior in units of σ²; use GaussianPrior for that, "
             "state the noise, or use Maximum(), SVGD() or NUTS(), whose priors are of the coefficients themselves."

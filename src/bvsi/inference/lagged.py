@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.constraints import LinearConstraints
+from bvsi.constraints import AnyConstraints, LinearConstraints
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.inference.constrained import constrained, nearest
 from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
-from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior, matched, with_support
+from bvsi.inference.gaussian_prior import AnyPrior, matched, with_support
 from bvsi.inference.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.priors import BoundPrior, InverseGammaPrior
@@ -65,7 +65,7 @@ class Lagged:
         """
         density = matched(prior, likelihood)
         bound, allowed = density.gaussian, with_support(constraints, density)
-        theta = _default_start(likelihood, bound) if start is None else start_vector(likelihood, start)
+        theta = _default_start(likelihood, bound, allowed) if start is None else start_vector(likelihood, start)
         theta = feasible(likelihood, theta, allowed)
         history: list[Step] = []
         status = Status(False, self.max_iterations, self._advice())
@@ -74,11 +74,12 @@ class Lagged:
             solver = constrained(equations.H + bound.precision, allowed)
             downhill = equations.g + bound.gradient(theta)
             centre = solver.free(theta, downhill)
-            step = solver.update(theta, downhill) - theta
+            updated = solver.update(theta, downhill)
+            step = updated - theta
             sd = np.sqrt(likelihood.noise_scale(equations) * np.diag(solver.inverse()))
-            change = float(np.max(np.abs(step) / np.maximum(np.abs(theta + step) + sd, _TINY)))
+            change = float(np.max(np.abs(step) / np.maximum(np.abs(updated) + sd, _TINY)))
             history.append(Step(theta, change, equations.q / equations.n))
-            theta = theta + step
+            theta = updated
             progress(iteration, None, f"lagged covariance, change {change:.1e}")
             if change <= self.tol:
                 status = Status(True, iteration, f"converged in {iteration} iterations.")
@@ -126,7 +127,7 @@ def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearCo
     return nearest(theta, constraints, likelihood.normal_equations(theta).H)
 
 
-def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
+def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior, constraints: LinearConstraints) -> Array:
     """Least squares; where its misfit is large, or of unknown scale, the dominant weights if they fit better.
 
     Where noise swamps an operator, least squares is the edge of a plateau from which the iteration does not come back.
@@ -134,9 +135,9 @@ def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
     try:
         theta = LeastSquares().fit(likelihood.system).theta
     except RankError:
-        if not prior.precision.any():
+        if not (prior.precision.any() or constraints.equality.any()):
             raise
-        return prior.mean  # the prior settles what the data leave open
+        return prior.mean  # prior or equalities settle what the data leave open
     if not likelihood.weighting.uses_noise:
         return theta
     equations = likelihood.normal_equations(theta)

@@ -3,8 +3,9 @@
     θ̂ = argmax ℓ(θ) + log p(θ)   on the allowed set,      Cov ≈ T (−Tᵀ∇²(ℓ + log p) T)⁻¹ Tᵀ
 
 A quasi-Newton method (SLSQP of SciPy) in coordinates θ = μ + L w, in which the lagged posterior is N(0, I). A corner of
-the prior, −|θ_i − m|/b, enters as −t_i/b with t_i ≥ ±(θ_i − m), a linear constraint of each quadratic sub-problem: the
-coefficients land on it exactly. T spans the directions that active constraints and corners leave free.
+the prior, −|θ_i − m|/b, enters as −s t_i/b with s t_i ≥ ±(θ_i − m), s the standard deviation: a linear constraint of
+each quadratic sub-problem, on which coefficients land exactly. T spans the directions that active constraints and
+corners leave free.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import scipy.linalg
 import scipy.optimize
 from numpy.typing import NDArray
 
-from bvsi.constraints import LinearConstraints, project
-from bvsi.errors import NotPositiveDefiniteError
+from bvsi.constraints import AnyConstraints, LinearConstraints, project
+from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.inference.constrained import truncated
 from bvsi.inference.fit import Fit, Status, assessed, check_iteration
-from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior
+from bvsi.inference.gaussian_prior import AnyPrior
 from bvsi.inference.objective import Objective, ResidualDensity
 from bvsi.inference.sampling import lagged_start, make_target, usable_start
 from bvsi.inference.target import Target
@@ -33,6 +34,8 @@ Array = NDArray[np.float64]
 
 # Distance to a bound or corner, in standard deviations, below which the estimate lies on it.
 _ON = 1e-6
+# Part of a row that rounding may leave where other rows imply it.
+_INDEPENDENT = 1e-9
 # Steps of the differences of the exact gradient that give its derivative, in standard deviations.
 _DIFFERENCE = 0.05
 
@@ -66,7 +69,9 @@ class Maximum:
         """Maximise; arguments as for :meth:`SVGD.fit`. Error bars are those of the Laplace approximation."""
         target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
         start = start or lagged_start(likelihood, target, prior, progress)
-        frame = _Frame(target, start.theta, _root(usable_start(likelihood, start).covariance), progress)
+        begin = usable_start(target, start)
+        # the mean, since priors may vanish on bounds, where the mode can lie
+        frame = _Frame(target, begin.mean, _root(begin.covariance), progress)
         theta, message, iterations = frame.maximise(self.tol, self.max_iterations)
         covariance, told = frame.laplace(theta)
         posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
@@ -88,13 +93,18 @@ class _Frame:
 
     @property
     def corners(self) -> NDArray[np.intp]:
-        """Coefficients whose prior has a corner."""
-        return np.flatnonzero(np.isfinite(self.target.prior.kinks))
+        """Coefficients that can move and whose prior has a corner."""
+        return np.flatnonzero(np.isfinite(self.target.prior.kinks) & (self.sd > 0))
+
+    @property
+    def sd(self) -> Array:
+        """Lengths of the rows of L (d,)."""
+        return np.asarray(np.linalg.norm(self.L, axis=1))
 
     def maximise(self, tol: float, max_iterations: int) -> tuple[Array, str, int]:
         """θ̂, what went wrong (empty where nothing did), and the number of iterations."""
-        k, corners, prior = self.L.shape[1], self.corners, self.target.prior
-        weight = np.concatenate([np.zeros(k), 1 / prior.kink_scale[corners]])
+        k, corners, prior, sd = self.L.shape[1], self.corners, self.target.prior, self.sd
+        weight = np.concatenate([np.zeros(k), (sd / prior.kink_scale)[corners]])
         calls = 0
 
         def negative(x: Array) -> tuple[float, Array]:
@@ -108,9 +118,12 @@ class _Frame:
             gradient = np.concatenate([-self.L.T @ term.gradient, np.zeros(len(corners))])
             return -term.value + float(weight @ x), gradient + weight
 
-        begin = np.concatenate([np.zeros(k), np.abs(self.centre - prior.kinks)[corners]])
+        begin = np.concatenate([np.zeros(k), np.abs(self.centre - prior.kinks)[corners] / sd[corners]])
+        value = negative(begin)[0]
+        if not np.isfinite(value):
+            raise BvsiError("start: the target is zero there; give a fit that respects prior and constraints, or none.")
         # ℓ falls by ½ tol² for a step of tol standard deviations; it is a sum of many terms, which bounds its digits
-        floor = 1e-14 * abs(negative(begin)[0])
+        floor = 1e-14 * abs(value)
         found = scipy.optimize.minimize(
             negative,
             begin,
@@ -129,12 +142,10 @@ class _Frame:
 
     def laplace(self, theta: Array) -> tuple[Array, tuple[str, ...]]:
         """Covariance (d, d) of the Laplace approximation, and where it is not to be trusted."""
-        on = self._on(theta)
-        rows = np.concatenate([self.target.constraints.A[on[0]], np.eye(len(theta))[on[1]]]) @ self.L
-        N = scipy.linalg.null_space(rows) if len(rows) else np.eye(self.L.shape[1])
-        if not N.shape[1]:
+        on, pinned = self._on(theta), self.pinned(theta)
+        basis = self._directions(pinned)
+        if not basis.shape[1]:
             return np.zeros((len(theta), len(theta))), self._told(on)
-        basis = self.L @ N
         hessian = -np.stack([self._difference(theta, v) for v in basis.T]) @ basis
         hessian = 0.5 * (hessian + hessian.T)
         eigenvalues = np.linalg.eigvalsh(hessian)
@@ -157,11 +168,24 @@ class _Frame:
         texts = [f"corner of the prior of {name!r}" for name in self.target.names]
         return replace(constraints, lower=lower, upper=upper).with_bounds(low, high, texts)
 
+    def _directions(self, pinned: LinearConstraints) -> Array:
+        """Columns (d, n) of about one standard deviation each that span what the equalities leave free."""
+        affine = pinned.affine()
+        rows, sd = self._scaled(pinned)
+        unit = rows[pinned.equality & (sd > 0)]
+        N = scipy.linalg.null_space(unit, rcond=_INDEPENDENT) if len(unit) else np.eye(self.L.shape[1])
+        return np.asarray(affine.T @ (self.L @ N)[affine.free])  # without the rounding of N
+
+    def _scaled(self, constraints: LinearConstraints) -> tuple[Array, Array]:
+        """Rows (m, k) of A L, of length one, and their lengths (m,): zero for equalities that hold in L already."""
+        rows = constraints.A @ self.L
+        sd = np.linalg.norm(rows, axis=1)
+        sd[sd <= _INDEPENDENT * (np.abs(constraints.A) @ self.sd)] = 0.0
+        return np.divide(rows, sd[:, None], out=np.zeros_like(rows), where=sd[:, None] > 0), sd
+
     def _difference(self, theta: Array, v: Array) -> Array:
         """Derivative of ∇(ℓ + log p) along v (d,), by central differences that stay off bounds and corners."""
-        size = _DIFFERENCE
-        limit = self._room(theta, v)
-        size = min(size, 0.5 * limit)
+        size = min(_DIFFERENCE, 0.5 * self._room(theta, v))
         ahead, behind = (self.target.smooth(theta + s * size * v).gradient for s in (1, -1))
         return np.asarray((ahead - behind) / (2 * size))
 
@@ -170,7 +194,7 @@ class _Frame:
         constraints = self.target.constraints
         value, speed = constraints.A @ theta, np.abs(constraints.A @ v)
         slack = np.minimum(value - constraints.lower, constraints.upper - value)
-        moving = (speed > 1e-9 * np.linalg.norm(constraints.A * np.linalg.norm(self.L, axis=1), axis=1)) & (slack > 0)
+        moving = (speed > 1e-9 * np.linalg.norm(constraints.A * self.sd, axis=1)) & (slack > 0)
         return float(np.min(slack[moving] / speed[moving], initial=np.inf))
 
     def _on(self, theta: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -180,7 +204,7 @@ class _Frame:
         value = constraints.A @ theta
         slack = np.minimum(value - constraints.lower, constraints.upper - value)
         active = constraints.equality | (slack <= _ON * sd)
-        at = np.abs(theta - prior.kinks) <= _ON * np.linalg.norm(self.L, axis=1)
+        at = np.abs(theta - prior.kinks) <= _ON * self.sd
         return np.flatnonzero(active), np.flatnonzero(at)
 
     def _told(self, on: tuple[NDArray[np.intp], NDArray[np.intp]]) -> tuple[str, ...]:
@@ -191,34 +215,33 @@ class _Frame:
         return (*told, "There the posterior is not Gaussian: use NUTS() for its error bars.") if told else ()
 
     def _rows(self) -> list[scipy.optimize.LinearConstraint]:
-        """The constraints on θ, and t ≥ ±(θ − m) at corners, for x = (w, t)."""
+        """The constraints on θ, and t ≥ ±(θ − m)/sd at corners, for x = (w, t)."""
         constraints, corners, prior = self.target.constraints, self.corners, self.target.prior
-        count, d, result = len(corners), len(self.centre), []
+        count, result = len(corners), []
         if constraints:
-            shift, zero = constraints.A @ self.centre, np.zeros((len(constraints), count))
-            rows = np.concatenate([constraints.A @ self.L, zero], axis=1)
-            sd = np.linalg.norm(rows, axis=1)
-            sd[sd == 0] = 1.0
-            bounds = ((constraints.lower - shift) / sd, (constraints.upper - shift) / sd)
-            result.append(scipy.optimize.LinearConstraint(rows / sd[:, None], *bounds))
+            shift = constraints.A @ self.centre
+            unit, sd = self._scaled(constraints)
+            rows = np.concatenate([unit, np.zeros((len(unit), count))], axis=1)
+            for kind in (constraints.equality & (sd > 0), ~constraints.equality & (sd > 0)):
+                if kind.any():
+                    bounds = ((side - shift)[kind] / sd[kind] for side in (constraints.lower, constraints.upper))
+                    result.append(scipy.optimize.LinearConstraint(rows[kind], *bounds))
         if count:
-            select = np.eye(d)[corners]
-            offset = (self.centre - prior.kinks)[corners]
+            unit = (self.L / np.where(self.sd > 0, self.sd, 1.0)[:, None])[corners]
+            offset = (self.centre - prior.kinks)[corners] / self.sd[corners]
             for sign in (1.0, -1.0):
-                rows = np.concatenate([-sign * select @ self.L, np.eye(count)], axis=1)
+                rows = np.concatenate([-sign * unit, np.eye(count)], axis=1)
                 result.append(scipy.optimize.LinearConstraint(rows, sign * offset, np.inf))
         return result
 
     def _exact(self, theta: Array) -> Array:
-        """θ put on corners that it is next to, and back onto the constraints where rounding violates them."""
-        prior = self.target.prior
-        near = np.abs(theta - prior.kinks) <= _ON * np.linalg.norm(self.L, axis=1)
-        theta = np.where(near, prior.kinks, theta)
-        constraints: LinearConstraints = self.target.constraints
-        if not constraints or constraints.satisfied(theta, tol=1e-13):
-            return theta
-        sd = np.maximum(np.linalg.norm(self.L, axis=1), 1e-12 * np.abs(theta) + np.finfo(float).tiny)
-        return project(theta, constraints, np.diag(1 / sd**2))
+        """θ on bounds and corners that it is next to, and back onto the constraints where rounding violates them."""
+        constraints = self.target.constraints
+        if not constraints.satisfied(theta, tol=1e-13):
+            sd = np.maximum(self.sd, 1e-12 * np.abs(theta) + np.finfo(float).tiny)
+            theta = project(theta, constraints, np.diag(1 / sd**2))
+        affine = self.pinned(theta).affine()
+        return constraints.clipped(affine.theta(affine.eta(theta)))
 
 
 def _root(covariance: Array) -> Array:

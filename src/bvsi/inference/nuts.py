@@ -7,6 +7,7 @@ the exact log-density and gradient of the target.
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import itertools
 import warnings
 from collections.abc import Callable
@@ -16,9 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.errors import BvsiError
+from bvsi.constraints import AnyConstraints
+from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.inference.fit import Fit, Status
-from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior
+from bvsi.inference.gaussian_prior import AnyPrior
 from bvsi.inference.objective import Objective, ResidualDensity
 from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
@@ -140,6 +142,11 @@ def _doubts(chains: ChainPosterior) -> tuple[str, ...]:
     return tuple(told)
 
 
+def sampler_available() -> bool:
+    """Whether nutpie is installed."""
+    return importlib.util.find_spec("nutpie") is not None
+
+
 def _nutpie() -> Any:
     try:
         with warnings.catch_warnings():
@@ -147,4 +154,4 @@ def _nutpie() -> Any:
             importlib.import_module("nutpie.compiled_pyfunc")
             return importlib.import_module("nutpie")
     except ImportError:
-        raise BvsiError("NUTS() needs the sampler nutpie: pip install 'bvsi[mcmc]'.") from None
+        raise MissingDependencyError("NUTS() needs the sampler nutpie: pip install 'bvsi[mcmc]'.") from None

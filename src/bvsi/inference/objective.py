@@ -61,9 +61,9 @@ class ResidualDensity:
 class ProfileDensity:
     """ℓ = −½ Q(θ), the objective of :class:`Profile`, unbiased by noise in the operators.
 
-    fit: of :class:`Profile`. With it ℓ is that of θ̂ + B(θ − θ̂), BᵀAB = A S⁻¹ A: its curvature at θ̂ is then the
-        inverse of the sandwich covariance, so that the error bars of the samples have the right size. Without it they
-        are those of the weights, which leave out the correlation between blocks.
+    fit: of :class:`Profile`, without prior and constraints. With it ℓ is that of θ̂ + B(θ − θ̂), BᵀAB = A S⁻¹ A: its
+        curvature at θ̂ is then the inverse of the sandwich covariance, so that the error bars of the samples have the
+        right size. Without it they are those of the weights, which leave out the correlation between blocks.
     """
 
     fit: Fit | None = None
@@ -84,10 +84,13 @@ class ProfileDensity:
         if self.fit is None:
             return np.zeros(likelihood.system.d), np.eye(likelihood.system.d)
         curvature = self.fit.curvature
-        if curvature is None or self.fit.names != likelihood.names:
-            raise BvsiError("fit: a fit of Profile() to the same operators is needed.")
-        root = np.linalg.cholesky(curvature.A).T
-        wanted = np.linalg.cholesky(curvature.A @ np.linalg.solve(curvature.S, curvature.A)).T
+        if curvature is None or self.fit.names != likelihood.names or curvature.precision.any():
+            raise BvsiError("fit: a fit of Profile() to the same operators is needed, without a prior.")
+        try:
+            root = np.linalg.cholesky(curvature.A).T
+            wanted = np.linalg.cholesky(curvature.A @ np.linalg.solve(curvature.S, curvature.A)).T
+        except np.linalg.LinAlgError:
+            raise BvsiError("fit: the noise swamps its operators, so that it has no error bars; use fewer.") from None
         return self.fit.theta, np.linalg.solve(root, wanted)
 
 

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.constraints import LinearConstraints
+from bvsi.constraints import AnyConstraints, LinearConstraints
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.inference.constrained import ConstrainedSolver, constrained
 from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Curvature, Fit, Status, Step, check_iteration, make_fit
-from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior, matched, with_support
+from bvsi.inference.gaussian_prior import AnyPrior, matched, with_support
 from bvsi.inference.instrumental import Instrumental
 from bvsi.inference.lagged import Lagged, feasible, start_vector
 from bvsi.inference.sandwich import sandwich, score_covariance
@@ -143,6 +143,10 @@ class _Problem:
                 B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / (s @ y)
         return constrained(B, self.constraints).update(point.theta, self.downhill(point)) - point.theta
 
+    def moved(self, point: _Point, step: Array) -> Array:
+        """θ + step, with bounds kept to the last bit."""
+        return self.constraints.clipped(point.theta + step)
+
     def minimise(self, theta: Array) -> _Attempt:
         """Gauss–Newton with secant corrections; steps that do not lower Q are halved."""
         history: list[Step] = []
@@ -155,7 +159,7 @@ class _Problem:
             self.progress(iteration, None, f"profile, change {change:.1e} sd")
             if change <= self.settings.tol:
                 message = f"converged in {iteration} iterations."
-                return _Attempt(point.theta + step, point.objective, True, tuple(history), message)
+                return _Attempt(self.moved(point, step), point.objective, True, tuple(history), message)
             lower = self._descend(point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS)
             if lower is None and change <= _NEGLIGIBLE:
                 message = f"converged in {iteration} iterations, as far as rounding allows."
@@ -299,7 +303,7 @@ class _Problem:
     def _descend(self, point: _Point, step: Array, attempts: int) -> _Point | None:
         for _ in range(attempts):
             try:
-                tried = self.at(point.theta + step)
+                tried = self.at(self.moved(point, step))
             except (RankError, NotPositiveDefiniteError):
                 tried = None
             if tried is not None and tried.objective <= point.objective * (1 + 1e-12):
@@ -321,10 +325,10 @@ def curvature(likelihood: ResidualLikelihood, profile: ProfileEquations, prior: 
     """A = H + Σ_0⁻¹ − σ²N, and S + Σ_0⁻¹ from the noise model and from the blocks; needs S and N, so an rng."""
     assert profile.S is not None
     assert profile.N is not None
-    precision = 0.0 if prior is None else prior.precision
+    precision = np.zeros_like(profile.N) if prior is None else prior.precision
     scale = likelihood.noise_scale(profile.equations)  # N is drawn from the noise model as it is stated
     A = profile.equations.H + precision - scale * profile.N
-    return Curvature(A, profile.S + precision, score_covariance(profile.scores) / scale + precision)
+    return Curvature(A, profile.S + precision, score_covariance(profile.scores) / scale + precision, precision)
 
 
 def _rank(attempt: _Attempt) -> tuple[bool, float]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.constraints import AnyConstraints, LinearConstraints
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.inference.coordinates import Coordinates, coordinates
 from bvsi.inference.fit import Fit, Status, assessed
-from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior, prior_density, with_support
+from bvsi.inference.gaussian_prior import AnyPrior, prior_density, with_support
 from bvsi.inference.lagged import Lagged
 from bvsi.inference.objective import Objective
 from bvsi.inference.target import Target
@@ -23,6 +24,10 @@ from bvsi.priors import InverseGammaPrior
 from bvsi.progress import Progress
 
 Array = NDArray[np.float64]
+
+_TRIALS = 1000
+# Smallest eigenvalue of the correlations of a start.
+_FLAT = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,15 +85,34 @@ def prepare(
     progress: Progress,
 ) -> Problem:
     """A problem from a fit; by default a lagged one."""
-    approximation = usable_start(likelihood, start or lagged_start(likelihood, target, prior, progress))
+    approximation = usable_start(target, start or lagged_start(likelihood, target, prior, progress))
+    _check_inside(approximation, target.constraints)
     return Problem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))
 
 
-def usable_start(likelihood: ResidualLikelihood, start: Fit) -> Posterior:
-    """The posterior of a fit to start from."""
-    if start.posterior is None or start.names != likelihood.names:
+def usable_start(target: Target, start: Fit) -> Posterior:
+    """The posterior of a fit to start from, which has to spread in all directions that the target has."""
+    if start.posterior is None or start.names != target.names:
         raise BvsiError("start: a fit of the same operators with a posterior is needed, such as Lagged().fit(...).")
+    free = target.constraints.reduced[0].free
+    covariance = start.posterior.covariance[np.ix_(free, free)]
+    scale = np.sqrt(np.diag(covariance))
+    if not scale.all() or np.linalg.eigvalsh(covariance / np.outer(scale, scale))[0] <= _FLAT:
+        raise BvsiError(
+            "start: its posterior has no spread in directions that the constraints leave free; fit it with the same "
+            "constraints, or leave it out."
+        )
     return start.posterior
+
+
+def _check_inside(approximation: Posterior, constraints: LinearConstraints) -> None:
+    """Refuse an approximation with draws where the target is zero: coordinates cannot be made from it."""
+    outside = ~constraints.satisfied(approximation.sample(_TRIALS, np.random.default_rng(0)))
+    if outside.any():
+        raise BvsiError(
+            f"start: {outside.mean():.0%} of its draws violate the constraints or the support of the prior; fit it "
+            "with the same constraints and prior, or leave it out."
+        )
 
 
 def sampled_fit(problem: Problem, posterior: Posterior, status: Status, method: str) -> Fit:

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.constraints import AnyConstraints
 from bvsi.errors import BvsiError
 from bvsi.inference.fit import Fit, Status, check_iteration
-from bvsi.inference.gaussian_prior import AnyConstraints, AnyPrior
+from bvsi.inference.gaussian_prior import AnyPrior
 from bvsi.inference.objective import Objective, ResidualDensity
 from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
 from bvsi.inference.stein import MedianRBF, variance_shortfall

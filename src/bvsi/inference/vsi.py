@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.constraints import AnyConstraints, as_linear
 from bvsi.errors import BvsiError
+from bvsi.inference.constrained import constrained
 from bvsi.inference.fit import Fit, Status, check_iteration
 from bvsi.inference.solve import factorise
 from bvsi.likelihood import IID, Isotropic, NormalEquations, ResidualLikelihood, residual_likelihood
@@ -21,16 +23,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LeastSquares:
-    """θ = (XᵀX)⁻¹ Xᵀy (eq:VSI_solution), with one step of refinement."""
+    """θ = (XᵀX)⁻¹ Xᵀy (eq:VSI_solution), with one step of refinement; a quadratic program under constraints."""
 
-    def fit(self, system: ResidualSystem) -> Fit:
-        """Estimate all coefficients."""
-        unweighted = _unweighted(system)
+    def fit(self, system: ResidualSystem, *, constraints: AnyConstraints = None) -> Fit:
+        """Estimate all coefficients; constraints: as for :meth:`Lagged.fit`."""
+        unweighted, allowed = _unweighted(system), as_linear(constraints, system.names)
         theta = np.zeros(system.d)
         for _ in range(2):  # the second step, on the residual of the first, recovers the digits lost in XᵀX
             equations = unweighted.normal_equations(theta)
-            theta = theta + factorise(equations.H, system.names).solve(equations.g)
-        return _result(unweighted, theta, "VSI, least squares", 1, factorise(equations.H, system.names).inverse())
+            solver = constrained(equations.H, allowed)
+            theta = solver.update(theta, equations.g)
+        return _result(unweighted, theta, "VSI, least squares", 1, solver.inverse())
 
 
 @dataclass(frozen=True)
@@ -45,12 +48,12 @@ class Ridge:
     def __post_init__(self) -> None:
         _penalty(self.alpha)
 
-    def fit(self, system: ResidualSystem) -> Fit:
-        """Estimate all coefficients."""
-        unweighted = _unweighted(system)
-        equations = unweighted.normal_equations(np.zeros(system.d))
+    def fit(self, system: ResidualSystem, *, constraints: AnyConstraints = None) -> Fit:
+        """Estimate all coefficients; constraints: as for :meth:`Lagged.fit`."""
+        unweighted, zero = _unweighted(system), np.zeros(system.d)
+        equations = unweighted.normal_equations(zero)
         H = equations.H + self.alpha * np.diag(np.diag(equations.H))
-        theta = factorise(H, system.names).solve(equations.g)
+        theta = constrained(H, as_linear(constraints, system.names)).update(zero, equations.g)
         return _result(unweighted, theta, f"VSI, ridge {self.alpha:g}", 1)
 
 

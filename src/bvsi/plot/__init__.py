@@ -6,6 +6,7 @@ from bvsi.plot.concentration import concentration_map
 from bvsi.plot.covariance import covariance_matrix
 from bvsi.plot.maps import contour_map, scalar_map
 from bvsi.plot.posteriors import posterior_comparison
+from bvsi.plot.ranks import rank_histogram
 from bvsi.plot.selection import selection_path
 
 __all__ = [
@@ -15,6 +16,7 @@ __all__ = [
     "contour_map",
     "covariance_matrix",
     "posterior_comparison",
+    "rank_histogram",
     "scalar_map",
     "selection_path",
 ]

@@ -54,7 +54,7 @@ def to_arviz(posterior: Posterior, *, size: int = 2000, rng: np.random.Generator
             arviz = importlib.import_module("arviz")
     except ImportError:
         raise MissingDependencyError("to_arviz: ArviZ is not installed; run: pip install 'bvsi[arviz]'") from None
-    if hasattr(arviz, "InferenceData"):
+    if arviz.__version__.startswith("0."):
         return arviz.InferenceData(attrs=_attributes(posterior), **_groups(posterior, size, rng))
     return to_datatree(posterior, size=size, rng=rng)
 
