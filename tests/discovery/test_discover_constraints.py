@@ -10,7 +10,7 @@ from bvsi.constraints import Constraints
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
 from bvsi.errors import BvsiError, InfeasibleError
-from bvsi.inference import SVGD, Maximum, Profile, ProfileDensity
+from bvsi.inference import SVGD, Maximum, Profile
 from bvsi.likelihood import IID
 from bvsi.posteriors import ParticlePosterior, TruncatedPosterior
 from bvsi.priors import Laplace, LogNormal, Prior
@@ -100,7 +100,7 @@ def test_an_infeasible_set_is_refused_before_any_work(data):
 PRIOR = Prior({"laplacian(u)": LogNormal(-4, 0.5)}, Laplace(0, 1))
 
 
-@pytest.mark.parametrize("estimator", [None, Maximum(ProfileDensity()), SVGD(25, ProfileDensity())], ids=str)
+@pytest.mark.parametrize("estimator", [None, Maximum(), SVGD(25)], ids=str)
 def test_any_estimator_serves_for_the_selected_model(data, estimator):
     found = discover(data, LIBRARY, noise=IID(SIGMA), prior=PRIOR, estimator=estimator)
     assert set(found.names) == set(TRUTH)
@@ -117,7 +117,7 @@ def test_a_prior_of_an_unknown_operator_is_refused(data):
 
 
 def test_a_discovery_by_particles_is_kept_in_a_file(data, tmp_path):
-    found = discover(data, LIBRARY, noise=IID(SIGMA), estimator=SVGD(25, ProfileDensity()))
+    found = discover(data, LIBRARY, noise=IID(SIGMA), estimator=SVGD(25))
     found.save(tmp_path / "found.nc")
     again = Discovery.load(tmp_path / "found.nc")
     assert_allclose(again.posterior.covariance, found.posterior.covariance, rtol=0)

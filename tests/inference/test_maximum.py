@@ -43,7 +43,7 @@ def fit(objective=None, **arguments):
 def test_maximum_with_the_profile_objective_is_the_profile_estimate():
     for case in (four_operators, burgers, fokker_planck):
         for noise in (IID(SIGMA), UnknownScale()):
-            one = Maximum(ProfileDensity()).fit(case(noise))
+            one = Maximum(ProfileDensity(calibrated=False)).fit(case(noise))
             other = Profile(tol=1e-8).fit(case(noise))
             assert one.status.converged
             assert_allclose(one.theta, other.theta, atol=1e-3 * np.sqrt(other.posterior.variance.min()))
@@ -259,7 +259,7 @@ def test_settings_are_checked(settings):
 
 def test_the_objective_is_at_its_highest():
     """No neighbour within a standard deviation is higher, for the paper's objective."""
-    found = Maximum(tol=1e-6).fit(likelihood())
+    found = Maximum(ResidualDensity(), tol=1e-6).fit(likelihood())
     target = make_target(likelihood(), ResidualDensity(), None, None, None)
     sd = np.sqrt(found.posterior.variance)
     assert_allclose(differences(lambda x: target(x).value, found.theta, 0.05 * sd) * sd, 0, atol=3e-3)

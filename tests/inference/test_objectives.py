@@ -29,7 +29,7 @@ FLAT = InverseGammaPrior()
 OBJECTIVES = [
     lambda fit: ResidualDensity(),
     lambda fit: ResidualDensity(jacobian=True),
-    lambda fit: ProfileDensity(),
+    lambda fit: ProfileDensity(calibrated=False),
     lambda fit: ProfileDensity(fit),
     lambda fit: FrozenCovariance(1.1 * fit.theta),
 ]
@@ -82,7 +82,7 @@ def test_an_unknown_scale_is_integrated_out(noise_prior):
     """exp ℓ ∝ ∫ N(r; 0, σ²Σ) p(σ²) dσ², by quadrature over log σ²."""
     likelihood = two_operators(UnknownScale())
     fit, theta, _ = near(likelihood)
-    ell = ProfileDensity().bind(likelihood, noise_prior)
+    ell = ProfileDensity(calibrated=False).bind(likelihood, noise_prior)
 
     def log_integral(point):
         W, y, X = dense_quadratic(likelihood, point, 1.0)
@@ -106,7 +106,7 @@ def test_the_profile_is_half_the_misfit_with_weights_that_move(case):
     theta = near(likelihood)[1]
     W, y, X = dense_quadratic(likelihood, theta, SIGMA**2)
     r = y - X @ theta
-    assert_allclose(ProfileDensity().bind(likelihood, FLAT)(theta).value, -0.5 * r @ W @ r, rtol=1e-9)
+    assert_allclose(ProfileDensity(calibrated=False).bind(likelihood, FLAT)(theta).value, -0.5 * r @ W @ r, rtol=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -139,7 +139,7 @@ def test_the_curvature_of_an_adjusted_profile_is_the_inverse_of_the_sandwich(cas
 def test_without_adjustment_the_curvature_is_another():
     likelihood = two_operators()
     fit = Profile().fit(likelihood)
-    ell = ProfileDensity().bind(likelihood, FLAT)
+    ell = ProfileDensity(calibrated=False).bind(likelihood, FLAT)
     root = np.linalg.cholesky(fit.posterior.covariance)
     ahead, behind = (root.T @ ell(fit.theta + s * 0.1 * root[:, 0]).gradient for s in (1, -1))
     assert abs((behind - ahead)[0] / 0.2 - 1) > 0.3

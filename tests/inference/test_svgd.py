@@ -142,6 +142,8 @@ def test_constraints_hold_for_every_particle_in_every_iteration(texts, prior):
     allowed = as_linear(texts, NAMES)
 
     class Recorded:
+        approximation = Lagged()
+
         def bind(self, likelihood, noise_prior):
             ell = frozen().bind(likelihood, noise_prior)
             return lambda theta: (seen.append(theta), ell(theta))[1]

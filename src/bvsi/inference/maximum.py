@@ -2,10 +2,10 @@
 
     θ̂ = argmax ℓ(θ) + log p(θ)   on the allowed set,      Cov ≈ T (−Tᵀ∇²(ℓ + log p) T)⁻¹ Tᵀ
 
-A quasi-Newton method (SLSQP of SciPy) in coordinates θ = μ + L w, in which the lagged posterior is N(0, I). A corner of
-the prior, −|θ_i − m|/b, enters as −s t_i/b with s t_i ≥ ±(θ_i − m), s the standard deviation: a linear constraint of
-each quadratic sub-problem, on which coefficients land exactly. T spans the directions that active constraints and
-corners leave free.
+A quasi-Newton method (SLSQP of SciPy) in coordinates θ = μ + L w, in which an approximate posterior is N(0, I). A
+corner of the prior, −|θ_i − m|/b, enters as −s t_i/b with s t_i ≥ ±(θ_i − m), s the standard deviation: a linear
+constraint of each quadratic sub-problem, on which coefficients land exactly. T spans the directions that active
+constraints and corners leave free.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.inference.constrained import truncated
 from bvsi.inference.fit import Fit, Status, assessed, check_iteration
 from bvsi.inference.gaussian_prior import AnyPrior
-from bvsi.inference.objective import Objective, ResidualDensity
-from bvsi.inference.sampling import lagged_start, make_target, usable_start
+from bvsi.inference.objective import Objective, ProfileDensity
+from bvsi.inference.sampling import closed_form_start, make_target, usable_start
 from bvsi.inference.target import Target
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.posteriors import GaussianPosterior
+from bvsi.posteriors.covariance_root import covariance_root
 from bvsi.priors import InverseGammaPrior
 from bvsi.progress import Progress, silent
 
@@ -44,12 +45,12 @@ _DIFFERENCE = 0.05
 class Maximum:
     """MLE without a prior, MAP with one.
 
-    objective: ℓ; by default the paper's full residual density.
+    objective: ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
     tol: converged when no coefficient is expected to move by more than tol standard deviations.
     max_iterations: of the quasi-Newton method.
     """
 
-    objective: Objective = field(default_factory=ResidualDensity)
+    objective: Objective = field(default_factory=ProfileDensity)
     tol: float = 1e-4
     max_iterations: int = 200
 
@@ -68,10 +69,10 @@ class Maximum:
     ) -> Fit:
         """Maximise; arguments as for :meth:`SVGD.fit`. Error bars are those of the Laplace approximation."""
         target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
-        start = start or lagged_start(likelihood, target, prior, progress)
+        start = start or closed_form_start(likelihood, self.objective, target, prior, progress)
         begin = usable_start(target, start)
         # the mean, since priors may vanish on bounds, where the mode can lie
-        frame = _Frame(target, begin.mean, _root(begin.covariance), progress)
+        frame = _Frame(target, begin.mean, covariance_root(begin.covariance).R, progress)
         theta, message, iterations = frame.maximise(self.tol, self.max_iterations)
         covariance, told = frame.laplace(theta)
         posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
@@ -242,12 +243,3 @@ class _Frame:
             theta = project(theta, constraints, np.diag(1 / sd**2))
         affine = self.pinned(theta).affine()
         return constraints.clipped(affine.theta(affine.eta(theta)))
-
-
-def _root(covariance: Array) -> Array:
-    """L (d, k) with L Lᵀ = covariance, of its rank."""
-    scale = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    unit = np.where(scale > 0, scale, 1.0)
-    eigenvalues, vectors = np.linalg.eigh(covariance / np.outer(unit, unit))
-    kept = eigenvalues > 1e-12 * max(eigenvalues[-1], 0.0)
-    return np.asarray(unit[:, None] * vectors[:, kept] * np.sqrt(eigenvalues[kept]))

@@ -21,7 +21,7 @@ from bvsi.constraints import AnyConstraints
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.inference.fit import Fit, Status
 from bvsi.inference.gaussian_prior import AnyPrior
-from bvsi.inference.objective import Objective, ResidualDensity
+from bvsi.inference.objective import Objective, ProfileDensity
 from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
@@ -39,14 +39,14 @@ _LEAST_ESS = 100.0
 class NUTS:
     """Markov chains for any prior and objective; the reference for other methods.
 
-    draws: per chain, after ``tune`` more that adapt the step; chains: how many. objective: ℓ; by default the paper's
-    full residual density.
+    draws: per chain, after ``tune`` more that adapt the step; chains: how many. objective: ℓ; by default the
+    calibrated profile, the paper's is ``ResidualDensity()``.
     """
 
     draws: int = 500
     tune: int = 300
     chains: int = 4
-    objective: Objective = field(default_factory=ResidualDensity)
+    objective: Objective = field(default_factory=ProfileDensity)
 
     def __post_init__(self) -> None:
         for name in ("draws", "tune", "chains"):
@@ -68,7 +68,7 @@ class NUTS:
         nutpie = _nutpie()
         target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
         rng = np.random.default_rng(0) if rng is None else rng
-        problem = prepare(likelihood, target, prior, start, rng, progress)
+        problem = prepare(likelihood, self.objective, target, prior, start, rng, progress)
         posterior = self._sampled(nutpie, problem, rng, progress)
         told = posterior.warnings
         r_hat, ess = np.nanmax(posterior.r_hat), np.nanmin(posterior.ess_bulk)

@@ -1,7 +1,7 @@
 """What full inference maximises or samples: a log-likelihood of θ with its exact gradient.
 
+    profile              ℓ(θ) = −½ q(θ), calibrated                                       (the default)
     residual density     ℓ(θ) = −½ q(θ) − ½ log det Σ(θ)  [+ Σ_k log |det C_kk(θ)|]      (the paper's, biased)
-    profile              ℓ(θ) = −½ q(θ)
     frozen covariance    ℓ(θ) = −½ q(θ) with W = W(θ_0): a quadratic function
 
 with q = rᵀW(θ)r. Where the noise scale is unknown it is integrated out: with σ² ~ Inv-Gamma(α, β),
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.inference.fit import Fit
+from bvsi.inference.lagged import Lagged
+from bvsi.inference.profile import Profile
 from bvsi.likelihood import ResidualLikelihood, Term
 from bvsi.priors import InverseGammaPrior
 
@@ -35,6 +37,10 @@ class Objective(Protocol):
     def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
         """ℓ for the data at hand."""
 
+    @property
+    def approximation(self) -> Lagged | Profile:
+        """The closed-form estimator whose posterior is near that of ℓ."""
+
 
 @dataclass(frozen=True)
 class ResidualDensity:
@@ -45,6 +51,11 @@ class ResidualDensity:
     """
 
     jacobian: bool = False
+
+    @property
+    def approximation(self) -> Lagged | Profile:
+        """``Lagged()``, whose bias it shares; with the Jacobian, which takes that away, ``Profile()``."""
+        return Profile() if self.jacobian else Lagged()
 
     def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
         """One factorisation and one selected inverse per distinct covariance and call."""
@@ -59,18 +70,25 @@ class ResidualDensity:
 
 @dataclass(frozen=True, eq=False)
 class ProfileDensity:
-    """ℓ = −½ Q(θ), the objective of :class:`Profile`, unbiased by noise in the operators.
+    """ℓ(θ) = −½ Q(θ̂ + B(θ − θ̂)), the objective of :class:`Profile`, unbiased by noise in the operators.
 
-    fit: of :class:`Profile`, without prior and constraints. With it ℓ is that of θ̂ + B(θ − θ̂), BᵀAB = A S⁻¹ A: its
-        curvature at θ̂ is then the inverse of the sandwich covariance, so that the error bars of the samples have the
-        right size. Without it they are those of the weights, which leave out the correlation between blocks.
+    calibrated: with BᵀAB = A S⁻¹ A, so that the curvature at θ̂ is the inverse of the sandwich covariance and error bars
+        of samples have the right size. Without, B = I: their size is that of the weights, which leave out the
+        correlation between blocks.
+    fit: θ̂, A and S for the calibration: of :class:`Profile`, without prior and constraints; by default it is made.
     """
 
-    fit: Fit | None = None
+    fit: Fit | None = field(default=None, repr=False)
+    calibrated: bool = True
+
+    @property
+    def approximation(self) -> Lagged | Profile:
+        """The estimator of the same objective."""
+        return Profile()
 
     def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
         """One factorisation per distinct covariance and call."""
-        centre, B = self._adjustment(likelihood)
+        centre, B = self._calibration(likelihood)
 
         def log_likelihood(theta: Array) -> Term:
             density = likelihood.density(centre + B @ (theta - centre), gradient=True)
@@ -79,19 +97,25 @@ class ProfileDensity:
 
         return log_likelihood
 
-    def _adjustment(self, likelihood: ResidualLikelihood) -> tuple[Array, Array]:
-        """θ̂ and B = A^(−½) (A S⁻¹ A)^½, roots by Cholesky factors; the identity without a fit."""
-        if self.fit is None:
+    def _calibration(self, likelihood: ResidualLikelihood) -> tuple[Array, Array]:
+        """θ̂ and B, with A B symmetric, which no change of units or order affects; zero and I without calibration."""
+        if not self.calibrated:
             return np.zeros(likelihood.system.d), np.eye(likelihood.system.d)
-        curvature = self.fit.curvature
-        if curvature is None or self.fit.names != likelihood.names or curvature.precision.any():
+        fit = Profile().fit(likelihood) if self.fit is None else self.fit
+        curvature = fit.curvature
+        if curvature is None or fit.names != likelihood.names or curvature.precision.any():
             raise BvsiError("fit: a fit of Profile() to the same operators is needed, without a prior.")
         try:
-            root = np.linalg.cholesky(curvature.A).T
-            wanted = np.linalg.cholesky(curvature.A @ np.linalg.solve(curvature.S, curvature.A)).T
+            R = np.linalg.cholesky(curvature.A).T
+            K = np.linalg.cholesky(curvature.S)
         except np.linalg.LinAlgError:
-            raise BvsiError("fit: the noise swamps its operators, so that it has no error bars; use fewer.") from None
-        return self.fit.theta, np.linalg.solve(root, wanted)
+            raise BvsiError(
+                "ProfileDensity: noise swamps the operators, so that it cannot be calibrated; use fewer of them, or "
+                "ProfileDensity(calibrated=False)."
+            ) from None
+        # B = R⁻¹ (R S⁻¹ Rᵀ)^½ R, with the singular values of K⁻¹Rᵀ for the root
+        _, root, V = np.linalg.svd(np.linalg.solve(K, R.T))
+        return fit.theta, np.linalg.solve(R, (V.T * root) @ V @ R)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +126,11 @@ class FrozenCovariance:
     """
 
     theta: Array
+
+    @property
+    def approximation(self) -> Lagged | Profile:
+        """``Lagged()``."""
+        return Lagged()
 
     def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
         """The normal equations at θ_0, once."""

@@ -1,6 +1,6 @@
 """What samplers start from: a Gaussian approximation, the target, and coordinates in which the one is near the other.
 
-The approximation is a lagged fit with moment-matched priors (sec:hybrid_constraints), or any fit that is given.
+The approximation is a closed form with moment-matched priors (sec:hybrid_constraints), or any fit that is given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.inference.coordinates import Coordinates, coordinates
 from bvsi.inference.fit import Fit, Status, assessed
 from bvsi.inference.gaussian_prior import AnyPrior, prior_density, with_support
-from bvsi.inference.lagged import Lagged
 from bvsi.inference.objective import Objective
 from bvsi.inference.target import Target
 from bvsi.likelihood import ResidualLikelihood, Term
@@ -69,23 +68,27 @@ def make_target(
     return Target(likelihood.names, bound, density, with_support(constraints, density))
 
 
-def lagged_start(likelihood: ResidualLikelihood, target: Target, prior: AnyPrior, progress: Progress) -> Fit:
-    """A lagged fit with the Gaussian of the prior's moments, under the constraints of the target."""
+def closed_form_start(
+    likelihood: ResidualLikelihood, objective: Objective, target: Target, prior: AnyPrior, progress: Progress
+) -> Fit:
+    """The closed form that the objective names, with the Gaussian of the prior's moments, under its constraints."""
     # with unknown noise a prior of the coefficients has no closed form, and the data have to do alone
     usable = prior if likelihood.scale_known else None
-    return Lagged().fit(likelihood, prior=usable, constraints=target.constraints, progress=progress)
+    return objective.approximation.fit(likelihood, prior=usable, constraints=target.constraints, progress=progress)
 
 
 def prepare(
     likelihood: ResidualLikelihood,
+    objective: Objective,
     target: Target,
     prior: AnyPrior,
     start: Fit | None,
     rng: np.random.Generator,
     progress: Progress,
 ) -> Problem:
-    """A problem from a fit; by default a lagged one."""
-    approximation = usable_start(target, start or lagged_start(likelihood, target, prior, progress))
+    """A problem from a fit; by default the closed form of the objective."""
+    start = start or closed_form_start(likelihood, objective, target, prior, progress)
+    approximation = usable_start(target, start)
     _check_inside(approximation, target.constraints)
     return Problem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))
 

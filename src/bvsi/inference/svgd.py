@@ -18,7 +18,7 @@ from bvsi.constraints import AnyConstraints
 from bvsi.errors import BvsiError
 from bvsi.inference.fit import Fit, Status, check_iteration
 from bvsi.inference.gaussian_prior import AnyPrior
-from bvsi.inference.objective import Objective, ResidualDensity
+from bvsi.inference.objective import Objective, ProfileDensity
 from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
 from bvsi.inference.stein import MedianRBF, variance_shortfall
 from bvsi.likelihood import ResidualLikelihood
@@ -44,13 +44,13 @@ _PER_DIMENSION = 4
 class SVGD:
     """Particles for any prior and objective.
 
-    particles: how many. objective: ℓ; by default the paper's full residual density.
+    particles: how many. objective: ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
     tol: converged when ten iterations lower the discrepancy by less than this part of it.
     max_iterations: tries before giving up; each takes one gradient per particle.
     """
 
     particles: int = 100
-    objective: Objective = field(default_factory=ResidualDensity)
+    objective: Objective = field(default_factory=ProfileDensity)
     kernel: MedianRBF = field(default_factory=MedianRBF)
     tol: float = 1e-2
     max_iterations: int = 1000
@@ -75,12 +75,13 @@ class SVGD:
 
         prior: of the coefficients, of any kind; flat by default. constraints: as for :meth:`Lagged.fit`; they hold for
         every particle in every iteration.
-        start: fit with the approximate posterior; by default ``Lagged()`` with the Gaussian of the prior's moments.
+        start: fit with the approximate posterior; by default the closed form that the objective names, ``Profile()`` or
+            ``Lagged()``, with the Gaussian of the prior's moments.
         rng: for the first particles (default: seed 0).
         """
         target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
         rng = np.random.default_rng(0) if rng is None else rng
-        problem = prepare(likelihood, target, prior, start, rng, progress)
+        problem = prepare(likelihood, self.objective, target, prior, start, rng, progress)
         w = problem.start(self.particles, rng)
         with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
             return self._result(problem, self._descend(problem, pool, w, progress))
