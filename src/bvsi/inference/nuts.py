@@ -77,8 +77,7 @@ class NUTS:
         return sampled_fit(problem, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
     def _sampled(self, nutpie: Any, problem: Problem, rng: np.random.Generator, progress: Progress) -> ChainPosterior:
-        starts, seed = problem.start(self.chains, rng), int(rng.integers(2**31))
-        model = _model(nutpie, problem, starts, progress)
+        model = _model(nutpie, problem, progress)
         with single_threaded_blas(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of nutpie's own dependencies
             trace = nutpie.sample(
@@ -87,7 +86,7 @@ class NUTS:
                 tune=self.tune,
                 chains=self.chains,
                 cores=usable_cores(),
-                seed=seed,
+                seed=int(rng.integers(2**31)),
                 progress_bar=False,
                 save_warmup=False,
             )
@@ -100,7 +99,7 @@ class NUTS:
         return ChainPosterior(problem.likelihood.names, draws, log_density, diverging, _doubts(chains))
 
 
-def _model(nutpie: Any, problem: Problem, starts: Array, progress: Progress) -> Any:
+def _model(nutpie: Any, problem: Problem, progress: Progress) -> Any:
     """The target in the form that nutpie wants: functions that make functions, one for every chain."""
     n, evaluations = problem.coordinates.n, itertools.count(1)
 
@@ -122,7 +121,7 @@ def _model(nutpie: Any, problem: Problem, starts: Array, progress: Progress) -> 
         expanded_dtypes=[np.dtype(np.float64)],
         expanded_shapes=[(n,)],
         expanded_names=["w"],
-        make_initial_point_fn=lambda seed: starts[seed % len(starts)].copy(),
+        make_initial_point_fn=lambda seed: problem.start(1, np.random.default_rng(seed))[0],
     )
 
 

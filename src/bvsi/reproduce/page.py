@@ -16,7 +16,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 66rem; margin: 2rem auto; padding: 0 1rem }
 img { max-width: 100%; background: #fff } table { border-collapse: collapse; display: block; overflow-x: auto }
 td, th { padding: .2rem .9rem; text-align: right } td:first-child, th:first-child { text-align: left }
-th { border-bottom: 1px solid #888 } pre { overflow-x: auto }
+th { border-bottom: 1px solid #888 } pre { overflow-x: auto; font-size: .85rem }
 .equation { font-size: 1.1rem; white-space: pre-wrap } figcaption { color: #888 } figure { margin: 1.5rem 0 }
 """
 
