@@ -13,7 +13,7 @@ from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.inference import SVGD, Maximum, Profile
 from bvsi.likelihood import IID
 from bvsi.posteriors import ParticlePosterior, TruncatedPosterior
-from bvsi.priors import Laplace, LogNormal, Prior
+from bvsi.priors import JointNormal, Laplace, LogNormal, Prior
 from discovery.discovery_cases import COUPLED, COUPLED_TRUTH, LIBRARY, TRUTH, clean, noisy
 
 SIGMA = 1e-3
@@ -114,6 +114,13 @@ def test_any_estimator_serves_for_the_selected_model(data, estimator):
 def test_a_prior_of_an_unknown_operator_is_refused(data):
     with pytest.raises(BvsiError, match=r"prior: operator 'laplacian\(w\)'"):
         discover(data, LIBRARY, noise=IID(SIGMA), prior=Prior({"laplacian(w)": Laplace(0, 1)}))
+
+
+def test_a_name_in_several_equations_gives_each_its_prior(coupled):
+    found = discover(coupled, COUPLED, noise=IID(SIGMA), prior=Prior({"u": Laplace(0, 1)}))
+    assert found.settings["prior"].count("Laplace") == 2
+    with pytest.raises(BvsiError, match="several equations"):
+        discover(coupled, COUPLED, noise=IID(SIGMA), prior=Prior({("u", "dx(u)"): JointNormal([0, 0], np.eye(2))}))
 
 
 def test_a_discovery_by_particles_is_kept_in_a_file(data, tmp_path):

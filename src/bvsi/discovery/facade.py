@@ -17,6 +17,7 @@ from bvsi.errors import BvsiError
 from bvsi.inference import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.inference.gaussian_prior import prior_density
 from bvsi.likelihood import Block, Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
+from bvsi.naming import matches
 from bvsi.operators import Library
 from bvsi.priors import GaussianPrior, Prior
 from bvsi.progress import Progress, silent
@@ -122,8 +123,11 @@ def _fit(
 
 
 def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
+    """Refuse names that no operator has, and in a joint prior those that several have."""
     for key in () if prior is None else prior.terms:
         for name in (key,) if isinstance(key, str) else key:
+            if isinstance(key, str) and matches(name, library.names):
+                continue
             try:
                 library.index(name)
             except BvsiError as error:
