@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 import scipy.stats
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.benchmarks.gradient_cost import SMALL, TERMS, Problem, gradient_errors
 from bvsi.data import Data, Grid
@@ -280,3 +280,12 @@ def test_unweighted_residuals_have_the_gradient_of_a_sum_of_squares():
 def test_coefficients_are_checked(theta):
     with pytest.raises(OperatorError, match="theta"):
         likelihood_of("iid", BackwardEuler()).density(theta, gradient=True)
+
+
+def test_the_misfit_alone_is_the_same():
+    likelihood, theta = likelihood_of("nonlinear", CrankNicolson()), np.array([0.02, -0.5, 0.8])
+    whole, alone = (likelihood.density(theta, gradient=True, logdet=wanted) for wanted in (True, False))
+    assert_array_equal([alone.q.value, *alone.q.gradient], [whole.q.value, *whole.q.gradient])
+    assert whole.logdet.value != 0
+    assert alone.logdet.value == 0
+    assert not alone.logdet.gradient.any()

@@ -91,7 +91,7 @@ class ProfileDensity:
         centre, B = self._calibration(likelihood)
 
         def log_likelihood(theta: Array) -> Term:
-            density = likelihood.density(centre + B @ (theta - centre), gradient=True)
+            density = likelihood.density(centre + B @ (theta - centre), gradient=True, logdet=False)
             misfit = _misfit(likelihood, density.q, density.n, noise_prior)
             return Term(misfit.value, B.T @ misfit.gradient)
 

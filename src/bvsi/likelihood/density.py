@@ -50,7 +50,7 @@ class Term:
 class Density:
     """The pieces of log p(r_θ | θ).
 
-    q: rᵀWr; logdet: log det Σ; change: Σ_k log |det C_kk|, zero where it was not asked for; n: number of residuals.
+    q: rᵀWr; logdet: log det Σ; change: Σ_k log |det C_kk|; n: number of residuals. What was not asked for is zero.
     """
 
     q: Term
@@ -67,21 +67,21 @@ class Density:
         return Density(q, logdet, change, sum(part.n for part in parts))
 
 
-def block_density(part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
+def block_density(part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
     """The density of one experiment with block weighting."""
     residuals, zero = part.residuals, Term(0.0, np.zeros(len(theta)))
     r = residuals.residual(theta)
     W_r = np.empty_like(r) if gradient else r
 
     def of_group(one: FactorisedGroup) -> tuple[Term, Term]:
-        return _misfit(part, one, r, W_r, gradient), _logdet(part, one, gradient)
+        return _misfit(part, one, r, W_r, gradient), _logdet(part, one, gradient) if logdet else zero
 
-    q, logdet = zero, zero
+    q, determinants = zero, zero
     for misfit, determinant in over_groups(part, theta, of_group):
-        q, logdet = q + misfit, logdet + determinant
+        q, determinants = q + misfit, determinants + determinant
     if gradient:
         q = q + Term(0.0, -2.0 * (residuals.Z.reshape(-1, 1 + residuals.d).T @ W_r.ravel())[1:])
-    return Density(q, logdet, _change_of_variables(part, theta, gradient) if change else zero, residuals.n)
+    return Density(q, determinants, _change_of_variables(part, theta, gradient) if change else zero, residuals.n)
 
 
 def _misfit(part: Part, one: FactorisedGroup, r: Array, W_r: Array, gradient: bool) -> Term:

@@ -93,15 +93,17 @@ class ResidualLikelihood:
             *(np.sum([getattr(s, field) for s in sums], axis=0) for field in ("y", "X", "smooth", "size"))
         )
 
-    def density(self, theta: ArrayLike, *, gradient: bool = False, change: bool = False) -> Density:
+    def density(
+        self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False
+    ) -> Density:
         """Misfit and log-determinant at θ, summed over experiments.
 
-        gradient: with respect to θ, exact. change: also Σ_k log |det C_kk|, which makes it a density of the data.
+        gradient: with respect to θ, exact. logdet: False leaves it out, which saves the selected inverse.
+        change: also Σ_k log |det C_kk|, which makes it a density of the data.
         """
-        vector = self.system.vector(theta)
-        return Density.total(
-            [self.weighting.density(part, vector, gradient=gradient, change=change) for part in self.parts]
-        )
+        vector, of = self.system.vector(theta), self.weighting.density
+        parts = [of(part, vector, gradient=gradient, logdet=logdet, change=change) for part in self.parts]
+        return Density.total(parts)
 
     def logdet_gradient(self, theta: ArrayLike) -> Array:
         """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""

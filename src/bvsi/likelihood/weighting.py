@@ -42,8 +42,8 @@ class Weighting(Protocol):
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """The same with smoothed regressors, for the profile estimator."""
 
-    def density(self, part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
-        """Misfit and log-determinant of one experiment, with gradients or without; ``change`` of variables if asked."""
+    def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
+        """Misfit of one experiment, with its gradient or without; log-determinant and change of variables if asked."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class Isotropic:
         del part, theta, smoothing, rng
         raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
 
-    def density(self, part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
+    def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
         """q = rᵀr; the weights do not depend on θ."""
-        del gradient
+        del gradient, logdet
         if change:
             raise BvsiError("jacobian: unweighted residuals have no density of the data; use Block() weighting.")
         equations, zero = accumulate(part.residuals.Z, theta), Term(0.0, np.zeros(len(theta)))
@@ -108,9 +108,9 @@ class Block:
         """Smoothed regressors, block by block."""
         return block_profile_equations(part, theta, smoothing=smoothing, rng=rng)
 
-    def density(self, part: Part, theta: Array, *, gradient: bool, change: bool) -> Density:
+    def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
         """Exact, from one factorisation and its selected inverse."""
-        return block_density(part, theta, gradient=gradient, change=change)
+        return block_density(part, theta, gradient=gradient, logdet=logdet, change=change)
 
 
 def whitened(factor: Factor, residuals: Residuals, blocks: NDArray[np.int64]) -> Array:
