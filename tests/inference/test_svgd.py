@@ -11,10 +11,10 @@ from numpy.testing import assert_allclose
 
 from bvsi.constraints import as_linear
 from bvsi.errors import BvsiError
-from bvsi.inference import SVGD, FrozenCovariance, Lagged, MedianRBF, svgd
+from bvsi.inference import SVGD, FrozenCovariance, Lagged, MedianRBF, Profile, ResidualDensity, svgd
 from bvsi.inference.stein import variance_shortfall
 from bvsi.likelihood import UnknownScale
-from bvsi.priors import Flat, GaussianPrior, Laplace, LogNormal, Prior
+from bvsi.priors import Flat, GaussianPrior, Laplace, LogNormal, Normal, Prior
 from inference.bayes_cases import four_operators, frozen_posterior, two_operators
 
 NAMES = ("laplacian(u)", "dx(u)", "u", "u**2")
@@ -217,8 +217,11 @@ def test_a_start_that_does_not_know_of_the_constraints_is_refused():
 
 
 def test_settings_are_checked():
-    with pytest.raises(BvsiError, match="particles: at least 3"):
-        SVGD(particles=2)
+    for particles in (2, 20.5, "a"):
+        with pytest.raises(BvsiError, match="particles: a whole number, at least 3"):
+            SVGD(particles=particles)
+    with pytest.raises(BvsiError, match="objective: an instance"):
+        SVGD(objective=ResidualDensity)
     with pytest.raises(BvsiError, match="tol"):
         SVGD(tol=-1.0)
     with pytest.raises(BvsiError, match="max_iterations"):
@@ -226,3 +229,27 @@ def test_settings_are_checked():
     for linear in (-1.0, np.nan):
         with pytest.raises(BvsiError, match="linear: a number that is not negative"):
             MedianRBF(linear)
+
+
+def test_particles_that_stopped_far_from_the_target_are_not_called_converged():
+    """A narrow start far away: however little the discrepancy falls, it is far above that of draws of the target."""
+    model = two_operators()
+    start = Profile().fit(model, prior=Prior({"u": Normal(-0.7, 1e-8)}, Flat()))
+    fit = SVGD(20, FrozenCovariance(Lagged().fit(model).theta), max_iterations=40).fit(model, start=start, rng=rng())
+    exact = Lagged().fit(model).posterior
+    far = np.abs(fit.theta - exact.mean) > 3 * np.sqrt(exact.variance)
+    assert fit.status.converged == (not far.any())
+
+
+def test_no_particle_leaves_a_triangle_and_a_bad_fit_is_not_called_converged():
+    """More inequalities than dimensions: the last is not built into the coordinates."""
+    model = two_operators()
+    texts = ["laplacian(u) >= 0.0995", "u >= -0.803", "2*laplacian(u) + 0.5*u <= -0.2005"]
+    theta = np.array([0.0999, -0.80135])
+    fit = SVGD(50, FrozenCovariance(theta), max_iterations=60).fit(model, constraints=texts, rng=rng())
+    allowed = as_linear(texts, model.names)
+    assert np.all(allowed.satisfied(fit.posterior.particles, tol=1e-11))
+    assert fit.posterior.particles[:, 1].min() >= -0.803
+    law = Lagged().fit(model, constraints=texts).posterior
+    near = np.all(np.abs(fit.theta - law.mean) < 0.5 * np.sqrt(law.variance))
+    assert near or not fit.status.converged

@@ -62,6 +62,8 @@ def discover(
     stencil, weighting, selection = stencil or CrankNicolson(), weighting or Block(), selection or Sweep()
     noise = noise if noise is not None else UnknownScale()
     _check_prior(prior, library)
+    if estimator is not None and not isinstance(estimator, Estimator):
+        raise BvsiError(f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {estimator!r}.")
     allowed = as_linear(constraints, library.names)
     library, checked = with_treatment(
         experiments,
@@ -124,6 +126,8 @@ def _fit(
 
 def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
     """Refuse names that no operator has, and in a joint prior those that several have."""
+    if not isinstance(prior, Prior | GaussianPrior | None):
+        raise BvsiError(f"prior: Prior({{...}}) or GaussianPrior({{...}}) is needed, not {prior!r}.")
     for key in () if prior is None else prior.terms:
         for name in (key,) if isinstance(key, str) else key:
             if isinstance(key, str) and matches(name, library.names):

@@ -75,7 +75,11 @@ class Coordinates:
         """Whether θ (…, d) satisfies the rows that the coordinates do not take care of, too."""
         if not self.bounds.any:
             return np.ones(theta.shape[:-1], dtype=bool)
-        return np.asarray(self.constraints.satisfied(theta))
+        rows = self.constraints.rows.take(~self.constraints.equality)
+        value, size = theta @ rows.A.T, np.abs(theta) @ np.abs(rows.A).T
+        # bounds of single coefficients hold to the last digit, sums of several to their rounding
+        room = np.where(self.constraints.single[~self.constraints.equality], 0.0, _ROUNDING) * size
+        return np.asarray(((value >= rows.lower - room) & (value <= rows.upper + room)).all(axis=-1))
 
 
 def coordinates(approximation: Posterior, constraints: LinearConstraints, rng: np.random.Generator) -> Coordinates:

@@ -12,16 +12,17 @@ from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.errors import BvsiError, RankError
 from bvsi.inference.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.priors import ColumnScale, Flat, GaussianPrior, Prior, PriorDensity
+from bvsi.priors import ColumnScale, Flat, GaussianPrior, JointNormal, Normal, Prior, PriorDensity
 
 Array = NDArray[np.float64]
 AnyPrior = GaussianPrior | Prior | None
 
 
-def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
+def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood, *, in_units: bool = False) -> PriorDensity:
     """The prior for the operators of a likelihood; None is flat.
 
     Operators that take the default :class:`ColumnScale` get the information of the data at the least-squares estimate.
+    in_units: of σ², where that is unknown, as closed forms want it; otherwise of the coefficients themselves.
     """
     names = likelihood.names
     if prior is None:
@@ -30,7 +31,7 @@ def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensi
         return prior.prior.bind(names)
     if not isinstance(prior, Prior):
         raise BvsiError(f"prior: Prior({{...}}) or GaussianPrior({{...}}) is needed, not {prior!r}.")
-    return prior.bind(names, _information(likelihood) if prior.needs_information(names) else None)
+    return prior.bind(names, _information(likelihood, in_units) if prior.needs_information(names) else None)
 
 
 def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
@@ -41,7 +42,21 @@ def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
             "prior: with unknown noise, closed-form updates take a prior in units of σ²; use GaussianPrior for that, "
             "state the noise, or use Maximum(), SVGD() or NUTS(), whose priors are of the coefficients themselves."
         )
-    return prior_density(prior, likelihood)
+    return prior_density(prior, likelihood, in_units=True)
+
+
+def replaced_text(density: PriorDensity) -> str:
+    """Which priors a closed form replaces by Gaussians; empty where all are Gaussian or flat."""
+    other = [
+        name
+        for factor in density.factors
+        if not isinstance(factor.law, Normal | JointNormal | Flat)
+        for name in (density.names[i] for i in factor.positions)
+    ]
+    if not other:
+        return ""
+    listed = ", ".join(map(repr, other))
+    return f"Gaussians stand for the priors of {listed}; Maximum(), SVGD() and NUTS() take these as they are."
 
 
 def with_support(constraints: AnyConstraints, prior: PriorDensity) -> LinearConstraints:
@@ -52,9 +67,10 @@ def with_support(constraints: AnyConstraints, prior: PriorDensity) -> LinearCons
     return linear.with_bounds(prior.lower, prior.upper, [f"support of the prior of {name!r}" for name in prior.names])
 
 
-def _information(likelihood: ResidualLikelihood) -> Array:
+def _information(likelihood: ResidualLikelihood, in_units: bool) -> Array:
     try:
         theta = LeastSquares().fit(likelihood.system).theta
     except RankError:
         theta = np.zeros(likelihood.system.d)
-    return np.diag(likelihood.normal_equations(theta).H)
+    equations = likelihood.normal_equations(theta)
+    return np.asarray(np.diag(equations.H) / (1.0 if in_units else likelihood.noise_scale(equations)))

@@ -10,7 +10,7 @@ With constraints each update is the quadratic program eq:constrained_lagged_upda
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,7 +20,7 @@ from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.inference.constrained import constrained, nearest
 from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
-from bvsi.inference.gaussian_prior import AnyPrior, matched, with_support
+from bvsi.inference.gaussian_prior import AnyPrior, matched, replaced_text, with_support
 from bvsi.inference.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.priors import BoundPrior, InverseGammaPrior
@@ -84,6 +84,8 @@ class Lagged:
             if change <= self.tol:
                 status = Status(True, iteration, f"converged in {iteration} iterations.")
                 break
+        if replaced := replaced_text(density):
+            status = replace(status, message=f"{status.message} {replaced}")
         moved = equations.moved(step)
         if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(likelihood, bound, moved.q, allowed):
             status = Status(False, status.iterations, f"{status.message} {PLATEAU}")

@@ -22,7 +22,7 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.inference.constrained import truncated
 from bvsi.inference.fit import Fit, Status, assessed, check_iteration
 from bvsi.inference.gaussian_prior import AnyPrior
-from bvsi.inference.objective import Objective, ProfileDensity
+from bvsi.inference.objective import Objective, ProfileDensity, check_objective
 from bvsi.inference.sampling import closed_form_start, make_target, usable_start
 from bvsi.inference.target import Target
 from bvsi.likelihood import ResidualLikelihood
@@ -39,6 +39,9 @@ _ON = 1e-6
 _INDEPENDENT = 1e-9
 # Steps of the differences of the exact gradient that give its derivative, in standard deviations.
 _DIFFERENCE = 0.05
+# Curvature along a direction of one standard deviation of the start, below which there is no peak.
+_LEAST_CURVATURE = 1e-3
+_NOT_PEAKED = "The posterior is not peaked at the estimate in every direction: use NUTS() for error bars."
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Maximum:
 
     def __post_init__(self) -> None:
         check_iteration(self.tol, max_iterations=self.max_iterations)
+        check_objective(self.objective)
 
     def fit(
         self,
@@ -69,7 +73,8 @@ class Maximum:
     ) -> Fit:
         """Maximise; arguments as for :meth:`SVGD.fit`. Error bars are those of the Laplace approximation."""
         target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
-        start = start or closed_form_start(likelihood, self.objective, target, prior, progress)
+        if start is None:
+            start = closed_form_start(likelihood, self.objective, target, prior, progress)
         begin = usable_start(target, start)
         # the mean, since priors may vanish on bounds, where the mode can lie
         frame = _Frame(target, begin.mean, covariance_root(begin.covariance).R, progress)
@@ -77,7 +82,8 @@ class Maximum:
         covariance, told = frame.laplace(theta)
         posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
         equations = likelihood.normal_equations(theta)
-        status = Status(not message, iterations, " ".join([message or f"converged in {iterations} iterations.", *told]))
+        text = " ".join([message or f"converged in {iterations} iterations.", *told])
+        status = Status(not message and _NOT_PEAKED not in told, iterations, text)
         scale = likelihood.noise_scale(equations)
         method = "maximum likelihood" if prior is None else "maximum a posteriori"
         return assessed(likelihood, posterior, theta, equations, scale, status=status, method=method)
@@ -149,11 +155,12 @@ class _Frame:
             return np.zeros((len(theta), len(theta))), self._told(on)
         hessian = -np.stack([self._difference(theta, v) for v in basis.T]) @ basis
         hessian = 0.5 * (hessian + hessian.T)
-        eigenvalues = np.linalg.eigvalsh(hessian)
-        if eigenvalues[0] <= 0:
-            lost = "The posterior is not peaked at the estimate in every direction: use NUTS() for error bars."
-            return basis @ np.linalg.pinv(hessian, hermitian=True) @ basis.T, (*self._told(on), lost)
-        return np.asarray(basis @ np.linalg.solve(hessian, basis.T)), self._told(on)
+        eigenvalues, vectors = np.linalg.eigh(hessian)
+        flat = eigenvalues <= _LEAST_CURVATURE
+        told = (*self._told(on), _NOT_PEAKED) if flat.any() else self._told(on)
+        # where there is no peak the spread of the start has to do, which is that of the columns of the basis
+        spread = basis @ vectors / np.sqrt(np.where(flat, 1.0, eigenvalues))
+        return np.asarray(spread @ spread.T), told
 
     def pinned(self, theta: Array) -> LinearConstraints:
         """The constraints, with those that are active and corners at which θ lies as equalities."""

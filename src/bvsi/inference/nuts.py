@@ -21,7 +21,7 @@ from bvsi.constraints import AnyConstraints
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.inference.fit import Fit, Status
 from bvsi.inference.gaussian_prior import AnyPrior
-from bvsi.inference.objective import Objective, ProfileDensity
+from bvsi.inference.objective import Objective, ProfileDensity, check_objective
 from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
@@ -33,6 +33,8 @@ Array = NDArray[np.float64]
 
 _R_HAT = 1.01
 _LEAST_ESS = 100.0
+# Share of steps that may diverge: next to a wall a few do, without harm.
+_DIVERGING = 0.01
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,11 @@ class NUTS:
 
     def __post_init__(self) -> None:
         for name in ("draws", "tune", "chains"):
-            if getattr(self, name) < (4 if name == "draws" else 1):
-                raise BvsiError(f"{name}: more are needed, such as {type(self).__dataclass_fields__[name].default}.")
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < (4 if name == "draws" else 1):
+                usual = type(self).__dataclass_fields__[name].default
+                raise BvsiError(f"{name}: a whole number is needed, such as {usual}; got {value!r}.")
+        check_objective(self.objective)
 
     def fit(
         self,
@@ -70,26 +75,34 @@ class NUTS:
         rng = np.random.default_rng(0) if rng is None else rng
         problem = prepare(likelihood, self.objective, target, prior, start, rng, progress)
         posterior = self._sampled(nutpie, problem, rng, progress)
-        told = posterior.warnings
         r_hat, ess = np.nanmax(posterior.r_hat), np.nanmin(posterior.ess_bulk)
-        message = " ".join(told) or f"chains agree: R̂ ≤ {r_hat:.3f}, at least {ess:.0f} effective draws."
-        status = Status(not told, self.chains * (self.draws + self.tune), message)
+        agree = f"chains agree: R̂ ≤ {r_hat:.3f}, at least {ess:.0f} effective draws."
+        if posterior.divergences:
+            agree += f" {posterior.divergences} steps diverged, which is few."
+        told = posterior.warnings
+        status = Status(not told, self.chains * (self.draws + self.tune), " ".join(told) or agree)
         return sampled_fit(problem, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
     def _sampled(self, nutpie: Any, problem: Problem, rng: np.random.Generator, progress: Progress) -> ChainPosterior:
         model = _model(nutpie, problem, progress)
         with single_threaded_blas(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of nutpie's own dependencies
-            trace = nutpie.sample(
-                model,
-                draws=self.draws,
-                tune=self.tune,
-                chains=self.chains,
-                cores=usable_cores(),
-                seed=int(rng.integers(2**31)),
-                progress_bar=False,
-                save_warmup=False,
-            )
+            try:
+                trace = nutpie.sample(
+                    model,
+                    draws=self.draws,
+                    tune=self.tune,
+                    chains=self.chains,
+                    cores=usable_cores(),
+                    seed=int(rng.integers(2**31)),
+                    progress_bar=False,
+                    save_warmup=False,
+                )
+            except RuntimeError as error:
+                reason = str(error).splitlines()[0]
+                raise BvsiError(
+                    f"NUTS: the sampler could not start or go on ({reason}); is there room between the constraints?"
+                ) from None
         w = np.asarray(trace.posterior["w"].values, dtype=np.float64)
         stats = trace.sample_stats
         draws = problem.coordinates.theta(w)
@@ -133,10 +146,11 @@ def _doubts(chains: ChainPosterior) -> tuple[str, ...]:
     least = np.nanmin([chains.ess_bulk, chains.ess_tail])
     if not least >= _LEAST_ESS:
         told.append(f"Only {least:.0f} effective draws; raise draws.")
-    if chains.divergences:
+    if chains.divergences > _DIVERGING * chains.draws.shape[0] * chains.draws.shape[1]:
         told.append(
-            f"{chains.divergences} steps diverged: the density has corners that the sampler cannot follow, so that "
-            "parts of the posterior may be missing; raise tune, or use smoother priors or other constraints."
+            f"{chains.divergences} steps diverged: the density has walls or corners that the sampler cannot follow, so "
+            "that parts of the posterior may be missing; raise tune, use smoother priors, or have fewer constraints "
+            "than coefficients."
         )
     return tuple(told)
 

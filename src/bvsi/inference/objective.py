@@ -19,7 +19,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, RankError
 from bvsi.inference.fit import Fit
 from bvsi.inference.lagged import Lagged
 from bvsi.inference.profile import Profile
@@ -101,7 +101,7 @@ class ProfileDensity:
         """θ̂ and B, with A B symmetric, which no change of units or order affects; zero and I without calibration."""
         if not self.calibrated:
             return np.zeros(likelihood.system.d), np.eye(likelihood.system.d)
-        fit = Profile().fit(likelihood) if self.fit is None else self.fit
+        fit = self._made(likelihood) if self.fit is None else self.fit
         curvature = fit.curvature
         if curvature is None or fit.names != likelihood.names or curvature.precision.any():
             raise BvsiError("fit: a fit of Profile() to the same operators is needed, without a prior.")
@@ -116,6 +116,16 @@ class ProfileDensity:
         # B = R⁻¹ (R S⁻¹ Rᵀ)^½ R, with the singular values of K⁻¹Rᵀ for the root
         _, root, V = np.linalg.svd(np.linalg.solve(K, R.T))
         return fit.theta, np.linalg.solve(R, (V.T * root) @ V @ R)
+
+    @staticmethod
+    def _made(likelihood: ResidualLikelihood) -> Fit:
+        try:
+            return Profile().fit(likelihood)
+        except RankError as error:
+            raise BvsiError(
+                "ProfileDensity: the data alone do not determine all coefficients, so it cannot be calibrated; use "
+                f"ProfileDensity(calibrated=False) or ResidualDensity(). {error}"
+            ) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +154,12 @@ class FrozenCovariance:
             return _misfit(likelihood, q, equations.n, noise_prior)
 
         return log_likelihood
+
+
+def check_objective(objective: object) -> None:
+    """Refuse what is no objective, such as a class or a text."""
+    if isinstance(objective, type) or not hasattr(objective, "bind"):
+        raise BvsiError(f"objective: an instance such as ProfileDensity() is needed, not {objective!r}.")
 
 
 def _misfit(likelihood: ResidualLikelihood, q: Term, n: int, noise_prior: InverseGammaPrior) -> Term:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.constraints import AnyConstraints, LinearConstraints
@@ -19,7 +20,7 @@ from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.inference.constrained import ConstrainedSolver, constrained
 from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Curvature, Fit, Status, Step, check_iteration, make_fit
-from bvsi.inference.gaussian_prior import AnyPrior, matched, with_support
+from bvsi.inference.gaussian_prior import AnyPrior, matched, replaced_text, with_support
 from bvsi.inference.instrumental import Instrumental
 from bvsi.inference.lagged import Lagged, feasible, start_vector
 from bvsi.inference.sandwich import sandwich, score_covariance
@@ -39,6 +40,11 @@ _APART = 5.0
 _AMBIGUOUS = (
     "But two estimates fit the data about equally well, {name!r} at {one:.3g} and at {other:.3g}; do not trust either: "
     "use fewer operators, less noise, or a prior."
+)
+# Information of a prior relative to that of the data that is told.
+_WEIGHTY = 0.01
+_INFORMATIVE = (
+    "The prior has weight: here it is set against the misfit; Maximum() sets it against the calibrated error bars."
 )
 _CONTINUATION = (0.25, 0.5, 0.75, 0.9)
 
@@ -85,7 +91,9 @@ class Profile:
         density = matched(prior, likelihood)
         problem = _Problem(likelihood, density.gaussian, with_support(constraints, density), self, progress)
         best = problem.search(prior) if start is None else problem.from_start(start_vector(likelihood, start))
-        return problem.finish(best, noise_prior, rng)
+        fit = problem.finish(best, noise_prior, rng)
+        told = " ".join(filter(None, [fit.status.message, replaced_text(density), informative_text(fit)]))
+        return replace(fit, status=replace(fit.status, message=told))
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,6 +337,15 @@ def curvature(likelihood: ResidualLikelihood, profile: ProfileEquations, prior: 
     scale = likelihood.noise_scale(profile.equations)  # N is drawn from the noise model as it is stated
     A = profile.equations.H + precision - scale * profile.N
     return Curvature(A, profile.S + precision, score_covariance(profile.scores) / scale + precision, precision)
+
+
+def informative_text(fit: Fit) -> str:
+    """Whether the prior has more than a hundredth of the information of the data in some direction; empty if not."""
+    curvature = fit.curvature
+    if curvature is None or not curvature.precision.any():
+        return ""
+    share = scipy.linalg.eigh(curvature.precision, curvature.precision + curvature.A, eigvals_only=True)[-1]
+    return _INFORMATIVE if share > _WEIGHTY else ""
 
 
 def _rank(attempt: _Attempt) -> tuple[bool, float]:

@@ -50,6 +50,11 @@ class Problem:
             return nowhere
         return term if np.isfinite(term.value) and np.all(np.isfinite(term.gradient)) else nowhere
 
+    def kept_inside(self, w: Array, moved: Array) -> Array:
+        """Where each of w (P, n) moves to; those that would leave the constraints stay."""
+        inside = self.coordinates.allows(self.coordinates.theta(moved))
+        return np.where(inside[:, None], moved, w)
+
     def start(self, size: int, rng: np.random.Generator) -> Array:
         """Draws of the approximation as w (size, n) (eq:hybrid_particle_initialization)."""
         return self.coordinates.w(self.approximation.sample(size, rng))
@@ -87,7 +92,7 @@ def prepare(
     progress: Progress,
 ) -> Problem:
     """A problem from a fit; by default the closed form of the objective."""
-    start = start or closed_form_start(likelihood, objective, target, prior, progress)
+    start = closed_form_start(likelihood, objective, target, prior, progress) if start is None else start
     approximation = usable_start(target, start)
     _check_inside(approximation, target.constraints)
     return Problem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))
@@ -95,7 +100,7 @@ def prepare(
 
 def usable_start(target: Target, start: Fit) -> Posterior:
     """The posterior of a fit to start from, which has to spread in all directions that the target has."""
-    if start.posterior is None or start.names != target.names:
+    if not isinstance(start, Fit) or start.posterior is None or start.names != target.names:
         raise BvsiError("start: a fit of the same operators with a posterior is needed, such as Lagged().fit(...).")
     free = target.constraints.reduced[0].free
     covariance = start.posterior.covariance[np.ix_(free, free)]

@@ -34,22 +34,33 @@ class MedianRBF:
         if not (np.isfinite(self.linear) and self.linear >= 0):
             raise BvsiError(f"linear: a number that is not negative is needed, such as 0.3; got {self.linear}.")
 
+    def independent(self, x: Array) -> float:
+        """E[KSD²] of as many independent draws of N(0, I): 1/n (k + 2k/h + c (k² + 2k)), with the h of x (n, k)."""
+        n, k = x.shape
+        return float((k + 2 * k / max(_distances(x)[1], 1.0) + self.linear * (k * k + 2 * k)) / n)
+
     def direction(self, x: Array, s: Array) -> tuple[Array, float]:
         """φ (n, k) at all particles x (n, k) with scores s (n, k), and KSD²."""
         n, k = x.shape
-        squares = np.square(x).sum(axis=1)
-        D = np.maximum(squares[:, None] + squares - 2 * x @ x.T, 0.0)
-        h = max(float(np.median(D[np.triu_indices(n, 1)])), np.finfo(float).tiny)
+        D, h = _distances(x)
         K = np.exp(-D / h)
         phi = (K @ s + (2 / h) * (x * K.sum(axis=1)[:, None] - K @ x)) / n
         pull = (2 / h) * (np.einsum("ik,ik->i", s, x)[:, None] - s @ x.T)
-        ksd2 = float(np.mean(K * (s @ s.T + pull + pull.T + 2 * k / h - 4 * D / h**2)))
+        ksd2 = max(0.0, float(np.mean(K * (s @ s.T + pull + pull.T + 2 * k / h - 4 * D / h**2))))
         if not self.linear:
             return phi, ksd2
         y = x - x.mean(axis=0)
         moments = s.T @ y / n + np.eye(k)
         phi += self.linear * (s.mean(axis=0) + y @ moments.T)
         return phi, ksd2 + self.linear * (float(np.square(moments).sum()) + float(np.square(s.mean(axis=0)).sum()))
+
+
+def _distances(x: Array) -> tuple[Array, float]:
+    """|x_i − x_j|² (n, n), and their median."""
+    y = x - x.mean(axis=0)  # digits would be lost far from the origin
+    squares = np.square(y).sum(axis=1)
+    D = np.maximum(squares[:, None] + squares - 2 * y @ y.T, 0.0)
+    return D, max(float(np.median(D[np.triu_indices(len(x), 1)])), np.finfo(float).tiny)
 
 
 def variance_shortfall(x: Array, s: Array) -> float:

@@ -18,7 +18,7 @@ from bvsi.constraints import AnyConstraints
 from bvsi.errors import BvsiError
 from bvsi.inference.fit import Fit, Status, check_iteration
 from bvsi.inference.gaussian_prior import AnyPrior
-from bvsi.inference.objective import Objective, ProfileDensity
+from bvsi.inference.objective import Objective, ProfileDensity, check_objective
 from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
 from bvsi.inference.stein import MedianRBF, variance_shortfall
 from bvsi.likelihood import ResidualLikelihood
@@ -30,9 +30,11 @@ from bvsi.progress import Progress, silent
 Array = NDArray[np.float64]
 
 _FIRST_STEP = 0.3
-_LARGER, _SMALLER, _SMALLEST = 1.2, 0.5, 1e-4
+_LARGER, _SMALLER, _SMALLEST = 1.2, 0.5, 1e-7
 # A discrepancy that grows by less than this is rounding, or the bandwidth that follows the particles.
 _GROWTH = 1.001
+# Times the squared discrepancy of independent draws of N(0, I) that particles may have at the end.
+_ROOM = 4.0
 # Iterations over which the discrepancy has to stand still.
 _WINDOW = 10
 # Part of the variance that may be missing before that is told, and particles per dimension that shapes take.
@@ -45,7 +47,8 @@ class SVGD:
     """Particles for any prior and objective.
 
     particles: how many. objective: ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
-    tol: converged when ten iterations lower the discrepancy by less than this part of it.
+    tol: converged when ten iterations lower the discrepancy by less than this part of it, and it is not above that of
+        as many independent draws.
     max_iterations: tries before giving up; each takes one gradient per particle.
     """
 
@@ -57,8 +60,9 @@ class SVGD:
 
     def __post_init__(self) -> None:
         check_iteration(self.tol, max_iterations=self.max_iterations)
-        if self.particles < 3:
-            raise BvsiError(f"particles: at least 3 are needed; got {self.particles}.")
+        check_objective(self.objective)
+        if not isinstance(self.particles, int) or self.particles < 3:
+            raise BvsiError(f"particles: a whole number, at least 3, is needed; got {self.particles!r}.")
 
     def fit(
         self,
@@ -94,21 +98,25 @@ class SVGD:
         phi, ksd2 = self.kernel.direction(w, score)
         step, seen = _FIRST_STEP, [ksd2]
         for tries in range(1, self.max_iterations + 1):
-            progress(tries, None, f"SVGD, Stein discrepancy {np.sqrt(max(ksd2, 0.0)):.3g}")
-            # no particle moves by more than one standard deviation at a time
-            moved = w + min(step, 1.0 / max(np.sqrt(np.square(phi).sum(axis=1).max()), 1e-300)) * phi
+            progress(tries, None, f"SVGD, Stein discrepancy {np.sqrt(ksd2):.3g}")
+            moved = problem.kept_inside(w, w + step * phi)
             tried = _scores(problem, pool, moved)
             direction = None if tried is None else self.kernel.direction(moved, tried)
-            if tried is None or direction is None or (direction[1] > _GROWTH * ksd2 and step > _SMALLEST):
-                if step < 1e-3 * _SMALLEST:
-                    return _Flow(w, score, seen, tries, False)
+            if tried is None or direction is None or direction[1] > _GROWTH * ksd2:
                 step *= _SMALLER
+                if step < _SMALLEST:
+                    return _Flow(w, score, seen, tries, self._near(w, seen))
                 continue
             w, score, (phi, ksd2), step = moved, tried, direction, step * _LARGER
             seen.append(ksd2)
-            if len(seen) > _WINDOW and np.sqrt(seen[-1 - _WINDOW]) < (1 + self.tol) * np.sqrt(seen[-1]):
+            still = len(seen) > _WINDOW and np.sqrt(seen[-1 - _WINDOW]) < (1 + self.tol) * np.sqrt(seen[-1])
+            if still and self._near(w, seen):
                 return _Flow(w, score, seen, tries, True)
         return _Flow(w, score, seen, self.max_iterations, False)
+
+    def _near(self, w: Array, seen: list[float]) -> bool:
+        """Whether the discrepancy is not above that of as many independent draws, with room for other laws."""
+        return bool(seen[-1] <= _ROOM * self.kernel.independent(w))
 
     def _result(self, problem: Problem, flow: _Flow) -> Fit:
         discrepancy, short = float(np.sqrt(flow.seen[-1])), variance_shortfall(flow.w, flow.score)
@@ -118,7 +126,7 @@ class SVGD:
         posterior = ParticlePosterior(problem.likelihood.names, theta, diagnostics, warnings)
         message = f"converged in {flow.tries} iterations, Stein discrepancy {discrepancy:.3g}."
         if not flow.converged:
-            message = f"not {message} Raise max_iterations, or give a start that is nearer."
+            message = f"not {message} Raise max_iterations, or give a start that is nearer, such as Maximum().fit(...)."
         status = Status(flow.converged, flow.tries, " ".join([message, *warnings]))
         return sampled_fit(problem, posterior, status, f"SVGD, {self.particles} particles")
 
