@@ -132,18 +132,27 @@ class LinearConstraints:
 
     def violation(self, theta: ArrayLike) -> Array:
         """max_i max(l_i − a_i·θ, a_i·θ − u_i, 0) / ‖a_i‖, for θ (…, d)."""
-        excess = self._excess(np.asarray(theta, dtype=np.float64))
+        excess = self.excess(np.asarray(theta, dtype=np.float64))
         return np.asarray((excess / np.linalg.norm(self.A, axis=1)).max(axis=-1, initial=0.0))
 
     def satisfied(self, theta: ArrayLike, tol: float = 1e-9) -> NDArray[np.bool_]:
         """Whether no row of θ (…, d) is violated by more than tol · Σ_j |a_ij θ_j|, which has the units of the row."""
         point = np.asarray(theta, dtype=np.float64)
-        return np.asarray((self._excess(point) <= tol * (np.abs(point) @ np.abs(self.A).T)).all(axis=-1))
+        return np.asarray((self.excess(point) <= tol * (np.abs(point) @ np.abs(self.A).T)).all(axis=-1))
 
-    def _excess(self, theta: Array) -> Array:
-        """max(l − Aθ, Aθ − u, 0), (…, m)."""
+    def slack(self, theta: Array) -> Array:
+        """min(Aθ − l, u − Aθ), (…, m): negative where a row is violated."""
         value = theta @ self.A.T
-        return np.maximum(np.maximum(self.lower - value, value - self.upper), 0.0)
+        return np.asarray(np.minimum(value - self.lower, self.upper - value))
+
+    def excess(self, theta: Array) -> Array:
+        """max(l − Aθ, Aθ − u, 0), (…, m)."""
+        return np.maximum(-self.slack(theta), 0.0)
+
+    def inside(self, theta: Array, margin: float) -> NDArray[np.bool_]:
+        """Which of θ (…, d) satisfy the inequalities: bounds exactly, sums with the slack margin · Σ_j |a_ij θ_j|."""
+        room = np.where(self.single, 0.0, margin) * (np.abs(theta) @ np.abs(self.A).T)
+        return np.asarray(((self.slack(theta) >= room) | self.equality).all(axis=-1))
 
     def affine(self) -> Affine:
         """The solutions of the equality rows, θ = offset + T η."""

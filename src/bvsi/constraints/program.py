@@ -14,6 +14,7 @@ from bvsi.constraints.feasibility import TOLERANCE
 from bvsi.constraints.linear import LinearConstraints
 from bvsi.constraints.rows import Rows
 from bvsi.errors import BvsiError, InfeasibleError, NotPositiveDefiniteError
+from bvsi.linalg import ScaledCholesky
 
 Array = NDArray[np.float64]
 Sides = NDArray[np.int8]
@@ -84,26 +85,6 @@ class _Task:
     high: Array
 
 
-@dataclass(frozen=True, eq=False)
-class _Factor:
-    """P = S L Lᵀ S, S = diag(P)^½: scale (d,), L (d, d)."""
-
-    scale: Array
-    L: Array
-
-    def solve(self, g: Array) -> Array:
-        """P⁻¹ g."""
-        return np.asarray(scipy.linalg.cho_solve((self.L, True), g / self.scale) / self.scale)
-
-    def whiten(self, A: Array) -> Array:
-        """A S⁻¹ L⁻ᵀ, for rows A (m, d)."""
-        return np.asarray(scipy.linalg.solve_triangular(self.L, (A / self.scale).T, lower=True).T)
-
-    def colour(self, z: Array) -> Array:
-        """S⁻¹ L⁻ᵀ z."""
-        return np.asarray(scipy.linalg.solve_triangular(self.L, z, lower=True, trans="T") / self.scale)
-
-
 def _checked(P: Array, d: int) -> Array:
     """A matrix, refused unless it is (d, d), finite and symmetric."""
     matrix = np.asarray(P, dtype=np.float64)
@@ -123,7 +104,7 @@ def _point(x: Array, d: int, label: str) -> Array:
     return vector
 
 
-def _factorised(P: Array) -> _Factor:
+def _factorised(P: Array) -> ScaledCholesky:
     """Cholesky factor; :class:`NotPositiveDefiniteError` where there is none."""
     diagonal = np.diag(P)
     if not (diagonal > 0).all():
@@ -133,7 +114,7 @@ def _factorised(P: Array) -> _Factor:
     if info:
         message = "P: the matrix is not positive definite; leave out operators that the data cannot tell apart."
         raise NotPositiveDefiniteError(message, "P", int(info) - 1)
-    return _Factor(scale, np.asarray(L))
+    return ScaledCholesky(scale, np.asarray(L))
 
 
 def _nearest(P: Array, centre: Array, constraints: LinearConstraints) -> Program:
@@ -176,7 +157,7 @@ def _whitened(P: Array, centre: Array, rows: Rows) -> _Task | None:
     varying = np.flatnonzero(rows.A.any(axis=1))
     if not ((value < rows.lower) | (value > rows.upper))[varying].any():
         return None
-    M = _factorised(P).whiten(rows.A[varying])
+    M = _factorised(P).whiten_rows(rows.A[varying])
     length = np.linalg.norm(M, axis=1)
     low, high = (rows.lower - value)[varying] / length, (rows.upper - value)[varying] / length
     largest = max(low.max(), -high.min())
@@ -241,9 +222,7 @@ def _broken(value: Array, size: Array, constraints: LinearConstraints, affine: A
 
 def _touching(x: Array, constraints: LinearConstraints) -> NDArray[np.bool_]:
     """Rows that hold with equality."""
-    value, size = constraints.A @ x, np.abs(constraints.A) @ np.abs(x)
-    slack = np.minimum(value - constraints.lower, constraints.upper - value)
-    return np.asarray(slack <= _TOUCH * size)
+    return np.asarray(constraints.slack(x) <= _TOUCH * (np.abs(constraints.A) @ np.abs(x)))
 
 
 def _multipliers(

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from bvsi.constraints import LinearConstraints, project, solve_program
 from bvsi.errors import BvsiError
-from bvsi.inference.solve import ScaledSolver, factorise
+from bvsi.inference.solve import factorise
+from bvsi.linalg import ScaledCholesky
 from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior, TruncatedPosterior
 
 Array = NDArray[np.float64]
@@ -34,7 +35,7 @@ class ConstrainedSolver:
 
     H: Array
     constraints: LinearConstraints
-    reduced: ScaledSolver
+    reduced: ScaledCholesky
 
     def free(self, theta: Array, g: Array) -> Array:
         """θ + s (d,) with the equalities only."""
@@ -90,8 +91,7 @@ def truncated(
 
 def active_text(base: GaussianPosterior | NormalInverseGammaPosterior, constraints: LinearConstraints) -> str:
     """Which inequalities the estimate without them violates, and where the data contradict them; empty where none."""
-    value = constraints.A @ base.mean
-    excess = np.maximum(np.maximum(constraints.lower - value, value - constraints.upper), 0.0)
+    excess = constraints.excess(base.mean)
     sd = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", constraints.A, base.covariance, constraints.A), 0.0))
     told = []
     for i in np.flatnonzero((excess > 1e-9 * sd) & ~constraints.equality):

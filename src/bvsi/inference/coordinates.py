@@ -75,11 +75,7 @@ class Coordinates:
         """Whether θ (…, d) satisfies the rows that the coordinates do not take care of, too."""
         if not self.bounds.any:
             return np.ones(theta.shape[:-1], dtype=bool)
-        rows = self.constraints.rows.take(~self.constraints.equality)
-        value, size = theta @ rows.A.T, np.abs(theta) @ np.abs(rows.A).T
-        # bounds of single coefficients hold to the last digit, sums of several to their rounding
-        room = np.where(self.constraints.single[~self.constraints.equality], 0.0, _ROUNDING) * size
-        return np.asarray(((value >= rows.lower - room) & (value <= rows.upper + room)).all(axis=-1))
+        return self.constraints.inside(theta, -_ROUNDING)
 
 
 def coordinates(approximation: Posterior, constraints: LinearConstraints, rng: np.random.Generator) -> Coordinates:
@@ -111,8 +107,7 @@ def _components_of(inside: LinearConstraints, draws: Array) -> tuple[Array, Boun
     scale = draws.std(axis=0)
     rows = inside.A * scale
     size = np.linalg.norm(rows, axis=1)
-    value = draws.mean(axis=0) @ inside.A.T
-    slack = np.minimum(value - inside.lower, inside.upper - value) / size
+    slack = inside.slack(draws.mean(axis=0)) / size
     chosen: list[int] = []
     for i in np.argsort(slack, kind="stable"):
         unit = rows[[*chosen, i]] / size[[*chosen, i], None]

@@ -200,8 +200,7 @@ class _Frame:
     def _room(self, theta: Array, v: Array) -> float:
         """How far ±v leads before an inequality that is not active."""
         constraints = self.target.constraints
-        value, speed = constraints.A @ theta, np.abs(constraints.A @ v)
-        slack = np.minimum(value - constraints.lower, constraints.upper - value)
+        slack, speed = constraints.slack(theta), np.abs(constraints.A @ v)
         moving = (speed > 1e-9 * np.linalg.norm(constraints.A * self.sd, axis=1)) & (slack > 0)
         return float(np.min(slack[moving] / speed[moving], initial=np.inf))
 
@@ -209,9 +208,7 @@ class _Frame:
         """Rows of constraints that are active, and coefficients on a corner."""
         constraints, prior = self.target.constraints, self.target.prior
         sd = np.linalg.norm(constraints.A @ self.L, axis=1)
-        value = constraints.A @ theta
-        slack = np.minimum(value - constraints.lower, constraints.upper - value)
-        active = constraints.equality | (slack <= _ON * sd)
+        active = constraints.equality | (constraints.slack(theta) <= _ON * sd)
         at = np.abs(theta - prior.kinks) <= _ON * self.sd
         return np.flatnonzero(active), np.flatnonzero(at)
 

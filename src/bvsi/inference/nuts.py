@@ -11,7 +11,7 @@ import importlib.util
 import itertools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.inference.fit import Fit, Status
 from bvsi.inference.gaussian_prior import AnyPrior
 from bvsi.inference.objective import Objective, ProfileDensity, check_objective
-from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
+from bvsi.inference.sampling import Problem, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
 from bvsi.posteriors import ChainPosterior
@@ -71,9 +71,17 @@ class NUTS:
     ) -> Fit:
         """Sample the target; arguments as for :meth:`SVGD.fit`."""
         nutpie = _nutpie()
-        target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
         rng = np.random.default_rng(0) if rng is None else rng
-        problem = prepare(likelihood, self.objective, target, prior, start, rng, progress)
+        problem = prepare(
+            likelihood,
+            self.objective,
+            prior=prior,
+            constraints=constraints,
+            noise_prior=noise_prior,
+            start=start,
+            rng=rng,
+            progress=progress,
+        )
         posterior = self._sampled(nutpie, problem, rng, progress)
         r_hat, ess = np.nanmax(posterior.r_hat), np.nanmin(posterior.ess_bulk)
         agree = f"chains agree: R̂ ≤ {r_hat:.3f}, at least {ess:.0f} effective draws."
@@ -109,7 +117,7 @@ class NUTS:
         log_density = np.asarray(stats["logp"].values, dtype=np.float64)
         diverging = np.asarray(stats["diverging"].values, dtype=bool)
         chains = ChainPosterior(problem.likelihood.names, draws, log_density, diverging)
-        return ChainPosterior(problem.likelihood.names, draws, log_density, diverging, _doubts(chains))
+        return replace(chains, warnings=_doubts(chains))
 
 
 def _model(nutpie: Any, problem: Problem, progress: Progress) -> Any:

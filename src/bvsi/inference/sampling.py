@@ -85,13 +85,16 @@ def closed_form_start(
 def prepare(
     likelihood: ResidualLikelihood,
     objective: Objective,
-    target: Target,
+    *,
     prior: AnyPrior,
+    constraints: AnyConstraints,
+    noise_prior: InverseGammaPrior | None,
     start: Fit | None,
     rng: np.random.Generator,
     progress: Progress,
 ) -> Problem:
-    """A problem from a fit; by default the closed form of the objective."""
+    """The target with coordinates from a fit; by default the closed form of the objective."""
+    target = make_target(likelihood, objective, prior, constraints, noise_prior)
     start = closed_form_start(likelihood, objective, target, prior, progress) if start is None else start
     approximation = usable_start(target, start)
     _check_inside(approximation, target.constraints)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
 from bvsi.errors import RankError
+from bvsi.linalg import ScaledCholesky
 
 Array = NDArray[np.float64]
 
@@ -16,29 +15,7 @@ RANK_TOLERANCE = 1e-13
 """Smallest eigenvalue of the scaled normal matrix that still counts: columns agree to 3e-7 of their size."""
 
 
-@dataclass(frozen=True, eq=False)
-class ScaledSolver:
-    """Cholesky factor of S⁻¹ H S⁻¹, S = diag(H)^½, so that columns of different units do not spoil each other.
-
-    scale: (d,) the diagonal of S; factor: lower Cholesky factor.
-    """
-
-    scale: Array
-    factor: Array
-
-    def solve(self, g: Array) -> Array:
-        """H⁻¹ g."""
-        inner = scipy.linalg.cho_solve((self.factor, True), g / self.scale)
-        return np.asarray(inner / self.scale)
-
-    def inverse(self) -> Array:
-        """H⁻¹, symmetric."""
-        inner = scipy.linalg.cho_solve((self.factor, True), np.eye(len(self.scale)))
-        inverse = inner / self.scale[:, None] / self.scale
-        return np.asarray(0.5 * (inverse + inverse.T))
-
-
-def factorise(H: Array, names: tuple[str, ...]) -> ScaledSolver:
+def factorise(H: Array, names: tuple[str, ...]) -> ScaledCholesky:
     """Factor a normal matrix H (d, d); :class:`RankError` where the data do not determine all coefficients."""
     scale = np.sqrt(np.maximum(np.diag(H), 0.0))
     if not np.all(np.isfinite(H)):
@@ -54,7 +31,7 @@ def factorise(H: Array, names: tuple[str, ...]) -> ScaledSolver:
     lost = eigenvalues <= RANK_TOLERANCE * eigenvalues[-1]
     if lost.any():
         raise _rank_error(vectors[:, lost] / scale[:, None], vectors[:, lost], names)
-    return ScaledSolver(scale, np.asarray(np.linalg.cholesky(scaled), dtype=np.float64))
+    return ScaledCholesky(scale, np.asarray(np.linalg.cholesky(scaled), dtype=np.float64))
 
 
 def _rank_error(combinations: Array, weights: Array, names: tuple[str, ...]) -> RankError:

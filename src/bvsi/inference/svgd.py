@@ -19,7 +19,7 @@ from bvsi.errors import BvsiError
 from bvsi.inference.fit import Fit, Status, check_iteration
 from bvsi.inference.gaussian_prior import AnyPrior
 from bvsi.inference.objective import Objective, ProfileDensity, check_objective
-from bvsi.inference.sampling import Problem, make_target, prepare, sampled_fit
+from bvsi.inference.sampling import Problem, prepare, sampled_fit
 from bvsi.inference.stein import MedianRBF, variance_shortfall
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
@@ -83,9 +83,17 @@ class SVGD:
             ``Lagged()``, with the Gaussian of the prior's moments.
         rng: for the first particles (default: seed 0).
         """
-        target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
         rng = np.random.default_rng(0) if rng is None else rng
-        problem = prepare(likelihood, self.objective, target, prior, start, rng, progress)
+        problem = prepare(
+            likelihood,
+            self.objective,
+            prior=prior,
+            constraints=constraints,
+            noise_prior=noise_prior,
+            start=start,
+            rng=rng,
+            progress=progress,
+        )
         w = problem.start(self.particles, rng)
         with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
             return self._result(problem, self._descend(problem, pool, w, progress))
@@ -101,13 +109,13 @@ class SVGD:
             progress(tries, None, f"SVGD, Stein discrepancy {np.sqrt(ksd2):.3g}")
             moved = problem.kept_inside(w, w + step * phi)
             tried = _scores(problem, pool, moved)
-            direction = None if tried is None else self.kernel.direction(moved, tried)
-            if tried is None or direction is None or direction[1] > _GROWTH * ksd2:
+            ahead, lower = (phi, np.inf) if tried is None else self.kernel.direction(moved, tried)
+            if tried is None or lower > _GROWTH * ksd2:
                 step *= _SMALLER
                 if step < _SMALLEST:
                     return _Flow(w, score, seen, tries, self._near(w, seen))
                 continue
-            w, score, (phi, ksd2), step = moved, tried, direction, step * _LARGER
+            w, score, phi, ksd2, step = moved, tried, ahead, lower, step * _LARGER
             seen.append(ksd2)
             still = len(seen) > _WINDOW and np.sqrt(seen[-1 - _WINDOW]) < (1 + self.tol) * np.sqrt(seen[-1])
             if still and self._near(w, seen):

@@ -13,6 +13,7 @@ from bvsi.linalg.cholesky import (
 from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import Pattern, scatter
 from bvsi.linalg.product import Product, sampled_product
+from bvsi.linalg.scaled_cholesky import ScaledCholesky
 from bvsi.linalg.threads import single_threaded_blas, usable_cores
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Factor",
     "Pattern",
     "Product",
+    "ScaledCholesky",
     "SuperLU",
     "Supernodal",
     "analyse",

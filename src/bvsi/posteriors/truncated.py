@@ -102,7 +102,7 @@ class TruncatedPosterior(HandOver):
         """
         value = np.asarray(theta, dtype=np.float64)
         density = self.base.logpdf(value)
-        if not self._holds(value[None], 0.0)[0]:
+        if not self.constraints.inside(value, 0.0):
             return -math.inf
         if self._share < ENOUGH_INSIDE:
             raise BvsiError(
@@ -183,17 +183,10 @@ class TruncatedPosterior(HandOver):
         sd = np.sqrt(np.diag(self._shape))
         return interior(self.mode, np.where(sd > 0, sd, 1.0), self.constraints)
 
-    def _holds(self, theta: Array, margin: float) -> NDArray[np.bool_]:
-        """Which rows of θ (n, d) satisfy the inequalities; sums of several terms by a margin, in parts of the terms."""
-        rows = self.constraints.rows.take(~self.constraints.equality)
-        value = theta @ rows.A.T
-        room = np.where((rows.A != 0).sum(axis=1) > 1, margin * (np.abs(theta) @ np.abs(rows.A).T), 0.0)
-        return np.asarray(((rows.lower + room <= value) & (value <= rows.upper - room)).all(axis=1))
-
     def _pulled_inside(self, theta: Array) -> Array:
         """θ (n, d), where rounding put it outside moved by as little as it takes towards a point inside."""
         part = np.finfo(np.float64).eps
-        while len(outside := np.flatnonzero(~self._holds(theta, ROUNDING))) and part < 1:
+        while len(outside := np.flatnonzero(~self.constraints.inside(theta, ROUNDING))) and part < 1:
             theta[outside] += part * (self._deep - theta[outside])
             part *= 4
         return theta

@@ -145,6 +145,6 @@ def carried_over(whole: Curvature, S: Array, names: tuple[str, ...]) -> Array:
         to, start = factorise(S, names), factorise(whole.S, names)
     except (RankError, np.linalg.LinAlgError):
         return S
-    T = to.scale[:, None] * np.linalg.solve(start.factor.T, to.factor.T).T / start.scale
+    T = to.scale[:, None] * np.linalg.solve(start.L.T, to.L.T).T / start.scale
     carried = T @ whole.S_blocks @ T.T
     return np.asarray(0.5 * (carried + carried.T))
