@@ -9,11 +9,14 @@ from typing import Annotated
 
 import typer
 
+from bvsi.cli.bench import bench
+from bvsi.cli.folder import Out, check_folder
 from bvsi.errors import BvsiError
 
 app = typer.Typer(add_completion=True, no_args_is_help=True, help="Discover PDEs from noisy full-field data.")
 reproduce = typer.Typer(no_args_is_help=True, help="The paper's studies, with tables, figures and a page.")
 app.add_typer(reproduce, name="reproduce")
+app.add_typer(bench, name="bench")
 
 
 class Element(enum.StrEnum):
@@ -54,15 +57,12 @@ class Treatment(enum.StrEnum):
     interior_penalty = "interior-penalty"
 
 
-Out = Annotated[Path, typer.Option(help="Folder for results.")]
-
-
 @app.command()
 def demo(out: Out = Path("demo")) -> None:
     """Run the embedded case and write its report."""
     from bvsi.demo import run
 
-    _check_folder(out)
+    check_folder(out)
     run(out)
 
 
@@ -86,7 +86,7 @@ def fokker_planck(
     from bvsi.reproduce import fokker_planck as study
     from bvsi.reproduce import fokker_planck_hybrid as hybrid_study
 
-    _check_folder(out)
+    check_folder(out)
     case = Case(nx, sigma, seed, accurate_time)
     with progress_bar() as progress:
         hybrid = posterior is PosteriorKind.hybrid
@@ -123,7 +123,7 @@ def cahn_hilliard(
     from bvsi.reproduce import cahn_hilliard as study
     from bvsi.reproduce.cahn_hilliard_table import comparison
 
-    _check_folder(out)
+    check_folder(out)
     case = Case(DataSet(data.value), nx, sigma, seed, initial)
     treatments: dict[str, operators.Biharmonic] = {
         "mixed": operators.Mixed(),
@@ -158,19 +158,13 @@ def ablation(
     from bvsi.console import progress_bar
     from bvsi.reproduce import ablation as study
 
-    _check_folder(out)
+    check_folder(out)
     sizes = tuple(nx for nx in study.SIZES if nx <= largest)
     with progress_bar() as progress:
         chosen = None if element is None else getattr(spaces, element.value)
         rows = study.run(out, seeds=seeds, sizes=sizes, element=chosen, progress=progress)
     index = study.write(rows, out)
     sys.stdout.write(f"{study.table(rows)}\npage: {index}\n")
-
-
-def _check_folder(out: Path) -> None:
-    """Refuse before the work, not after it, a place where no folder can be."""
-    if any(place.exists() and not place.is_dir() for place in (out, *out.parents)):
-        raise BvsiError(f"--out {out}: there is a file of that name; choose another folder.")
 
 
 def main() -> None:

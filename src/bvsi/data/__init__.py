@@ -7,6 +7,8 @@ from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.data.names import COORDINATE_NAMES, RESERVED_NAMES, check_field_name
 from bvsi.data.noise import add_noise
+from bvsi.data.noise_level import NoiseLevel, SignalNoise, estimate_noise, estimate_signal_noise, smoothed_signal
+from bvsi.data.outliers import Outliers, filled, find_outliers
 
 __all__ = [
     "CELL_TYPES",
@@ -16,7 +18,15 @@ __all__ = [
     "Data",
     "Grid",
     "Mesh",
+    "NoiseLevel",
+    "Outliers",
+    "SignalNoise",
     "add_noise",
     "as_experiments",
     "check_field_name",
+    "estimate_noise",
+    "estimate_signal_noise",
+    "filled",
+    "find_outliers",
+    "smoothed_signal",
 ]

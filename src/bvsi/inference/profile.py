@@ -336,7 +336,8 @@ def curvature(likelihood: ResidualLikelihood, profile: ProfileEquations, prior: 
     precision = np.zeros_like(profile.N) if prior is None else prior.precision
     scale = likelihood.noise_scale(profile.equations)  # N is drawn from the noise model as it is stated
     A = profile.equations.H + precision - scale * profile.N
-    return Curvature(A, profile.S + precision, score_covariance(profile.scores) / scale + precision, precision)
+    blocks = score_covariance(profile.scores) / scale if profile.scores else profile.S
+    return Curvature(A, profile.S + precision, blocks + precision, precision)
 
 
 def informative_text(fit: Fit) -> str:

@@ -107,6 +107,14 @@ class CovariancePlan:
         product: Array = noise @ V if sparse.issparse(noise) else noise[:, None] * V
         return product
 
+    def noise_everywhere(self, V: Array) -> Array:
+        """Σ_u,j V_j at all times, for V (n_u, T)."""
+        product = np.empty_like(V)
+        for label, noise in enumerate(self.noise.distinct):
+            there = self.noise.label == label
+            product[:, there] = noise @ V[:, there] if sparse.issparse(noise) else noise[:, None] * V[:, there]
+        return product
+
     def sensitivities_times_noise(self, times: NDArray[np.int64], C: Array) -> Array:
         """C_kj Σ_u,j of all times of a block, (times, nnz) on the left pattern of the product."""
         return np.stack([self.sensitivity_times_noise(c, int(j)) for c, j in zip(C, times, strict=True)])

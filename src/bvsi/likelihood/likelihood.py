@@ -16,10 +16,12 @@ from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, Part
 from bvsi.likelihood.density import Density
 from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
+from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.noise_share import NoiseShare, noise_share
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
+from bvsi.likelihood.stacked import Stacked
 from bvsi.likelihood.weighting import Block, Weighting
 from bvsi.residual import ResidualSystem
 
@@ -79,6 +81,14 @@ class ResidualLikelihood:
         return ProfileEquations.total(
             [self.weighting.profile_equations(part, vector, smoothing=smoothing, rng=rng) for part in self.parts]
         )
+
+    def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:
+        """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments; of Stacked() weighting."""
+        vector = self.system.vector(theta)
+        if not isinstance(self.weighting, Stacked):
+            raise BvsiError("moment equations need Stacked() weighting.")
+        of = self.weighting.moment_equations
+        return MomentEquations.total([of(part, vector, rng=rng, draws=draws) for part in self.parts])
 
     def instrumental_equations(self, theta: ArrayLike) -> InstrumentalEquations:
         """A and c at θ with regressors of other times as instruments, summed over experiments."""

@@ -36,6 +36,7 @@ class Library:
     definitions: names that stand for expressions, such as ``{"phi": "c1**2*c2"}`` for ``laplacian(diff(phi, c1))``.
     biharmonic: treatment of ``biharmonic(...)`` on elements that are not C1, ``Mixed()`` or ``InteriorPenalty()``; by
         default the first that the element allows.
+    time_order: order m of the time derivative that the operators make up, ∂_t^m u = Σ θ_i F_i; 2 for wave equations.
 
     Immutable; the name of an operator is its text, preceded by its equation where there are several:
     ``"laplacian(u)"``, ``"c1: laplacian(c1)"``.
@@ -49,6 +50,7 @@ class Library:
         boundary: BoundaryCondition | Mapping[str, BoundaryCondition] | None = None,
         definitions: Mapping[str, str] | None = None,
         biharmonic: Biharmonic | None = None,
+        time_order: int = 1,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -64,6 +66,9 @@ class Library:
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
             raise OperatorError(f"biharmonic: an instance such as Mixed() is needed, not {biharmonic!r}.")
         self.biharmonic = biharmonic
+        if time_order not in (1, 2, 3, 4):
+            raise OperatorError(f"time_order: 1, 2, 3 or 4 is needed; got {time_order!r}.")
+        self.time_order = time_order
         self.keep = tuple(self._names[self.index(name)] for name in keep)
 
     @property
@@ -99,7 +104,12 @@ class Library:
         conditions = {field: self._conditions[field] for field in equations}
         bare = [name.split(": ", 1)[-1] if len(equations) == 1 else name for name in keep]
         return Library(
-            equations, keep=bare, boundary=conditions, definitions=self._definitions, biharmonic=self.biharmonic
+            equations,
+            keep=bare,
+            boundary=conditions,
+            definitions=self._definitions,
+            biharmonic=self.biharmonic,
+            time_order=self.time_order,
         )
 
     def with_biharmonic(self, treatment: Biharmonic) -> Library:
@@ -110,6 +120,7 @@ class Library:
             boundary=self._conditions,
             definitions=self._definitions,
             biharmonic=treatment,
+            time_order=self.time_order,
         )
 
     @property

@@ -19,6 +19,7 @@ from bvsi.operators.linearise import JacobianTerm, linearise
 from bvsi.operators.parse import Dialect, Parsed, parse
 from bvsi.operators.strong import Scalar
 from bvsi.operators.terms import Term, WrittenTerm
+from bvsi.operators.unbiased import unbiased
 from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
 from bvsi.operators.weak import WeakForm, weak_form
 
@@ -66,6 +67,11 @@ class WeakOperator:
         """Terms by measure."""
         made = {where: self.weak.terms(where, self.boundary.kept) for where in MEASURES}
         return {where: MeasureForm(terms, linearise(terms, self.words)) for where, terms in made.items()}
+
+    @cached_property
+    def unbiased_kernel(self) -> Kernel:
+        """Compiled integrands over the cells whose mean over the noise is their value without it."""
+        return compile_kernel(tuple(unbiased(term.integrand, self.words) for term in self.forms["cells"].terms))
 
     @property
     def terms(self) -> tuple[Term, ...]:

@@ -31,6 +31,7 @@ PENALTY = sp.Symbol("penalty", positive=True)
 
 _JET = "__"
 _SIDES = {1: "p", -1: "m"}
+_VARIANCE = "variance of "
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,14 @@ class Vocabulary:
         """The symbol of ``∂^index field``."""
         index = self.zero if index is None else index
         return sp.Symbol(f"{field}{_JET}{self.letters(index)}", real=True)
+
+    def variance(self, field: str) -> sp.Symbol:
+        """The symbol of the noise variance of a field."""
+        return sp.Symbol(f"{_VARIANCE}{field}", positive=True)
+
+    def variance_of(self, symbol: sp.Symbol) -> str | None:
+        """The field whose noise variance a symbol is; None for any other symbol."""
+        return symbol.name.removeprefix(_VARIANCE) if symbol.name.startswith(_VARIANCE) else None
 
     def letters(self, index: MultiIndex) -> str:
         """A multi-index in letters: ``(2, 1)`` is ``xxy``."""

@@ -1,8 +1,10 @@
 """Weak-form residuals: time stencils and the residual system."""
 
 from bvsi.residual.assembly import Layout, assemble, discretise_library, state_of
+from bvsi.residual.sensitivity import Scaled, Sensitivity
 from bvsi.residual.stencils import BDF2, BackwardEuler, CrankNicolson, Stencil
-from bvsi.residual.system import Residuals, ResidualSystem, Sensitivity, Structure
+from bvsi.residual.system import Residuals, ResidualSystem, Structure
+from bvsi.residual.temporal import TemporalTests
 
 __all__ = [
     "BDF2",
@@ -11,9 +13,11 @@ __all__ = [
     "Layout",
     "ResidualSystem",
     "Residuals",
+    "Scaled",
     "Sensitivity",
     "Stencil",
     "Structure",
+    "TemporalTests",
     "assemble",
     "discretise_library",
     "state_of",

@@ -2,28 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bvsi.data import Data, as_experiments
 from bvsi.errors import OperatorError
-from bvsi.jets import order
+from bvsi.jets import Jet, MultiIndex, Sided, order
 from bvsi.linalg import Pattern
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
 from bvsi.progress import Progress, silent
 from bvsi.residual.discrete import DiscreteOperator, State, discretise, reach_of
 from bvsi.residual.stencils import BackwardEuler, Stencil
-from bvsi.residual.system import Residuals, ResidualSystem, Sensitivity, Structure
-from bvsi.spaces import Element, Galerkin, Reach, Space
+from bvsi.residual.sensitivity import Entries, Sensitivity
+from bvsi.residual.system import Residuals, ResidualSystem, Structure
+from bvsi.spaces import Element, Galerkin, Reach, Space, SplineTests
+from bvsi.spaces.spline_tests import SplineElement
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 Block: TypeAlias = tuple[str, str, Reach]
 """Equation, field, and how far the coupling reaches."""
+
+Discretisation: TypeAlias = Galerkin | SplineTests
+"""How test functions and fields are made."""
+
+Variance: TypeAlias = Mapping[str, ArrayLike]
+"""Noise variance by field: a number, or (T, nodes)."""
 
 MAX_QUADRATURE = 16
 
@@ -32,9 +41,11 @@ def assemble(
     data: Data | Sequence[Data],
     library: Library,
     *,
-    discretisation: Galerkin | None = None,
+    discretisation: Discretisation | None = None,
     stencil: Stencil | None = None,
     quadrature: int | None = None,
+    variance: Variance | Sequence[Variance] | None = None,
+    linearise_at: Data | Sequence[Data] | None = None,
     progress: Progress = silent,
 ) -> ResidualSystem:
     """Residual system of one or several experiments.
@@ -46,15 +57,22 @@ def assemble(
     discretisation: element and mesh; by default Q1 on grids, the mesh's own degree on meshes.
     stencil: time stencil; by default backward Euler.
     quadrature: degree to which integrals are exact; by default that of the highest integrand.
+    variance: noise variance by field, a number or (T, nodes), one mapping or one per experiment: on spline tests
+        nonlinear operators are then without the bias that noise gives them, u² without σ².
+    linearise_at: states at which Jacobians are taken, such as smoothed data; by default the data.
     """
     discretisation = discretisation or Galerkin()
     stencil = stencil or BackwardEuler()
     experiments = as_experiments(data)
+    smooth = experiments if linearise_at is None else as_experiments(linearise_at)
+    variances = _per_experiment(variance, len(experiments))
     parts, spaces = [], []
-    for number, experiment in enumerate(experiments):
+    for number, (experiment, at) in enumerate(zip(experiments, smooth, strict=True)):
         operators, space = discretise_library(experiment, library, discretisation, quadrature)
+        state = replace(state_of(experiment, space), variance=_variance(variances[number], experiment))
+        states = (state, state if at is experiment else state_of(at, space))
         label = f"experiment {number + 1} of {len(experiments)}"
-        parts.append(_residuals(experiment, library, operators, space, stencil, progress, label))
+        parts.append(_residuals(experiment, library, operators, space, states, stencil, progress, label))
         spaces.append(space)
     treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
     described = f"{spaces[0].name}, {type(stencil).__name__}"
@@ -64,7 +82,7 @@ def assemble(
 
 
 def discretise_library(
-    data: Data, library: Library, discretisation: Galerkin, quadrature: int | None = None
+    data: Data, library: Library, discretisation: Discretisation, quadrature: int | None = None
 ) -> tuple[tuple[WeakOperator, ...], Space]:
     """Weak operators for the names of the data, and the space that integrates them."""
     words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
@@ -75,6 +93,8 @@ def discretise_library(
         test_order=element.test_order,
         biharmonic=biharmonic_treatment(library, element),
     )
+    if isinstance(element, SplineElement):
+        return operators, discretisation.build(data.geometry, 0, _on_tests(operators))
     _check_second_derivatives(operators, element)
     _check_boundary_derivatives(operators, element)
     if quadrature is None:
@@ -84,13 +104,41 @@ def discretise_library(
     return operators, discretisation.build(data.geometry, quadrature)
 
 
-def biharmonic_treatment(library: Library, element: Element) -> Biharmonic | None:
+def _on_tests(operators: tuple[WeakOperator, ...]) -> int:
+    """Highest derivative along one axis that operators put on a test function; what splines cannot do is refused."""
+    for operator in operators:
+        if operator.recovered:
+            raise OperatorError(f"operator {operator.name!r}: recover(...) needs elements; use Galerkin().")
+    return max((m for o in operators for t in o.forms["cells"].terms for m in _index(t.test)), default=0)
+
+
+def _index(jet: Jet) -> MultiIndex:
+    return jet.index if isinstance(jet, Sided) else jet
+
+
+def _per_experiment(variance: Variance | Sequence[Variance] | None, n: int) -> list[Variance]:
+    if variance is None or isinstance(variance, Mapping):
+        return [variance or {}] * n
+    if len(variance) != n:
+        raise OperatorError(f"variance: {len(variance)} mappings for {n} experiments; give one, or one each.")
+    return list(variance)
+
+
+def _variance(variance: Variance, data: Data) -> dict[str, Array]:
+    """Noise variance by field as (n, T), or what broadcasts to it; all fields, where there is any."""
+    if not variance:
+        return {}
+    arrays = {f: np.atleast_2d(np.asarray(variance.get(f, 0.0), dtype=float)).T for f in data.names}
+    return {f: np.broadcast_to(v, (v.shape[0], max(v.shape[1], 1))) for f, v in arrays.items()}
+
+
+def biharmonic_treatment(library: Library, element: Element | SplineElement) -> Biharmonic | None:
     """How ∇⁴ is put on the element: None where no operator has it, or the element carries it itself."""
     allowed = biharmonic_treatments(library, element)
     return (library.biharmonic or allowed[0]) if allowed else None
 
 
-def biharmonic_treatments(library: Library, element: Element) -> tuple[Biharmonic, ...]:
+def biharmonic_treatments(library: Library, element: Element | SplineElement) -> tuple[Biharmonic, ...]:
     """All ways to put ∇⁴ on the element, the usual one first; none where no operator has it, or on C1 elements."""
     if not library.has_biharmonic or element.trial_order + element.test_order >= 4:
         return ()
@@ -210,13 +258,15 @@ def _residuals(
     library: Library,
     operators: tuple[WeakOperator, ...],
     space: Space,
+    states: tuple[State, State],
     stencil: Stencil,
     progress: Progress,
     label: str,
 ) -> Residuals:
+    """Residuals of one experiment; states: where operators are evaluated, and where they are linearised."""
     layout = Layout(library, operators, space)
-    state = state_of(data, space)
-    a, b = stencil.matrices(data.times)
+    state, at = states
+    a, b = stencil.matrices(data.times, library.time_order)
     structure = _structure(layout, data, a, b)
     N, K = structure.n_rows, structure.n_blocks
     Z = np.zeros((N, K, 1 + len(operators)))
@@ -228,7 +278,7 @@ def _residuals(
     for i, operator in enumerate(operators):
         monic, factor = operator.monic()
         if monic.key not in made:
-            made[monic.key] = discretise(monic, space, state)
+            made[monic.key] = discretise(monic, space, state, at)
         discrete = made[monic.key]
         Z[layout.rows(operator.equation), :, 1 + i] = factor * (b @ discrete.F[layout.tests[operator.equation]].T).T
         J.append(_sensitivity(operator, discrete, factor, layout))
@@ -256,5 +306,11 @@ def _structure(layout: Layout, data: Data, a: object, b: object) -> Structure:
 
 def _sensitivity(operator: WeakOperator, discrete: DiscreteOperator, factor: float, layout: Layout) -> Sensitivity:
     equation, reach = operator.equation, discrete.reach
-    blocks = ((layout.slots[equation, f, reach], layout.restrict(equation, v, reach)) for f, v in discrete.J.items())
+    blocks: list[tuple[Integers, Entries]] = []
+    for field, values in discrete.J.items():
+        slots = layout.slots[equation, field, reach]
+        if isinstance(values, tuple):
+            blocks += [(slots, replace(one, first=layout.column_start[field])) for one in values]
+        else:
+            blocks.append((slots, layout.restrict(equation, values, reach)))
     return Sensitivity(layout.pattern, tuple(blocks), factor)

@@ -16,9 +16,11 @@ import sympy as sp
 from numpy.typing import NDArray
 
 from bvsi.errors import OperatorError
+from bvsi.jets import Jet
 from bvsi.linalg import Pattern
 from bvsi.operators import Vocabulary, WeakOperator
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
+from bvsi.residual.sensitivity import Scaled
 from bvsi.spaces import Measure, Reach, Space
 
 Array = NDArray[np.float64]
@@ -33,12 +35,14 @@ class State:
 
     times: (T,); fields: name → (n, T); auxiliary: name → (n, T), or (n, 1) where constant in time.
     recovered: name → (n, T), fields that one operator recovers from the others.
+    variance: name → noise variance, (n, T) or anything that broadcasts to it, for operators without its bias.
     """
 
     times: Array
     fields: Mapping[str, Array]
     auxiliary: Mapping[str, Array]
     recovered: Mapping[str, Array] = field(default_factory=dict)
+    variance: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def n_times(self) -> int:
@@ -49,7 +53,9 @@ class State:
         """Some of the times."""
         auxiliary = {g: v[:, chunk] if v.shape[1] > 1 else v for g, v in self.auxiliary.items()}
         fields = {f: v[:, chunk] for f, v in self.fields.items()}
-        return State(self.times[chunk], fields, auxiliary, {w: v[:, chunk] for w, v in self.recovered.items()})
+        recovered = {w: v[:, chunk] for w, v in self.recovered.items()}
+        variance = {f: v[:, chunk] if v.shape[1] > 1 else v for f, v in self.variance.items()}
+        return State(self.times[chunk], fields, auxiliary, recovered, variance)
 
     def nodal(self, name: str) -> Array:
         """Values of a field of any kind."""
@@ -65,11 +71,11 @@ class DiscreteOperator:
     """F and J of one operator for all times of a state.
 
     F: (n_tests, T). J: field → values on the space's pattern of that reach, (nnz,) where constant in time, else
-    (T, nnz).
+    (T, nnz), or of a nodal space the sparse matrices and diagonals that make them up.
     """
 
     F: Array
-    J: Mapping[str, Array]
+    J: Mapping[str, Array | tuple[Scaled, ...]]
     reach: Reach
 
 
@@ -77,11 +83,13 @@ class NotFiniteError(OperatorError):
     """An operator, or its derivative, is not a finite number on the state given."""
 
 
-def discretise(operator: WeakOperator, space: Space, state: State) -> DiscreteOperator:
-    """Evaluate an operator and its Jacobian at all times of a state."""
-    J = jacobian(operator, space, state)
-    F = _values(operator, space, state, J)
+def discretise(operator: WeakOperator, space: Space, state: State, at: State | None = None) -> DiscreteOperator:
+    """Evaluate an operator at all times of a state, and its Jacobian there, or at another state if given."""
     reach = reach_of(operator)
+    if space.nodal and not has_constant_jacobian(operator, state):
+        return DiscreteOperator(_values(operator, space, state, {}), nodal_jacobian(operator, space, at or state), reach)
+    J = jacobian(operator, space, at or state)
+    F = _values(operator, space, state, J)
     return DiscreteOperator(np.zeros_like(F) if _is_rounding(F, J, space.reach(reach), state) else F, J, reach)
 
 
@@ -124,6 +132,25 @@ def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Ar
     for block in total.values():
         _check_finite(operator, block, times)
     return {name: block[0] if constant else block for name, block in total.items()}
+
+
+def nodal_jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, tuple[Scaled, ...]]:
+    """J(u) by field on a nodal space, V diag(∂g/∂u) for every derivative of the test functions."""
+    form, measure = operator.forms["cells"], space.measure("cells")
+    total: dict[tuple[str, Jet], Array] = {}
+    with np.errstate(all="ignore"):  # what is not finite is refused by name below
+        values = _SymbolValues(operator.words, measure, state)
+        for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
+            full = np.broadcast_to(c, (measure.n_points, state.n_times)).T
+            key = (term.field, term.test)
+            total[key] = total[key] + full if key in total else np.array(full)
+    for factor in total.values():
+        _check_finite(operator, factor, state)
+    fields = dict.fromkeys(field for field, _ in total)
+    return {
+        f: tuple(Scaled(space.tested(t), c, space.pattern.indices) for (g, t), c in total.items() if g == f)
+        for f in fields
+    }
 
 
 def _jacobians(operator: WeakOperator, space: Space, times: State) -> dict[str, Array]:
@@ -208,7 +235,9 @@ def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
         measure = space.measure(where)
         for chunk in _chunks(state.n_times, measure.n_points):
             values = _SymbolValues(operator.words, measure, state.at(chunk))
-            for term, g in zip(form.terms, form.value_kernel(values), strict=True):
+            unbiased = where == "cells" and space.nodal and bool(state.variance)
+            kernel = operator.unbiased_kernel if unbiased else form.value_kernel
+            for term, g in zip(form.terms, kernel(values), strict=True):
                 full = np.broadcast_to(g, (measure.n_points, values.n_times))
                 total[:, chunk] += space.functional(measure, term.test, full)
     return total
@@ -253,6 +282,9 @@ class _SymbolValues(Mapping[sp.Symbol, Array]):
             name, derivative = jet
             values: Array = self._measure.trial.matrix(derivative) @ self._state.nodal(name)
             return values
+        noisy = self._words.variance_of(symbol)
+        if noisy is not None:
+            return self._state.variance[noisy]
         if symbol == TIME:
             return self._state.times[None, :]
         if symbol in self._words.x:

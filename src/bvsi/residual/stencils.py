@@ -22,17 +22,17 @@ Array = NDArray[np.float64]
 class Stencil(Protocol):
     """A discretisation of u_t = F(u) in time."""
 
-    def matrices(self, times: Array) -> tuple[Any, Any]:
-        """a, b (K × T), sparse."""
+    def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
+        """a, b (K × T), sparse, for the time derivative of an order."""
 
 
 @dataclass(frozen=True)
 class BackwardEuler:
     """(u_k − u_{k−1})/Δt_k = F(u_k): first order, the paper's choice."""
 
-    def matrices(self, times: Array) -> tuple[Any, Any]:
+    def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """a = (−1, 1)/Δt, b = (0, 1) at (k−1, k)."""
-        h = _steps(times, 1, self)
+        h = _steps(times, 1, self, order)
         return _banded(-1 / h, 1 / h), _banded(0 * h, 1 + 0 * h)
 
 
@@ -40,9 +40,9 @@ class BackwardEuler:
 class CrankNicolson:
     """(u_k − u_{k−1})/Δt_k = (F(u_{k−1}) + F(u_k))/2: second order."""
 
-    def matrices(self, times: Array) -> tuple[Any, Any]:
+    def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """a = (−1, 1)/Δt, b = (½, ½) at (k−1, k)."""
-        h = _steps(times, 1, self)
+        h = _steps(times, 1, self, order)
         half = np.full(len(h), 0.5)
         return _banded(-1 / h, 1 / h), _banded(half, half)
 
@@ -54,15 +54,19 @@ class BDF2:
     [ω² u_{k−2} − (1+ω)² u_{k−1} + (1+2ω) u_k] / ((1+ω) Δt_k) = F(u_k)
     """
 
-    def matrices(self, times: Array) -> tuple[Any, Any]:
+    def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """For equal steps a = (½, −2, 3/2)/Δt, b = (0, 0, 1) at (k−2, k−1, k)."""
-        steps = _steps(times, 2, self)
+        steps = _steps(times, 2, self, order)
         h, w = steps[1:], steps[1:] / steps[:-1]
         scale = 1 / ((1 + w) * h)
         return _banded(w**2 * scale, -((1 + w) ** 2) * scale, (1 + 2 * w) * scale), _banded(0 * h, 0 * h, 1 + 0 * h)
 
 
-def _steps(times: Array, needed: int, stencil: object) -> Array:
+def _steps(times: Array, needed: int, stencil: object, order: int) -> Array:
+    if order != 1:
+        raise DataError(
+            f"stencil: {type(stencil).__name__} has first time derivatives only; use TemporalTests() for order {order}."
+        )
     if len(times) < needed + 1:
         raise DataError(
             f"times: {type(stencil).__name__} needs at least {needed + 1} times, the data have {len(times)}."

@@ -5,18 +5,17 @@ r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M −
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
 from bvsi.naming import position
+from bvsi.residual.sensitivity import Sensitivity, combined_sensitivity
 
 Array = NDArray[np.float64]
 
@@ -66,57 +65,6 @@ class Structure:
 
 
 @dataclass(frozen=True, eq=False)
-class Sensitivity:
-    """J_i(û_j) of one operator, on some slots of the structure's pattern.
-
-    blocks: (slots, values) with ascending slots and values (len(slots),) where constant in time, else (T, len(slots)).
-    scale: number in front of all values; operators that differ by a number share them.
-    """
-
-    pattern: Pattern
-    blocks: tuple[tuple[NDArray[np.int64], Array], ...]
-    scale: float = 1.0
-
-    @property
-    def constant(self) -> bool:
-        """Whether J_i is the same at all times."""
-        return all(values.ndim == 1 for _, values in self.blocks)
-
-    def add(self, total: Array, scale: float, time: int) -> None:
-        """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""
-        for slots, values in self.blocks:
-            total[slots] += (self.scale * scale) * (values if values.ndim == 1 else values[time])
-
-    def values(self, time: int) -> Array:
-        """J_i(û_time) on the whole pattern, (nnz,)."""
-        total = np.zeros(self.pattern.nnz)
-        self.add(total, 1.0, time)
-        return total
-
-    def inner(self, G: Array, time: int) -> float:
-        """⟨G, J_i(û_time)⟩ for values G (nnz,) on the pattern."""
-        sums = (float(G[slots] @ (values if values.ndim == 1 else values[time])) for slots, values in self.blocks)
-        return self.scale * sum(sums)
-
-    def apply(self, time: int, V: Array) -> Array:
-        """J_i(û_time) V for V (n_u, m), (N, m)."""
-        total: Array = np.zeros((self.pattern.shape[0], V.shape[1]))
-        for (_, values), (indptr, indices) in zip(self.blocks, self._structures, strict=True):
-            entries = values if values.ndim == 1 else values[time]
-            total += sparse.csr_array((entries, indices, indptr), shape=self.pattern.shape) @ V
-        return self.scale * total
-
-    @cached_property
-    def _structures(self) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], ...]:
-        """CSR structure of each block: its slots are ascending, so its rows are in order."""
-        counts = [np.bincount(self.pattern.rows[slots], minlength=self.pattern.shape[0]) for slots, _ in self.blocks]
-        starts = [np.concatenate([[0], np.cumsum(c)]) for c in counts]
-        return tuple(
-            (start, self.pattern.indices[slots]) for start, (slots, _) in zip(starts, self.blocks, strict=True)
-        )
-
-
-@dataclass(frozen=True, eq=False)
 class Residuals:
     """Residual blocks of one experiment.
 
@@ -163,6 +111,10 @@ class Residuals:
             sensitivity.add(total, float(coefficient), time)
         return total
 
+    def jacobians(self, theta: Array) -> Sensitivity:
+        """Σ_i θ_i J_i at all times."""
+        return combined_sensitivity(self.J, theta)
+
     def combined(self, T: Array) -> Residuals:
         """Residuals as functions of η, θ = T η, for T (d, m): columns X T and sensitivities Σ_i T_ij J_i."""
         Z = np.concatenate([self.Z[:, :, :1], self.X @ T], axis=2)
@@ -171,16 +123,6 @@ class Residuals:
     def subset(self, columns: list[int]) -> Residuals:
         """Only some of the operators; nothing is assembled again."""
         return replace(self, Z=self.Z[:, :, [0, *(1 + i for i in columns)]], J=tuple(self.J[i] for i in columns))
-
-
-def combined_sensitivity(J: Sequence[Sensitivity], weights: Array) -> Sensitivity:
-    """Σ_i w_i J_i."""
-    used = [(one, float(w)) for one, w in zip(J, weights, strict=True) if w]
-    if len(used) == 1:
-        (one, w) = used[0]
-        return replace(one, scale=w * one.scale)
-    blocks = tuple((slots, (w * one.scale) * values) for one, w in used for slots, values in one.blocks)
-    return Sensitivity(J[0].pattern, blocks)
 
 
 def residual_weights(theta: Array) -> Array:

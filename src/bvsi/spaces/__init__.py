@@ -4,6 +4,7 @@ from bvsi.spaces.element import H3, P1, P2, Q1, Q2, Element, Hermite, Lagrange
 from bvsi.spaces.galerkin import Galerkin
 from bvsi.spaces.measure import Evaluation, Measure
 from bvsi.spaces.space import Reach, Space
+from bvsi.spaces.spline_tests import SplineTests, spline_obstacle
 from bvsi.spaces.transfer import Interpolation, LocalL2Projection, Transfer
 
 __all__ = [
@@ -22,5 +23,7 @@ __all__ = [
     "Measure",
     "Reach",
     "Space",
+    "SplineTests",
     "Transfer",
+    "spline_obstacle",
 ]

@@ -34,8 +34,9 @@ class Galerkin:
         """The element used for data on this geometry."""
         return self.element or natural_element(self.on or geometry)
 
-    def build(self, geometry: Grid | Mesh, quadrature: int) -> Space:
+    def build(self, geometry: Grid | Mesh, quadrature: int, derivatives: int = 2) -> Space:
         """The space for data on a geometry, with integrals exact to degree ``quadrature``."""
+        del derivatives  # elements have those that they have
         element = self.element_for(geometry)
         if self.on is None:
             return _space(geometry, element, quadrature, None)

@@ -32,6 +32,7 @@ class Space:
     cells: quadrature over the cells; make_boundary, make_facets: build those over the boundary and over the facets
         between cells when they are needed.
     transfer: sparse map P (n × nodes) from measured nodes to degrees of freedom; None where they are the same.
+    nodal: whether the quadrature points of the cells are the degrees of freedom, so that fields enter as they are.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Space:
     make_boundary: Callable[[], Measure]
     make_facets: Callable[[], Measure]
     transfer: Any | None = None
+    nodal: bool = False
 
     @property
     def n_dofs(self) -> int:
@@ -137,6 +139,16 @@ class Space:
         """Derivative through a recovered field w = M_lumped⁻¹ R(u): J_w M_lumped⁻¹ J_R, both on the pattern, (nnz,)."""
         scaled = outer / self.lumped_mass[self.pattern.indices]
         return self._chain.values(scaled, inner[self.pattern.transpose[1]])
+
+    @cached_property
+    def _tested(self) -> dict[Jet, Array]:
+        return {}
+
+    def tested(self, test: Jet) -> Array:
+        """w_n ∂^test v(x_n) on the pattern, (nnz,), of a nodal space; one array per derivative, made once."""
+        if test not in self._tested:
+            self._tested[test] = self.bilinear("cells", test, (0,) * self.dim, np.ones((1, 1)))[0]
+        return self._tested[test]
 
     @cached_property
     def mass(self) -> Array:

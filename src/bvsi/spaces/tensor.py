@@ -52,7 +52,7 @@ class Patch:
 
     def entries(self, index: MultiIndex, side: int) -> Array:
         """Derivatives of these functions, (n_q, m)."""
-        return _products([axis.by_order[m] for axis, m in zip(self.seen_from(side), index, strict=True)])
+        return kronecker([axis.by_order[m] for axis, m in zip(self.seen_from(side), index, strict=True)])
 
     @property
     def points(self) -> Array:
@@ -192,10 +192,10 @@ def _evaluation(patches: list[Patch], grid: Grid) -> Evaluation:
 
 def _flat(factors: Sequence[Array]) -> Array:
     """All products of one entry of each factor, in C order."""
-    return _products([factor[:, None] for factor in factors])[:, 0]
+    return kronecker([factor[:, None] for factor in factors])[:, 0]
 
 
-def _products(factors: Sequence[Array]) -> Array:
+def kronecker(factors: Sequence[Array]) -> Array:
     """Kronecker product of matrices (n_a, m_a): rows and columns of all combinations, in C order."""
     result = factors[0]
     for factor in factors[1:]:

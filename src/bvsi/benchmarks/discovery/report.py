@@ -1,0 +1,48 @@
+"""Files of a study: table.md, table.csv and figure.png."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bvsi.benchmarks.discovery.store import Run
+from bvsi.benchmarks.discovery.table import comma_separated, markdown, rows
+from bvsi.files import written_aside
+
+
+@dataclass(frozen=True)
+class Report:
+    """The table as text, and where the files are."""
+
+    table: str
+    files: tuple[Path, ...]
+
+
+def write(runs: Sequence[Run], out: Path) -> Report:
+    """Table and figure of all runs in a folder."""
+    from matplotlib.figure import Figure
+
+    from bvsi.plot.discovery_benchmark import discovery_benchmark
+
+    table = rows(runs)
+    texts = {out / "table.md": markdown(table), out / "table.csv": comma_separated(table)}
+    for path, text in texts.items():
+        with written_aside(path) as aside:
+            aside.write_text(text, encoding="utf-8")
+    cases = len({run.key.case for run in runs})
+    figure = Figure(figsize=(9, 2.6 * cases), layout="constrained")
+    discovery_benchmark(figure.subplots(cases, 2, squeeze=False), [_drawn(run) for run in runs])
+    with written_aside(out / "figure.png") as aside:
+        figure.savefig(aside, dpi=110, format="png")
+    return Report(texts[out / "table.md"], (*texts, out / "figure.png"))
+
+
+def _drawn(run: Run) -> dict[str, object]:
+    return {
+        "case": run.key.case,
+        "level": run.key.level,
+        "method": run.key.method,
+        "e_inf": run.e_inf,
+        "tpr": run.tpr,
+    }

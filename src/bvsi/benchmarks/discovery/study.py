@@ -1,0 +1,108 @@
+"""The study: cases × noise levels × seeds × methods, skipping what is done."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bvsi.benchmarks.discovery.method import Case, Estimate, Method
+from bvsi.benchmarks.discovery.metrics import covered, largest_relative_error, true_positive_ratio
+from bvsi.benchmarks.discovery.store import Key, Run, Store, digest
+from bvsi.data import Data
+from bvsi.errors import BvsiError
+from bvsi.progress import Progress, silent
+
+LEVELS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)
+"""Standard deviations of the noise as shares of the RMS of each field."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run; seeds: how many per noise level. Without noise they are all the same, and one is run."""
+
+    cases: Sequence[Case]
+    methods: Sequence[Method]
+    levels: Sequence[float] = LEVELS
+    seeds: int = 5
+
+    def __post_init__(self) -> None:
+        if not (self.cases and self.methods and self.levels):
+            raise BvsiError("plan: at least one case, one method and one level are needed.")
+        if self.seeds < 1:
+            raise BvsiError(f"seeds: at least 1 is needed; got {self.seeds}.")
+        for level in self.levels:
+            if not (math.isfinite(level) and level >= 0):
+                raise BvsiError(f"levels: shares of the RMS, 0 or more, are needed; got {level}.")
+
+    @property
+    def data_sets(self) -> list[tuple[Case, float, int]]:
+        """Cases, levels and seeds, in the order in which they are run."""
+        return [
+            (case, level, seed)
+            for case in self.cases
+            for level in self.levels
+            for seed in range(self.seeds if level else 1)
+        ]
+
+
+def run(plan: Plan, store: Store, *, progress: Progress = silent) -> list[Run]:
+    """All runs of the plan, those in the store as they are; a run that fails is kept with its error."""
+    data_sets = plan.data_sets
+    runs: list[Run] = []
+    for number, (case, level, seed) in enumerate(data_sets):
+        progress(number, len(data_sets), f"discovery, {case.name}, {100 * level:g}% noise, seed {seed}")
+        runs.extend(_on_one_data_set(plan.methods, case, level, seed, store))
+    progress(len(data_sets), len(data_sets), "discovery, done")
+    return runs
+
+
+def _on_one_data_set(methods: Sequence[Method], case: Case, level: float, seed: int, store: Store) -> Iterator[Run]:
+    """Runs of all methods that can express the case; the data are made once, and only where a run is missing."""
+    data: Data | None = None
+    for method in methods:
+        if not method.applies(case):
+            continue
+        settings = _settings(method, case)
+        key = Key(case.name, level, seed, method.name, digest(settings))
+        found = store.get(key)
+        if found is None:
+            data = case.noisy(level, seed) if data is None else data
+            found = measure(key, method, case, data)
+            store.add(found, settings)
+        yield found
+
+
+def measure(key: Key, method: Method, case: Case, data: Data) -> Run:
+    """One run; every error becomes part of the result, so that one failure does not end a long study."""
+    begin = time.perf_counter()
+    try:
+        return _scored(key, method.estimate(case, data))
+    except Exception as error:
+        return Run(key, 0.0, 1.0, time.perf_counter() - begin, error=f"{type(error).__name__}: {error}")
+
+
+def _scored(key: Key, estimate: Estimate) -> Run:
+    if not all(map(math.isfinite, estimate.theta.values())):
+        raise BvsiError("the coefficients found are not finite.")
+    return Run(
+        key,
+        tpr=true_positive_ratio(estimate.theta, estimate.truth),
+        e_inf=largest_relative_error(estimate.theta, estimate.truth),
+        seconds=estimate.seconds,
+        theta=dict(estimate.theta),
+        covered=covered(estimate.intervals, estimate.truth),
+        verdict=estimate.verdict,
+        details=dict(estimate.details),
+    )
+
+
+def _settings(method: Method, case: Case) -> dict[str, Any]:
+    """What a result depends on: the method's settings, the truth and the candidates."""
+    return {
+        "method": dict(method.settings),
+        "truth": dict(case.truth),
+        "candidates": {field: list(texts) for field, texts in case.candidates.items()},
+    }

@@ -1,0 +1,88 @@
+"""``bvsi bench``: benchmarks that anyone can repeat."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bvsi.cli.folder import Out, check_folder
+from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    from bvsi.problems.classics import Classic
+
+bench = typer.Typer(no_args_is_help=True, help="Benchmarks, with tables and figures.")
+
+
+@bench.callback()
+def _group() -> None:
+    """Keep ``discovery`` a command of its own while it is the only one."""
+
+
+@bench.command()
+def discovery(
+    out: Out = Path("bench-discovery"),
+    cases: Annotated[str, typer.Option(help="Names of cases, with commas between; default: all.")] = "",
+    levels: Annotated[
+        str, typer.Option(help="Noise levels in percent of the RMS, with commas between.")
+    ] = "0,1,10,20,50,100",
+    seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per level.")] = 5,
+    no_peer: Annotated[bool, typer.Option("--no-peer", help="Leave PySINDy out.")] = False,
+    public_only: Annotated[
+        bool, typer.Option("--public-only", help="Only the public data sets, where their files are present.")
+    ] = False,
+) -> None:
+    """Classic equations at growing noise, bvsi beside PySINDy with an oracle; goes on where it was interrupted.
+
+    Runs of the same version and settings in the folder are not repeated: after changes of the code choose another.
+    """
+    chosen_levels = _levels(levels)
+    check_folder(out)
+
+    from bvsi.benchmarks.discovery import report, study
+    from bvsi.benchmarks.discovery.method import Method
+    from bvsi.benchmarks.discovery.ours import Bvsi
+    from bvsi.benchmarks.discovery.peer import PySindy
+    from bvsi.benchmarks.discovery.store import Store
+    from bvsi.console import progress_bar
+    from bvsi.problems.classics import CLASSICS, public_cases
+
+    known = public_cases() if public_only else {**public_cases(), **CLASSICS}
+    methods: list[Method] = [Bvsi()] if no_peer else [Bvsi(), PySindy()]
+    for method in methods:
+        _ = method.settings  # tells before the work begins that a package is missing
+    plan = study.Plan(_cases(cases, known), methods, chosen_levels, seeds)
+    with progress_bar() as progress:
+        runs = study.run(plan, Store(out), progress=progress)
+    written = report.write(runs, out)
+    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
+    sys.stdout.write(f"{written.table}\n{paths}")
+
+
+def _cases(text: str, known: Mapping[str, Classic]) -> list[Classic]:
+    """The cases named, or all."""
+    if not known:
+        raise BvsiError("--public-only: no public data sets found; set BVSI_DATA to the folder with burgers.mat.")
+    names = [name.strip() for name in text.split(",") if name.strip()] or list(known)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}."
+            raise BvsiError(f"--cases: there is no case {name!r}; {hint}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _levels(text: str) -> list[float]:
+    """Percentages as shares of the RMS."""
+    try:
+        levels = [float(level) / 100 for level in text.split(",") if level.strip()]
+    except ValueError:
+        raise BvsiError(
+            f"--levels {text}: numbers in percent with commas between are needed, such as 0,1,10."
+        ) from None
+    return list(dict.fromkeys(levels))

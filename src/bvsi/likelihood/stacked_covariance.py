@@ -1,0 +1,131 @@
+"""Covariance of all residuals of an experiment, block by block in time, as one sparse matrix.
+
+    Σ_kl = Σ_j C_kj Σ_u,j C_ljᵀ,      C_kj = a_kj M − b_kj G_j,      G_j = Σ_i θ_i J_i(û_j)
+         = Σ_j [a_kj a_lj P_j − a_kj b_lj Q_j − b_kj a_lj Q_jᵀ + b_kj b_lj R_j]
+    P_j = M Σ_u,j Mᵀ,   Q_j = M Σ_u,j G_jᵀ,   R_j = G_j Σ_u,j G_jᵀ
+
+Three products for every time (for every distinct noise where the Jacobians are constant), and one small sparse matrix
+that adds them up: the price does not depend on how many blocks a time stands in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from bvsi.likelihood.covariance import CovariancePlan
+from bvsi.linalg import Pattern
+from bvsi.residual import Residuals, Sensitivity, Structure
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class StackedCovariance:
+    """Where every entry of Σ stands: rows k·N + i, blocks (k, l) that share a time, each on the plan's pattern.
+
+    blocks: plan of one block; k, l: (n_pairs,) blocks with a common time, sorted.
+    """
+
+    blocks: CovariancePlan
+    k: Integers
+    l: Integers  # noqa: E741 - as in the formula
+
+    @staticmethod
+    def of(blocks: CovariancePlan) -> StackedCovariance:
+        """All pairs of blocks with a common time."""
+        used = _used(blocks.structure)
+        shared = sparse.coo_array(used @ used.T)
+        order = np.lexsort((shared.col, shared.row))
+        return StackedCovariance(
+            blocks, shared.row[order].astype(np.int64), shared.col[order].astype(np.int64)
+        )
+
+    @cached_property
+    def pattern(self) -> Pattern:
+        """Pattern of Σ, (K N × K N)."""
+        return self._layout[0]
+
+    @property
+    def _slots(self) -> Integers:
+        """Slot in Σ of each slot of each pair's block, (n_pairs, nnz)."""
+        return self._layout[1]
+
+    @cached_property
+    def _layout(self) -> tuple[Pattern, Integers]:
+        own, K = self.blocks.pattern, self.blocks.structure.n_blocks
+        N = own.shape[0]
+        length = np.diff(own.indptr)
+        partners = np.bincount(self.k, minlength=K)
+        counts = partners[:, None] * length  # entries of row (k, i)
+        indptr = np.concatenate([[0], np.cumsum(counts.ravel())]).astype(np.int64)
+        start = indptr[:-1].reshape(K, N)
+        position = np.arange(len(self.k)) - np.concatenate([[0], np.cumsum(partners)])[self.k]
+        within = np.arange(own.nnz) - own.indptr[own.rows]
+        slots = start[self.k][:, own.rows] + position[:, None] * length[own.rows] + within
+        indices = np.empty(int(indptr[-1]), dtype=np.int64)
+        indices[slots] = self.l[:, None] * N + own.indices
+        return Pattern((K * N, K * N), indptr, indices), slots
+
+    @cached_property
+    def _coefficients(self) -> tuple[Any, Any, Any, Any]:
+        """a_kj a_lj, a_kj b_lj, b_kj a_lj, b_kj b_lj for every pair, (n_pairs × T) each."""
+        a, b = (sparse.csr_array(m) for m in (self.blocks.structure.a, self.blocks.structure.b))
+        left = {"a": a[self.k], "b": b[self.k]}
+        right = {"a": a[self.l], "b": b[self.l]}
+        aa, ab, ba, bb = (left[m].multiply(right[n]).tocsr() for m, n in ("aa", "ab", "ba", "bb"))
+        return aa, ab, ba, bb
+
+    def coefficients(self, group: Integers, n: int) -> tuple[Any, Any, Any, Any]:
+        """The same, summed over times of one group (T,), (n_pairs × n)."""
+        T = len(group)
+        sums = sparse.csr_array((np.ones(T), (np.arange(T), group)), shape=(T, n))
+        aa, ab, ba, bb = (sparse.csr_array(c @ sums) for c in self._coefficients)
+        return aa, ab, ba, bb
+
+    def values(self, residuals: Residuals, theta: Array) -> Array:
+        """Σ(θ) on the pattern, (nnz,)."""
+        plan, G = self.blocks, residuals.jacobians(theta)
+        group, first = self._groups(G)
+        M = residuals.structure.M
+        P, Q, R = (np.empty((len(first), plan.pattern.nnz)) for _ in range(3))
+        for g, j in enumerate(first):
+            left, own = plan.sensitivity_times_noise(M, int(j)), G.values(int(j))
+            P[g] = plan.product.values(left, M)
+            Q[g] = plan.product.values(left, own)
+            R[g] = plan.product.symmetric_values(plan.sensitivity_times_noise(own, int(j)), own)
+        aa, ab, ba, bb = self.coefficients(group, len(first))
+        transposed = Q[:, plan.pattern.transpose[1]]
+        block = aa @ P - ab @ Q - ba @ transposed + bb @ R
+        values = np.empty(self.pattern.nnz)
+        values[self._slots] = block
+        return values
+
+    def _groups(self, G: Sensitivity) -> tuple[Integers, Integers]:
+        """Group of each time, (T,), and the first time of each group: times with the same noise and Jacobian."""
+        T = self.blocks.structure.n_times
+        if not G.constant:
+            return np.arange(T), np.arange(T)
+        _, first, group = np.unique(self.blocks.noise.label, return_index=True, return_inverse=True)
+        return group.astype(np.int64), first.astype(np.int64)
+
+
+def _used(structure: Structure) -> Any:
+    """One where a block uses a time, (K × T)."""
+    used = abs(structure.a) + abs(structure.b)
+    return sparse.csr_array((np.ones(used.nnz), used.indices, used.indptr), shape=used.shape)
+
+
+def space_time_coordinates(structure: Structure) -> Array:
+    """Place and time of each residual, (K N, dim + 1), rows k·N + i: where its test functions sit."""
+    K, N = structure.n_blocks, structure.n_rows
+    weight = abs(structure.a) + abs(structure.b)
+    middle = (weight @ structure.times) / np.maximum(np.asarray(weight.sum(axis=1)).ravel(), np.finfo(float).tiny)
+    place = np.tile(structure.coordinates, (K, 1))
+    return np.concatenate([place, np.repeat(middle, N)[:, None]], axis=1)

@@ -1,0 +1,183 @@
+"""Smooth test functions on grids: tensor-product B-splines, with the data at the nodes as they are.
+
+    ∫ ∂^α φ g(u, x) dx ≈ Σ_n w_n ∂^α φ(x_n) g(u_n, x_n)
+
+All derivatives stand on the test function. Trapezoidal weights w at the nodes are exact to high order, since the test
+functions are smooth and vanish at the ends of the axes; periodic axes have none. Jacobians are a sparse matrix times a
+diagonal one. The functions vanish on the boundary with their derivatives: no boundary condition is used, or needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.bsplines import UniformSplines
+from bvsi.data import Grid, Mesh
+from bvsi.errors import SpaceError
+from bvsi.jets import MultiIndex
+from bvsi.linalg import Pattern
+from bvsi.spaces.measure import Evaluation, LazyValues, Measure
+from bvsi.spaces.space import Space
+from bvsi.spaces.tensor import kronecker
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+MAX_DERIVATIVES = 8
+"""Derivatives that may go onto a test function."""
+
+_SPARE = 4
+_UNEVEN = 1e-3
+
+
+@dataclass(frozen=True)
+class SplineElement:
+    """What weak forms need to know of spline tests: no derivative on the field, many on the test function."""
+
+    name: str = "splines"
+    trial_order: int = 0
+    test_order: int = MAX_DERIVATIVES
+    degree: int = 1
+    family: str = "B"
+    lumpable: bool = False
+
+
+@dataclass(frozen=True)
+class SplineTests:
+    """B-spline test functions on a uniform grid.
+
+    gap: nodes between knots, one number or one per axis; a function is degree + 1 gaps wide. By default the library
+        ``discover`` chooses it from the spectrum of the data; here it is 4 where left out.
+    degree: of the splines; by default four more than the highest derivative that an operator puts on them.
+    """
+
+    gap: float | Mapping[str, float] | None = None
+    degree: int | None = None
+
+    def __post_init__(self) -> None:
+        gaps = self.gap.values() if isinstance(self.gap, Mapping) else [] if self.gap is None else [self.gap]
+        if any(not (np.isfinite(g) and g > 0) for g in gaps):
+            raise SpaceError(f"gap: positive numbers of nodes are needed; got {self.gap!r}.")
+
+    def element_for(self, geometry: Grid | Mesh) -> SplineElement:
+        """The derivatives that test function and field carry."""
+        reason = spline_obstacle(geometry)
+        if reason:
+            raise SpaceError(f"SplineTests: {reason}; use Galerkin().")
+        return SplineElement()
+
+    def build(self, geometry: Grid | Mesh, quadrature: int, derivatives: int = 2) -> Space:
+        """The space for data on a grid; ``derivatives`` is the highest order that a test function has to carry."""
+        del quadrature  # the nodes are the quadrature
+        self.element_for(geometry)
+        assert isinstance(geometry, Grid)
+        degree = self.degree or derivatives + _SPARE
+        if degree <= derivatives:
+            raise SpaceError(f"degree: {degree} carries {degree - 1} derivatives, {derivatives} are needed; raise it.")
+        axes = [_axis_splines(geometry, name, self._gap(name), degree) for name in geometry.names]
+        width = " × ".join(f"{(degree + 1) * s.gap / _step(geometry, n):.3g}" for s, n in zip(axes, geometry.names, strict=True))
+        name = f"B-splines of degree {degree}, {width} nodes wide, on {geometry.summary}"
+        centres = np.meshgrid(*(s.centres for s in axes), indexing="ij")
+        cells = _measure(geometry, axes)
+        empty = _empty_measure(geometry, cells)
+        return Space(
+            name,
+            geometry.points,
+            np.stack([c.ravel() for c in centres], axis=1),
+            np.zeros(0, dtype=np.int64),
+            cells,
+            lambda: empty,
+            _no_facets,
+            nodal=True,
+        )
+
+    def _gap(self, name: str) -> float:
+        if isinstance(self.gap, Mapping):
+            if name not in self.gap:
+                raise SpaceError(f"gap: axis {name!r} has none; given are {', '.join(self.gap)}.")
+            return float(self.gap[name])
+        return 4.0 if self.gap is None else float(self.gap)
+
+
+def spline_obstacle(geometry: Grid | Mesh) -> str:
+    """Why spline tests cannot be used on a geometry; empty where they can."""
+    if not isinstance(geometry, Grid):
+        return "spline tests need a grid, and the data are on a mesh"
+    for name, axis in geometry.axes.items():
+        steps = np.diff(axis)
+        if np.ptp(steps) > _UNEVEN * steps.mean():
+            return f"spline tests need evenly spaced nodes, and those of axis {name!r} are not"
+    return ""
+
+
+def _step(grid: Grid, name: str) -> float:
+    axis = grid.axes[name]
+    return float((axis[-1] - axis[0]) / (len(axis) - 1))
+
+
+def _axis_splines(grid: Grid, name: str, gap: float, degree: int) -> UniformSplines:
+    axis, step, periodic = grid.axes[name], _step(grid, name), name in grid.periods
+    length = grid.periods[name] if periodic else float(axis[-1] - axis[0])
+    try:
+        return UniformSplines.by_gap(float(axis[0]), length, gap * step, degree, periodic=periodic)
+    except SpaceError as error:
+        raise SpaceError(f"axis {name!r}: {error}") from None
+
+
+def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
+    """Trapezoidal rule at the nodes; fields as they are, test functions as products of splines."""
+    n = grid.n_nodes
+    own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * grid.dim,), lambda _: np.ones((n, 1)))
+    points = list(grid.axes.values())
+    columns = _numbers([s.functions(x) for s, x in zip(axes, points, strict=True)], [s.n for s in axes])
+    there = columns >= 0  # towards the ends of an axis a node meets fewer functions
+    rows = np.broadcast_to(np.arange(n)[:, None], columns.shape)[there]
+    pattern, slots = Pattern.from_coo(rows, columns[there], (n, int(np.prod([s.n for s in axes]))))
+
+    def make(index: MultiIndex) -> Array:
+        values = np.empty(pattern.nnz)
+        factors = [s.values(x, order) for s, x, order in zip(axes, points, index, strict=True)]
+        values[slots] = kronecker(factors)[there]
+        return values
+
+    weights = kronecker([_weights(grid, name)[:, None] for name in grid.names])[:, 0]
+    test = Evaluation(pattern, LazyValues(tuple(product(range(axes[0].degree), repeat=grid.dim)), make))
+    return Measure(weights, grid.points, None, own, test)
+
+
+def _weights(grid: Grid, name: str) -> Array:
+    """Trapezoidal weights; those at the ends do not matter, since test functions vanish there."""
+    return np.full(len(grid.axes[name]), _step(grid, name))
+
+
+def _numbers(functions: list[Integers], sizes: list[int]) -> Integers:
+    """C-order numbers of all products of the axes' functions at each node, (nodes, m); −1 where there is none."""
+    result = functions[0]
+    for more, size in zip(functions[1:], sizes[1:], strict=True):
+        both = np.where(
+            (result[:, None, :, None] >= 0) & (more[None, :, None, :] >= 0),
+            result[:, None, :, None] * size + more[None, :, None, :],
+            -1,
+        )
+        result = both.reshape(both.shape[0] * both.shape[1], -1)
+    return result
+
+
+def _empty_measure(grid: Grid, cells: Measure) -> Measure:
+    """The boundary: no points, since all test functions vanish there."""
+
+    def nothing(n: int, offered: tuple[MultiIndex, ...]) -> Evaluation:
+        return Evaluation.from_local(n, np.zeros((0, 1), np.int64), offered, lambda _: np.zeros((0, 1)))
+
+    offered = tuple(product(range(MAX_DERIVATIVES + 1), repeat=grid.dim))
+    trial, test = nothing(grid.n_nodes, offered), nothing(cells.test.pattern.shape[1], offered)
+    return Measure(np.zeros(0), np.zeros((0, grid.dim)), np.zeros((0, grid.dim)), trial, test)
+
+
+def _no_facets() -> Measure:
+    raise SpaceError("facets(...) has no meaning for spline test functions; use Galerkin().")
