@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, assemble
     from bvsi.selection import (
         Backward,
+        ExactBIC,
         Exhaustive,
         Forward,
         FStatistic,
@@ -173,6 +174,7 @@ _HOME = {
     "forward": ("ThetaScheme", "simulate"),
     "selection": (
         "Backward",
+        "ExactBIC",
         "Exhaustive",
         "FStatistic",
         "Forward",

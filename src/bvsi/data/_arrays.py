@@ -24,7 +24,10 @@ def real_array(value: ArrayLike, what: str) -> Floats:
     what: the subject of the error messages, such as ``"field 'u'"``.
     """
     if np.ma.is_masked(value):
-        raise DataError(f"{what} has masked values; fill them, or select a part of the data without them")
+        raise DataError(
+            f"{what} has masked values; fill them, or select a part of the data without them; values that were not "
+            "measured are passed as NaN, array.filled(numpy.nan), with missing='nan'"
+        )
     try:
         array: NDArray[Any] = np.asarray(value)
     except ValueError as error:  # ragged nested lists

@@ -24,7 +24,10 @@ CELLS = "mesh_cells"
 # Coordinates kept as float32 differ from the mesh by less than this fraction of its extent.
 _POSITION_TOLERANCE = 1e-5
 
-Parts = tuple[Floats, dict[str, Floats], Grid | Mesh, dict[str, Floats]]
+MISSING = "missing"
+"""Attribute of fields in which NaN means not measured; its value is "nan"."""
+
+Parts = tuple[Floats, dict[str, Floats], Grid | Mesh, dict[str, Floats], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class _Space:
 
 
 def read(source: xr.Dataset | xr.DataArray, choice: Choice) -> Parts:
-    """Times, fields, geometry and auxiliary fields of a dataset."""
+    """Times, fields, geometry, auxiliary fields, and the fields that are marked as having missing values."""
     ds = _dataset(source)
     times = _times(ds, choice.time)
     fields, known = _variables(ds, choice)
@@ -62,6 +65,7 @@ def read(source: xr.Dataset | xr.DataArray, choice: Choice) -> Parts:
         {name: _array(ds, name, "field", choice.time, space) for name in fields},
         space.geometry,
         {name: _array(ds, name, "auxiliary", choice.time, space) for name in known},
+        tuple(name for name in fields if ds[name].attrs.get(MISSING) == "nan"),
     )
 
 
@@ -83,10 +87,13 @@ def write(data: Data) -> xr.Dataset:
         kind = {"cell_type": geometry.cell_type}
         coords[CELLS] = (("mesh_cell", "mesh_cell_node"), geometry.cells.copy(), kind)
     variables: dict[str, Any] = {}
-    for name, values in (*data.fields.items(), *data.auxiliary.items()):
+    observed = {name: data.observed(name) for name in data.names}
+    for name, values in (*observed.items(), *data.auxiliary.items()):
         dims = (TIME, *space) if values.ndim == 2 else space
-        role = {} if name in data.fields else {"role": "auxiliary"}
-        variables[name] = (dims, values.reshape(*values.shape[:-1], *shape).copy(), role)
+        marks = {} if name in observed else {"role": "auxiliary"}
+        if data.measured is not None and not data.measured.get(name, np.True_).all():
+            marks[MISSING] = "nan"
+        variables[name] = (dims, values.reshape(*values.shape[:-1], *shape).copy(), marks)
     return xr.Dataset(variables, coords=coords)
 
 

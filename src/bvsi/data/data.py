@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from bvsi.data import _xarray
 from bvsi.data._arrays import Floats, check_increasing, frozen, interval, read_only, real_array
 from bvsi.data._layout import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
+from bvsi.data._measured import Mask, check_missing, checked_masks, complete, frames_kept
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
 from bvsi.data.names import check_field_name
@@ -33,12 +34,15 @@ class Data:
     fields: û by name, each (T, n_nodes), in the node order of the geometry.
     geometry: the grid or mesh.
     auxiliary: known fields by name, (T, n_nodes), or (n_nodes,) when static.
+    measured: masks by field, (T, n_nodes), True where the value was measured; None when all were. Other values must not
+        matter; those that are not finite are filled by interpolation. Frames without any measured value are dropped.
     """
 
     times: Floats
     fields: Mapping[str, Floats]
     geometry: Geometry
     auxiliary: Mapping[str, Floats] = field(default_factory=dict)
+    measured: Mapping[str, Mask] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.geometry, Grid | Mesh):
@@ -48,12 +52,22 @@ class Data:
         shape = (times.size, self.geometry.n_nodes)
         fields = {n: _values(v, f"field {n!r}", (shape,)) for n, v in self.fields.items()}
         known = {n: _values(v, f"auxiliary {n!r}", (shape, shape[1:])) for n, v in self.auxiliary.items()}
-        for name, values in (*fields.items(), *known.items()):
-            what = f"{'field' if name in fields else 'auxiliary'} {name!r}"
-            _check_finite(values, what, times, self.geometry)
+        masks = checked_masks(self.measured, tuple(fields), shape)
+        if masks is not None and not (kept := frames_kept(masks)).all():
+            times, fields = times[kept], {n: v[kept] for n, v in fields.items()}
+            known = {n: v[kept] if v.ndim == 2 else v for n, v in known.items()}
+            masks = checked_masks({n: m[kept] for n, m in masks.items()}, tuple(fields), (times.size, shape[1]))
+        for name, values in fields.items():
+            _check_finite(values, f"field {name!r}", times, self.geometry, None if masks is None else masks[name])
+        for name, values in known.items():
+            _check_finite(values, f"auxiliary {name!r}", times, self.geometry)
+        if masks is not None:
+            fields = {n: complete(v, masks[n], self.geometry, times) for n, v in fields.items()}
         object.__setattr__(self, "times", frozen(times))
         object.__setattr__(self, "fields", read_only({n: frozen(v) for n, v in fields.items()}))
         object.__setattr__(self, "auxiliary", read_only({n: frozen(v) for n, v in known.items()}))
+        frozen_masks = None if masks is None else read_only({n: frozen(m) for n, m in masks.items()})
+        object.__setattr__(self, "measured", frozen_masks)
 
     @staticmethod
     def from_arrays(
@@ -63,6 +77,7 @@ class Data:
         geometry: Geometry,
         dims: Sequence[str] | None = None,
         auxiliary: Mapping[str, ArrayLike] | None = None,
+        missing: Literal["nan"] | None = None,
     ) -> Data:
         """Data from plain arrays; the order of the axes is named, or is exactly that of the geometry.
 
@@ -74,7 +89,10 @@ class Data:
         geometry: the grid or mesh.
         dims: names of the axes of every array, such as ``("time", "y", "x")``; on a mesh "time" and "node".
         auxiliary: known fields, the same way; a static one has no time axis.
+        missing: "nan" where NaN in a field means that the value was not measured; residuals that depend on one are
+            not used. Without it NaN are refused.
         """
+        check_missing(missing)
         known = {} if auxiliary is None else auxiliary
         _check_names(fields, known)
         if not isinstance(geometry, Grid | Mesh):
@@ -82,11 +100,13 @@ class Data:
         t = _times(times)
         sizes = axis_sizes(t.size, geometry)
         order = check_dims(dims, sizes)
+        values = {name: arrange(value, f"field {name!r}", sizes, order) for name, value in fields.items()}
         return Data(
             t,
-            {name: arrange(value, f"field {name!r}", sizes, order) for name, value in fields.items()},
+            values,
             geometry,
             {name: arrange_auxiliary(value, f"auxiliary {name!r}", sizes, order) for name, value in known.items()},
+            None if missing is None else {name: ~np.isnan(value) for name, value in values.items()},
         )
 
     @staticmethod
@@ -100,6 +120,7 @@ class Data:
         mesh: Mesh | None = None,
         nodes: str | None = None,
         axes: Mapping[str, str] | None = None,
+        missing: Literal["nan"] | None = None,
     ) -> Data:
         """Data from labelled arrays; dimensions are taken by name, decreasing coordinates are turned round.
 
@@ -112,10 +133,14 @@ class Data:
         mesh: the mesh, when the data are not on a grid; when left out, the one that :meth:`to_xarray` wrote.
         nodes: name of the dimension that numbers the nodes of the mesh.
         axes: dimension to axis, such as ``{"lon": "x", "lat": "y"}``, for dimensions not called x, y, z.
+        missing: "nan" where NaN in a field means that the value was not measured, as in :meth:`from_arrays`; when left
+            out, this holds for fields that :meth:`to_xarray` marked so.
         """
+        check_missing(missing)
         chosen = _xarray.Choice(time, fields, auxiliary, periodic, mesh, nodes, axes or {})
-        times, values, geometry, known = _xarray.read(ds, chosen)
-        return Data(times, values, geometry, known)
+        times, values, geometry, known, marked = _xarray.read(ds, chosen)
+        with_gaps = marked if missing is None else tuple(values)
+        return Data(times, values, geometry, known, {name: ~np.isnan(values[name]) for name in with_gaps})
 
     @property
     def n_times(self) -> int:
@@ -132,6 +157,15 @@ class Data:
         """Names of the fields, in order."""
         return tuple(self.fields)
 
+    def observed(self, name: str) -> Floats:
+        """Values of a field, (T, n_nodes), NaN where it was not measured; a copy."""
+        if name not in self.fields:
+            raise DataError(f"no field {name!r}; the data have {', '.join(self.fields)}")
+        values = np.array(self.fields[name])
+        if self.measured is not None:
+            values[~self.measured[name]] = np.nan
+        return values
+
     def grid_field(self, name: str) -> Floats:
         """View of a field as (T, *grid.shape), or of a static auxiliary one as grid.shape."""
         grid = self._grid("grid_field")
@@ -144,7 +178,8 @@ class Data:
         """Labelled copy that :meth:`from_xarray` reads back with ``time="time"``.
 
         Dimensions are time and the grid's axes, or time and node. Periods are attributes of the coordinates,
-        the mesh is the coordinate ``mesh_cells``, known fields carry the attribute ``role``.
+        the mesh is the coordinate ``mesh_cells``, known fields carry the attribute ``role``. Values that were not
+        measured are NaN, and fields with such values carry the attribute ``missing``.
         """
         return _xarray.write(self)
 
@@ -164,6 +199,7 @@ class Data:
             {name: values[chosen] for name, values in self.fields.items()},
             self.geometry,
             {name: values[chosen] if values.ndim == 2 else values for name, values in self.auxiliary.items()},
+            None if self.measured is None else {name: mask[chosen] for name, mask in self.measured.items()},
         )
 
     def subsample(self, every: int | Mapping[str, int]) -> Data:
@@ -179,15 +215,16 @@ class Data:
         )
         cut: Any = (..., *(slice(None, None, k) for k in steps.values()))
 
-        def thin(name: str) -> Floats:
-            values: Floats = self.grid_field(name)[cut]
-            return values.reshape(*values.shape[: values.ndim - grid.dim], coarse.n_nodes)
+        def thin(values: Any) -> Any:
+            thinned = values.reshape(*values.shape[:-1], *grid.shape)[cut]
+            return thinned.reshape(*values.shape[:-1], coarse.n_nodes)
 
-        fields, known = ({name: thin(name) for name in group} for group in (self.fields, self.auxiliary))
-        return Data(self.times, fields, coarse, known)
+        groups = (self.fields, self.auxiliary, self.measured or {})
+        fields, known, masks = ({name: thin(values) for name, values in group.items()} for group in groups)
+        return Data(self.times, fields, coarse, known, masks or None)
 
     def with_fields(self, fields: Mapping[str, ArrayLike]) -> Data:
-        """Same times, geometry and auxiliary fields, other values of the same fields.
+        """Same times, geometry, auxiliary fields and measured places, other values of the same fields.
 
         fields: new values of every field, (T, n_nodes) or (T, *grid.shape).
         """
@@ -198,11 +235,13 @@ class Data:
             )
         sizes = axis_sizes(self.n_times, self.geometry)
         values = {name: arrange(fields[name], f"field {name!r}", sizes, None) for name in self.fields}
-        return Data(self.times, values, self.geometry, self.auxiliary)
+        return Data(self.times, values, self.geometry, self.auxiliary, self.measured)
 
     def __repr__(self) -> str:
         kind = "grid" if isinstance(self.geometry, Grid) else "mesh of"
         known = f", auxiliary {', '.join(self.auxiliary)}" if self.auxiliary else ""
+        if self.measured is not None:
+            known += f", {1 - np.mean([mask.mean() for mask in self.measured.values()]):.2g} of the values missing"
         return (
             f"Data: {self.n_times} times in {interval(self.times[0], self.times[-1])}, "
             f"{kind} {self.geometry.summary}, fields {', '.join(self.fields)}{known}"
@@ -210,7 +249,8 @@ class Data:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Made anew when unpickled or copied, since arrays lose their read-only mark on the way.
-        return Data, (self.times, dict(self.fields), self.geometry, dict(self.auxiliary))
+        masks = None if self.measured is None else dict(self.measured)
+        return Data, (self.times, dict(self.fields), self.geometry, dict(self.auxiliary), masks)
 
     def _grid(self, method: str) -> Grid:
         if not isinstance(self.geometry, Grid):
@@ -256,9 +296,9 @@ def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) ->
     return values
 
 
-def _check_finite(values: Floats, what: str, times: Floats, geometry: Geometry) -> None:
-    """Refuse NaN and infinity; say how many, and where the first one is in time and space."""
-    finite = np.isfinite(values)
+def _check_finite(values: Floats, what: str, times: Floats, geometry: Geometry, mask: Mask | None = None) -> None:
+    """Refuse NaN and infinity where measured; say how many, and where the first one is in time and space."""
+    finite = np.isfinite(values) if mask is None else np.isfinite(values) | ~mask
     if finite.all():
         return
     first = np.unravel_index(int(np.argmin(finite)), values.shape)
@@ -269,9 +309,12 @@ def _check_finite(values: Floats, what: str, times: Floats, geometry: Geometry) 
         place = f"grid index {tuple(int(i) for i in np.unravel_index(node, geometry.shape))}"
     else:
         place = f"node {node}"
+    remedy = "fill them, or select a part of the data without them"
+    if what.startswith("field") and np.isnan(values[first]):
+        remedy += "; if NaN means not measured, say so with missing='nan', or with measured={name: mask}"
     raise DataError(
         f"{what} has {np.sum(~finite)} values that are not finite, first {values[first]} at {when}{place} "
-        f"({where}); fill them, or select a part of the data without them"
+        f"({where}); {remedy}"
     )
 
 

@@ -91,8 +91,9 @@ def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.
     cubic interpolation of two neighbours on either side. The predictions are averaged with weights 1/q,
     q = σ² Σ P² + e², where e is twice what the same prediction misses at the neighbours (lower median, the value itself
     left out) beyond noise: at a front this is much, and nothing is flagged. sd² = σ² + 1 / Σ 1/q, the second part
-    times χ²/4 of the axes where they disagree by more than 2 sd. Outliers are left out of the predictions, and of
-    σ, and the search is repeated until they stay the same.
+    times χ²/4 of the axes where they disagree by more than 2 sd. In fronts, where signal rules sd, a value
+    between its neighbours along every axis is ordinary. Outliers are left out of the predictions, and of σ, and the
+    search is repeated until they stay the same. Axes of fewer than five nodes predict nothing.
 
     data: the data.
     level: noise of the fields; measured by :func:`~bvsi.data.estimate_noise` when left out.
@@ -135,8 +136,8 @@ def outlier_weights(
         clean = _filled(kept, axes)
         total = float(np.hypot(noise, floor))
         prediction, sd = _predict(clean, axes, total)
-        # At a jump, where signal rules the error of the predictions, equal neighbours speak for a value.
-        usual = missing | ((sd > _RULED * total) & _supported(u, clean, axes, _NOISY * total))
+        # In a front, where signal rules the error of the predictions, only values beyond their neighbours are odd.
+        usual = missing | ((sd > _RULED * total) & _between(u, clean, axes, _NOISY * total))
         z = np.divide(u - prediction, sd, out=np.zeros(shape), where=~usual & (sd > 0))
         before, flagged = flagged, np.abs(z) > _ORDINARY
         if np.array_equal(before, flagged):
@@ -178,7 +179,7 @@ def _axis(D: Any) -> _Axis:
     """Prediction that follows from the differences D."""
     G = (D.T @ D).tocsr()
     g = G.diagonal()
-    # Of fewer than three differences none is left to tell how good the prediction is.
+    # A prediction uses up to three differences: with fewer none is left to tell how good it is.
     known = (g > 1e-12) & (D.shape[0] >= 3)
     inverse = np.where(known, 1.0 / np.where(known, g, 1.0), 0.0)
     P = (sparse.diags_array(-inverse) @ (G - sparse.diags_array(g))).tocsr()
@@ -223,17 +224,25 @@ def _predict(u: Floats, axes: list[_Axis], sigma: float) -> tuple[Floats, Floats
     return prediction, np.sqrt(sigma**2 + np.maximum(1.0, contradiction / _NOISY**2) / precision)
 
 
-def _supported(values: Floats, u: Floats, axes: list[_Axis], margin: float) -> Flags:
-    """Whether along every axis some neighbour in u is equal up to a margin, as on both sides of a jump."""
-    supported = np.ones(u.shape, dtype=bool)
+def _between(values: Floats, u: Floats, axes: list[_Axis], margin: float) -> Flags:
+    """Whether values lie between their neighbours in u along every axis, up to a margin, as in all fronts.
+
+    At the end of an axis a front may just have come or gone, so that another axis is enough.
+    """
+    everywhere, anywhere = np.ones(u.shape, dtype=bool), np.zeros(u.shape, dtype=bool)
     for number, axis in enumerate(axes):
         v, w = np.moveaxis(u, number, 0), np.moveaxis(values, number, 0)
-        near = axis.neighbours
-        equal = np.zeros(v.shape, dtype=bool)
-        for index, used in zip(near.index.T, near.used.T, strict=True):
-            equal |= (np.abs(w - v[index]) <= margin) & used.reshape(-1, *(1,) * (v.ndim - 1))
-        supported &= np.moveaxis(equal, 0, number)
-    return supported
+        index, used = axis.neighbours.index, axis.neighbours.used
+        column = (-1, *(1,) * (v.ndim - 1))
+        above, below = np.zeros(v.shape, dtype=bool), np.zeros(v.shape, dtype=bool)
+        for k in range(index.shape[1]):
+            there, known = v[index[:, k]], used[:, k].reshape(column)
+            above |= known & (there >= w - margin)
+            below |= known & (there <= w + margin)
+        end = (2 * used.sum(axis=1) <= used.shape[1]).reshape(column)
+        everywhere &= np.moveaxis(above & below | end, 0, number)
+        anywhere |= np.moveaxis(above & below, 0, number)
+    return everywhere & anywhere
 
 
 def _squared_error(u: Floats, axes: list[_Axis], number: int, sigma: float) -> Floats:
@@ -297,7 +306,7 @@ def _filled(u: Floats, axes: list[_Axis]) -> Floats:
     if gaps.size == u.size:
         raise DataError("all values are missing (NaN); nothing to fill them from")
     if gaps.size == 0:
-        return u
+        return np.array(u)
     nodes, h = _roughness_rows(u, axes, gaps)
     start = _spread_into_gaps(u.ravel(), gaps, nodes)
     place = np.full(u.size, -1)

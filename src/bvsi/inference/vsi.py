@@ -117,7 +117,7 @@ def _result(
 ) -> Fit:
     equations = unweighted.normal_equations(theta)
     blocks = tuple(
-        q / e.structure.n_rows for q, e in zip(equations.q_blocks, unweighted.system.experiments, strict=True)
+        q / e.structure.block_rows for q, e in zip(equations.q_blocks, unweighted.system.experiments, strict=True)
     )
     status = Status(True, iterations, "done; least squares gives no error bars, use Lagged() for them.")
     return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method, equations, inverse)

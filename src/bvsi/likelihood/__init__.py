@@ -16,6 +16,7 @@ from bvsi.likelihood.noise import (
 )
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
+from bvsi.likelihood.stacked import Stacked
 from bvsi.likelihood.weighting import Block, Isotropic, Weighting
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "PerTime",
     "ProfileEquations",
     "ResidualLikelihood",
+    "Stacked",
     "StateCovariance",
     "Term",
     "UnknownScale",

@@ -3,7 +3,8 @@
     C_kj(θ) = a_kj M − b_kj Σ_i θ_i J_i(û_j)          Σ_kl(θ) = Σ_j C_kj Σ_u,j C_ljᵀ
 
 All blocks live on one sparsity pattern, planned and analysed once per experiment. Blocks with equal stencil rows,
-noise and Jacobians have equal covariances and share one factorisation.
+noise and Jacobians have equal covariances and share one factorisation. Residuals that are not used, since they depend
+on values that were not measured, have zero rows in C and a one on the diagonal of Σ: they add nothing to anything.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class CovariancePlan:
         for k in range(self.structure.n_blocks):
             times, a, b = stencil_row(self.structure, k)
             state = tuple(times[b != 0]) if by_state else ()
-            key = (*_rounded(a), *_rounded(b), *self.noise.label[times], *state)
+            unused = self.structure.inactive(k).tobytes()
+            key = (*_rounded(a), *_rounded(b), *self.noise.label[times], *state, unused)
             found.setdefault(key, []).append(k)
         return tuple(BlockGroup(np.array(blocks)) for blocks in found.values())
 
@@ -89,7 +91,7 @@ class CovariancePlan:
         """Σ_kl(θ) on the pattern, (nnz,); by default the diagonal block Σ_kk."""
         times, C = sensitivities(residuals, theta, k)
         if other is None:
-            return self.diagonal_block(times, C)
+            return self.diagonal_block(k, times, C)
         left = self.sensitivities_times_noise(times, C)
         times_other, C_other = sensitivities(residuals, theta, other)
         shared, mine, theirs = np.intersect1d(times, times_other, return_indices=True)
@@ -97,9 +99,17 @@ class CovariancePlan:
             return np.zeros(self.pattern.nnz)
         return self.product.values(left[mine], C_other[theirs])
 
-    def diagonal_block(self, times: NDArray[np.int64], C: Array) -> Array:
-        """Σ_kk = Σ_j C_kj Σ_u,j C_kjᵀ on the pattern, (nnz,), from C_kj (times, nnz)."""
-        return self.product.symmetric_values(self.sensitivities_times_noise(times, C), C)
+    def diagonal_block(self, k: int, times: NDArray[np.int64], C: Array) -> Array:
+        """Σ_kk = Σ_j C_kj Σ_u,j C_kjᵀ on the pattern, (nnz,), from C_kj (times, nnz); one where nothing is used."""
+        values = self.product.symmetric_values(self.sensitivities_times_noise(times, C), C)
+        values[self._diagonal[self.structure.inactive(k)]] = 1.0
+        return values
+
+    @cached_property
+    def _diagonal(self) -> NDArray[np.int64]:
+        """Slots of the diagonal of Σ_kk, (N,)."""
+        rows = np.arange(self.pattern.shape[0])
+        return self.pattern.locate(rows, rows)
 
     def noise_times(self, time: int, V: Array) -> Array:
         """Σ_u,time V for V (n_u, m)."""
@@ -154,13 +164,18 @@ def stencil_row(structure: Structure, k: int) -> tuple[NDArray[np.int64], Array,
 
 
 def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[NDArray[np.int64], Array]:
-    """Times j of block k and C_kj = a_kj M − b_kj Σ_i θ_i J_i(û_j), (times, nnz) on the structure's pattern."""
+    """Times j of block k and C_kj = a_kj M − b_kj Σ_i θ_i J_i(û_j), (times, nnz) on the structure's pattern.
+
+    Rows of residuals that are not used are zero.
+    """
     structure = residuals.structure
     times, a, b = stencil_row(structure, k)
     C = a[:, None] * structure.M
     for row, (time, weight) in enumerate(zip(times, b, strict=True)):
         if weight:
             C[row] -= weight * residuals.jacobian(theta, int(time))
+    if structure.active is not None:
+        C[:, ~structure.active[structure.pattern.rows, k]] = 0.0
     return times, C
 
 
@@ -204,7 +219,7 @@ class Part:
         if newest:
             times, C, b = times[-1:], C[-1:], b[-1:]
         label = f"residual covariance of {self.label}, block {k}"
-        factor = plan.analysis.factor(plan.diagonal_block(times, C), label=label)
+        factor = plan.analysis.factor(plan.diagonal_block(k, times, C), label=label)
         return FactorisedGroup(group, times, b, C, factor)
 
 

@@ -81,7 +81,7 @@ def block_density(part: Part, theta: Array, *, gradient: bool, logdet: bool, cha
         q, determinants = q + misfit, determinants + determinant
     if gradient:
         q = q + Term(0.0, -2.0 * (residuals.Z.reshape(-1, 1 + residuals.d).T @ W_r.ravel())[1:])
-    return Density(q, determinants, _change_of_variables(part, theta, gradient) if change else zero, residuals.n)
+    return Density(q, determinants, change_of_variables(part, theta, gradient) if change else zero, residuals.n)
 
 
 def _misfit(part: Part, one: FactorisedGroup, r: Array, W_r: Array, gradient: bool) -> Term:
@@ -119,8 +119,8 @@ def _on_operators(part: Part, one: FactorisedGroup, G: Array) -> Array:
     return np.array([sum(J.inner(g, int(j)) for g, j in zip(G, times, strict=True)) for J in part.residuals.J])
 
 
-def _change_of_variables(part: Part, theta: Array, gradient: bool) -> Term:
-    """Σ_k log |det C_kk|."""
+def change_of_variables(part: Part, theta: Array, gradient: bool) -> Term:
+    """Σ_k log |det C_kk| of one experiment, whatever the weighting."""
     check_change_of_variables(part)
     noise = part.covariance.noise
 
@@ -140,6 +140,11 @@ def _newest(part: Part, blocks: NDArray[np.int64]) -> list[int]:
 def check_change_of_variables(part: Part) -> None:
     """Refuse where the residuals are no change of variables: as many per block as unknowns, a new time in each."""
     structure = part.residuals.structure
+    if structure.active is not None:
+        raise BvsiError(
+            f"jacobian: the change of variables from data to residuals needs all residuals, and {part.label} has some "
+            "that depend on values that were not measured; leave it out, or use Profile()."
+        )
     newest = _newest(part, np.arange(structure.n_blocks))
     if structure.n_rows != structure.n_state or len(set(newest)) < len(newest):
         raise BvsiError(

@@ -3,8 +3,8 @@
     y-noise  n_e = E‖Σ_j a_kj M ε_j‖²,     X-noise  n_ei = E‖Σ_j b_kj J_i(û_j) ε_j‖²,     share  ν_ei = n_ei/‖X_i‖²
     roughness  ρ_ei² = n_ei/E‖Σ_j b_kj J_i(û_j) ε̃_j‖²,     ε̃ = MᵀMε field by field, each as long as ε
 
-summed over the rows of equation e and all blocks; ε is one draw of the noise, which is enough for sums this long. ε̃ is
-ε averaged over neighbours, so that ρ is the larger the more derivatives an operator has. The M of ε̃ is the block
+summed over the residuals of equation e that are used; ε is one draw of the noise, enough for sums this long. ε̃ is ε
+averaged over neighbours, so that ρ is the larger the more derivatives an operator has. The M of ε̃ is the block
 of the first equation and its own field, for every field: one without an equation has none itself.
 """
 
@@ -48,13 +48,14 @@ def noise_share(part: Part, rng: np.random.Generator) -> NoiseShare:
     M = structure.pattern.matrix(structure.M)
     average = _average(structure, M)
     pairs = [_with_smoothed(plan.noise.sample(j, rng), average) for j in range(structure.n_times)]
-    y = (structure.a @ np.stack([M @ pair[:, 0] for pair in pairs])).T
+    y = structure.only_active((structure.a @ np.stack([M @ pair[:, 0] for pair in pairs])).T)
     equations = np.eye(len(structure.equations))[structure.equation_of_row].T
     X, smooth = np.empty((2, len(equations), residuals.d))
     for i, J in enumerate(residuals.J):
         noise = np.stack([J.apply(j, pair) for j, pair in enumerate(pairs)])
         for total, column in ((X, 0), (smooth, 1)):
-            total[:, i] = equations @ np.square(structure.b @ noise[:, :, column]).sum(axis=0)
+            tested = structure.only_active((structure.b @ noise[:, :, column]).T)
+            total[:, i] = equations @ np.square(tested).sum(axis=1)
     size = equations @ np.square(residuals.X).sum(axis=1)
     return NoiseShare(equations @ np.square(y).sum(axis=1), X, smooth, size)
 

@@ -22,7 +22,8 @@ Array = NDArray[np.float64]
 class NormalEquations:
     """Normal equations at one θ.
 
-    H: (d, d); g: (d,); q: per experiment and block, tuple of (K,); logdet: log det Σ summed over blocks; n: residuals.
+    H: (d, d); g: (d,); q: per experiment and block, tuple of (K,); logdet: log det Σ summed over blocks;
+    n: residuals used.
     """
 
     H: Array
@@ -54,11 +55,11 @@ class NormalEquations:
         return replace(self, g=self.g - self.H @ step, q_blocks=tuple(scale * b for b in self.q_blocks))
 
 
-def accumulate(Z: Array, theta: Array, logdet: float = 0.0) -> NormalEquations:
-    """Normal equations of whitened columns Z = R [y, X], (N, K, 1 + d) in C order."""
+def accumulate(Z: Array, theta: Array, n: int, logdet: float = 0.0) -> NormalEquations:
+    """Normal equations of whitened columns Z = R [y, X], (N, K, 1 + d) in C order, of n residuals that are used."""
     N, K, m = Z.shape
     flat = Z.reshape(-1, m)
     r = flat @ residual_weights(theta)
     H = flat.T @ flat
     q = np.square(r.reshape(N, K)).sum(axis=0)
-    return NormalEquations(H[1:, 1:], (flat.T @ r)[1:], (q,), logdet, N * K)
+    return NormalEquations(H[1:, 1:], (flat.T @ r)[1:], (q,), logdet, n)

@@ -109,6 +109,8 @@ class _Smoother:
         self.smoothing, self.draw = smoothing, draw
         self.C = [residuals.structure.pattern.matrix(c) for c in one.C]
         self.weights = residual_weights(theta)
+        structure = residuals.structure
+        self.rows, self.inactive = structure.block_rows, structure.inactive(int(one.group.blocks[0]))
 
     def equations(self) -> _GroupEquations:
         """All equations of the group, a slab of its blocks at a time."""
@@ -119,7 +121,7 @@ class _Smoother:
             Z = self.columns(blocks)
             white = factor.whiten(Z.reshape(len(Z), -1)).reshape(Z.shape)
             smoothed = np.ascontiguousarray(white[:, :, : 1 + d])
-            equations = accumulate(smoothed, np.zeros(d), len(blocks) * logdet)
+            equations = accumulate(smoothed, np.zeros(d), int(self.rows[blocks].sum()), len(blocks) * logdet)
             scores = np.einsum("nk,nki->ki", smoothed[:, :, 0], smoothed[:, :, 1:])
             slabs.append(_Slab(blocks, equations, scores))
             if self.draw is not None:
@@ -161,13 +163,14 @@ class _Smoother:
         return [self.plan.noise_times(int(j), C.T @ Wr) if b else np.zeros(0) for j, b, C in triples]
 
     def operators_on(self, epsilon: list[Array]) -> Array:
-        """Σ_j b_kj J_i(û_j) ε_kj, (N, columns, d)."""
+        """Σ_j b_kj J_i(û_j) ε_kj, (N, columns, d); zero where residuals are not used."""
         columns = next(e.shape[1] for e, b in zip(epsilon, self.one.b, strict=True) if b)
         total = np.zeros((self.residuals.structure.n_rows, columns, self.residuals.d))
         for time, b, e in zip(self.one.times, self.one.b, epsilon, strict=True):
             if b:
                 for i, J in enumerate(self.residuals.J):
                     total[:, :, i] += J.apply(int(time), b * e)
+        total[self.inactive] = 0.0
         return total
 
     def add_spread(self, V: dict[int, Array], blocks: Integers, white: Array) -> None:

@@ -3,12 +3,18 @@
     W = Σ(θ)⁻¹,   ε̂ = Σ_u Cᵀ W r,   X̃_i = X_i − J_i ε̂,   H = X̃ᵀWX̃,   g = X̃ᵀWr,   q = rᵀWr
 
 Nothing is left out, so that Cov(g) = H: error bars are H⁻¹, up to what noise leaves in X̃ (N, see
-:mod:`bvsi.likelihood.profile_equations`). û − ε̂ are the smoothed states, those that satisfy the equation to first order.
+:mod:`bvsi.likelihood.profile_equations`). û − ε̂ are the smoothed states, those that satisfy the equation to first
+order. With log-determinant and change of variables,
+
+    log p(û | θ) = −½ q − ½ log det Σ + Σ_k log |det C_kk| − ½ n log 2π
+
+is the exact density of the data of a linear equation, with a flat prior on the states before the first block.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -17,28 +23,34 @@ from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, Part, plan_covariance
-from bvsi.likelihood.density import Density, Term
+from bvsi.likelihood.density import Density, Term, change_of_variables
 from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coordinates
+from bvsi.likelihood.stacked_iterative import Iterative
+from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.linalg import Analysis, Backend, Factor, analyse
-from bvsi.residual import Sensitivity, Structure
-from bvsi.residual.system import residual_weights
+from bvsi.linalg.supernodal_backend import SupernodalAnalysis
+from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
+
+# Bytes per entry of Σ that its pattern, values and places take while it is factorised.
+_BYTES_PER_ENTRY = 40
 
 
 @dataclass(frozen=True, eq=False)
 class StackedPlan(CovariancePlan):
     """A covariance plan with the whole covariance of the experiment.
 
-    backend: Cholesky engine.
+    backend: Cholesky engine; max_memory: bytes that its factor may take.
     """
 
     backend: Backend | None = None
+    max_memory: float = math.inf
 
     @cached_property
     def stacked(self) -> StackedCovariance:
@@ -48,9 +60,22 @@ class StackedPlan(CovariancePlan):
     @cached_property
     def stacked_analysis(self) -> Analysis:
         """Symbolic Cholesky of Σ."""
-        return analyse(
-            self.stacked.pattern, coordinates=space_time_coordinates(self.structure), backend=self.backend
-        )
+        return analyse(self.stacked.pattern, coordinates=space_time_coordinates(self.structure), backend=self.backend)
+
+    @cached_property
+    def direct(self) -> bool:
+        """Whether Σ is factorised; else conjugate gradients do without."""
+        if _BYTES_PER_ENTRY * self.stacked.nnz > self.max_memory:
+            return False
+        return self.factor_memory <= self.max_memory
+
+    @property
+    def factor_memory(self) -> float:
+        """Bytes of the Cholesky factor, from the symbolic analysis, or else as if blocks of Σ filled up."""
+        analysis = self.stacked_analysis
+        if isinstance(analysis, SupernodalAnalysis):
+            return 8.0 * float(analysis.symbolic.value_start[-1] + analysis.symbolic.stack_size)
+        return 4.0 * len(self.stacked.k) * float(self.structure.n_rows) ** 2
 
 
 @dataclass(frozen=True)
@@ -60,44 +85,41 @@ class Stacked:
     It trusts the discretisation over the whole time span; where that is poor, Block() is more forgiving.
 
     backend: Cholesky engine; by default the fastest available.
+    max_memory: bytes that the Cholesky factor may take; beyond, W comes from conjugate gradients, without a
+        log-determinant.
     """
 
     backend: Backend | None = None
+    max_memory: float = 2e9
     uses_noise: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.max_memory >= 0:
+            raise BvsiError(f"max_memory: a number of bytes is needed, such as 2e9; got {self.max_memory}.")
 
     def plan(self, structure: Structure, noise: Noise) -> StackedPlan:
         """Patterns, products and symbolic factorisation."""
         one = plan_covariance(structure, noise, self.backend)
         return StackedPlan(
-            one.structure, one.noise, one.product, one.analysis, one.smear, one.spread, backend=self.backend
+            one.structure, one.noise, one.product, one.analysis, one.smear, one.spread, self.backend, self.max_memory
         )
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """XᵀWX, XᵀWr and rᵀWr."""
-        whole = _Whole(part, theta)
-        return whole.equations(np.concatenate([whole.r[:, :, None], part.residuals.X], axis=2))
+        return Whole.of(part, theta).profile_equations(smoothing=0.0, rng=None).equations
 
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """Smoothed regressors; S is H, since nothing is left out of the weights."""
-        whole = _Whole(part, theta)
-        Z = np.concatenate([whole.r[:, :, None], part.residuals.X], axis=2)
-        if smoothing:
-            Z[:, :, 1:] -= smoothing * whole.operators_on(whole.noise_estimate(whole.r))
-        equations = whole.equations(Z)
-        if rng is None:
-            return ProfileEquations(equations, (), None, None)
-        draw = whole.drawn(rng)
-        xi = whole.operators_on(draw - whole.noise_estimate(whole.sensitivity_on(draw)))
-        return ProfileEquations(equations, (), equations.H, whole.gram(xi))
+        return Whole.of(part, theta).profile_equations(smoothing=smoothing, rng=rng)
 
     def moment_equations(self, part: Part, theta: Array, *, rng: Rng, draws: int) -> MomentEquations:
         """Normal equations at fixed weights, and what noise adds to them, from draws of it."""
-        whole = _Whole(part, theta)
+        whole = Whole.of(part, theta)
         d = part.residuals.d
         columns = [part.residuals.Z]
         for _ in range(draws):
-            draw = whole.drawn(rng)
-            columns += [whole.time_terms_on(draw)[:, :, None], whole.operators_on(draw)]
+            draw = whole.products.draw(rng)
+            columns += [whole.products.time_terms(draw)[:, :, None], whole.products.operators(draw)]
         stack = np.concatenate(columns, axis=2)
         WZ = whole.weighted(stack)
         grams = [
@@ -107,67 +129,95 @@ class Stacked:
         return MomentEquations(grams[0], np.mean(grams[1:], axis=0), part.residuals.n)
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
-        """Misfit and log-determinant; the gradient of the misfit only."""
-        if change:
-            raise BvsiError("jacobian: not available with Stacked() weighting yet.")
-        if gradient and logdet:
-            raise BvsiError("the log-determinant of Stacked() weighting has no gradient; use Profile().")
-        profile = self.profile_equations(part, theta, smoothing=1.0, rng=None).equations
+        """Exact: one factorisation, and its selected inverse for the gradient of the log-determinant."""
         zero = Term(0.0, np.zeros(len(theta)))
-        return Density(Term(profile.q, -2.0 * profile.g), Term(profile.logdet if logdet else 0.0, zero.gradient), zero, profile.n)
+        changed = change_of_variables(part, theta, gradient) if change else zero
+        whole = Whole.of(part, theta)
+        determinant = whole.determinant(gradient) if logdet else zero
+        return Density(whole.misfit(gradient), determinant, changed, part.residuals.n)
 
 
-class _Whole:
-    """Σ(θ) of one experiment, factorised, and the products that the equations need; arrays are (N, K, …), (n_u, T)."""
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """Σ(θ) of one experiment, factorised or not, and what the equations need; arrays are (N, K, …) and (n_u, T)."""
 
-    def __init__(self, part: Part, theta: Array) -> None:
-        plan = part.covariance
+    plan: StackedPlan
+    residuals: Residuals
+    theta: Array
+    products: SpaceTime
+    solver: Factor | Iterative
+
+    @staticmethod
+    def of(part: Part, theta: Array) -> Whole:
+        """Factorise, or prepare conjugate gradients."""
+        plan, products = part.covariance, SpaceTime(part, theta)
         assert isinstance(plan, StackedPlan)
-        self.plan, self.residuals = plan, part.residuals
-        structure = part.residuals.structure
-        self.a, self.b = structure.a, structure.b
-        self.M = structure.pattern.matrix(structure.M)
-        self.G: Sensitivity = part.residuals.jacobians(theta)
-        self.r = part.residuals.Z @ residual_weights(theta)
-        label = f"residual covariance of {part.label}"
-        self.factor: Factor = plan.stacked_analysis.factor(plan.stacked.values(part.residuals, theta), label=label)
+        solver: Factor | Iterative
+        if plan.direct:
+            values = plan.stacked.values(part.residuals, theta)
+            solver = plan.stacked_analysis.factor(values, label=f"residual covariance of {part.label}")
+        else:
+            solver = Iterative.of(part, theta, products)
+        return Whole(plan, part.residuals, theta, products, solver)
+
+    @cached_property
+    def r(self) -> Array:
+        """r(θ), (N, K)."""
+        return self.residuals.residual(self.theta)
+
+    def for_data(self, residuals: Residuals) -> Whole:
+        """The same Σ for residuals of other data; right where Jacobians are constant."""
+        return replace(self, residuals=residuals)
 
     def weighted(self, Z: Array) -> Array:
         """W Z, for Z (N, K, m)."""
+        if isinstance(self.solver, Iterative):
+            return self.solver.solve(Z)
         N, K, m = Z.shape
         columns = np.ascontiguousarray(Z.transpose(1, 0, 2)).reshape(K * N, m)
-        return self.factor.solve(columns).reshape(K, N, m).transpose(1, 0, 2)
+        return self.solver.solve(columns).reshape(K, N, m).transpose(1, 0, 2)
 
-    def gram(self, Z: Array) -> Array:
+    def smoothed(self, W_r: Array, smoothing: float = 1.0) -> Array:
+        """X̃ = X − smoothing · J ε̂ with ε̂ = Σ_u Cᵀ W r, from W r (N, K); (N, K, d)."""
+        if not smoothing:
+            return self.residuals.X
+        return self.residuals.X - smoothing * self.products.operators(self.products.spread(W_r))
+
+    def profile_equations(self, *, smoothing: float = 1.0, rng: Rng | None = None) -> ProfileEquations:
+        """H, g and q; with an rng S, which is H, and N from one draw of the noise."""
+        if rng is None:
+            equations = self._equations(self.weighted(self.r[:, :, None])[:, :, 0], smoothing)
+            return ProfileEquations(equations, (), None, None)
+        draw = self.products.draw(rng)  # it goes through the same solve as the data
+        W_r = self.weighted(np.stack([self.r, self.products.sensitivity(draw)], axis=2))
+        equations = self._equations(W_r[:, :, 0], smoothing)
+        xi = self.products.operators(draw - self.products.spread(W_r[:, :, 1]))
+        return ProfileEquations(equations, (), equations.H, self._gram(xi))
+
+    def _equations(self, W_r: Array, smoothing: float) -> NormalEquations:
+        """Normal equations from W r (N, K); without a factor logdet is NaN."""
+        X = self.smoothed(W_r, smoothing)
+        q = np.einsum("nk,nk->k", self.r, W_r)
+        logdet = math.nan if isinstance(self.solver, Iterative) else self.solver.logdet()
+        return NormalEquations(self._gram(X), np.einsum("nki,nk->i", X, W_r), (q,), logdet, self.residuals.n)
+
+    def _gram(self, Z: Array) -> Array:
         """ZᵀWZ, for Z (N, K, m)."""
-        return np.asarray(np.einsum("nki,nkj->ij", Z, self.weighted(Z)))
+        gram = np.einsum("nki,nkj->ij", Z, self.weighted(Z), optimize=True)
+        return np.asarray(0.5 * (gram + gram.T))
 
-    def equations(self, Z: Array) -> NormalEquations:
-        """Normal equations of Z = [r, X], (N, K, 1 + d)."""
-        WZ = self.weighted(Z)
-        gram = np.einsum("nki,nkj->ij", Z, WZ)
-        gram = 0.5 * (gram + gram.T)
-        q = np.einsum("nk,nk->k", Z[:, :, 0], WZ[:, :, 0])
-        return NormalEquations(gram[1:, 1:], gram[1:, 0], (q,), self.factor.logdet(), Z.shape[0] * Z.shape[1])
+    def misfit(self, gradient: bool) -> Term:
+        """q, with ∇q = −2 X̃ᵀWr from the same solve."""
+        W_r = self.weighted(self.r[:, :, None])[:, :, 0]
+        slope = np.zeros(self.residuals.d)
+        if gradient:
+            slope = -2.0 * np.einsum("nki,nk->i", self.smoothed(W_r), W_r)
+        return Term(float(np.vdot(self.r, W_r)), slope)
 
-    def noise_estimate(self, r: Array) -> Array:
-        """ε̂ = Σ_u Cᵀ W r, (n_u, T)."""
-        Wr = self.weighted(r[:, :, None])[:, :, 0]
-        spread = self.M.T @ (Wr @ self.a) - self.G.transposed_everywhere(Wr @ self.b)
-        return self.plan.noise_everywhere(spread)
-
-    def drawn(self, rng: Rng) -> Array:
-        """One draw of the noise, (n_u, T)."""
-        return np.stack([self.plan.noise.sample(j, rng) for j in range(self.a.shape[1])], axis=1)
-
-    def time_terms_on(self, e: Array) -> Array:
-        """Σ_j a_kj M e_j, (N, K)."""
-        return np.asarray((self.a @ (self.M @ e).T).T)
-
-    def sensitivity_on(self, e: Array) -> Array:
-        """C e = Σ_j (a_kj M − b_kj G_j) e_j, (N, K)."""
-        return self.time_terms_on(e) - np.asarray((self.b @ self.G.everywhere(e).T).T)
-
-    def operators_on(self, e: Array) -> Array:
-        """Σ_j b_kj J_i(û_j) e_j, (N, K, d)."""
-        return np.stack([(self.b @ J.everywhere(e).T).T for J in self.residuals.J], axis=2)
+    def determinant(self, gradient: bool) -> Term:
+        """log det Σ."""
+        value = self.solver.logdet()
+        if not gradient or isinstance(self.solver, Iterative):
+            return Term(value, np.zeros(self.residuals.d))
+        inverse = self.solver.selected_inverse()
+        return Term(value, self.plan.stacked.logdet_gradient(self.residuals, self.theta, inverse))

@@ -5,7 +5,8 @@
     P_j = M Σ_u,j Mᵀ,   Q_j = M Σ_u,j G_jᵀ,   R_j = G_j Σ_u,j G_jᵀ
 
 Three products for every time (for every distinct noise where the Jacobians are constant), and one small sparse matrix
-that adds them up: the price does not depend on how many blocks a time stands in.
+that adds them up: the price does not depend on how many blocks a time stands in. Residuals that are not used have the
+rows of the identity.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ class StackedCovariance:
         used = _used(blocks.structure)
         shared = sparse.coo_array(used @ used.T)
         order = np.lexsort((shared.col, shared.row))
-        return StackedCovariance(
-            blocks, shared.row[order].astype(np.int64), shared.col[order].astype(np.int64)
-        )
+        return StackedCovariance(blocks, shared.row[order].astype(np.int64), shared.col[order].astype(np.int64))
+
+    @property
+    def nnz(self) -> int:
+        """Entries of Σ."""
+        return len(self.k) * self.blocks.pattern.nnz
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -105,7 +109,44 @@ class StackedCovariance:
         block = aa @ P - ab @ Q - ba @ transposed + bb @ R
         values = np.empty(self.pattern.nnz)
         values[self._slots] = block
+        values[self._unused] = 0.0
+        values[self._unused_diagonal] = 1.0
         return values
+
+    @cached_property
+    def _unused(self) -> Integers:
+        """Slots in rows and columns of residuals that are not used."""
+        active = self.blocks.structure.active
+        if active is None:
+            return np.zeros(0, dtype=np.int64)
+        used = active.T.ravel()
+        return np.flatnonzero(~(used[self.pattern.rows] & used[self.pattern.indices]))
+
+    @cached_property
+    def _unused_diagonal(self) -> Integers:
+        """Those of them on the diagonal."""
+        rows, columns = (index[self._unused] for index in (self.pattern.rows, self.pattern.indices))
+        return np.asarray(self._unused[rows == columns])
+
+    def logdet_gradient(self, residuals: Residuals, theta: Array, inverse: Array) -> Array:
+        """∂ log det Σ/∂θ_i = −2 Σ_j ⟨J_i(û_j), A_j M Σ_u,j − B_j G_j Σ_u,j⟩, (d,), from W on the pattern (nnz,).
+
+        A_j = Σ_kl b_kj a_lj W_kl and B_j = Σ_kl b_kj b_lj W_kl on the pattern of a block: of W only the entries on the
+        pattern of Σ are needed, the selected inverse. Times with the same noise and Jacobian are summed first.
+        """
+        plan, G = self.blocks, residuals.jacobians(theta)
+        group, first = self._groups(G)
+        _, ab, _, bb = self.coefficients(group, len(first))
+        W = inverse.copy()
+        W[self._unused] = 0.0
+        W = W[self._slots]
+        A_transposed, B = ab.T @ W, bb.T @ W
+        slope = np.zeros(len(theta))
+        for g, j in enumerate(first.tolist()):
+            inner = plan.product.gradient(A_transposed[g], plan.sensitivity_times_noise(residuals.structure.M, j))
+            inner -= plan.product.gradient(B[g], plan.sensitivity_times_noise(G.values(j), j))
+            slope += [J.inner(inner[0], j) for J in residuals.J]
+        return -2.0 * slope
 
     def _groups(self, G: Sensitivity) -> tuple[Integers, Integers]:
         """Group of each time, (T,), and the first time of each group: times with the same noise and Jacobian."""

@@ -58,7 +58,7 @@ class Isotropic:
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """XᵀX, Xᵀr and rᵀr."""
-        return accumulate(part.residuals.Z, theta)
+        return accumulate(part.residuals.Z, theta, part.residuals.n)
 
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """Refused: unweighted residuals know nothing of the noise."""
@@ -70,7 +70,7 @@ class Isotropic:
         del gradient, logdet
         if change:
             raise BvsiError("jacobian: unweighted residuals have no density of the data; use Block() weighting.")
-        equations, zero = accumulate(part.residuals.Z, theta), Term(0.0, np.zeros(len(theta)))
+        equations, zero = self.normal_equations(part, theta), Term(0.0, np.zeros(len(theta)))
         return Density(Term(equations.q, -2.0 * equations.g), zero, zero, equations.n)
 
 
@@ -90,11 +90,14 @@ class Block:
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """One factorisation per distinct covariance, one half solve per column."""
-        residuals = part.residuals
+        residuals, rows = part.residuals, part.residuals.structure.block_rows
 
         def of_group(one: FactorisedGroup) -> list[tuple[NDArray[np.int64], NormalEquations]]:
             logdet, slabs = one.factor.logdet(), one.group.slabs(1 + residuals.d)
-            return [(k, accumulate(whitened(one.factor, residuals, k), theta, len(k) * logdet)) for k in slabs]
+            return [
+                (k, accumulate(whitened(one.factor, residuals, k), theta, int(rows[k].sum()), len(k) * logdet))
+                for k in slabs
+            ]
 
         q = np.zeros(residuals.structure.n_blocks)
         sums = []

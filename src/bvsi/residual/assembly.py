@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.data import Data, as_experiments
-from bvsi.errors import OperatorError
+from bvsi.errors import DataError, OperatorError
 from bvsi.jets import Jet, MultiIndex, Sided, order
 from bvsi.linalg import Pattern
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
 from bvsi.progress import Progress, silent
+from bvsi.residual.activity import active_residuals, missing_unknowns
 from bvsi.residual.discrete import DiscreteOperator, State, discretise, reach_of
-from bvsi.residual.stencils import BackwardEuler, Stencil
 from bvsi.residual.sensitivity import Entries, Sensitivity
+from bvsi.residual.stencils import BackwardEuler, Stencil
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.spaces import Element, Galerkin, Reach, Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 Block: TypeAlias = tuple[str, str, Reach]
 """Equation, field, and how far the coupling reaches."""
@@ -53,6 +55,7 @@ def assemble(
         y_k = Σ_j a_kj M û_j,   X_ki = Σ_j b_kj F_i(û_j),   J_i(û_j) = ∂F_i/∂u
 
     data: one experiment, or several of the same physics on grids and times of their own.
+        Residuals that depend on a value that was not measured are not used.
     library: candidate operators and boundary conditions.
     discretisation: element and mesh; by default Q1 on grids, the mesh's own degree on meshes.
     stencil: time stencil; by default backward Euler.
@@ -181,15 +184,23 @@ class Layout:
     Rows: for each equation its test functions (those on the boundary left out where they have to vanish, their
     neighbours too where an operator keeps inside).
     Columns: for each field all unknowns. Blocks (equation, field, reach) exist where an operator, or M, needs them.
+
+    tests: test functions by equation, where they are not to be all that can be used.
     """
 
-    def __init__(self, library: Library, operators: tuple[WeakOperator, ...], space: Space) -> None:
+    def __init__(
+        self,
+        library: Library,
+        operators: tuple[WeakOperator, ...],
+        space: Space,
+        tests: Mapping[str, Integers] | None = None,
+    ) -> None:
         self.space = space
         used = {operator.equation for operator in operators}
         self.equations = tuple(e for e in library.equations if e in used)
         read = {field for operator in operators for field in operator.reads}
         self.fields = tuple(f for f in operators[0].words.fields if f in read or f in self.equations)
-        self.tests = {e: _tests(library, e, operators, space) for e in self.equations}
+        self.tests = dict(tests or {e: _tests(library, e, operators, space) for e in self.equations})
         self.row_start = _starts([len(self.tests[e]) for e in self.equations])
         self.column_start = {f: i * space.n_dofs for i, f in enumerate(self.fields)}
         blocks: list[Block] = [(e, e, "cells") for e in self.equations]
@@ -264,10 +275,9 @@ def _residuals(
     label: str,
 ) -> Residuals:
     """Residuals of one experiment; states: where operators are evaluated, and where they are linearised."""
-    layout = Layout(library, operators, space)
+    layout, a, b, active = _usable(data, library, operators, space, stencil)
     state, at = states
-    a, b = stencil.matrices(data.times, library.time_order)
-    structure = _structure(layout, data, a, b)
+    structure = _structure(layout, data, a, b, active)
     N, K = structure.n_rows, structure.n_blocks
     Z = np.zeros((N, K, 1 + len(operators)))
     for equation in layout.equations:
@@ -283,10 +293,34 @@ def _residuals(
         Z[layout.rows(operator.equation), :, 1 + i] = factor * (b @ discrete.F[layout.tests[operator.equation]].T).T
         J.append(_sensitivity(operator, discrete, factor, layout))
         progress(i + 1, len(operators), f"assembling {label}")
-    return Residuals(structure, Z, tuple(J))
+    return Residuals(structure, structure.only_active(Z), tuple(J))
 
 
-def _structure(layout: Layout, data: Data, a: object, b: object) -> Structure:
+def _usable(
+    data: Data, library: Library, operators: tuple[WeakOperator, ...], space: Space, stencil: Stencil
+) -> tuple[Layout, Any, Any, Mask | None]:
+    """Layout, time stencil and active residuals (N, K), without tests and blocks that missing values leave empty."""
+    layout = Layout(library, operators, space)
+    a, b = stencil.matrices(data.times, library.time_order)
+    missing = missing_unknowns(data, layout.fields, space.transfer)
+    if missing is None:
+        return layout, a, b, None
+    active = active_residuals(layout.pattern, layout.mass(), a, b, missing)
+    tests, blocks = np.asarray(active.any(axis=1)), np.asarray(active.any(axis=0))
+    for equation in layout.equations:
+        if not tests[layout.rows(equation)].any():
+            raise DataError(
+                f"measured: every residual of the equation of {equation!r} depends on a value that was not measured; "
+                "use narrower test functions (a smaller gap), a stencil over fewer times, or fill the gaps yourself."
+            )
+    if not tests.all():
+        kept = {e: layout.tests[e][tests[layout.rows(e)]] for e in layout.equations}
+        layout = Layout(library, operators, space, kept)
+    active = active[tests][:, blocks]
+    return layout, a[blocks], b[blocks], None if active.all() else active
+
+
+def _structure(layout: Layout, data: Data, a: Any, b: Any, active: Mask | None) -> Structure:
     space = layout.space
     tests = [layout.tests[e] for e in layout.equations]
     return Structure(
@@ -301,6 +335,7 @@ def _structure(layout: Layout, data: Data, a: object, b: object) -> Structure:
         n_dofs=space.n_dofs,
         times=data.times,
         transfer=space.transfer,
+        active=active,
     )
 
 

@@ -29,6 +29,8 @@ class Structure:
     coordinates: place of each residual (N, dim); equation_of_row: its equation, as an index into ``equations``.
     fields: measured fields, in the order in which they are stacked; n_dofs: unknowns of each.
     transfer: map P (n_dofs × nodes) from measured nodes to unknowns; None where they are the same.
+    active: (N, K), False where a residual depends on a value that was not measured: it is not used, its rows of y, X
+        and C are zero, its row of the covariance is that of the identity. None where all are used. No block is empty.
     """
 
     pattern: Pattern
@@ -42,6 +44,7 @@ class Structure:
     n_dofs: int
     times: Array
     transfer: Any | None
+    active: NDArray[np.bool_] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -62,6 +65,23 @@ class Structure:
     def n_times(self) -> int:
         """Times, T."""
         return int(self.a.shape[1])
+
+    @property
+    def block_rows(self) -> NDArray[np.int64]:
+        """Residuals used in each block, (K,)."""
+        if self.active is None:
+            return np.full(self.n_blocks, self.n_rows)
+        return np.asarray(self.active.sum(axis=0))
+
+    def inactive(self, k: int) -> NDArray[np.int64]:
+        """Rows of block k that are not used."""
+        return np.zeros(0, dtype=np.int64) if self.active is None else np.flatnonzero(~self.active[:, k])
+
+    def only_active(self, values: Array) -> Array:
+        """Values (N, K, …) with zeros where residuals are not used, in place."""
+        if self.active is not None:
+            values[~self.active] = 0.0
+        return values
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +112,8 @@ class Residuals:
 
     @property
     def n(self) -> int:
-        """Number of residuals, N K."""
-        return int(self.Z.shape[0] * self.Z.shape[1])
+        """Number of residuals used, at most N K."""
+        return int(self.structure.block_rows.sum())
 
     @property
     def constant_jacobian(self) -> bool:
@@ -188,4 +208,5 @@ class ResidualSystem:
 
     def __repr__(self) -> str:
         sizes = " + ".join(f"{e.structure.n_blocks} × {e.structure.n_rows}" for e in self.experiments)
-        return f"ResidualSystem: {self.d} operators, {sizes} residuals; {self.description}"
+        used = "" if all(e.structure.active is None for e in self.experiments) else f" ({self.n} used)"
+        return f"ResidualSystem: {self.d} operators, {sizes} residuals{used}; {self.description}"

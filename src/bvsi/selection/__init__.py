@@ -1,7 +1,7 @@
 """Operator selection: criteria, elimination, search, and the path taken."""
 
 from bvsi.selection.backward import Backward
-from bvsi.selection.criterion import Criterion, FStatistic, ProfileBIC, ResidualBIC, Wald
+from bvsi.selection.criterion import Criterion, ExactBIC, FStatistic, ProfileBIC, ResidualBIC, Wald
 from bvsi.selection.path import SelectionPath, Visited
 from bvsi.selection.search import Exhaustive, Forward
 from bvsi.selection.sweep import Sweep
@@ -9,6 +9,7 @@ from bvsi.selection.sweep import Sweep
 __all__ = [
     "Backward",
     "Criterion",
+    "ExactBIC",
     "Exhaustive",
     "FStatistic",
     "Forward",

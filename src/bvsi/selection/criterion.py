@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.likelihood.density import change_of_variables, check_change_of_variables
+from bvsi.likelihood.stacked import Stacked
 from bvsi.selection.quadratic import QuadraticModel
 
 Array = NDArray[np.float64]
@@ -123,10 +125,40 @@ class ResidualBIC:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """ΔQ_i + (∂ log det Σ/∂θ) · δθ_i − log n, the log-determinant to first order by exact traces."""
-        model = QuadraticModel.of(likelihood, fit)
-        slope = likelihood.logdet_gradient(fit.theta)
-        moves = np.stack([model.removal_step(i) for i in range(len(fit.theta))])
-        return np.asarray(model.misfit_change + moves @ slope - math.log(model.n))
+        return _first_order(QuadraticModel.of(likelihood, fit), likelihood.logdet_gradient(fit.theta))
+
+
+@dataclass(frozen=True)
+class ExactBIC:
+    """−2 log p(û | θ̂) + d log n with the density of the data, at the profile estimate; stacked weighting only.
+
+        −2 log p(û | θ) = q + log det Σ − 2 Σ_k log |det C_kk| + n log 2π
+
+    the states before the first block integrated out. Unlike :class:`ResidualBIC` it does not reward a small residual
+    covariance. The estimate is the maximum of p but for its two determinants, which nearly cancel.
+    """
+
+    estimator: Profile = field(default_factory=Profile)
+    name: ClassVar[str] = "exact BIC"
+    absolute: ClassVar[bool] = True
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Profile estimate."""
+        _check_exact(likelihood)
+        return _from_start(self.estimator, likelihood, start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """−2 log p + d log n."""
+        _check_exact(likelihood)
+        change = sum(change_of_variables(part, fit.theta, False).value for part in likelihood.parts)
+        return -2 * (likelihood.log_density(fit.theta) + change) + len(fit.theta) * math.log(likelihood.system.n)
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """ΔQ_i + ∂(log det Σ − 2 Σ_k log |det C_kk|)/∂θ · δθ_i − log n, the determinants to first order."""
+        _check_exact(likelihood)
+        density = likelihood.density(fit.theta, gradient=True, change=True)
+        slope = density.logdet.gradient - 2 * density.change.gradient
+        return _first_order(QuadraticModel.of(likelihood, fit), slope)
 
 
 @dataclass(frozen=True)
@@ -155,6 +187,26 @@ class FStatistic:
         """Growth − threshold."""
         model = QuadraticModel.of(likelihood, fit)
         return np.asarray(model.growth / model.q - self.threshold)
+
+
+def _first_order(model: QuadraticModel, slope: Array) -> Array:
+    """ΔQ_i + slope · δθ_i − log n, (d,): the misfit by its quadratic model, the rest of the score to first order."""
+    moves = np.stack([model.removal_step(i) for i in range(len(model.theta))])
+    return np.asarray(model.misfit_change + moves @ slope - math.log(model.n))
+
+
+def _check_exact(likelihood: ResidualLikelihood) -> None:
+    """Refuse where log p(û | θ) is not known."""
+    if not isinstance(likelihood.weighting, Stacked):
+        raise BvsiError(
+            f"criterion: ExactBIC() needs Stacked() weighting, since {likelihood.weighting!r} leaves out correlations "
+            "and so has no density of the data; use ProfileBIC() or Wald()."
+        )
+    for part in likelihood.parts:
+        try:
+            check_change_of_variables(part)
+        except BvsiError as error:
+            raise BvsiError(f"criterion: ExactBIC() has no density here, use ProfileBIC() or Wald(). {error}") from None
 
 
 def _from_start(estimator: Profile, likelihood: ResidualLikelihood, start: Array | None) -> Fit:

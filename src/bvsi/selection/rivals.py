@@ -119,7 +119,11 @@ def doubts(expansion: Expansion, selected: tuple[str, ...], protection: Protecti
             f"Not decided: noise makes up {min(share, 1.0):.0%} of a combination of the operators, so that the data "
             "cannot tell them apart. Use fewer candidates, less noise or more data."
         )
-    rivals = find_rivals(expansion, selected, protection)
+    return rivals_text(find_rivals(expansion, selected, protection))
+
+
+def rivals_text(rivals: tuple[Rival, ...]) -> str:
+    """What is said about models that are nearly as good; empty where there are none."""
     if not rivals:
         return ""
     named = "; ".join(str(rival) for rival in rivals[:_NAMED])

@@ -1,0 +1,110 @@
+"""How wide test functions are: from the spectrum of the data and the level of the noise.
+
+    S(f) = max(P(f) − σ², 0)        f_99: 99% of the energy of S below it        gap = 1/(4 f_99)
+
+P is the power spectrum along one axis, averaged over all others. Splines with knots a gap apart resolve frequencies up
+to 1/(2 gap), twice those of the signal. Wider functions average over more noise and are fewer; as long as they resolve
+the signal little is lost, since stacked weighting makes narrow ones out of what overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, Grid
+from bvsi.residual import TemporalTests
+from bvsi.spaces import SplineTests
+
+Array = NDArray[np.float64]
+
+TIME_DEGREE = 5
+_ENERGY = 0.99
+# Test functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a support.
+_LEAST = 6
+# Residuals beyond which test functions are made wider: the factorisation grows faster than what they know.
+_MOST = 12_000
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """f_99 in cycles per step by axis, ``time`` among them; one half is the limit of the sampling."""
+
+    cycles: Mapping[str, float]
+
+
+def bandwidth(data: Data, sigma: Mapping[str, float]) -> Bandwidth:
+    """The widest of the fields' spectra along each axis of a grid and in time."""
+    grid = data.geometry
+    assert isinstance(grid, Grid)
+    found: dict[str, float] = {}
+    for name, values in data.fields.items():
+        cube = np.asarray(values).reshape(len(data.times), *grid.shape)
+        for axis, label in enumerate(("time", *grid.names)):
+            cycles = _highest(cube, axis, float(sigma.get(name, 0.0)), periodic=label in grid.periods)
+            found[label] = max(found.get(label, 0.0), cycles)
+    return Bandwidth(found)
+
+
+def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
+    """f_99 along one axis."""
+    n = cube.shape[axis]
+    lines = np.moveaxis(cube, axis, 0).reshape(n, -1)
+    lines = lines - lines.mean(axis=0)
+    if not periodic:
+        window = np.hanning(n + 2)[1:-1, None]
+        lines = lines * window / np.sqrt(np.mean(window**2))
+    power = np.mean(np.abs(np.fft.rfft(lines, axis=0)) ** 2, axis=1) / n
+    # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
+    noise = sigma**2 * (1 + 4 / np.sqrt(lines.shape[1]))
+    signal = np.maximum(power - noise, 0.0)
+    if not signal.sum() > 0:
+        return 1.0 / n
+    at = int(np.searchsorted(np.cumsum(signal), _ENERGY * signal.sum()))
+    return float(max(np.fft.rfftfreq(n)[min(at, len(power) - 1)], 1.0 / n))
+
+
+def choose_tests(
+    experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]], derivatives: int
+) -> tuple[SplineTests, TemporalTests]:
+    """Test functions in space and time for all experiments.
+
+    derivatives: highest order that a spatial test function has to carry.
+    """
+    cycles: dict[str, float] = {}
+    for data, level in zip(experiments, sigma, strict=True):
+        for name, value in bandwidth(data, level).cycles.items():
+            cycles[name] = max(cycles.get(name, 0.0), value)
+    gaps = {name: max(1.0, 0.25 / value) for name, value in cycles.items()}
+    degree = derivatives + 4
+    for data in experiments:
+        grid = data.geometry
+        assert isinstance(grid, Grid)
+        gaps = _fitting(gaps, grid, len(data.times), degree)
+    gaps = _fewer(gaps, experiments)
+    time = gaps.pop("time")
+    return SplineTests(gaps, degree), TemporalTests(TIME_DEGREE, time)
+
+
+def _fitting(gaps: dict[str, float], grid: Grid, n_times: int, degree: int) -> dict[str, float]:
+    """Narrow enough that an axis has some functions."""
+    narrowed = {}
+    for name, n in {"time": n_times, **dict(zip(grid.names, grid.shape, strict=True))}.items():
+        own = TIME_DEGREE if name == "time" else degree
+        narrowed[name] = min(gaps[name], max(1.0, (n - 1) / (own + _LEAST)))
+    return narrowed
+
+
+def _fewer(gaps: dict[str, float], experiments: Sequence[Data]) -> dict[str, float]:
+    """Wide enough that there are not too many residuals."""
+    total = 0.0
+    for data in experiments:
+        grid = data.geometry
+        assert isinstance(grid, Grid)
+        sizes = {"time": len(data.times), **dict(zip(grid.names, grid.shape, strict=True))}
+        total += len(data.fields) * float(np.prod([n / gaps[name] for name, n in sizes.items()]))
+    factor = max(1.0, (total / _MOST) ** (1 / len(gaps)))
+    return {name: gap * factor for name, gap in gaps.items()}
