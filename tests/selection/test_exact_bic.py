@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 import bvsi
 from bvsi.data import add_noise
 from bvsi.errors import BvsiError
+from bvsi.inference import Profile
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.likelihood.stacked import Stacked
 from bvsi.problems import fokker_planck
@@ -29,13 +30,13 @@ def stacked_reaction(sigma: float, *, known: bool = True):
 
 @pytest.fixture(scope="module")
 def fokker_planck_system(tmp_path_factory):
-    """10 × 10 cells, ten steps, own discretisation, two operators that are not there."""
+    """10 × 10 cells, ten steps, own discretisation, one operator that is not there."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("exact")))
         clean = fokker_planck.forward_solve(10, accurate_time=False)
     clean = replace(clean, times=clean.times[:11], fields={"p": clean.fields["p"][:11]})
     data = add_noise(clean, 1e-2, np.random.default_rng(0))
-    return assemble(data, fokker_planck.library(fokker_planck.CANDIDATES[:7]))
+    return assemble(data, fokker_planck.library(fokker_planck.CANDIDATES[:6]))
 
 
 def selected(system, criterion, weighting) -> set[str]:
@@ -44,7 +45,8 @@ def selected(system, criterion, weighting) -> set[str]:
 
 
 def test_it_selects_the_true_operators_where_the_residual_density_does_not(fokker_planck_system):
-    assert selected(fokker_planck_system, ExactBIC(), Stacked()) == set(fokker_planck.TRUTH)
+    """The residual BIC as in the paper: block weighting and the lagged estimate, whose bias is part of its failure."""
+    assert selected(fokker_planck_system, ExactBIC(Profile(tol=0.05)), Stacked()) == set(fokker_planck.TRUTH)
     assert selected(fokker_planck_system, ResidualBIC(), None) != set(fokker_planck.TRUTH)
 
 

@@ -104,12 +104,16 @@ def estimate_noise(data: Data) -> NoiseLevel:
     data: at least about 40 values that vary in time or space.
     """
     banks = _filter_banks(data.geometry, data.times)
-    chosen = {name: _choose(_estimates(_shaped(u, data.geometry), banks), name) for name, u in data.fields.items()}
+    chosen = {name: _choose(_estimates(_shaped(u, data.geometry), banks), name) for name, u in _observed(data).items()}
     return NoiseLevel(
         sigma=read_only({name: e.sigma for name, e in chosen.items()}),
         relative_error=read_only({name: e.error for name, e in chosen.items()}),
         filters=read_only({name: e.name for name, e in chosen.items()}),
     )
+
+
+def _observed(data: Data) -> dict[str, Floats]:
+    return {name: data.observed(name) for name in data.fields}
 
 
 def field_noise(values: Floats, geometry: Geometry, times: Floats, name: str = "u") -> float:
@@ -132,7 +136,7 @@ def estimate_signal_noise(data: Data) -> dict[str, SignalNoise]:
     banks = _filter_banks(data.geometry, data.times)
     smooth = smoothed_signal(data)
     result = {}
-    for name, u in data.fields.items():
+    for name, u in _observed(data).items():
         estimates = _estimates(_shaped(u, data.geometry), banks)
         _choose(estimates, name)
         cleanest = min(estimates, key=_upper)
@@ -147,7 +151,7 @@ def smoothed_signal(data: Data) -> dict[str, Floats]:
 
     On meshes: node and neighbours with equal weights. At ends the weights that remain are scaled to the sum one.
     """
-    return {name: smoothed(u, data.geometry) for name, u in data.fields.items()}
+    return {name: smoothed(u, data.geometry) for name, u in _observed(data).items()}
 
 
 def smoothed(values: Floats, geometry: Geometry) -> Floats:

@@ -4,26 +4,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.data import Data, Grid, as_experiments
+from bvsi.data import Data, as_experiments
+from bvsi.discovery.measurement import Measurement, measure_all
+from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.ties import needed, ties_of
-from bvsi.discovery.treatment import with_treatment
+from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import BvsiError
 from bvsi.inference import NUTS, SVGD, Fit, Lagged, Maximum, Profile
+from bvsi.inference.fit import CHI2_FACTOR
 from bvsi.inference.gaussian_prior import prior_density
-from bvsi.likelihood import Block, Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
+from bvsi.likelihood import Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
 from bvsi.naming import matches
 from bvsi.operators import Library
-from bvsi.priors import GaussianPrior, Prior
+from bvsi.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.progress import Progress, silent
-from bvsi.residual import CrankNicolson, Stencil, assemble
-from bvsi.selection import Backward, SelectionPath, Sweep
-from bvsi.spaces import Q1, Q2, Galerkin
+from bvsi.residual import Stencil, assemble
+from bvsi.residual.assembly import Discretisation
+from bvsi.selection import SelectionPath
+from bvsi.spaces import Galerkin
 
 Array = NDArray[np.float64]
 Estimator = Profile | Lagged | Maximum | SVGD | NUTS
@@ -34,80 +39,101 @@ def discover(
     library: Library,
     *,
     noise: Noise | Sequence[Noise] | None = None,
-    discretisation: Galerkin | None = None,
+    robust: bool | None = None,
+    discretisation: Discretisation | None = None,
     stencil: Stencil | None = None,
     weighting: Weighting | None = None,
-    selection: Backward | Sweep | None = None,
+    selection: Selection | None = None,
     estimator: Estimator | None = None,
     prior: Prior | GaussianPrior | None = None,
     constraints: AnyConstraints = None,
+    check: bool = True,
     progress: Progress = silent,
 ) -> Discovery:
-    """Select the operators that the data support, and infer their coefficients.
+    """Select the operators that the data support, infer their coefficients, and check that the answer can be trusted.
 
     data: one experiment, or several of the same physics; library: candidates, those to keep, boundary conditions.
-    noise: model of the observation noise; left out, its level is estimated.
-    discretisation: by default Q2 where the grid has whole Q2 elements, else Q1; on meshes their own degree.
-    stencil: by default Crank–Nicolson. weighting: by default block.
-    selection: by default ``Sweep()``, elimination with the Wald criterion on the quadratic model of the misfit, the
-        result refitted and checked; ``Backward()`` refits at every step.
+    noise: model of the observation noise; left out, filters measure it and the fit refines its level.
+    robust: whether outliers get Student-t weights; by default where there are more than noise explains.
+    discretisation: ``SplineTests()`` or ``Galerkin()``; by default spline tests on uniform grids where no operator needs
+        a derivative of the data, else elements: Q2 where the grid has whole Q2 elements, else Q1, and on meshes their
+        own degree. The result says which, and why.
+    stencil: by default temporal test functions with spline tests, Crank–Nicolson with elements.
+    weighting: by default ``Stacked()`` with spline tests, ``Block()`` with elements.
+    selection: by default ``BestSubset()`` with stacked weighting, else ``Sweep()``, elimination with the Wald criterion
+        on the quadratic model of the misfit; ``Backward()`` refits at every step.
     ``biharmonic(...)`` on Q2, where the library leaves its treatment open, gets the one that fits better.
     estimator, prior: for the posterior of the selected model; by default the profile estimator with a flat prior.
     constraints: texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities
         tie together are selected together; inequalities hold in the posterior.
+    check: whether the fit is repeated on coarser samplings and with other test functions, for the verdict.
     """
     begin = time.perf_counter()
-    experiments = as_experiments(data)
-    discretisation = discretisation or default_discretisation(experiments)
-    stencil, weighting, selection = stencil or CrankNicolson(), weighting or Block(), selection or Sweep()
-    noise = noise if noise is not None else UnknownScale()
     _check_prior(prior, library)
     if estimator is not None and not isinstance(estimator, Estimator):
         raise BvsiError(f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {estimator!r}.")
     allowed = as_linear(constraints, library.names)
-    library, checked = with_treatment(
-        experiments,
-        library,
-        noise,
-        discretisation=discretisation,
-        stencil=stencil,
-        weighting=weighting,
-        progress=progress,
-    )
-    system = assemble(experiments, library, discretisation=discretisation, stencil=stencil, progress=progress)
-    likelihood = residual_likelihood(system, noise, weighting)
+    measured = measure_all(as_experiments(data), noise, robust=robust)
+    method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
+    library, treated = _treated(measured, library, method, progress)
+    likelihood = _likelihood(measured, library, method, progress)
     ties = ties_of(allowed)
     keep = ties.keep([*library.keep, *needed(allowed)])
-    path = ties.path(selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
+    path = ties.path(method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
     selected = likelihood.restrict(path.best.names)
-    fit = _fit(estimator or Profile(), selected, path.best.theta, prior, allowed.restrict(selected.names), progress)
+    limits = allowed.restrict(selected.names)
+    fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
     settings = {
-        "discretisation": system.description,
-        "noise": repr(noise),
-        "weighting": repr(weighting),
-        "selection": repr(selection),
+        "discretisation": likelihood.system.description,
+        "method": method.reason,
+        "noise": "; ".join(m.told for m in measured),
+        "weighting": repr(method.weighting),
+        "selection": repr(method.selection),
         "estimator": repr(estimator or Profile()),
         "prior": "flat" if prior is None else str(prior_density(prior, selected)),
         "constraints": "; ".join(allowed.texts),
-        **({"biharmonic": str(checked)} if checked.chi2 else {}),
+        **({"biharmonic": str(treated)} if treated.chi2 else {}),
     }
-    rows = tuple(part.structure.n_rows for part in system.experiments)
+    rows = tuple(part.structure.n_rows for part in likelihood.system.experiments)
     return _result(library, fit, path, rows, settings, time.perf_counter() - begin)
 
 
-def default_discretisation(experiments: Sequence[Data]) -> Galerkin:
-    """Q2 on grids whose axes all have whole pairs of cells, else Q1; on meshes the element that the nodes make."""
-    geometries = [experiment.geometry for experiment in experiments]
-    if not all(isinstance(g, Grid) for g in geometries):
-        return Galerkin()
-    whole = all(_pairs(g, name) for g in geometries if isinstance(g, Grid) for name in g.names)
-    return Galerkin(Q2 if whole else Q1)
+def _treated(
+    measured: Sequence[Measurement], library: Library, method: Method, progress: Progress
+) -> tuple[Library, TreatmentCheck]:
+    """The library with the treatment of ∇⁴ that fits better, where elements need one."""
+    if not isinstance(method.discretisation, Galerkin):
+        return library, TreatmentCheck()
+    return with_treatment(
+        [m.data for m in measured],
+        library,
+        _noise(measured, method),
+        discretisation=method.discretisation,
+        stencil=method.stencil,
+        weighting=method.weighting,
+        progress=progress,
+    )
 
 
-def _pairs(grid: Grid, axis: str) -> bool:
-    periodic = axis in grid.periods
-    cells = len(grid.axes[axis]) - (0 if periodic else 1)
-    return cells % 2 == 0 and cells >= (4 if periodic else 2)
+def _noise(measured: Sequence[Measurement], method: Method) -> list[Noise]:
+    """One noise model per experiment; with elements the filters give its shape, and the fit its level."""
+    if method.splines or not all(m.error for m in measured):
+        return [m.noise for m in measured]
+    return [UnknownScale(m.noise) for m in measured]
+
+
+def _likelihood(
+    measured: Sequence[Measurement], library: Library, method: Method, progress: Progress
+) -> ResidualLikelihood:
+    system = assemble(
+        [m.data for m in measured],
+        library,
+        discretisation=method.discretisation,
+        stencil=method.stencil,
+        variance=[m.variance for m in measured],
+        progress=progress,
+    )
+    return residual_likelihood(system, _noise(measured, method), method.weighting)
 
 
 def _fit(
@@ -116,12 +142,31 @@ def _fit(
     theta: Array,
     prior: Prior | GaussianPrior | None,
     constraints: LinearConstraints,
+    level: InverseGammaPrior | None,
     progress: Progress,
 ) -> Fit:
-    """The posterior of the selected model; estimators that are not closed forms find their own start."""
+    """The posterior of the selected model; estimators that are not closed forms find their own start.
+
+    level: what filters know of the noise, where the fit may refine it.
+    """
+    if isinstance(estimator, Profile | Lagged) and level is not None and selected.scale_known and prior is None:
+        unknown = replace(selected, noise=tuple(UnknownScale(model) for model in selected.noise))
+        return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
     if isinstance(estimator, Profile | Lagged):
         return estimator.fit(selected, prior=prior, constraints=constraints, start=theta, progress=progress)
     return estimator.fit(selected, prior=prior, constraints=constraints, progress=progress)
+
+
+def _level_prior(measured: Sequence[Measurement], path: SelectionPath) -> InverseGammaPrior | None:
+    """Inverse-gamma prior of the noise variance over that of the filters; weak where the misfit contradicts them."""
+    error = max(m.error for m in measured)
+    if not error:
+        return None
+    chi2 = path.best.chi2
+    if np.isfinite(chi2) and chi2 > CHI2_FACTOR:
+        return InverseGammaPrior()
+    alpha = 2 + 1 / (2 * error) ** 2  # relative sd of σ² is twice that of σ
+    return InverseGammaPrior(alpha, alpha - 1)
 
 
 def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:

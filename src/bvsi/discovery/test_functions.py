@@ -1,9 +1,9 @@
 """How wide test functions are: from the spectrum of the data and the level of the noise.
 
-    S(f) = max(P(f) − σ², 0)        f_99: 99% of the energy of S below it        gap = 1/(4 f_99)
+    S(f) = max(P(f) − σ², 0)        f_99: 99% of the energy of S below it        gap = 0.2/f_99
 
 P is the power spectrum along one axis, averaged over all others. Splines with knots a gap apart resolve frequencies up
-to 1/(2 gap), twice those of the signal. Wider functions average over more noise and are fewer; as long as they resolve
+to 1/(2 gap), some twice those of the signal. Wider functions average over more noise and are fewer; as long as they resolve
 the signal little is lost, since stacked weighting makes narrow ones out of what overlaps.
 """
 
@@ -26,7 +26,9 @@ _ENERGY = 0.99
 # Test functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a support.
 _LEAST = 6
 # Residuals beyond which test functions are made wider: the factorisation grows faster than what they know.
-_MOST = 12_000
+_MOST = 6_000
+# Gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are better.
+_SPACE, _TIME = 0.2, 0.125
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def choose_tests(
     for data, level in zip(experiments, sigma, strict=True):
         for name, value in bandwidth(data, level).cycles.items():
             cycles[name] = max(cycles.get(name, 0.0), value)
-    gaps = {name: max(1.0, 0.25 / value) for name, value in cycles.items()}
+    gaps = {name: max(1.0, (_TIME if name == "time" else _SPACE) / value) for name, value in cycles.items()}
     degree = derivatives + 4
     for data in experiments:
         grid = data.geometry

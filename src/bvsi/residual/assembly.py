@@ -97,7 +97,7 @@ def discretise_library(
         biharmonic=biharmonic_treatment(library, element),
     )
     if isinstance(element, SplineElement):
-        return operators, discretisation.build(data.geometry, 0, _on_tests(operators))
+        return operators, discretisation.build(data.geometry, 0, on_tests(operators))
     _check_second_derivatives(operators, element)
     _check_boundary_derivatives(operators, element)
     if quadrature is None:
@@ -107,7 +107,7 @@ def discretise_library(
     return operators, discretisation.build(data.geometry, quadrature)
 
 
-def _on_tests(operators: tuple[WeakOperator, ...]) -> int:
+def on_tests(operators: tuple[WeakOperator, ...]) -> int:
     """Highest derivative along one axis that operators put on a test function; what splines cannot do is refused."""
     for operator in operators:
         if operator.recovered:

@@ -1,0 +1,109 @@
+"""Estimates of two discretisations: whether they differ by more than noise, and what that says about the bias.
+
+    Δ = θ_v − θ,      Cov(Δ) ≈ |V_v − V| + φ V,      s = Δᵀ Cov(Δ)⁻¹ Δ ~ χ²_d
+
+For two estimates of the same data of which one is efficient Cov(Δ) is the difference of their covariances (Hausman);
+|·| takes absolute eigenvalues relative to V, φ is for what the two lack of efficiency. With a quadrature error that
+falls as h^p, that of θ is Δ/(ratio^p − 1) (Richardson).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.special import gammaincc
+
+from bvsi.diagnose.variations import Kind, Variation
+from bvsi.errors import BvsiError
+from bvsi.inference import Fit
+
+Array = NDArray[np.float64]
+
+_FLOOR = 0.15
+# Standard deviations of a difference that noise may make, so that they do not count as bias.
+_NOISE = 2.5
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """An estimate with another discretisation.
+
+    theta, difference, z: (d,); statistic: Δᵀ Cov(Δ)⁻¹ Δ; p: its p-value.
+    bias: (d,) of the original estimate by Richardson's rule, from the part of Δ that noise does not explain.
+    """
+
+    name: str
+    kind: Kind
+    theta: Array
+    difference: Array
+    z: Array
+    statistic: float
+    p: float
+    bias: Array
+
+
+def compare(fit: Fit, variation: Variation, refit: Fit) -> Comparison:
+    """How far another discretisation leads."""
+    if refit.names != fit.names:
+        raise BvsiError("refits: they need the operators of the fit, in the same order.")
+    difference = refit.theta - fit.theta
+    covariance = difference_covariance(covariance_of(fit), covariance_of(refit))
+    sd = np.sqrt(np.diag(covariance))
+    statistic = float(difference @ np.linalg.solve(covariance, difference))
+    p = float(gammaincc(0.5 * len(sd), 0.5 * statistic))
+    bias = richardson(difference, sd, variation.ratio, variation.order)
+    return Comparison(
+        variation.name, variation.kind, refit.theta, difference, difference / sd, statistic, p, bias
+    )  # fmt: skip
+
+
+def covariance_of(fit: Fit) -> Array:
+    """Posterior covariance (d, d); refused for fits without a posterior."""
+    if fit.posterior is None:
+        raise BvsiError("fit: a check needs error bars; use Profile() instead of plain least squares.")
+    return fit.posterior.covariance
+
+
+def difference_covariance(V: Array, V_other: Array, floor: float = _FLOOR) -> Array:
+    """|V_v − V| + φ V, (d, d)."""
+    scale = np.sqrt(np.diag(V))
+    L = np.linalg.cholesky(V / np.outer(scale, scale))
+    inner = scipy.linalg.solve_triangular(L, V_other / np.outer(scale, scale), lower=True)
+    inner = scipy.linalg.solve_triangular(L, inner.T, lower=True)
+    values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
+    root = scale[:, None] * (L @ vectors)
+    return np.asarray((root * (np.abs(values - 1.0) + floor)) @ root.T)
+
+
+def richardson(difference: Array, sd: Array, ratio: float, order: float) -> Array:
+    """sign(Δ) max(0, |Δ| − 2.5 sd) / (ratio^order − 1), (d,)."""
+    return np.asarray(np.sign(difference) * beyond_noise(difference, sd) / (ratio**order - 1.0))
+
+
+def beyond_noise(difference: Array, sd: Array) -> Array:
+    """max(0, |Δ| − 2.5 sd), (d,)."""
+    return np.maximum(0.0, np.abs(difference) - _NOISE * sd)
+
+
+def bias_estimate(comparisons: Sequence[Comparison], d: int) -> Array:
+    """|bias| of θ by coefficient, (d,).
+
+    The sum of Richardson's estimates in time and space, but not more than wider test functions move θ: these have a
+    much smaller quadrature error, and the order of convergence is a lower bound. At least what they move θ for sure.
+    """
+    coarser = [np.abs(c.bias) for c in comparisons if c.kind != "width"]
+    rough = np.sum(coarser, axis=0) if coarser else np.zeros(d)
+    wider = [c for c in comparisons if c.name == WIDER]
+    if not wider:
+        return np.asarray(rough)
+    difference, z = wider[0].difference, wider[0].z
+    sd = np.abs(difference / np.where(z == 0, 1.0, z))
+    return np.asarray(np.maximum(np.minimum(rough, np.abs(difference)), beyond_noise(difference, sd)))
+
+
+WIDER = "wider tests"
+"""Name of the variation whose quadrature error is smaller than that of the fit."""

@@ -1,0 +1,147 @@
+"""What the data say of their own noise: level, dependence on the signal, outliers.
+
+    Var(ε) = σ_f²,  or  a_f² + b_f² u²  where the data show it,  divided by Student-t weights at outliers
+
+Filters measure it before any fit; the fit then refines the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, NoiseLevel, estimate_noise, estimate_signal_noise, find_outliers, smoothed_signal
+from bvsi.errors import DataError, NoiseError
+from bvsi.likelihood import IID, Diagonal, Noise, PerField, UnknownScale
+
+Array = NDArray[np.float64]
+
+# Data are not known better than to this part of their size, even without noise.
+_ROUNDING = 1e-8
+# Share of values beyond which outliers are more than the tail of the noise.
+_TAIL = 2e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """One experiment with what is known of its noise.
+
+    data: as given, outliers replaced; noise: its model; variance: of the noise by field, a number or (T, nodes).
+    sigma: one level per field; error: relative standard error of the levels, zero where they were stated.
+    told: in words, what was done.
+    """
+
+    data: Data
+    noise: Noise
+    variance: dict[str, Array]
+    sigma: dict[str, float]
+    error: float
+    told: str
+
+
+def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> Measurement:
+    """Noise of one experiment, as stated or from the data.
+
+    robust: whether outliers get less weight; by default where there are more than noise explains.
+    """
+    level = _level(data)
+    clean, weights, told = _without_outliers(data, level, robust)
+    if noise is not None:
+        return _stated(clean, noise, level, weights, told)
+    if level is None:
+        rms = {f: float(np.sqrt(np.mean(np.square(v)))) for f, v in data.fields.items()}
+        return Measurement(clean, UnknownScale(), {}, rms, 0.0, "level from the fit; the data are too few for filters")
+    sigma = {f: max(level.sigma[f], _floor(data, f)) for f in data.fields}
+    variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
+    told = [*told, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
+    for name, found in estimate_signal_noise(clean).items():
+        if found.significant:
+            signal = smoothed_signal(clean)[name]
+            variance[name] = np.maximum(found.a**2 + found.b**2 * signal**2, _floor(data, name) ** 2)
+            told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
+    for name, w in weights.items():
+        variance[name] = variance[name] / w
+    error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
+    return Measurement(clean, _model(variance, data), variance, sigma, float(error), "; ".join(told))
+
+
+def _level(data: Data) -> NoiseLevel | None:
+    try:
+        return estimate_noise(data)
+    except DataError:
+        return None
+
+
+def _floor(data: Data, name: str) -> float:
+    size = float(np.sqrt(np.mean(np.square(data.fields[name]))))
+    return _ROUNDING * size if size > 0 else 1.0
+
+
+def _model(variance: dict[str, Array], data: Data) -> Noise:
+    if all(v.ndim == 0 for v in variance.values()):
+        return PerField({f: float(np.sqrt(v)) for f, v in variance.items()})
+    shape = (len(data.times), data.geometry.n_nodes)
+    return Diagonal({f: np.sqrt(np.broadcast_to(v, shape)) for f, v in variance.items()})
+
+
+def _without_outliers(
+    data: Data, level: NoiseLevel | None, robust: bool | None
+) -> tuple[Data, dict[str, Array], list[str]]:
+    """Data with outliers replaced, their weights by field, and what is said about it."""
+    if robust is False or level is None:
+        return data, {}, []
+    try:
+        found = find_outliers(data, level=level)
+    except DataError:
+        return data, {}, []
+    total = {f: int(n) for f, n in found.count.items()}
+    many = {f for f, n in total.items() if n > (0 if robust else max(3, _TAIL * data.fields[f].size))}
+    if not many:
+        return data, {}, []
+    weights = {f: np.asarray(found.weights[f]) for f in many}
+    fields = {f: found.replaced[f] if f in many else v for f, v in data.fields.items()}
+    told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
+    return data.with_fields(fields), weights, told
+
+
+def _stated(
+    data: Data, noise: Noise, level: NoiseLevel | None, weights: dict[str, Array], told: list[str]
+) -> Measurement:
+    """The stated model, its variances where they are simple, else those of the filters."""
+    known = stated_variance(noise, data)
+    measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}
+    variance = measured if known is None else known
+    if weights and known is not None:
+        variance = {f: v / weights[f] if f in weights else v for f, v in known.items()}
+        noise = _model(variance, data)
+    elif weights:
+        raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
+    sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}
+    return Measurement(data, noise, variance, sigma, 0.0, "; ".join([*told, "as stated"]))
+
+
+def stated_variance(noise: Noise, data: Data) -> dict[str, Array] | None:
+    """Variance by field of simple models; None for others."""
+    if isinstance(noise, IID):
+        return {f: np.array(noise.sigma**2) for f in data.fields}
+    if isinstance(noise, PerField):
+        return {f: np.array(noise.sigma[f] ** 2) for f in data.fields if f in noise.sigma}
+    if isinstance(noise, Diagonal):
+        return {f: np.square(np.asarray(noise.sigma[f], dtype=float)) for f in data.fields if f in noise.sigma}
+    return None
+
+
+def measure_all(
+    experiments: Sequence[Data], noise: Noise | Sequence[Noise] | None, *, robust: bool | None
+) -> tuple[Measurement, ...]:
+    """All experiments, with one noise model for all or one each."""
+    several = isinstance(noise, Sequence)
+    models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
+    if several and len(models) != len(experiments):
+        raise NoiseError(
+            f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each."
+        )
+    return tuple(measure(data, model, robust=robust) for data, model in zip(experiments, models, strict=True))

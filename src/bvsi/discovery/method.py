@@ -1,0 +1,128 @@
+"""Which discretisation, weighting and selection: spline tests with all correlations on grids, elements elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bvsi.data import Data, Grid
+from bvsi.discovery.measurement import Measurement
+from bvsi.discovery.test_functions import TIME_DEGREE, choose_tests
+from bvsi.errors import BvsiError, OperatorError
+from bvsi.likelihood import Block, Stacked, Weighting
+from bvsi.operators import Library, Vocabulary
+from bvsi.residual import CrankNicolson, Stencil, TemporalTests
+from bvsi.residual.assembly import Discretisation, on_tests
+from bvsi.selection import Backward, BestSubset, Sweep
+from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, spline_obstacle
+from bvsi.spaces.spline_tests import MAX_DERIVATIVES
+
+Selection = Backward | Sweep | BestSubset
+
+# Times, and nodes along an axis, from which on splines have enough to stand on.
+_TIMES = 2 * (TIME_DEGREE + 1)
+_NODES = 16
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the user chose; None where it was left open."""
+
+    discretisation: Discretisation | None = None
+    stencil: Stencil | None = None
+    weighting: Weighting | None = None
+    selection: Selection | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """What is used, and why.
+
+    splines: whether test functions are splines.
+    """
+
+    discretisation: Discretisation
+    stencil: Stencil
+    weighting: Weighting
+    selection: Selection
+    reason: str
+
+    @property
+    def splines(self) -> bool:
+        """Whether the test functions are splines."""
+        return isinstance(self.discretisation, SplineTests)
+
+
+def choose_method(measured: Sequence[Measurement], library: Library, asked: Asked) -> Method:
+    """Splines where the grid, the number of times and the operators allow them; what was asked for goes first."""
+    experiments = [m.data for m in measured]
+    if isinstance(asked.discretisation, Galerkin):
+        return _elements(experiments, asked, "elements, as asked for")
+    if isinstance(asked.discretisation, SplineTests):
+        return _splines(measured, library, asked, "spline tests, as asked for")
+    if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests):
+        return _elements(experiments, asked, f"elements, to go with {type(asked.stencil).__name__}()")
+    if isinstance(asked.weighting, Block):
+        return _elements(experiments, asked, "elements, to go with Block() weighting")
+    obstacle = spline_obstacle_of(experiments, library)
+    if obstacle:
+        return _elements(experiments, asked, f"elements: {obstacle}")
+    return _splines(measured, library, asked, "spline tests: a uniform grid, and all derivatives go onto them")
+
+
+def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:
+    """Why spline tests in space and time cannot be used; empty where they can."""
+    for data in experiments:
+        if reason := spline_obstacle(data.geometry):
+            return reason
+        assert isinstance(data.geometry, Grid)
+        if len(data.times) < _TIMES:
+            return f"spline tests in time need {_TIMES} frames, and there are {len(data.times)}"
+        if min(data.geometry.shape) < _NODES:
+            return f"spline tests need {_NODES} nodes along every axis, and one has {min(data.geometry.shape)}"
+    try:
+        _derivatives(experiments[0], library)
+    except OperatorError as error:
+        return f"spline tests take no derivative of the data ({error})"
+    return ""
+
+
+def _derivatives(data: Data, library: Library) -> int:
+    """Highest derivative that the operators put on a spline along one axis."""
+    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    return on_tests(library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES))
+
+
+def _splines(measured: Sequence[Measurement], library: Library, asked: Asked, reason: str) -> Method:
+    experiments = [m.data for m in measured]
+    space, time = choose_tests(
+        experiments, [m.sigma for m in measured], _derivatives(experiments[0], library)
+    )
+    given = asked.discretisation if isinstance(asked.discretisation, SplineTests) else SplineTests()
+    discretisation = SplineTests(given.gap or space.gap, given.degree or space.degree)
+    weighting = asked.weighting or Stacked()
+    selection = asked.selection or (BestSubset() if isinstance(weighting, Stacked) else Sweep())
+    if isinstance(selection, BestSubset) and not isinstance(weighting, Stacked):
+        raise BvsiError("selection: BestSubset() needs Stacked() weighting; use Sweep().")
+    return Method(discretisation, asked.stencil or time, weighting, selection, reason)
+
+
+def _elements(experiments: Sequence[Data], asked: Asked, reason: str) -> Method:
+    discretisation = asked.discretisation or default_discretisation(experiments)
+    weighting = asked.weighting or Block()
+    return Method(discretisation, asked.stencil or CrankNicolson(), weighting, asked.selection or Sweep(), reason)
+
+
+def default_discretisation(experiments: Sequence[Data]) -> Galerkin:
+    """Q2 on grids whose axes all have whole pairs of cells, else Q1; on meshes the element that the nodes make."""
+    geometries = [experiment.geometry for experiment in experiments]
+    if not all(isinstance(g, Grid) for g in geometries):
+        return Galerkin()
+    whole = all(_pairs(g, name) for g in geometries if isinstance(g, Grid) for name in g.names)
+    return Galerkin(Q2 if whole else Q1)
+
+
+def _pairs(grid: Grid, axis: str) -> bool:
+    periodic = axis in grid.periods
+    cells = len(grid.axes[axis]) - (0 if periodic else 1)
+    return cells % 2 == 0 and cells >= (4 if periodic else 2)
