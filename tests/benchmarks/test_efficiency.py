@@ -67,7 +67,7 @@ def test_the_study_shows_stacked_estimates_at_the_bound_and_block_ones_above(cle
     assert found.apart < 0.05
     written = json.loads(json.dumps(efficiency.summary(found, 8, SIGMA)))
     assert_allclose(written["stacked_ratio"], found.ratio(found.step))
-    assert efficiency.table(found, 8, SIGMA).count("\n") == 12
+    assert efficiency.table(found, 8, SIGMA).count("\n") == 13
 
 
 @pytest.mark.parametrize("nx, sigma, seeds, fits", [(1, 1e-3, 2, 0), (8, 0.0, 2, 0), (8, 1e-3, 0, 0), (8, 1e-3, 2, 3)])

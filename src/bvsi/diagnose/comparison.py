@@ -10,7 +10,7 @@ falls as h^p, that of θ is Δ/(ratio^p − 1) (Richardson).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -45,6 +45,19 @@ class Comparison:
     p: float
     bias: Array
 
+    def scaled(self, scale: float) -> Comparison:
+        """The same with error bars (d,) enlarged for a misfit: Cov(Δ) times ``scale``."""
+        statistic = self.statistic / scale
+        return replace(self, z=self.z / np.sqrt(scale), statistic=statistic, p=_p_value(statistic, len(self.z)))
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"{self.name}: coefficients move by up to {np.abs(self.z).max():.2g} sd (p = {self.p:.1g})"
+
+    def __str__(self) -> str:
+        return self.told
+
 
 def compare(fit: Fit, variation: Variation, refit: Fit) -> Comparison:
     """How far another discretisation leads."""
@@ -54,11 +67,16 @@ def compare(fit: Fit, variation: Variation, refit: Fit) -> Comparison:
     covariance = difference_covariance(covariance_of(fit), covariance_of(refit))
     sd = np.sqrt(np.diag(covariance))
     statistic = float(difference @ np.linalg.solve(covariance, difference))
-    p = float(gammaincc(0.5 * len(sd), 0.5 * statistic))
+    p = _p_value(statistic, len(sd))
     bias = richardson(difference, sd, variation.ratio, variation.order)
     return Comparison(
         variation.name, variation.kind, refit.theta, difference, difference / sd, statistic, p, bias
     )  # fmt: skip
+
+
+def _p_value(statistic: float, d: int) -> float:
+    """P(χ²_d > statistic)."""
+    return float(gammaincc(0.5 * d, 0.5 * statistic))
 
 
 def covariance_of(fit: Fit) -> Array:

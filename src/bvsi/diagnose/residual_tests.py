@@ -25,8 +25,7 @@ Array = NDArray[np.float64]
 Rng = np.random.Generator
 
 _DRAWS = 40
-# Modes in time and along every axis that count as smooth, and groups of blocks whose misfit is compared.
-_MODES = 3
+# Groups of blocks whose shares of the misfit are compared.
 _GROUPS = 8
 
 
@@ -42,31 +41,31 @@ class ResidualTest:
     z: float
     p: float
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.statistic:.3g} (p = {self.p:.2g})"
+
 
 MISFIT = "misfit"
-STRUCTURE = ("smooth in space and time", "uneven in time", "correlated in time", "correlated in space")
-SHAPE = ("skewness", "excess kurtosis")
+UNEVEN = "uneven misfit in time"
+STRUCTURE = ("residuals correlated in time", "residuals correlated in space")
 
 
 def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> tuple[ResidualTest, ...]:
-    """Misfit χ²/n, structure of the weighted residuals, and normality of the whitened data residuals.
+    """Misfit χ²/(n − d), correlation of neighbours in w, and how evenly the misfit is spread over time.
 
     noise_error: relative standard error of the noise level.
     """
-    theta = fit.theta
-    columns = [_Columns.of(part, likelihood, theta, rng) for part in likelihood.parts]
+    columns = [_Columns.of(part, likelihood, fit.theta, rng) for part in likelihood.parts]
     n = likelihood.system.n - likelihood.system.d
-    q = np.sum([c.misfit for c in columns], axis=0)
-    tests = [_misfit(float(q[0]) / n, n, noise_error)] if likelihood.scale_known else []
-    smooth, uneven = np.sum([c.smooth for c in columns], axis=0), np.sum([c.uneven for c in columns], axis=0)
+    chi2 = float(sum(c.misfit[0] for c in columns)) / n
+    tests = [misfit_test(chi2, n, noise_error)] if likelihood.scale_known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
-    tests += [
-        _against_draws(name, values) for name, values in zip(STRUCTURE, (smooth, uneven, in_time, in_space), strict=True)
-    ]
-    return tuple(tests)
+    uneven = np.sum([c.uneven for c in columns], axis=0)
+    values = zip((*STRUCTURE, UNEVEN), (in_time, in_space, uneven), strict=True)
+    return (*tests, *(_against_draws(name, one) for name, one in values))
 
 
-def _misfit(chi2: float, n: int, noise_error: float) -> ResidualTest:
+def misfit_test(chi2: float, n: int, noise_error: float) -> ResidualTest:
     """χ²/n − 1 against (2/n + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty)."""
     spread = np.sqrt(2.0 / n + 4.0 * noise_error**2)
     z = float((np.cbrt(chi2) - 1 + spread**2 / 9) / (spread / 3))
@@ -88,7 +87,6 @@ class _Columns:
     """Statistics of one experiment, (1 + m,) each: the fit's own first, then those of m draws."""
 
     misfit: Array
-    smooth: Array
     uneven: Array
     lag_time: Array
     lag_space: Array
@@ -106,7 +104,7 @@ class _Columns:
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
         c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
-        return _statistics(part, r - X @ c, w - WX @ c)
+        return _statistics(r - X @ c, w - WX @ c)
 
 
 def _weighter(part: Part, likelihood: ResidualLikelihood, theta: Array) -> Callable[[Array], Array]:
@@ -125,44 +123,17 @@ def _weighter(part: Part, likelihood: ResidualLikelihood, theta: Array) -> Calla
     return weighted
 
 
-def _statistics(part: Part, r: Array, w: Array) -> _Columns:
+def _statistics(r: Array, w: Array) -> _Columns:
     """From residuals and weighted residuals (N, K, 1 + m), what the fit absorbs taken off."""
     by_block = np.einsum("nkm,nkm->km", r, w)
     q = by_block.sum(axis=0)
     squares = np.einsum("nkm,nkm->m", w, w)
     return _Columns(
         q,
-        _smooth_energy(part, w) / q,
         _unevenness(by_block / q),
         np.einsum("nkm,nkm->m", w[:, 1:], w[:, :-1]) / squares,
         np.einsum("nkm,nkm->m", w[1:], w[:-1]) / squares,
     )
-
-
-def _smooth_energy(part: Part, w: Array) -> Array:
-    """Σ_a c_a²/Var(c_a) over modes c_a = Σ w cos … cos, the lowest in time and along every axis; (1 + m,)."""
-    structure = part.residuals.structure
-    places = structure.coordinates
-    unit = (places - places.min(axis=0)) / np.maximum(np.ptp(places, axis=0), np.finfo(float).tiny)
-    space = np.ones((len(places), 1))
-    for axis in unit.T:
-        space = (space[:, :, None] * _cosines(axis)[:, None, :]).reshape(len(places), -1)
-    time = _cosines(np.linspace(0, 1, w.shape[1]))
-    own = [np.einsum("nkm,na,kb->abm", w[rows], space[rows], time, optimize=True) for rows in _equations(part)]
-    c = np.concatenate([one.reshape(-1, w.shape[2]) for one in own])
-    variance = np.mean(c[:, 1:] ** 2, axis=1, keepdims=True)
-    return np.asarray(np.sum(c**2 / np.maximum(variance, np.finfo(float).tiny), axis=0))
-
-
-def _equations(part: Part) -> list[NDArray[np.bool_]]:
-    """Rows of each equation."""
-    structure = part.residuals.structure
-    return [structure.equation_of_row == e for e in range(len(structure.equations))]
-
-
-def _cosines(x: Array) -> Array:
-    """cos(π a x), a = 0 … , (n, modes)."""
-    return np.cos(np.pi * x[:, None] * np.arange(_MODES))
 
 
 def _unevenness(share: Array) -> Array:

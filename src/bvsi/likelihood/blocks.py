@@ -46,6 +46,18 @@ def over_groups(
         yield from map(one, groups) if threads == 1 else _side_by_side(one, groups, threads)
 
 
+def side_by_side(work: Callable[[int], None], n: int, entries: int) -> None:
+    """work(0) … work(n − 1) on all threads; one after the other where they have few entries each."""
+    threads = min(n, usable_cores()) if entries >= _LEAST_ENTRIES else 1
+    if threads == 1:
+        for i in range(n):
+            work(i)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, range(n)):
+            pass
+
+
 def _side_by_side(
     one: Callable[[BlockGroup], Result], groups: tuple[BlockGroup, ...], threads: int
 ) -> Iterator[Result]:

@@ -4,7 +4,7 @@
          = Σ_j [a_kj a_lj P_j − a_kj b_lj Q_j − b_kj a_lj Q_jᵀ + b_kj b_lj R_j]
     P_j = M Σ_u,j Mᵀ,   Q_j = M Σ_u,j G_jᵀ,   R_j = G_j Σ_u,j G_jᵀ
 
-Three products for every time (for every distinct noise where the Jacobians are constant), and one small sparse matrix
+Two products for every time (for every distinct noise where the Jacobians are constant), and one small sparse matrix
 that adds them up: the price does not depend on how many blocks a time stands in. Residuals that are not used have the
 rows of the identity.
 """
@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from bvsi.likelihood.blocks import side_by_side
 from bvsi.likelihood.covariance import CovariancePlan
 from bvsi.linalg import Pattern
 from bvsi.residual import Residuals, Sensitivity, Structure
@@ -98,20 +99,30 @@ class StackedCovariance:
         plan, G = self.blocks, residuals.jacobians(theta)
         group, first = self._groups(G)
         M = residuals.structure.M
-        P, Q, R = (np.empty((len(first), plan.pattern.nnz)) for _ in range(3))
-        for g, j in enumerate(first):
-            left, own = plan.sensitivity_times_noise(M, int(j)), G.values(int(j))
-            P[g] = plan.product.values(left, M)
-            Q[g] = plan.product.values(left, own)
-            R[g] = plan.product.symmetric_values(plan.sensitivity_times_noise(own, int(j)), own)
-        aa, ab, ba, bb = self.coefficients(group, len(first))
-        transposed = Q[:, plan.pattern.transpose[1]]
-        block = aa @ P - ab @ Q - ba @ transposed + bb @ R
+        Q, R = (np.empty((len(first), plan.pattern.nnz)) for _ in range(2))
+
+        def products(g: int) -> None:
+            j = int(first[g])
+            own = G.values(j)
+            Q[g] = plan.product.values(plan.sensitivity_times_noise(M, j), own)
+            R[g] = plan.product.symmetric_values(plan.sensitivity_times_noise(own, j), own)
+
+        side_by_side(products, len(first), plan.pattern.nnz)
+        _, ab, ba, bb = self.coefficients(group, len(first))
+        block = self._of_time_terms - ab @ Q - ba @ Q[:, plan.pattern.transpose[1]] + bb @ R
         values = np.empty(self.pattern.nnz)
         values[self._slots] = block
         values[self._unused] = 0.0
         values[self._unused_diagonal] = 1.0
         return values
+
+    @cached_property
+    def _of_time_terms(self) -> Array:
+        """Σ_j a_kj a_lj P_j of every pair, (n_pairs, nnz): no θ in it."""
+        plan = self.blocks
+        M, (_, first, group) = plan.structure.M, np.unique(plan.noise.label, return_index=True, return_inverse=True)
+        P = [plan.product.symmetric_values(plan.sensitivity_times_noise(M, int(j)), M) for j in first]
+        return np.asarray(self.coefficients(group.astype(np.int64), len(first))[0] @ np.stack(P))
 
     @cached_property
     def _unused(self) -> Integers:

@@ -1,0 +1,146 @@
+"""From tests and comparisons to a verdict.
+
+First the noise by itself: where the data show that it is correlated or grows with the signal, no other test can be
+trusted. Then whether anything is wrong with the fit: its misfit, neighbours that are correlated among its residuals,
+or wider test functions that lead elsewhere. Only then why: an estimate that moves when frames or nodes are left out
+has too few of them; a misfit that is gone with the noise level that filters measure comes from the level; a misfit
+without structure is noise of another kind; what is left is a missing operator.
+
+An estimate that moves when frames are left out is not by itself a sign of trouble: test functions converge so fast
+that twice the step can be hopeless where the step is fine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bvsi.diagnose.comparison import WIDER, Comparison
+from bvsi.diagnose.noise_tests import SIGNAL, WHITE
+from bvsi.diagnose.residual_tests import MISFIT, STRUCTURE, ResidualTest, misfit_test
+from bvsi.diagnose.variations import Kind
+from bvsi.diagnose.verdict import Verdict
+
+# Levels of the tests: those that start an alarm (about ten of them), and those that tell why once there is one.
+_ALARM = 1e-3
+_WHY = 1e-2
+# Noise tests see what signal is left in the data as well, so that they need strong evidence.
+_NOISE = 1e-5
+# Two weak signs together: estimates that move surely with fewer data, and perhaps with wider test functions.
+_SURELY, _PERHAPS = 1e-6, 2e-2
+# Frequencies, in cycles per step, beyond which data cannot be, or may not be, resolved.
+_UNRESOLVED, _SUSPECT = 0.4, 0.25
+# Relative error of levels that filters measure, at least.
+_FILTER_ERROR = 0.03
+
+Finding = tuple[Verdict, tuple[str, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All that a verdict rests on.
+
+    scale: max(1, χ²/n), by which statistics of comparisons are too large where the model does not fit.
+    level_ratio: noise variance by filters relative to that stated; n: number of residuals.
+    cycles: highest frequency by axis, cycles per step.
+    """
+
+    tests: tuple[ResidualTest, ...]
+    comparisons: tuple[Comparison, ...]
+    scale: float
+    level_ratio: float | None
+    n: int
+    noise_error: float
+    cycles: Mapping[str, float]
+
+    def named(self, *names: str) -> list[ResidualTest]:
+        """Tests whose names begin so."""
+        return [test for test in self.tests if test.name.startswith(names)]
+
+    def of_kind(self, kind: Kind) -> list[Comparison]:
+        """Comparisons of a kind."""
+        return [one for one in self.comparisons if one.kind == kind]
+
+
+def judge(evidence: Evidence) -> Finding:
+    """The verdict and its reasons."""
+    noise = [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(WHITE, SIGNAL) if t.p < _NOISE]
+    if noise:
+        return Verdict.NOISE, tuple(noise)
+    alarms = _alarms(evidence)
+    if not alarms:
+        return _quiet(evidence)
+    found = _resolution(evidence)
+    if found is not None:
+        return found[0], (*alarms, *found[1])
+    level = _level(evidence)
+    if level is not None:
+        return Verdict.NOISE, (*alarms, level)
+    structure = [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(*STRUCTURE) if t.p < _WHY]
+    wider = [c for c in evidence.comparisons if c.name == WIDER and c.scaled(evidence.scale).p < _ALARM]
+    if structure or wider:
+        told = ("leaving out frames or nodes does not change the estimate",) if evidence.comparisons else ()
+        return Verdict.OPERATOR, (*alarms, *structure, *told)
+    return Verdict.NOISE, (*alarms, "the misfit has no structure in space and time, as a missing operator would give it")
+
+
+def _alarms(evidence: Evidence) -> tuple[str, ...]:
+    """Signs that something is wrong with the fit."""
+    found = [f"χ²/n = {t.statistic:.3g} (p = {t.p:.1g})" for t in evidence.named(MISFIT) if t.p < _ALARM and t.z > 0]
+    found += [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(*STRUCTURE) if t.p < _ALARM]
+    moved = [c for c in evidence.comparisons if c.name == WIDER and c.p < _ALARM]
+    return tuple([*found, *(c.told for c in moved)])
+
+
+def _quiet(evidence: Evidence) -> Finding:
+    """Verdicts that need no alarm: too small a misfit, and data that cannot be resolved."""
+    for kind in ("time", "space"):
+        surely = [c for c in evidence.of_kind(kind) if c.p < _SURELY]
+        perhaps = [c for c in evidence.comparisons if c.name == WIDER and c.p < _PERHAPS]
+        if surely and perhaps:
+            return _verdict(kind), (surely[0].told, perhaps[0].told)
+    for axis, cycles in evidence.cycles.items():
+        kind = _kind(axis)
+        if cycles > _UNRESOLVED and not evidence.of_kind(kind):
+            return _verdict(kind), (_frequency(axis, cycles), "too few data to try with every second one")
+    small = [f"χ²/n = {t.statistic:.3g} (p = {t.p:.1g})" for t in evidence.named(MISFIT) if t.p < _ALARM]
+    if small:
+        return Verdict.NOISE, (*small, "the noise is smaller than stated")
+    return Verdict.CONSISTENT, ()
+
+
+def _resolution(evidence: Evidence) -> Finding | None:
+    """Time or space, whichever moves the estimate more when it is coarser; else one that is at its limit."""
+    moved = [c for c in evidence.comparisons if c.kind != "width" and c.scaled(evidence.scale).p < _WHY]
+    if moved:
+        worst = max(moved, key=lambda c: c.statistic)
+        return _verdict(worst.kind), (worst.told,)
+    limit = {a: f for a, f in evidence.cycles.items() if f > _SUSPECT and not evidence.of_kind(_kind(a))}
+    if limit:
+        axis = max(limit, key=lambda a: limit[a])
+        return _verdict(_kind(axis)), (_frequency(axis, limit[axis]),)
+    return None
+
+
+def _level(evidence: Evidence) -> str | None:
+    """Whether the misfit is that of the noise level which filters measure."""
+    (misfit,) = evidence.named(MISFIT) or (None,)
+    if misfit is None or evidence.level_ratio is None or not misfit.p < _ALARM:
+        return None
+    error = max(evidence.noise_error, _FILTER_ERROR)
+    again = misfit_test(misfit.statistic / evidence.level_ratio, evidence.n, error)
+    if again.p < _ALARM:
+        return None
+    return f"filters measure {evidence.level_ratio**0.5:.3g} times the noise level that is stated"
+
+
+def _verdict(kind: Kind) -> Verdict:
+    return Verdict.TIME if kind == "time" else Verdict.SPACE
+
+
+def _kind(axis: str) -> Kind:
+    return "time" if axis == "time" else "space"
+
+
+def _frequency(axis: str, cycles: float) -> str:
+    return f"along {axis} the data vary with up to {cycles:.2g} cycles per step, and 0.5 is the limit of the sampling"
