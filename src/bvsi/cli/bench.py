@@ -32,6 +32,10 @@ def discovery(
         str, typer.Option(help="Noise levels in percent of the RMS, with commas between.")
     ] = "0,1,10,20,50,100",
     seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per level.")] = 5,
+    peer_windows: Annotated[
+        str,
+        typer.Option(help="Sizes of PySINDy's test functions that the oracle may choose from: parts of an axis."),
+    ] = "20",
     no_peer: Annotated[bool, typer.Option("--no-peer", help="Leave PySINDy out.")] = False,
     public_only: Annotated[
         bool, typer.Option("--public-only", help="Only the public data sets, where their files are present.")
@@ -53,7 +57,7 @@ def discovery(
     from bvsi.problems.classics import CLASSICS, public_cases
 
     known = public_cases() if public_only else {**public_cases(), **CLASSICS}
-    methods: list[Method] = [Bvsi()] if no_peer else [Bvsi(), PySindy()]
+    methods: list[Method] = [Bvsi()] if no_peer else [Bvsi(), PySindy(windows=_numbers(peer_windows, "--peer-windows"))]
     for method in methods:
         _ = method.settings  # tells before the work begins that a package is missing
     plan = study.Plan(_cases(cases, known), methods, chosen_levels, seeds)
@@ -79,10 +83,12 @@ def _cases(text: str, known: Mapping[str, Classic]) -> list[Classic]:
 
 def _levels(text: str) -> list[float]:
     """Percentages as shares of the RMS."""
+    return [level / 100 for level in _numbers(text, "--levels")]
+
+
+def _numbers(text: str, option: str) -> tuple[float, ...]:
+    """Numbers with commas between, each once."""
     try:
-        levels = [float(level) / 100 for level in text.split(",") if level.strip()]
+        return tuple(dict.fromkeys(float(number) for number in text.split(",") if number.strip()))
     except ValueError:
-        raise BvsiError(
-            f"--levels {text}: numbers in percent with commas between are needed, such as 0,1,10."
-        ) from None
-    return list(dict.fromkeys(levels))
+        raise BvsiError(f"{option} {text}: numbers with commas between are needed, such as 0,1,10.") from None

@@ -72,12 +72,12 @@ def check(
     if not (np.isfinite(noise_error) and noise_error >= 0):
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     levels = level_ratio(likelihood, filter_sigma)
-    tests = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
-    tests += noise_tests(data, homoscedastic=_homoscedastic(likelihood), rng=rng)
+    residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
+    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood), rng=rng)
     comparisons = tuple(compare(fit, one, refit) for one, refit in refits if refit.status.converged)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     verdict, reasons = judge(
-        Evidence(tests, comparisons, max(1.0, scale), levels, likelihood.system.n, noise_error, dict(cycles or {}))
+        Evidence(tests, comparisons, max(1.0, scale), levels, residual.freedom, noise_error, dict(cycles or {}))
     )
     bias = bias_estimate(comparisons, len(fit.theta))
     return Check(verdict, ADVICE[verdict], reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2))

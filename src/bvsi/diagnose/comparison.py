@@ -61,16 +61,18 @@ class Comparison:
 
 def compare(fit: Fit, variation: Variation, refit: Fit) -> Comparison:
     """How far another discretisation leads."""
-    if refit.names != fit.names:
-        raise BvsiError("refits: they need the operators of the fit, in the same order.")
-    difference = refit.theta - fit.theta
-    covariance = difference_covariance(covariance_of(fit), covariance_of(refit))
+    if sorted(refit.names) != sorted(fit.names):
+        raise BvsiError("refits: they need the operators of the fit, and no others.")
+    order = [refit.names.index(name) for name in fit.names]
+    theta = refit.theta[order]
+    difference = theta - fit.theta
+    covariance = difference_covariance(covariance_of(fit), covariance_of(refit)[np.ix_(order, order)])
     sd = np.sqrt(np.diag(covariance))
     statistic = float(difference @ np.linalg.solve(covariance, difference))
     p = _p_value(statistic, len(sd))
     bias = richardson(difference, sd, variation.ratio, variation.order)
     return Comparison(
-        variation.name, variation.kind, refit.theta, difference, difference / sd, statistic, p, bias
+        variation.name, variation.kind, theta, difference, difference / sd, statistic, p, bias
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from bvsi.diagnose.verdict import Verdict
 
 # Levels of the tests: those that start an alarm (about ten of them), and those that tell why once there is one.
 _ALARM = 1e-3
+_ALONE = 1e-4  # correlation of residuals without any other sign
 _WHY = 1e-2
 # Noise tests see what signal is left in the data as well, so that they need strong evidence.
 _NOISE = 1e-5
@@ -41,7 +42,7 @@ class Evidence:
     """All that a verdict rests on.
 
     scale: max(1, χ²/n), by which statistics of comparisons are too large where the model does not fit.
-    level_ratio: noise variance by filters relative to that stated; n: number of residuals.
+    level_ratio: noise variance by filters relative to that stated; freedom: of the misfit.
     cycles: highest frequency by axis, cycles per step.
     """
 
@@ -49,7 +50,7 @@ class Evidence:
     comparisons: tuple[Comparison, ...]
     scale: float
     level_ratio: float | None
-    n: int
+    freedom: float
     noise_error: float
     cycles: Mapping[str, float]
 
@@ -80,16 +81,19 @@ def judge(evidence: Evidence) -> Finding:
     wider = [c for c in evidence.comparisons if c.name == WIDER and c.scaled(evidence.scale).p < _ALARM]
     if structure or wider:
         told = ("leaving out frames or nodes does not change the estimate",) if evidence.comparisons else ()
-        return Verdict.OPERATOR, (*alarms, *structure, *told)
-    return Verdict.NOISE, (*alarms, "the misfit has no structure in space and time, as a missing operator would give it")
+        return Verdict.OPERATOR, tuple(dict.fromkeys((*alarms, *structure, *told)))
+    return Verdict.NOISE, (
+        *alarms,
+        "the misfit has no structure in space and time, as a missing operator would give it",
+    )
 
 
 def _alarms(evidence: Evidence) -> tuple[str, ...]:
     """Signs that something is wrong with the fit."""
     found = [f"χ²/n = {t.statistic:.3g} (p = {t.p:.1g})" for t in evidence.named(MISFIT) if t.p < _ALARM and t.z > 0]
-    found += [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(*STRUCTURE) if t.p < _ALARM]
+    found += [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(*STRUCTURE) if t.p < _ALONE]
     moved = [c for c in evidence.comparisons if c.name == WIDER and c.p < _ALARM]
-    return tuple([*found, *(c.told for c in moved)])
+    return (*found, *(c.told for c in moved))
 
 
 def _quiet(evidence: Evidence) -> Finding:
@@ -128,7 +132,7 @@ def _level(evidence: Evidence) -> str | None:
     if misfit is None or evidence.level_ratio is None or not misfit.p < _ALARM:
         return None
     error = max(evidence.noise_error, _FILTER_ERROR)
-    again = misfit_test(misfit.statistic / evidence.level_ratio, evidence.n, error)
+    again = misfit_test(misfit.statistic / evidence.level_ratio, evidence.freedom, error)
     if again.p < _ALARM:
         return None
     return f"filters measure {evidence.level_ratio**0.5:.3g} times the noise level that is stated"

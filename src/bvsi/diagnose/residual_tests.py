@@ -50,36 +50,44 @@ UNEVEN = "uneven misfit in time"
 STRUCTURE = ("residuals correlated in time", "residuals correlated in space")
 
 
-def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> tuple[ResidualTest, ...]:
+@dataclass(frozen=True)
+class ResidualTests:
+    """The tests, and the degrees of freedom of the misfit: n − d, fewer where the weights leave correlations out."""
+
+    tests: tuple[ResidualTest, ...]
+    freedom: float
+
+
+def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> ResidualTests:
     """Misfit χ²/(n − d), correlation of neighbours in w, and how evenly the misfit is spread over time.
 
     noise_error: relative standard error of the noise level.
     """
     columns = [_Columns.of(part, likelihood, fit.theta, rng) for part in likelihood.parts]
-    n = likelihood.system.n - likelihood.system.d
-    chi2 = float(sum(c.misfit[0] for c in columns)) / n
-    tests = [misfit_test(chi2, n, noise_error)] if likelihood.scale_known else []
+    q = np.sum([c.misfit for c in columns], axis=0)
+    n = freedom = float(likelihood.system.n - likelihood.system.d)
+    if not isinstance(likelihood.weighting, Stacked):
+        n, freedom = float(q[1:].mean()), min(n, 2 * float(q[1:].mean() ** 2 / q[1:].var(ddof=1)))
+    tests = [misfit_test(float(q[0]) / n, freedom, noise_error)] if likelihood.scale_known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     uneven = np.sum([c.uneven for c in columns], axis=0)
     values = zip((*STRUCTURE, UNEVEN), (in_time, in_space, uneven), strict=True)
-    return (*tests, *(_against_draws(name, one) for name, one in values))
+    return ResidualTests((*tests, *(_against_draws(name, one) for name, one in values)), freedom)
 
 
-def misfit_test(chi2: float, n: int, noise_error: float) -> ResidualTest:
-    """χ²/n − 1 against (2/n + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty)."""
-    spread = np.sqrt(2.0 / n + 4.0 * noise_error**2)
+def misfit_test(chi2: float, freedom: float, noise_error: float) -> ResidualTest:
+    """χ²/n − 1 against (2/freedom + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty)."""
+    spread = np.sqrt(2.0 / freedom + 4.0 * noise_error**2)
     z = float((np.cbrt(chi2) - 1 + spread**2 / 9) / (spread / 3))
     return ResidualTest(MISFIT, chi2, z, float(2 * ndtr(-abs(z))))
 
 
 def _against_draws(name: str, values: Array) -> ResidualTest:
     """The first value against the others, which are draws; one-sided, Student's t."""
-    draws = np.sign(values[1:]) * np.sqrt(np.abs(values[1:]))  # squares of normals are less skew this way
-    own = np.sign(values[0]) * np.sqrt(np.abs(values[0]))
-    m = len(draws)
-    spread = float(draws.std(ddof=1)) * np.sqrt(1 + 1 / m)
-    z = float((own - draws.mean()) / spread) if spread > 0 else 0.0
-    return ResidualTest(name, float(values[0]), z, float(stdtr(m - 1, -z)))
+    draws = values[1:]
+    spread = float(draws.std(ddof=1)) * np.sqrt(1 + 1 / len(draws))
+    z = float((values[0] - draws.mean()) / spread) if spread > 0 else 0.0
+    return ResidualTest(name, float(values[0]), z, float(stdtr(len(draws) - 1, -z)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +145,8 @@ def _statistics(r: Array, w: Array) -> _Columns:
 
 
 def _unevenness(share: Array) -> Array:
-    """Σ_g (s_g − mean)²/variance over groups of blocks, from each block's share of the misfit (K, 1 + m); (1 + m,)."""
+    """(Σ_g (s_g − mean)²/variance)^½ over groups of blocks, s_g their shares of the misfit; (1 + m,)."""
     groups = np.array_split(share, min(_GROUPS, len(share)))
     s = np.stack([g.sum(axis=0) for g in groups])
     mean, variance = s[:, 1:].mean(axis=1, keepdims=True), s[:, 1:].var(axis=1, ddof=1, keepdims=True)
-    return np.asarray(np.sum((s - mean) ** 2 / np.maximum(variance, np.finfo(float).tiny), axis=0))
+    return np.asarray(np.sqrt(np.sum((s - mean) ** 2 / np.maximum(variance, np.finfo(float).tiny), axis=0)))

@@ -54,9 +54,7 @@ class Variation:
     nodes: tuple[Integers, ...]
 
 
-def variations(
-    experiments: Sequence[Data], discretisation: Discretisation, stencil: Stencil
-) -> tuple[Variation, ...]:
+def variations(experiments: Sequence[Data], discretisation: Discretisation, stencil: Stencil) -> tuple[Variation, ...]:
     """Every second frame, every second node, wider and narrower tests or the other element, where data are enough.
 
     discretisation, stencil: as they were used.
@@ -137,11 +135,10 @@ def _every_second(data: Data, axes: tuple[str, ...]) -> tuple[Data, Integers]:
     index = np.arange(grid.n_nodes).reshape(grid.shape)[cut].ravel()
     thinned = {name: axis[step] for (name, axis), step in zip(grid.axes.items(), cut, strict=True)}
     coarse = Grid(periodic=grid.periods, **thinned)
-    fields, known, masks = (
-        {name: values[..., index] for name, values in group.items()}
-        for group in (data.fields, data.auxiliary, data.measured or {})
-    )
-    return Data(data.times, fields, coarse, known, masks or None), index
+    fields = {name: values[:, index] for name, values in data.fields.items()}
+    known = {name: values[..., index] for name, values in data.auxiliary.items()}
+    masks = None if data.measured is None else {name: mask[:, index] for name, mask in data.measured.items()}
+    return Data(data.times, fields, coarse, known, masks), index
 
 
 def _whole(kept: list[tuple[Data, Integers]], axes: tuple[str, ...]) -> bool:
@@ -188,7 +185,9 @@ def _other_element(used: Variation) -> Variation | None:
     kept = [(data, np.zeros(0, dtype=np.int64)) for data in used.data]
     if other == Q2 and not _whole(kept, tuple(used.data[0].geometry.names)):
         return None
-    return replace(used, name=f"{other.name} elements", discretisation=replace(discretisation, element=other), ratio=2.0)
+    return replace(
+        used, name=f"{other.name} elements", discretisation=replace(discretisation, element=other), ratio=2.0
+    )
 
 
 def _possible(variation: Variation) -> bool:

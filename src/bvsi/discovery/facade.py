@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.data import Data, as_experiments
+from bvsi.diagnose import Check
+from bvsi.discovery.checking import check_discovery
 from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.result import Discovery
@@ -23,6 +25,7 @@ from bvsi.inference.gaussian_prior import prior_density
 from bvsi.likelihood import Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
 from bvsi.naming import matches
 from bvsi.operators import Library
+from bvsi.posteriors import widened
 from bvsi.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.progress import Progress, silent
 from bvsi.residual import Stencil, assemble
@@ -83,6 +86,10 @@ def discover(
     selected = likelihood.restrict(path.best.names)
     limits = allowed.restrict(selected.names)
     fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
+    judged = None
+    if check:
+        judged = check_discovery(path.best.fit or fit, selected, measured, library, method, progress)
+        fit = replace(fit, posterior=widened(fit.posterior, judged.covariance_added))
     settings = {
         "discretisation": likelihood.system.description,
         "method": method.reason,
@@ -95,7 +102,7 @@ def discover(
         **({"biharmonic": str(treated)} if treated.chi2 else {}),
     }
     rows = tuple(part.structure.n_rows for part in likelihood.system.experiments)
-    return _result(library, fit, path, rows, settings, time.perf_counter() - begin)
+    return _result(library, fit, path, rows, settings, judged, time.perf_counter() - begin)
 
 
 def _treated(
@@ -184,7 +191,13 @@ def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
 
 
 def _result(
-    library: Library, fit: Fit, path: SelectionPath, rows: tuple[int, ...], settings: dict[str, str], seconds: float
+    library: Library,
+    fit: Fit,
+    path: SelectionPath,
+    rows: tuple[int, ...],
+    settings: dict[str, str],
+    judged: Check | None,
+    seconds: float,
 ) -> Discovery:
     assert fit.posterior is not None
     sd = np.sqrt(fit.posterior.variance)
@@ -200,4 +213,5 @@ def _result(
         path=path,
         settings=settings,
         seconds=seconds,
+        check=judged,
     )

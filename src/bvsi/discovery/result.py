@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.diagnose import Check
 from bvsi.discovery.equation import equation_text
 from bvsi.inference import Status
 from bvsi.inference.fit import misfit_excess
@@ -34,6 +35,7 @@ class Discovery:
     score_sd: standard deviations from the scores of the blocks, larger than the posterior's where the discretisation
         fails.
     path: how the operators were selected; settings: what was asked for, as texts; seconds: how long it took.
+    check: whether the answer can be trusted, with verdict and advice; None where that was not asked for.
     """
 
     fields: tuple[str, ...]
@@ -47,6 +49,7 @@ class Discovery:
     path: SelectionPath
     settings: Mapping[str, str]
     seconds: float
+    check: Check | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -94,6 +97,11 @@ class Discovery:
     def potential(self, axes: Mapping[str, ArrayLike], *, level: float = 0.95) -> xr.Dataset:
         """The potential ψ of the drift operators ``div(p*grad(φ))`` on a grid, with mean zero over its points."""
         return self.predict(potential_map(self.names, axes), level=level)
+
+    @property
+    def verdict(self) -> str:
+        """``consistent``, or what is wrong: noise model, resolution in time or space, a missing operator."""
+        return "not checked" if self.check is None else str(self.check.verdict)
 
     @property
     def table(self) -> str:
@@ -160,4 +168,9 @@ class Discovery:
         return load(Path(path))
 
     def __str__(self) -> str:
-        return "\n\n".join([self.equation, self.table, self.diagnostics, str(self.path)])
+        judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.check.advice}"]
+        return "\n\n".join([self.equation, *judged, self.table, self.diagnostics, *self._check_text, str(self.path)])
+
+    @property
+    def _check_text(self) -> list[str]:
+        return [] if self.check is None else [str(self.check)]

@@ -26,7 +26,7 @@ _ENERGY = 0.99
 # Test functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a support.
 _LEAST = 6
 # Residuals beyond which test functions are made wider: the factorisation grows faster than what they know.
-_MOST = 6_000
+_MOST = 3_000
 # Gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are better.
 _SPACE, _TIME = 0.2, 0.125
 

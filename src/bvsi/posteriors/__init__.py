@@ -1,6 +1,6 @@
 """Posteriors of the coefficients: in closed form, truncated by constraints, or as draws; and their hand-over."""
 
-from bvsi.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior, widened
 from bvsi.posteriors.comparison import Comparison, compare
 from bvsi.posteriors.draws import ChainPosterior, ParticlePosterior
 from bvsi.posteriors.export import to_arviz, to_dataset, to_datatree
@@ -20,6 +20,7 @@ __all__ = [
     "compare",
     "load_posterior",
     "save_posterior",
+    "widened",
     "to_arviz",
     "to_dataset",
     "to_datatree",

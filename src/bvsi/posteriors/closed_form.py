@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.special
@@ -134,3 +135,17 @@ def _symmetric(posterior: GaussianPosterior | NormalInverseGammaPosterior, Phi: 
     half = quantile * np.sqrt(np.einsum("ni,ij,nj->n", Phi, posterior.covariance, Phi))
     centre = Phi @ posterior.mean
     return np.stack([centre - half, centre + half], axis=1)
+
+
+def widened(posterior: Any, added: Array) -> Any:
+    """The posterior with ``added`` (d, d) on top of its covariance, for errors that are not noise.
+
+    Laws that are given by draws are left as they are.
+    """
+    if not np.any(added):
+        return posterior
+    if isinstance(posterior, GaussianPosterior):
+        return replace(posterior, covariance=posterior.covariance + added)
+    if isinstance(posterior, NormalInverseGammaPosterior):
+        return replace(posterior, shape=posterior.shape + added / posterior.noise_variance)
+    return posterior

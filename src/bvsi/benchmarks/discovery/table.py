@@ -101,8 +101,8 @@ def markdown(table: Sequence[Row]) -> str:
 _LEGEND = f"""\
 TPR = TP/(TP+FN+FP), mean; E∞ = largest relative error of a true coefficient, median (1: one is missed); ratio = E∞ of
 the peer / ours; coverage of 95% intervals; consistent: share of fits judged so; s: median seconds. Noise in percent of
-the RMS. bvsi runs at its defaults. The peer is PySINDy's weak form with an oracle: its test functions, threshold and
-scaling are those nearest to the truth. Failed runs count as TPR 0 and E∞ 1. {_NONE}: the peer cannot express the
+the RMS. bvsi runs at its defaults. The peer is PySINDy's weak form at its defaults, with the threshold chosen by an
+oracle that knows the truth. Failed runs count as TPR 0 and E∞ 1. {_NONE}: the peer cannot express the
 equation, or there is no such number.
 """
 

@@ -1,0 +1,116 @@
+"""The check of a discovery: the same operators on coarser samplings and with other test functions, then the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Grid
+from bvsi.diagnose import Check, Variation, check, variations
+from bvsi.discovery.measurement import Measurement
+from bvsi.discovery.method import Method
+from bvsi.discovery.test_functions import bandwidth
+from bvsi.errors import BvsiError
+from bvsi.inference import Fit, Profile
+from bvsi.likelihood import Diagonal, Noise, ResidualLikelihood, UnknownScale, residual_likelihood
+from bvsi.operators import Library
+from bvsi.progress import Progress
+from bvsi.residual import assemble
+
+Array = NDArray[np.float64]
+
+
+def check_discovery(
+    fit: Fit,
+    likelihood: ResidualLikelihood,
+    measured: Sequence[Measurement],
+    library: Library,
+    method: Method,
+    progress: Progress,
+) -> Check:
+    """Refit with every variation that the data allow, and judge.
+
+    fit, likelihood: of the selected operators.
+    """
+    model = library.subset(likelihood.names)
+    tried = variations([m.data for m in measured], method.discretisation, method.stencil)
+    refits = []
+    for number, variation in enumerate(tried):
+        progress(number + 1, len(tried), f"checking with {variation.name}")
+        refit = _refit(variation, fit, likelihood, measured, model, method)
+        if refit is not None:
+            refits.append((variation, refit))
+    return check(
+        fit,
+        likelihood,
+        refits,
+        noise_error=max(m.error for m in measured),
+        rng=np.random.default_rng(0),
+        data=[m.data for m in measured],
+        filter_sigma=measured[0].sigma if len(measured) == 1 and measured[0].error == 0 else None,
+        cycles=_cycles(measured),
+    )
+
+
+def _refit(
+    variation: Variation,
+    fit: Fit,
+    likelihood: ResidualLikelihood,
+    measured: Sequence[Measurement],
+    model: Library,
+    method: Method,
+) -> Fit | None:
+    """The same operators on other data or test functions; None where that cannot be fitted."""
+    parts = list(zip(measured, variation.frames, variation.nodes, likelihood.noise, strict=True))
+    try:
+        system = assemble(
+            variation.data,
+            model,
+            discretisation=variation.discretisation,
+            stencil=variation.stencil,
+            variance=[{f: _thinned(v, frames, nodes) for f, v in m.variance.items()} for m, frames, nodes, _ in parts],
+        )
+        noise = [_thinned_noise(model, frames, nodes) for _, frames, nodes, model in parts]
+        again = residual_likelihood(system, noise, method.weighting)
+        start = dict(zip(fit.names, fit.theta, strict=True))
+        theta = np.array([start[name] for name in likelihood.names])[_order(likelihood, model)]
+        return Profile().fit(again, start=theta)
+    except BvsiError:
+        return None
+
+
+def _order(likelihood: ResidualLikelihood, model: Library) -> NDArray[np.int64]:
+    """Position in the likelihood of every operator of the library made of its names."""
+    bare = [name.split(": ", 1)[-1] for name in likelihood.names]
+    where = {name: i for i, name in enumerate(likelihood.names)}
+    return np.array([where[name] if name in where else bare.index(name) for name in model.names])
+
+
+def _thinned(variance: Array, frames: NDArray[np.int64], nodes: NDArray[np.int64]) -> Array:
+    """Variances at some frames and nodes."""
+    if variance.ndim == 0:
+        return variance
+    full = np.atleast_2d(variance)
+    return full[frames if len(full) > 1 else slice(None)][:, nodes]
+
+
+def _thinned_noise(noise: Noise, frames: NDArray[np.int64], nodes: NDArray[np.int64]) -> Noise:
+    """The same model at some frames and nodes."""
+    if isinstance(noise, UnknownScale):
+        return UnknownScale(_thinned_noise(noise.shape, frames, nodes))
+    if isinstance(noise, Diagonal):
+        return Diagonal({f: _thinned(np.asarray(s, dtype=float), frames, nodes) for f, s in noise.sigma.items()})
+    return noise
+
+
+def _cycles(measured: Sequence[Measurement]) -> dict[str, float] | None:
+    """Bandwidth of the data where they are on grids, the largest over experiments."""
+    if not all(isinstance(m.data.geometry, Grid) for m in measured):
+        return None
+    found: dict[str, float] = {}
+    for m in measured:
+        for name, value in bandwidth(m.data, m.sigma).cycles.items():
+            found[name] = max(value, found.get(name, 0.0))
+    return found
