@@ -39,6 +39,8 @@ studies: $(VENV)/.installed
 	$(BIN)/python -m bvsi.benchmarks.cahn_hilliard_study --out bench
 	$(BIN)/python -m bvsi.benchmarks.calibration --out bench
 	$(BIN)/python -m bvsi.benchmarks.gradient_cost --out bench
+	$(BIN)/python -m bvsi.benchmarks.efficiency --out bench
+	$(BIN)/python -m bvsi.benchmarks.trust --out bench
 
 clean:
 	rm -rf $(VENV) demo bench build dist .pytest_cache .mypy_cache .ruff_cache

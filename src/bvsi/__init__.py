@@ -12,7 +12,8 @@ from bvsi._version import __version__
 
 if TYPE_CHECKING:
     from bvsi.constraints import Constraints
-    from bvsi.data import Data, Grid, Mesh, add_noise
+    from bvsi.data import Data, Grid, Mesh, add_noise, estimate_noise, find_outliers
+    from bvsi.diagnose import Check, Verdict
     from bvsi.discovery import Discovery, discover
     from bvsi.errors import BvsiError
     from bvsi.forward import ThetaScheme, simulate
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         Isotropic,
         PerField,
         PerTime,
+        Stacked,
         UnknownScale,
         residual_likelihood,
     )
@@ -83,9 +85,10 @@ if TYPE_CHECKING:
         StudentT,
         Uniform,
     )
-    from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, assemble
+    from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, TemporalTests, assemble
     from bvsi.selection import (
         Backward,
+        BestSubset,
         ExactBIC,
         Exhaustive,
         Forward,
@@ -96,11 +99,12 @@ if TYPE_CHECKING:
         Sweep,
         Wald,
     )
-    from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection
+    from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection, SplineTests
 
 _HOME = {
     "constraints": ("Constraints",),
-    "data": ("Data", "Grid", "Mesh", "add_noise"),
+    "data": ("Data", "Grid", "Mesh", "add_noise", "estimate_noise", "find_outliers"),
+    "diagnose": ("Check", "Verdict"),
     "discovery": ("Discovery", "discover"),
     "errors": ("BvsiError",),
     "inference": (
@@ -127,6 +131,7 @@ _HOME = {
         "Isotropic",
         "PerField",
         "PerTime",
+        "Stacked",
         "UnknownScale",
         "residual_likelihood",
     ),
@@ -170,10 +175,11 @@ _HOME = {
         "StudentT",
         "Uniform",
     ),
-    "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "assemble"),
+    "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "TemporalTests", "assemble"),
     "forward": ("ThetaScheme", "simulate"),
     "selection": (
         "Backward",
+        "BestSubset",
         "ExactBIC",
         "Exhaustive",
         "FStatistic",
@@ -184,7 +190,7 @@ _HOME = {
         "Sweep",
         "Wald",
     ),
-    "spaces": ("H3", "P1", "P2", "Q1", "Q2", "Galerkin", "Interpolation", "LocalL2Projection"),
+    "spaces": ("H3", "P1", "P2", "Q1", "Q2", "Galerkin", "Interpolation", "LocalL2Projection", "SplineTests"),
 }
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names}
 

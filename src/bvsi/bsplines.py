@@ -61,7 +61,7 @@ class UniformSplines:
     def centres(self) -> Array:
         """Middle of every support, (n,); on a periodic axis within its first period."""
         middle = (np.arange(self.n) + 0.5 * (self.degree + 1)) * self.gap
-        return self.start + (middle % self.length if self.periodic else middle)
+        return np.asarray(self.start + (middle % self.length if self.periodic else middle), dtype=np.float64)
 
     def functions(self, points: ArrayLike) -> Integers:
         """Functions that may be non-zero at each point, (points, p + 1); −1 where there is none."""

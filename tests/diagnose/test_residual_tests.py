@@ -29,8 +29,8 @@ def test_p_values_of_the_misfit_are_uniform(freedom, error):
 
 def test_p_values_of_residual_tests_are_not_small_under_the_model():
     p: dict[str, list[float]] = {}
-    for seed in range(20):
-        case = Case(noisy(wave(nodes=32, times=61, modes=2), seed), gap_x=2.0, gap_t=2.0)
+    for seed in range(16):
+        case = Case(noisy(wave(nodes=24, times=41, modes=1), seed), gap_x=2.0, gap_t=2.0)
         likelihood = case.likelihood()
         fit = Profile().fit(likelihood)
         for test in residual_tests(fit, likelihood, noise_error=0.0, rng=np.random.default_rng(seed)).tests:

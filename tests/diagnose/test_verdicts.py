@@ -6,9 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from bvsi.diagnose import Verdict, check
+from bvsi.diagnose import Verdict, check, variations
 from bvsi.errors import BvsiError
 from bvsi.inference import Profile
+from bvsi.likelihood import IID, Block, residual_likelihood
+from bvsi.operators import Library
+from bvsi.residual import CrankNicolson, assemble
+from bvsi.spaces import Q1, Galerkin
 from diagnose.diagnose_cases import SIGMA, TRUTH, Case, noisy, wave
 
 FILTERED = {"u": SIGMA}
@@ -106,3 +110,22 @@ def test_a_noise_error_that_is_none_is_refused():
     likelihood = case.likelihood()
     with pytest.raises(BvsiError, match="noise_error"):
         check(Profile().fit(likelihood), likelihood, [], noise_error=float("nan"), rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("sigma, verdict", [(5e-2, Verdict.CONSISTENT), (2e-3, Verdict.TIME)])
+def test_elements_with_block_weighting_are_checked_as_well(sigma, verdict):
+    data = noisy(wave(nodes=32, times=121, modes=1), 0, sigma)
+    discretisation, stencil = Galerkin(Q1), CrankNicolson()
+
+    def fitted(experiment, element, scheme):
+        system = assemble(experiment, Library({"u": list(TRUTH)}), discretisation=element, stencil=scheme)
+        likelihood = residual_likelihood(system, IID(sigma), Block())
+        return Profile().fit(likelihood), likelihood
+
+    fit, likelihood = fitted(data, discretisation, stencil)
+    tried = variations([data], discretisation, stencil)
+    refits = [(v, fitted(v.data[0], v.discretisation, v.stencil)[0]) for v in tried]
+    found = check(fit, likelihood, refits, noise_error=0.0, rng=np.random.default_rng(0), data=[data])
+    error = np.abs(fit.theta - np.array([TRUTH[name] for name in fit.names]))
+    assert found.verdict is verdict
+    assert np.all(error < 3 * np.sqrt(fit.posterior.variance + found.bias**2))

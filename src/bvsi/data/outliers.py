@@ -105,7 +105,10 @@ def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.
     if lacking:
         raise DataError(f"level has no noise of field {lacking[0]!r}; use estimate_noise on the same data")
     sigmas = {name: None if level is None else level.sigma[name] for name in data.names}
-    found = {n: outlier_weights(u, data.geometry, data.times, sigmas[n], nu) for n, u in ((n, data.observed(n)) for n in data.fields)}
+    found = {
+        n: outlier_weights(u, data.geometry, data.times, sigmas[n], nu)
+        for n, u in ((n, data.observed(n)) for n in data.fields)
+    }
     return Outliers(
         weights=read_only({name: frozen(w) for name, (w, _) in found.items()}),
         replaced=read_only({name: frozen(u) for name, (_, u) in found.items()}),

@@ -4,6 +4,6 @@ from bvsi.diagnose.assessment import Check, check
 from bvsi.diagnose.comparison import Comparison
 from bvsi.diagnose.residual_tests import ResidualTest
 from bvsi.diagnose.variations import Variation, variations
-from bvsi.diagnose.verdict import Verdict
+from bvsi.diagnose.verdict import ADVICE, Verdict
 
-__all__ = ["Check", "Comparison", "ResidualTest", "Variation", "Verdict", "check", "variations"]
+__all__ = ["ADVICE", "Check", "Comparison", "ResidualTest", "Variation", "Verdict", "check", "variations"]

@@ -17,7 +17,7 @@ from bvsi.diagnose.variations import Variation
 from bvsi.diagnose.verdict import ADVICE, Verdict
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit
-from bvsi.likelihood import ResidualLikelihood
+from bvsi.likelihood import ResidualLikelihood, Stacked
 
 Array = NDArray[np.float64]
 
@@ -74,7 +74,9 @@ def check(
     levels = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
     tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood), rng=rng)
-    comparisons = tuple(compare(fit, one, refit) for one, refit in refits if refit.status.converged)
+    efficient = isinstance(likelihood.weighting, Stacked)
+    usable = [(one, refit) for one, refit in refits if refit.status.converged]
+    comparisons = tuple(compare(fit, one, refit, efficient=efficient) for one, refit in usable)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     verdict, reasons = judge(
         Evidence(tests, comparisons, max(1.0, scale), levels, residual.freedom, noise_error, dict(cycles or {}))

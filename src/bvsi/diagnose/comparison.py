@@ -34,6 +34,7 @@ class Comparison:
 
     theta, difference, z: (d,); statistic: Δᵀ Cov(Δ)⁻¹ Δ; p: its p-value.
     bias: (d,) of the original estimate by Richardson's rule, from the part of Δ that noise does not explain.
+    weight: largest bias in standard deviations of the original estimate; better: as in :class:`Variation`.
     """
 
     name: str
@@ -44,6 +45,8 @@ class Comparison:
     statistic: float
     p: float
     bias: Array
+    weight: float
+    better: tuple[Kind, ...]
 
     def scaled(self, scale: float) -> Comparison:
         """The same with error bars (d,) enlarged for a misfit: Cov(Δ) times ``scale``."""
@@ -59,21 +62,33 @@ class Comparison:
         return self.told
 
 
-def compare(fit: Fit, variation: Variation, refit: Fit) -> Comparison:
-    """How far another discretisation leads."""
+def compare(fit: Fit, variation: Variation, refit: Fit, *, efficient: bool = True) -> Comparison:
+    """How far another discretisation leads.
+
+    efficient: whether the weights use all that is known, so that covariances may be subtracted; else they are added,
+        which overrates the noise in Δ.
+    """
     if sorted(refit.names) != sorted(fit.names):
         raise BvsiError("refits: they need the operators of the fit, and no others.")
     order = [refit.names.index(name) for name in fit.names]
-    theta = refit.theta[order]
+    V, V_other = covariance_of(fit), covariance_of(refit)[np.ix_(order, order)]
+    covariance = difference_covariance(V, V_other) if efficient else V + V_other
+    theta, sd = refit.theta[order], np.sqrt(np.diag(covariance))
     difference = theta - fit.theta
-    covariance = difference_covariance(covariance_of(fit), covariance_of(refit)[np.ix_(order, order)])
-    sd = np.sqrt(np.diag(covariance))
-    statistic = float(difference @ np.linalg.solve(covariance, difference))
-    p = _p_value(statistic, len(sd))
+    statistic = float((difference / sd) @ np.linalg.solve(covariance / np.outer(sd, sd), difference / sd))
     bias = richardson(difference, sd, variation.ratio, variation.order)
     return Comparison(
-        variation.name, variation.kind, theta, difference, difference / sd, statistic, p, bias
-    )  # fmt: skip
+        name=variation.name,
+        kind=variation.kind,
+        theta=theta,
+        difference=difference,
+        z=difference / sd,
+        statistic=statistic,
+        p=_p_value(statistic, len(sd)),
+        bias=bias,
+        weight=float(np.max(np.abs(bias) / np.sqrt(np.diag(V)))),
+        better=variation.better,
+    )
 
 
 def _p_value(statistic: float, d: int) -> float:
@@ -110,20 +125,18 @@ def beyond_noise(difference: Array, sd: Array) -> Array:
 
 
 def bias_estimate(comparisons: Sequence[Comparison], d: int) -> Array:
-    """|bias| of θ by coefficient, (d,).
+    """|bias| of θ by coefficient, (d,): Richardson's estimates in time and space added up.
 
-    The sum of Richardson's estimates in time and space, but not more than wider test functions move θ: these have a
-    much smaller quadrature error, and the order of convergence is a lower bound. At least what they move θ for sure.
+    Neither is more than what a discretisation that is better in it moves θ, such as wider test functions, since the
+    order of convergence is a lower bound. The whole is not less than what that moves θ for sure.
     """
-    coarser = [np.abs(c.bias) for c in comparisons if c.kind != "width"]
-    rough = np.sum(coarser, axis=0) if coarser else np.zeros(d)
-    wider = [c for c in comparisons if c.name == WIDER]
-    if not wider:
-        return np.asarray(rough)
-    difference, z = wider[0].difference, wider[0].z
-    sd = np.abs(difference / np.where(z == 0, 1.0, z))
-    return np.asarray(np.maximum(np.minimum(rough, np.abs(difference)), beyond_noise(difference, sd)))
-
-
-WIDER = "wider tests"
-"""Name of the variation whose quadrature error is smaller than that of the fit."""
+    better = next((c for c in comparisons if c.better), None)
+    total = np.zeros(d)
+    for one in comparisons:
+        if one.kind != "width":
+            bounded = better is not None and one.kind in better.better
+            total += np.minimum(np.abs(one.bias), np.abs(better.difference)) if better and bounded else np.abs(one.bias)
+    if better is None:
+        return total
+    sd = np.abs(better.difference / np.where(better.z == 0, 1.0, better.z))
+    return np.maximum(total, beyond_noise(better.difference, sd))

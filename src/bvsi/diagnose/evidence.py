@@ -2,9 +2,9 @@
 
 First the noise by itself: where the data show that it is correlated or grows with the signal, no other test can be
 trusted. Then whether anything is wrong with the fit: its misfit, neighbours that are correlated among its residuals,
-or wider test functions that lead elsewhere. Only then why: an estimate that moves when frames or nodes are left out
-has too few of them; a misfit that is gone with the noise level that filters measure comes from the level; a misfit
-without structure is noise of another kind; what is left is a missing operator.
+or a better discretisation, such as wider test functions, that leads elsewhere. Only then why: an estimate that moves
+when frames or nodes are left out has too few of them; a misfit that is gone with the noise level that filters measure
+comes from the level; a misfit without structure is noise of another kind; what is left is a missing operator.
 
 An estimate that moves when frames are left out is not by itself a sign of trouble: test functions converge so fast
 that twice the step can be hopeless where the step is fine.
@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bvsi.diagnose.comparison import WIDER, Comparison
+from bvsi.diagnose.comparison import Comparison
 from bvsi.diagnose.noise_tests import SIGNAL, WHITE
 from bvsi.diagnose.residual_tests import MISFIT, STRUCTURE, ResidualTest, misfit_test
 from bvsi.diagnose.variations import Kind
@@ -27,8 +27,10 @@ _ALONE = 1e-4  # correlation of residuals without any other sign
 _WHY = 1e-2
 # Noise tests see what signal is left in the data as well, so that they need strong evidence.
 _NOISE = 1e-5
-# Two weak signs together: estimates that move surely with fewer data, and perhaps with wider test functions.
+# Two weak signs together: estimates that move surely with fewer data, and perhaps with a better discretisation.
 _SURELY, _PERHAPS = 1e-6, 2e-2
+# Estimated bias that matters, in standard deviations.
+_WEIGHTY = 0.5
 # Frequencies, in cycles per step, beyond which data cannot be, or may not be, resolved.
 _UNRESOLVED, _SUSPECT = 0.4, 0.25
 # Relative error of levels that filters measure, at least.
@@ -78,8 +80,8 @@ def judge(evidence: Evidence) -> Finding:
     if level is not None:
         return Verdict.NOISE, (*alarms, level)
     structure = [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(*STRUCTURE) if t.p < _WHY]
-    wider = [c for c in evidence.comparisons if c.name == WIDER and c.scaled(evidence.scale).p < _ALARM]
-    if structure or wider:
+    better = [c for c in evidence.comparisons if c.better and c.scaled(evidence.scale).p < _ALARM]
+    if structure or better:
         told = ("leaving out frames or nodes does not change the estimate",) if evidence.comparisons else ()
         return Verdict.OPERATOR, tuple(dict.fromkeys((*alarms, *structure, *told)))
     return Verdict.NOISE, (
@@ -92,7 +94,7 @@ def _alarms(evidence: Evidence) -> tuple[str, ...]:
     """Signs that something is wrong with the fit."""
     found = [f"χ²/n = {t.statistic:.3g} (p = {t.p:.1g})" for t in evidence.named(MISFIT) if t.p < _ALARM and t.z > 0]
     found += [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(*STRUCTURE) if t.p < _ALONE]
-    moved = [c for c in evidence.comparisons if c.name == WIDER and c.p < _ALARM]
+    moved = [c for c in evidence.comparisons if c.better and c.p < _ALARM]
     return (*found, *(c.told for c in moved))
 
 
@@ -100,9 +102,12 @@ def _quiet(evidence: Evidence) -> Finding:
     """Verdicts that need no alarm: too small a misfit, and data that cannot be resolved."""
     for kind in ("time", "space"):
         surely = [c for c in evidence.of_kind(kind) if c.p < _SURELY]
-        perhaps = [c for c in evidence.comparisons if c.name == WIDER and c.p < _PERHAPS]
+        perhaps = [c for c in evidence.comparisons if c.better and c.p < _PERHAPS]
         if surely and perhaps:
             return _verdict(kind), (surely[0].told, perhaps[0].told)
+        tried = any(kind in c.better for c in evidence.comparisons)
+        if surely and not tried and surely[0].weight > _WEIGHTY:
+            return _verdict(kind), (surely[0].told, "nothing better could be tried")
     for axis, cycles in evidence.cycles.items():
         kind = _kind(axis)
         if cycles > _UNRESOLVED and not evidence.of_kind(kind):

@@ -3,12 +3,13 @@
     r = C ε,   ε ~ N(0, Σ_u),      w = W r,      r⊥ = r − X̃ (X̃ᵀWX̃)⁻¹ X̃ᵀ w
 
 Every statistic is worked out for the residuals of the fit and for draws of ε that go through the same C, W and
-projection; mean and spread of the draws say how unusual it is. Nothing else is assumed about its distribution.
+projection; mean and spread of the draws say how unusual it is. Nothing else is assumed about its distribution. What
+W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with draws of θ from the posterior.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,7 @@ Array = NDArray[np.float64]
 Rng = np.random.Generator
 
 _DRAWS = 40
+_WEIGHTS = 6
 # Groups of blocks whose shares of the misfit are compared.
 _GROUPS = 8
 
@@ -63,11 +65,13 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
 
     noise_error: relative standard error of the noise level.
     """
-    columns = [_Columns.of(part, likelihood, fit.theta, rng) for part in likelihood.parts]
-    q = np.sum([c.misfit for c in columns], axis=0)
+    others = [] if fit.posterior is None else list(fit.posterior.sample(_WEIGHTS, rng))
+    columns = [_Columns.of(part, likelihood, fit.theta, others, rng) for part in likelihood.parts]
+    q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
     n = freedom = float(likelihood.system.n - likelihood.system.d)
     if not isinstance(likelihood.weighting, Stacked):
-        n, freedom = float(q[1:].mean()), min(n, 2 * float(q[1:].mean() ** 2 / q[1:].var(ddof=1)))
+        n = float(q[1:].mean())
+        freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
     tests = [misfit_test(float(q[0]) / n, freedom, noise_error)] if likelihood.scale_known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     uneven = np.sum([c.uneven for c in columns], axis=0)
@@ -83,16 +87,17 @@ def misfit_test(chi2: float, freedom: float, noise_error: float) -> ResidualTest
 
 
 def _against_draws(name: str, values: Array) -> ResidualTest:
-    """The first value against the others, which are draws; one-sided, Student's t."""
-    draws = values[1:]
-    spread = float(draws.std(ddof=1)) * np.sqrt(1 + 1 / len(draws))
-    z = float((values[0] - draws.mean()) / spread) if spread > 0 else 0.0
-    return ResidualTest(name, float(values[0]), z, float(stdtr(len(draws) - 1, -z)))
+    """The first value against draws, with the spread that other weights give it; one-sided, Student's t."""
+    own, draws, reweighted = float(values[0]), values[1 : 1 + _DRAWS], values[1 + _DRAWS :]
+    shift = float(np.mean((reweighted - own) ** 2)) if len(reweighted) else 0.0
+    spread = np.sqrt(float(draws.var(ddof=1)) * (1 + 1 / _DRAWS) + shift)
+    z = float((own - draws.mean()) / spread) if spread > 0 else 0.0
+    return ResidualTest(name, own, z, float(stdtr(_DRAWS - 1, -z)))
 
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Statistics of one experiment, (1 + m,) each: the fit's own first, then those of m draws."""
+    """Statistics of one experiment, (1 + m + l,): the fit's own, those of m draws, the fit's with l other weights."""
 
     misfit: Array
     uneven: Array
@@ -100,8 +105,8 @@ class _Columns:
     lag_space: Array
 
     @staticmethod
-    def of(part: Part, likelihood: ResidualLikelihood, theta: Array, rng: Rng) -> _Columns:
-        """Draw, weight, project."""
+    def of(part: Part, likelihood: ResidualLikelihood, theta: Array, others: Sequence[Array], rng: Rng) -> _Columns:
+        """Draw, weight, project; then weight the residuals of the fit as other θ would."""
         products = SpaceTime(part, theta)
         own = part.residuals.residual(theta)
         draws = [products.sensitivity(products.draw(rng)) for _ in range(_DRAWS)]
@@ -112,7 +117,10 @@ class _Columns:
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
         c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
-        return _statistics(r - X @ c, w - WX @ c)
+        c[:, 0] = 0.0  # the fit has absorbed its share
+        again = [_weighter(part, likelihood, other)(own[:, :, None]) for other in others]
+        r = np.concatenate([r - X @ c, *([own[:, :, None]] * len(again))], axis=2)
+        return _statistics(r, np.concatenate([w - WX @ c, *again], axis=2))
 
 
 def _weighter(part: Part, likelihood: ResidualLikelihood, theta: Array) -> Callable[[Array], Array]:
@@ -148,5 +156,6 @@ def _unevenness(share: Array) -> Array:
     """(Σ_g (s_g − mean)²/variance)^½ over groups of blocks, s_g their shares of the misfit; (1 + m,)."""
     groups = np.array_split(share, min(_GROUPS, len(share)))
     s = np.stack([g.sum(axis=0) for g in groups])
-    mean, variance = s[:, 1:].mean(axis=1, keepdims=True), s[:, 1:].var(axis=1, ddof=1, keepdims=True)
+    draws = s[:, 1 : 1 + _DRAWS]
+    mean, variance = draws.mean(axis=1, keepdims=True), draws.var(axis=1, ddof=1, keepdims=True)
     return np.asarray(np.sqrt(np.sum((s - mean) ** 2 / np.maximum(variance, np.finfo(float).tiny), axis=0)))

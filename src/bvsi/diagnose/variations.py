@@ -39,6 +39,7 @@ class Variation:
 
     name: for people; kind: what is coarser, or ``width`` where only the test functions are others.
     data: experiments; frames, nodes: which times and nodes of the original data they have, by experiment.
+    better: kinds of discretisation error that are smaller than those of the fit, at the price of wider error bars.
     ratio: how much coarser; order: of the quadrature error. The error at the original data is that of the refit times
         1/ratio^order.
     """
@@ -52,6 +53,7 @@ class Variation:
     order: float
     frames: tuple[Integers, ...]
     nodes: tuple[Integers, ...]
+    better: tuple[Kind, ...] = ()
 
 
 def variations(experiments: Sequence[Data], discretisation: Discretisation, stencil: Stencil) -> tuple[Variation, ...]:
@@ -162,7 +164,10 @@ def _scaled(used: Variation, name: str, factor: float) -> Variation | None:
         in_time = replace(stencil, gap=max(_NARROWEST, factor * stencil.gap))
     if (changed, in_time) == (discretisation, stencil):
         return None
-    return replace(used, name=name, discretisation=changed, stencil=in_time, ratio=max(factor, 1 / factor))
+    better: tuple[Kind, ...] = ("time", "space") if factor > 1 else ()
+    return replace(
+        used, name=name, discretisation=changed, stencil=in_time, ratio=max(factor, 1 / factor), better=better
+    )
 
 
 def _with_gaps(tests: SplineTests, data: Data, factors: dict[str, float]) -> SplineTests:
@@ -185,9 +190,9 @@ def _other_element(used: Variation) -> Variation | None:
     kept = [(data, np.zeros(0, dtype=np.int64)) for data in used.data]
     if other == Q2 and not _whole(kept, tuple(used.data[0].geometry.names)):
         return None
-    return replace(
-        used, name=f"{other.name} elements", discretisation=replace(discretisation, element=other), ratio=2.0
-    )
+    changed = replace(discretisation, element=other)
+    better: tuple[Kind, ...] = ("space",) if other == Q2 else ()
+    return replace(used, name=f"{other.name} elements", discretisation=changed, ratio=2.0, better=better)
 
 
 def _possible(variation: Variation) -> bool:

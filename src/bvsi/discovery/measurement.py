@@ -141,7 +141,5 @@ def measure_all(
     several = isinstance(noise, Sequence)
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
     if several and len(models) != len(experiments):
-        raise NoiseError(
-            f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each."
-        )
+        raise NoiseError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
     return tuple(measure(data, model, robust=robust) for data, model in zip(experiments, models, strict=True))

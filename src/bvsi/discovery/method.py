@@ -95,9 +95,7 @@ def _derivatives(data: Data, library: Library) -> int:
 
 def _splines(measured: Sequence[Measurement], library: Library, asked: Asked, reason: str) -> Method:
     experiments = [m.data for m in measured]
-    space, time = choose_tests(
-        experiments, [m.sigma for m in measured], _derivatives(experiments[0], library)
-    )
+    space, time = choose_tests(experiments, [m.sigma for m in measured], _derivatives(experiments[0], library))
     given = asked.discretisation if isinstance(asked.discretisation, SplineTests) else SplineTests()
     discretisation = SplineTests(given.gap or space.gap, given.degree or space.degree)
     weighting = asked.weighting or Stacked()

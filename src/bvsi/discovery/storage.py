@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bvsi._version import __version__
+from bvsi.diagnose import ADVICE, Check, Comparison, ResidualTest, Verdict
 from bvsi.discovery.result import Discovery
 from bvsi.files import written_aside
 from bvsi.inference import Status
@@ -64,6 +66,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "stopped": path.stopped,
         "doubts": path.doubts,
         "steps": json.dumps(steps),
+        "check": json.dumps(None if found.check is None else _check_record(found.check)),
     }
     return xr.Dataset(variables, coords=coordinates, attrs=attributes)
 
@@ -86,6 +89,51 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         path=_path(dataset, candidates),
         settings=json.loads(attributes["settings"]),
         seconds=float(attributes["seconds"]),
+        check=_check(json.loads(attributes.get("check", "null"))),
+    )
+
+
+def _check_record(check: Check) -> dict[str, Any]:
+    """A check as JSON values."""
+    return {
+        "verdict": str(check.verdict),
+        "reasons": check.reasons,
+        "chi2": check.chi2,
+        "tests": [dataclasses.asdict(test) for test in check.tests],
+        "comparisons": [
+            {key: v.tolist() if isinstance(v, np.ndarray) else v for key, v in vars(one).items()}
+            for one in check.comparisons
+        ],
+        "bias": check.bias.tolist(),
+        "covariance_added": check.covariance_added.tolist(),
+    }
+
+
+def _with_arrays(record: dict[str, Any]) -> dict[str, Any]:
+    """Lists of numbers as arrays, lists of texts as tuples."""
+
+    def value(v: Any) -> Any:
+        if not isinstance(v, list):
+            return v
+        return tuple(v) if any(isinstance(item, str) for item in v) else np.array(v, dtype=float)
+
+    return {key: value(v) for key, v in record.items()}
+
+
+def _check(record: dict[str, Any] | None) -> Check | None:
+    """The check again."""
+    if record is None:
+        return None
+    verdict = Verdict(record["verdict"])
+    return Check(
+        verdict=verdict,
+        advice=ADVICE[verdict],
+        reasons=tuple(record["reasons"]),
+        chi2=record["chi2"],
+        tests=tuple(ResidualTest(**test) for test in record["tests"]),
+        comparisons=tuple(Comparison(**_with_arrays(one)) for one in record["comparisons"]),
+        bias=np.array(record["bias"]),
+        covariance_added=np.array(record["covariance_added"]),
     )
 
 

@@ -26,7 +26,7 @@ _ENERGY = 0.99
 # Test functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a support.
 _LEAST = 6
 # Residuals beyond which test functions are made wider: the factorisation grows faster than what they know.
-_MOST = 3_000
+_MOST = 4_500
 # Gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are better.
 _SPACE, _TIME = 0.2, 0.125
 
@@ -66,7 +66,7 @@ def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
     if not signal.sum() > 0:
         return 1.0 / n
     at = int(np.searchsorted(np.cumsum(signal), _ENERGY * signal.sum()))
-    return float(max(np.fft.rfftfreq(n)[min(at, len(power) - 1)], 1.0 / n))
+    return max(float(np.fft.rfftfreq(n)[min(at, len(power) - 1)]), 1.0 / n)
 
 
 def choose_tests(

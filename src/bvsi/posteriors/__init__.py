@@ -20,8 +20,8 @@ __all__ = [
     "compare",
     "load_posterior",
     "save_posterior",
-    "widened",
     "to_arviz",
     "to_dataset",
     "to_datatree",
+    "widened",
 ]

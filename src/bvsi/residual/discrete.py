@@ -87,7 +87,9 @@ def discretise(operator: WeakOperator, space: Space, state: State, at: State | N
     """Evaluate an operator at all times of a state, and its Jacobian there, or at another state if given."""
     reach = reach_of(operator)
     if space.nodal and not has_constant_jacobian(operator, state):
-        return DiscreteOperator(_values(operator, space, state, {}), nodal_jacobian(operator, space, at or state), reach)
+        return DiscreteOperator(
+            _values(operator, space, state, {}), nodal_jacobian(operator, space, at or state), reach
+        )
     J = jacobian(operator, space, at or state)
     F = _values(operator, space, state, J)
     return DiscreteOperator(np.zeros_like(F) if _is_rounding(F, J, space.reach(reach), state) else F, J, reach)

@@ -33,8 +33,10 @@ Array = NDArray[np.float64]
 CRITERION = "profile misfit + |s| (log n + 2 log d)"
 
 # Models of a ladder that are fitted, and how far above its lowest (in parts of n) they may lie.
-_FITTED = 3
+_FITTED = 2
 _NEAR = 0.1
+# Standard deviations of χ²/n above one that noise does not explain.
+_MISFIT = 2.0
 # A predicted gain that is worth a fit.
 _GAIN = 0.5
 
@@ -48,7 +50,7 @@ class BestSubset:
 
     rounds: int = 6
     draws: int = 4
-    estimator: Profile = field(default_factory=lambda: Profile(max_iterations=15))
+    estimator: Profile = field(default_factory=lambda: Profile(tol=1e-3, max_iterations=15))
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.draws < 1:
@@ -102,17 +104,24 @@ class _Search:
             around = self._around(best)
             self.progress(number + 1, self.settings.rounds, f"selecting, {len(best)} operators")
             self._try(around.misfit, around.ladder, self.fits[best][0] - _GAIN)
-            if self.best == best and number == 0:  # other candidates, seen from good weights
+            if self.best == best and number == 0 and self._misfits(best):  # other candidates, seen from good weights
                 moments = self._moments(around.expansion.theta)
                 self._try(moments, self._ladder(moments), np.inf)
             if self.best == best:
                 return self._path(best, around, "no model near it is better.")
-        return self._path(self.best, self._around(self.best), "the search was cut off; more rounds may find a better one.")
+        return self._path(
+            self.best, self._around(self.best), "the search was cut off; more rounds may find a better one."
+        )
 
     @property
     def best(self) -> Model:
         """The fitted model with the lowest score."""
         return min(self.fits, key=lambda model: self.fits[model][0])
+
+    def _misfits(self, model: Model) -> bool:
+        """Whether noise does not explain the misfit of a model, so that it may be far from the truth."""
+        equations = self.fits[model][1].equations
+        return not self.likelihood.scale_known or equations.q > equations.n * (1 + _MISFIT * np.sqrt(2 / equations.n))
 
     def _ladder(self, misfit: QuadraticMisfit) -> Ladder:
         return best_models(misfit, self.likelihood.names, self.protection)
@@ -130,9 +139,9 @@ class _Search:
         if not ladder.best:
             return
         lowest = min(ladder.best.values())[0]
-        near = [(J, m) for J, m in ladder.best.values() if J <= lowest + _NEAR * misfit.n and J < bound]
+        near = [(J, m) for J, m in ladder.best.values() if lowest + _NEAR * misfit.n >= J and bound > J]
         small = min(near, key=lambda one: len(one[1]), default=None)  # with poor weights the lowest has too many
-        for _, model in dict.fromkeys([*sorted(near)[: _FITTED - 1], *([small] if small else [])]):
+        for _, model in dict.fromkeys([*sorted(near)[:_FITTED], *([small] if small else [])]):
             if model not in self.fits:
                 self._fit(model, misfit.solve([model])[1][0], misfit)
 

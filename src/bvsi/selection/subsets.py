@@ -55,7 +55,7 @@ class QuadraticMisfit:
         """m(Q)."""
         tiny = np.finfo(float).tiny
         beyond = self.n * (1 + np.log(np.maximum(Q, tiny) / self.n))
-        return np.where(Q <= self.n, Q, beyond) if self.known else beyond
+        return np.where(self.n >= Q, Q, beyond) if self.known else beyond
 
     def scores(self, models: Sequence[Model]) -> Array:
         """J of models of one size, (len(models),); infinite where it means nothing."""

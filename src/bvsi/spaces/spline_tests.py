@@ -80,7 +80,9 @@ class SplineTests:
         if degree <= derivatives:
             raise SpaceError(f"degree: {degree} carries {degree - 1} derivatives, {derivatives} are needed; raise it.")
         axes = [_axis_splines(geometry, name, self._gap(name), degree) for name in geometry.names]
-        width = " × ".join(f"{(degree + 1) * s.gap / _step(geometry, n):.3g}" for s, n in zip(axes, geometry.names, strict=True))
+        width = " × ".join(
+            f"{(degree + 1) * s.gap / _step(geometry, n):.3g}" for s, n in zip(axes, geometry.names, strict=True)
+        )
         name = f"B-splines of degree {degree}, {width} nodes wide, on {geometry.summary}"
         centres = np.meshgrid(*(s.centres for s in axes), indexing="ij")
         cells = _measure(geometry, axes)

@@ -1,0 +1,110 @@
+"""Whether the answers can be trusted: coverage of intervals and verdicts, on data that resolve the equation and not.
+
+``python -m bvsi.benchmarks.trust --out DIR``: discovery at its defaults on Burgers, KdV and Fokker–Planck data at 1, 5,
+10 and 20% noise, many seeds; the share of 95% intervals that contain each true coefficient, and of the verdicts that
+are ``consistent``. Then the same equations sampled too coarsely: how often the verdict says so. Goes on where it was
+interrupted; runs are kept in DIR/trust/results.jsonl.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from bvsi.benchmarks.discovery.ours import Bvsi
+from bvsi.benchmarks.discovery.store import Run, Store
+from bvsi.benchmarks.discovery.study import Plan, run
+from bvsi.console import progress_bar
+from bvsi.diagnose import Verdict
+from bvsi.files import written_aside
+from bvsi.problems.classics import CLASSICS
+from bvsi.problems.classics.case import Classic
+
+LEVELS = (0.01, 0.05, 0.1, 0.2)
+ADEQUATE = ("burgers", "kdv", "fokker_planck_2d")
+
+
+@dataclass(frozen=True)
+class Coarse:
+    """A classic with too few nodes or times; verdicts: those that say so."""
+
+    case: str
+    settings: tuple[tuple[str, int], ...]
+    levels: tuple[float, ...] = LEVELS
+
+    @property
+    def classic(self) -> Classic:
+        """The case under a name of its own."""
+        whole = CLASSICS[self.case]
+        told = ", ".join(f"{n} {what}" for what, n in self.settings)
+        return replace(whole, name=f"{self.case} ({told})", make=partial(whole.make, **dict(self.settings)))
+
+
+COARSE: tuple[Coarse, ...] = (
+    Coarse("burgers", (("nodes", 16),)),
+    Coarse("burgers", (("times", 14),)),
+    Coarse("kdv", (("nodes", 40),)),
+    Coarse("kdv", (("times", 26),)),
+)
+"""Samplings at which the coefficients are off by more than their error bars without noise."""
+
+_UNRESOLVED = (str(Verdict.TIME), str(Verdict.SPACE))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Coverage of intervals and rates of verdicts, on resolved and on unresolved data."""
+    parser = argparse.ArgumentParser(prog="python -m bvsi.benchmarks.trust", description=main.__doc__)
+    parser.add_argument("--out", type=Path, default=Path("bench"), help="folder for results (default: bench)")
+    parser.add_argument("--seeds", type=int, default=100, help="noise seeds per level (default 100)")
+    parser.add_argument("--coarse-seeds", type=int, default=20, help="seeds on coarse data (default 20)")
+    parser.add_argument("--cases", nargs="*", default=list(ADEQUATE), help="which of the resolved cases")
+    chosen = parser.parse_args(arguments)
+    store = Store(chosen.out / "trust")
+    with progress_bar() as progress:
+        fine = run(Plan([CLASSICS[c] for c in chosen.cases], [Bvsi()], LEVELS, chosen.seeds), store, progress=progress)
+        rough = Plan([c.classic for c in COARSE if c.case in chosen.cases], [Bvsi()], LEVELS, chosen.coarse_seeds)
+        coarse = run(rough, store, progress=progress) if rough.cases and chosen.coarse_seeds else []
+    text = table(fine, coarse)
+    with written_aside(chosen.out / "trust.md") as aside:
+        aside.write_text(text, encoding="utf-8")
+    sys.stdout.write(f"{text}\ntrust.md: {chosen.out / 'trust.md'}\n")
+
+
+def table(fine: Sequence[Run], coarse: Sequence[Run]) -> str:
+    """Both studies as Markdown."""
+    lines = [
+        "| resolved case | noise | runs | TPR | coverage by coefficient | consistent |",
+        "|---|---:|---:|---:|---|---:|",
+    ]
+    for (case, level), runs in grouped(fine).items():
+        truth = CLASSICS[case].truth
+        cover = ", ".join(f"{np.mean([r.covered.get(name, False) for r in runs]):.2f}" for name in truth)
+        consistent = np.mean([r.verdict == str(Verdict.CONSISTENT) for r in runs])
+        tpr = np.mean([r.tpr for r in runs])
+        lines.append(f"| {case} | {100 * level:g}% | {len(runs)} | {tpr:.3f} | {cover} | {consistent:.2f} |")
+    lines += ["", "| coarse case | noise | runs | said so | median E∞ | verdicts |", "|---|---:|---:|---:|---:|---|"]
+    for (case, level), runs in grouped(coarse).items():
+        said = np.mean([r.verdict in _UNRESOLVED for r in runs])
+        counts = {v: sum(r.verdict == v for r in runs) for v in dict.fromkeys(r.verdict or "failed" for r in runs)}
+        told = ", ".join(f"{v}: {n}" for v, n in counts.items())
+        error = np.median([r.e_inf for r in runs])
+        lines.append(f"| {case} | {100 * level:g}% | {len(runs)} | {said:.2f} | {error:.2g} | {told} |")
+    return "\n".join([*lines, ""])
+
+
+def grouped(runs: Sequence[Run]) -> dict[tuple[str, float], list[Run]]:
+    """Runs by case and level."""
+    found: dict[tuple[str, float], list[Run]] = {}
+    for one in runs:
+        found.setdefault((one.key.case, one.key.level), []).append(one)
+    return found
+
+
+if __name__ == "__main__":
+    main()
