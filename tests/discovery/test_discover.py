@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.data import Data, Grid, Mesh
+from bvsi.data import Data, Grid, Mesh, estimate_noise
 from bvsi.discovery import Discovery, default_discretisation, discover
 from bvsi.errors import BvsiError, NoiseError, OperatorError
 from bvsi.inference import Profile
@@ -22,6 +22,8 @@ from bvsi.spaces import Q1, Q2, Galerkin
 from discovery.discovery_cases import COUPLED, COUPLED_TRUTH, LIBRARY, TRUTH, clean, made, noisy
 
 SIGMA = 1e-3
+# The data come from Q2 and Crank–Nicolson: with these there is no error of discretisation, and nothing to check.
+ELEMENTS = {"discretisation": Galerkin(Q2), "stencil": CrankNicolson(), "check": False}
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +33,12 @@ def data() -> Data:
 
 @pytest.fixture(scope="module")
 def known(data) -> Discovery:
-    return discover(noisy(data, SIGMA), LIBRARY, noise=IID(SIGMA))
+    return discover(noisy(data, SIGMA), LIBRARY, noise=IID(SIGMA), **ELEMENTS)
 
 
 @pytest.fixture(scope="module")
 def unknown(data) -> Discovery:
-    return discover(noisy(data, SIGMA), LIBRARY)
+    return discover(noisy(data, SIGMA), LIBRARY, **ELEMENTS)
 
 
 def errors(found: Discovery, truth: dict[str, float]) -> np.ndarray:
@@ -54,9 +56,12 @@ def test_the_truth_is_found_with_noise_given_or_left_out(request, which):
     assert "laplacian(u) − 0.50" in found.equation
 
 
-def test_the_noise_level_is_found(unknown):
+def test_the_noise_level_is_found(data, unknown):
+    """Filters measure it, and the posterior has what the fit makes of it, in units of theirs."""
     assert isinstance(unknown.posterior, NormalInverseGammaPosterior)
-    assert_allclose(np.sqrt(unknown.posterior.noise_variance), SIGMA, rtol=0.15)
+    filters = estimate_noise(noisy(data, SIGMA)).sigma["u"]
+    assert f"σ = {filters:.3g} by filters" in unknown.settings["noise"]
+    assert_allclose(filters * np.sqrt(unknown.posterior.noise_variance), SIGMA, rtol=0.15)
 
 
 def test_the_posterior_is_the_profile_fit_of_the_selected_model(data, known):
@@ -71,7 +76,7 @@ def test_the_posterior_is_the_profile_fit_of_the_selected_model(data, known):
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("sigma", [1e-4, 1e-2])
 def test_other_noise(data, sigma, seed):
-    found = discover(noisy(data, sigma, seed), LIBRARY, noise=IID(sigma))
+    found = discover(noisy(data, sigma, seed), LIBRARY, noise=IID(sigma), **ELEMENTS)
     assert set(found.names) == set(TRUTH)
     stepping = 2e-3 * np.abs(list(TRUTH.values()))  # of Crank–Nicolson with the steps of the data
     assert np.all(np.abs(errors(found, TRUTH)) < 4.5 * found.sd + stepping)
@@ -99,7 +104,9 @@ def test_coefficients_by_name(known):
 def test_settings_tell_what_was_done(data, known):
     assert "Q2" in known.settings["discretisation"]
     assert "CrankNicolson" in known.settings["discretisation"]
-    assert known.settings["noise"] == "IID(sigma=0.001)"
+    assert known.settings["noise"] == "as stated, IID(sigma=0.001)"
+    assert known.settings["method"] == "elements, as asked for"
+    assert known.verdict == "not checked"
     assert known.seconds > 0
     assert known.candidates == LIBRARY.names
 
@@ -114,6 +121,7 @@ def test_choices_are_taken(data):
         stencil=BackwardEuler(),
         selection=Backward(ProfileBIC()),
         prior=prior,
+        check=False,
     )
     assert "Q1" in found.settings["discretisation"]
     assert "BackwardEuler" in found.settings["discretisation"]
@@ -123,14 +131,14 @@ def test_choices_are_taken(data):
 
 def test_operators_to_keep_are_kept(data):
     library = Library({"u": ["laplacian(u)", "u", "dx(u)"]}, keep=["dx(u)"])
-    found = discover(noisy(data, SIGMA), library, noise=IID(SIGMA))
+    found = discover(noisy(data, SIGMA), library, noise=IID(SIGMA), **ELEMENTS)
     assert set(found.names) == {"laplacian(u)", "u", "dx(u)"}
     assert abs(found.coefficient("dx(u)")) < 5 * found.sd[found.names.index("dx(u)")]
 
 
 def test_several_experiments(data, known):
     others = [noisy(data, SIGMA), noisy(clean(phase=1.0), 2 * SIGMA, 5)]
-    found = discover(others, LIBRARY, noise=[IID(SIGMA), IID(2 * SIGMA)])
+    found = discover(others, LIBRARY, noise=[IID(SIGMA), IID(2 * SIGMA)], **ELEMENTS)
     assert set(found.names) == set(TRUTH)
     assert len(found.chi2_blocks) == 2
     assert np.all(found.sd < known.sd * 1.01)
@@ -139,7 +147,7 @@ def test_several_experiments(data, known):
 
 def test_two_fields_have_an_equation_each():
     data = noisy(clean(COUPLED, COUPLED_TRUTH), SIGMA)
-    found = discover(data, COUPLED, noise=PerField({"u": SIGMA, "v": SIGMA}))
+    found = discover(data, COUPLED, noise=PerField({"u": SIGMA, "v": SIGMA}), **ELEMENTS)
     assert set(found.names) == set(COUPLED_TRUTH)
     assert_allclose(errors(found, COUPLED_TRUTH) / found.sd, 0, atol=4.5)
     u, v = found.equation.splitlines()
@@ -160,7 +168,8 @@ def test_a_prior_of_an_operator_that_is_none_is_refused(data):
 
 
 def test_a_prior_of_an_operator_that_is_not_selected_does_not_matter(data, known):
-    found = discover(noisy(data, SIGMA), LIBRARY, noise=IID(SIGMA), prior=GaussianPrior({"u**2": (5.0, 1e-6)}))
+    prior = GaussianPrior({"u**2": (5.0, 1e-6)})
+    found = discover(noisy(data, SIGMA), LIBRARY, noise=IID(SIGMA), prior=prior, **ELEMENTS)
     assert_allclose(found.theta, known.theta, rtol=1e-5)
 
 
@@ -173,24 +182,30 @@ def test_noise_that_is_no_model_is_refused(data, noise):
 def test_progress_is_reported(data):
     kinds = set()
     discover(noisy(data, SIGMA), LIBRARY, progress=lambda done, total, what: kinds.add(what.split(",")[0]))
-    assert {"selecting", "profile"} <= kinds
+    assert {"selecting", "profile", "checking with wider tests"} <= kinds
 
 
 def test_noise_larger_than_stated_is_told(data):
-    found = discover(noisy(data, SIGMA), LIBRARY, noise=IID(SIGMA / 4))
+    found = discover(noisy(data, SIGMA), LIBRARY, noise=IID(SIGMA / 4), **ELEMENTS)
     assert "far from one" in found.diagnostics
 
 
 def test_a_frame_that_does_not_fit_is_told(data):
     u = data.fields["u"].copy()
     u[9] += 0.05 * np.sin(6 * np.pi * data.geometry.axes["x"])
-    found = discover(noisy(data.with_fields({"u": u}), SIGMA), LIBRARY, noise=IID(SIGMA))
+    wrong = noisy(data.with_fields({"u": u}), SIGMA)
+    found = discover(wrong, LIBRARY, noise=IID(SIGMA), robust=False, **ELEMENTS)
     assert "experiment 0, block 8" in found.diagnostics or "experiment 0, block 9" in found.diagnostics
+    robust = discover(wrong, LIBRARY, noise=IID(SIGMA), **ELEMENTS)
+    assert "outliers" in robust.settings["noise"]
+    assert "worst" not in robust.diagnostics
+    assert_allclose(errors(robust, TRUTH) / robust.sd, 0, atol=4.5)
 
 
 def test_frames_that_do_fit_are_not_complained_about(data):
     """χ²/n of a block of 20 residuals has a standard deviation of 0.3: the largest of 16 blocks is no news."""
-    found = [discover(noisy(data, SIGMA, seed), LIBRARY.subset(TRUTH), noise=IID(SIGMA)) for seed in range(12)]
+    true = LIBRARY.subset(TRUTH)
+    found = [discover(noisy(data, SIGMA, seed), true, noise=IID(SIGMA), **ELEMENTS) for seed in range(12)]
     assert sum("worst" in f.diagnostics for f in found) <= 2
 
 

@@ -177,8 +177,8 @@ def test_tests_inside_are_no_change_of_variables():
 def test_blocks_that_end_at_the_same_time_are_no_change_of_variables():
     @dataclass(frozen=True)
     class Twice:
-        def matrices(self, times):
-            a, b = BackwardEuler().matrices(times)
+        def matrices(self, times, order=1):
+            a, b = BackwardEuler().matrices(times, order)
             return sparse.csr_array(sparse.vstack([a, a[-1:]])), sparse.csr_array(sparse.vstack([b, b[-1:]]))
 
     likelihood = residual_likelihood(assemble(smooth_1d(), LINEAR, stencil=Twice()), IID(0.3))

@@ -173,7 +173,7 @@ def _scaled(used: Variation, name: str, factor: float) -> Variation | None:
 def _with_gaps(tests: SplineTests, data: Data, factors: dict[str, float]) -> SplineTests:
     """Gaps times a factor by axis, not below the narrowest."""
     assert isinstance(data.geometry, Grid)
-    gaps = {name: tests._gap(name) for name in data.geometry.names}
+    gaps = {name: tests.gap_of(name) for name in data.geometry.names}
     return replace(tests, gap={n: max(_NARROWEST, g * factors[n]) if n in factors else g for n, g in gaps.items()})
 
 
@@ -214,7 +214,7 @@ def _fits(tests: SplineTests, data: Data) -> bool:
     grid = data.geometry
     assert isinstance(grid, Grid)
     for name, n in zip(grid.names, grid.shape, strict=True):
-        pieces = (n - (name not in grid.periods)) / tests._gap(name)
+        pieces = (n - (name not in grid.periods)) / tests.gap_of(name)
         spare = 0 if name in grid.periods else _FEWEST - 1
         if tests.degree is not None and round(pieces) < tests.degree + 1 + spare:
             return False

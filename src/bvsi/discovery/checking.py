@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.constraints import LinearConstraints
 from bvsi.data import Grid
 from bvsi.diagnose import Check, Variation, check, variations
 from bvsi.discovery.measurement import Measurement
@@ -16,6 +18,7 @@ from bvsi.errors import BvsiError
 from bvsi.inference import Fit, Profile
 from bvsi.likelihood import Diagonal, Noise, ResidualLikelihood, UnknownScale, residual_likelihood
 from bvsi.operators import Library
+from bvsi.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.progress import Progress
 from bvsi.residual import assemble
 
@@ -23,17 +26,23 @@ Array = NDArray[np.float64]
 
 
 def check_discovery(
-    fit: Fit,
+    fit: Fit | None,
     likelihood: ResidualLikelihood,
+    theta: Array,
     measured: Sequence[Measurement],
     library: Library,
     method: Method,
     progress: Progress,
-) -> Check:
+) -> Check | None:
     """Refit with every variation that the data allow, and judge.
 
-    fit, likelihood: of the selected operators.
+    fit, likelihood: of the selected operators, without constraints: these would hide what moves. Where there is no such
+        fit it is made, from theta (d,); None where the data do not determine it.
     """
+    try:
+        fit = Profile().fit(likelihood, start=theta) if fit is None else fit
+    except BvsiError:
+        return None
     model = library.subset(likelihood.names)
     tried = variations([m.data for m in measured], method.discretisation, method.stencil)
     refits = []
@@ -49,9 +58,22 @@ def check_discovery(
         noise_error=max(m.error for m in measured),
         rng=np.random.default_rng(0),
         data=[m.data for m in measured],
-        filter_sigma=measured[0].sigma if len(measured) == 1 and measured[0].error == 0 else None,
+        filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=_cycles(measured),
     )
+
+
+def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints) -> Posterior:
+    """The posterior with T diag(bias_η²) Tᵀ on top of its covariance, where equalities make θ = c + T η.
+
+    What equalities tie together moves together, and what they fix does not move.
+    """
+    ties = constraints.affine()
+    added = ties.T @ judged.covariance_added[np.ix_(ties.free, ties.free)] @ ties.T.T
+    if isinstance(posterior, TruncatedPosterior):
+        return replace(posterior, base=widened(posterior.base, added))
+    law: Posterior = widened(posterior, added)
+    return law
 
 
 def _refit(

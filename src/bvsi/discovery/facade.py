@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.data import Data, as_experiments
 from bvsi.diagnose import Check
-from bvsi.discovery.checking import check_discovery
+from bvsi.discovery.checking import check_discovery, with_bias
 from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.result import Discovery
@@ -25,7 +25,6 @@ from bvsi.inference.gaussian_prior import prior_density
 from bvsi.likelihood import Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
 from bvsi.naming import matches
 from bvsi.operators import Library
-from bvsi.posteriors import widened
 from bvsi.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.progress import Progress, silent
 from bvsi.residual import Stencil, assemble
@@ -58,9 +57,9 @@ def discover(
     data: one experiment, or several of the same physics; library: candidates, those to keep, boundary conditions.
     noise: model of the observation noise; left out, filters measure it and the fit refines its level.
     robust: whether outliers get Student-t weights; by default where there are more than noise explains.
-    discretisation: ``SplineTests()`` or ``Galerkin()``; by default spline tests on uniform grids where no operator needs
-        a derivative of the data, else elements: Q2 where the grid has whole Q2 elements, else Q1, and on meshes their
-        own degree. The result says which, and why.
+    discretisation: ``SplineTests()`` or ``Galerkin()``; by default spline tests on uniform grids, where no operator
+        needs a derivative of the data, else elements: Q2 where the grid has whole Q2 elements, else Q1, and on meshes
+        their own degree. The result says which, and why.
     stencil: by default temporal test functions with spline tests, Crank–Nicolson with elements.
     weighting: by default ``Stacked()`` with spline tests, ``Block()`` with elements.
     selection: by default ``BestSubset()`` with stacked weighting, else ``Sweep()``, elimination with the Wald criterion
@@ -88,8 +87,9 @@ def discover(
     fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
     judged = None
     if check:
-        judged = check_discovery(path.best.fit or fit, selected, measured, library, method, progress)
-        fit = replace(fit, posterior=widened(fit.posterior, judged.covariance_added))
+        judged = check_discovery(path.best.fit, selected, path.best.theta, measured, library, method, progress)
+    if judged is not None and fit.posterior is not None:
+        fit = replace(fit, posterior=with_bias(fit.posterior, judged, limits))
     settings = {
         "discretisation": likelihood.system.description,
         "method": method.reason,

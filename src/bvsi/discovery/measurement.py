@@ -30,7 +30,8 @@ class Measurement:
     """One experiment with what is known of its noise.
 
     data: as given, outliers replaced; noise: its model; variance: of the noise by field, a number or (T, nodes).
-    sigma: one level per field; error: relative standard error of the levels, zero where they were stated.
+    sigma: one level per field; filtered: the same by filters, whatever was stated, empty where they had too few data;
+    error: relative standard error of the levels, zero where they were stated.
     told: in words, what was done.
     """
 
@@ -38,6 +39,7 @@ class Measurement:
     noise: Noise
     variance: dict[str, Array]
     sigma: dict[str, float]
+    filtered: dict[str, float]
     error: float
     told: str
 
@@ -53,7 +55,9 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
         return _stated(clean, noise, level, weights, told)
     if level is None:
         rms = {f: float(np.sqrt(np.mean(np.square(v)))) for f, v in data.fields.items()}
-        return Measurement(clean, UnknownScale(), {}, rms, 0.0, "level from the fit; the data are too few for filters")
+        return Measurement(
+            clean, UnknownScale(), {}, rms, {}, 0.0, "level from the fit; the data are too few for filters"
+        )
     sigma = {f: max(level.sigma[f], _floor(data, f)) for f in data.fields}
     variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
     told = [*told, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
@@ -65,7 +69,7 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     for name, w in weights.items():
         variance[name] = variance[name] / w
     error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
-    return Measurement(clean, _model(variance, data), variance, sigma, float(error), "; ".join(told))
+    return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(told))
 
 
 def _level(data: Data) -> NoiseLevel | None:
@@ -120,7 +124,8 @@ def _stated(
     elif weights:
         raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
     sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}
-    return Measurement(data, noise, variance, sigma, 0.0, "; ".join([*told, "as stated"]))
+    filtered = {f: float(np.sqrt(v)) for f, v in measured.items()}
+    return Measurement(data, noise, variance, sigma, filtered, 0.0, "; ".join([*told, f"as stated, {noise!r}"]))
 
 
 def stated_variance(noise: Noise, data: Data) -> dict[str, Array] | None:

@@ -20,7 +20,7 @@ from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 Selection = Backward | Sweep | BestSubset
 
 # Times, and nodes along an axis, from which on splines have enough to stand on.
-_TIMES = 2 * (TIME_DEGREE + 1)
+_TIMES = TIME_DEGREE + 4
 _NODES = 16
 
 

@@ -3,8 +3,8 @@
     S(f) = max(P(f) − σ², 0)        f_99: 99% of the energy of S below it        gap = 0.2/f_99
 
 P is the power spectrum along one axis, averaged over all others. Splines with knots a gap apart resolve frequencies up
-to 1/(2 gap), some twice those of the signal. Wider functions average over more noise and are fewer; as long as they resolve
-the signal little is lost, since stacked weighting makes narrow ones out of what overlaps.
+to 1/(2 gap), some twice those of the signal. Wider functions average over more noise and are fewer; as long as they
+resolve the signal little is lost, since stacked weighting makes narrow ones out of what overlaps.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def bandwidth(data: Data, sigma: Mapping[str, float]) -> Bandwidth:
 
 def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
     """f_99 along one axis."""
-    n = cube.shape[axis]
+    n = int(cube.shape[axis])
     lines = np.moveaxis(cube, axis, 0).reshape(n, -1)
     lines = lines - lines.mean(axis=0)
     if not periodic:
@@ -63,10 +63,11 @@ def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
     # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
     noise = sigma**2 * (1 + 4 / np.sqrt(lines.shape[1]))
     signal = np.maximum(power - noise, 0.0)
+    lowest: float = 1.0 / n
     if not signal.sum() > 0:
-        return 1.0 / n
+        return lowest
     at = int(np.searchsorted(np.cumsum(signal), _ENERGY * signal.sum()))
-    return max(float(np.fft.rfftfreq(n)[min(at, len(power) - 1)]), 1.0 / n)
+    return max(float(np.fft.rfftfreq(n)[min(at, len(power) - 1)]), lowest)
 
 
 def choose_tests(

@@ -1,6 +1,7 @@
 """Moment equations: least squares at fixed weights, with what noise adds to it taken off.
 
-    [q gᵀ; g H] = ZᵀWZ,   Z = [y, X]          E[ZᵀWZ] = Z_0ᵀWZ_0 + B,   B = E[ζᵀWζ],   ζ = [Σ_j a_kj M ε_j, Σ_j b_kj J_i ε_j]
+    [q gᵀ; g H] = ZᵀWZ,   Z = [y, X],      E[ZᵀWZ] = Z_0ᵀWZ_0 + B
+    B = E[ζᵀWζ],   ζ = [Σ_j a_kj M ε_j, Σ_j b_kj J_i ε_j]
 
 for noise-free Z_0, whatever the weights W, as long as they do not follow the noise. Solving (H − N) θ = g − c with
 B = [. cᵀ; c N] is therefore unbiased: a safe ground on which to compare models that are far from the truth, where

@@ -14,7 +14,7 @@ from bvsi.operators.vocabulary import Vocabulary
 
 
 def unbiased(g: sp.Expr, words: Vocabulary) -> sp.Expr:
-    """g̃, with ``words.variance(f)`` for s_f; g itself where it has derivatives of a field, whose noise is correlated."""
+    """g̃ with ``words.variance(f)`` for s_f; g itself where it has derivatives of a field: their noise is correlated."""
     jets = {s: jet for s, jet in words.jets(g).items() if jet[0] in words.fields}
     if any(order(index) for _, index in jets.values()):
         return g

@@ -79,7 +79,7 @@ class SplineTests:
         degree = self.degree or derivatives + _SPARE
         if degree <= derivatives:
             raise SpaceError(f"degree: {degree} carries {degree - 1} derivatives, {derivatives} are needed; raise it.")
-        axes = [_axis_splines(geometry, name, self._gap(name), degree) for name in geometry.names]
+        axes = [_axis_splines(geometry, name, self.gap_of(name), degree) for name in geometry.names]
         width = " × ".join(
             f"{(degree + 1) * s.gap / _step(geometry, n):.3g}" for s, n in zip(axes, geometry.names, strict=True)
         )
@@ -98,7 +98,8 @@ class SplineTests:
             nodal=True,
         )
 
-    def _gap(self, name: str) -> float:
+    def gap_of(self, name: str) -> float:
+        """Nodes between knots along an axis."""
         if isinstance(self.gap, Mapping):
             if name not in self.gap:
                 raise SpaceError(f"gap: axis {name!r} has none; given are {', '.join(self.gap)}.")
