@@ -76,14 +76,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     store = Store(chosen.out / "trust")
     with progress_bar() as progress:
-        fine, coarse = (
-            run(
-                Plan([s.classic for s in some if s.case in chosen.cases], [Bvsi()], levels, n), store, progress=progress
-            )
-            if n
-            else []
-            for some, levels, n in ((RESOLVED, LEVELS, chosen.seeds), (COARSE, COARSE_LEVELS, chosen.coarse_seeds))
-        )
+
+        def runs(some: Sequence[Sampling], levels: Sequence[float], seeds: int) -> list[Run]:
+            cases = [one.classic for one in some if one.case in chosen.cases]
+            return run(Plan(cases, [Bvsi()], levels, seeds), store, progress=progress) if seeds else []
+
+        fine, coarse = runs(RESOLVED, LEVELS, chosen.seeds), runs(COARSE, COARSE_LEVELS, chosen.coarse_seeds)
     text = table(fine, coarse)
     with written_aside(chosen.out / "trust.md") as aside:
         aside.write_text(text, encoding="utf-8")

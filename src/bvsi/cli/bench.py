@@ -36,6 +36,7 @@ def discovery(
         str,
         typer.Option(help="Sizes of PySINDy's test functions that the oracle may choose from: parts of an axis."),
     ] = "20",
+    peer_domains: Annotated[int, typer.Option(min=10, help="Number of PySINDy's test functions in 1D.")] = 500,
     no_peer: Annotated[bool, typer.Option("--no-peer", help="Leave PySINDy out.")] = False,
     public_only: Annotated[
         bool, typer.Option("--public-only", help="Only the public data sets, where their files are present.")
@@ -57,7 +58,11 @@ def discovery(
     from bvsi.problems.classics import CLASSICS, public_cases
 
     known = public_cases() if public_only else {**public_cases(), **CLASSICS}
-    methods: list[Method] = [Bvsi()] if no_peer else [Bvsi(), PySindy(windows=_numbers(peer_windows, "--peer-windows"))]
+    methods: list[Method] = (
+        [Bvsi()]
+        if no_peer
+        else [Bvsi(), PySindy(domains=peer_domains, windows=_numbers(peer_windows, "--peer-windows"))]
+    )
     for method in methods:
         _ = method.settings  # tells before the work begins that a package is missing
     plan = study.Plan(_cases(cases, known), methods, chosen_levels, seeds)

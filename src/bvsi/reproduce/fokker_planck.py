@@ -13,9 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
+from bvsi.diagnose import Check
 from bvsi.discovery import equation_text
+from bvsi.discovery.checking import check_discovery
+from bvsi.discovery.measurement import measure
+from bvsi.discovery.method import Method
 from bvsi.inference import Fit, Lagged, LeastSquares, Profile
-from bvsi.likelihood import IID, ResidualLikelihood, residual_likelihood
+from bvsi.likelihood import IID, Block, ResidualLikelihood, residual_likelihood
 from bvsi.predict import potential_map, predict_linear
 from bvsi.problems import fokker_planck as problem
 from bvsi.progress import Progress, silent
@@ -61,6 +65,7 @@ class Study:
     truth: Array
     mse: Mapping[str, float]
     seconds: float
+    check: Check
     hybrid: Hybrid | None = None
 
 
@@ -100,8 +105,12 @@ def run(
     predicted = predict_linear(fits["profile"].posterior, maps["profile"])
     seconds = time.perf_counter() - begin
     selected = likelihood.restrict(path.best.names)
+    method = Method(Galerkin(element), stencil, Block(), Backward(Wald()), "the paper's")
+    measured = measure(data, IID(case.sigma), robust=False)
+    judged = check_discovery(fits["profile"], selected, path.best.theta, [measured], library, method, progress)
+    assert judged is not None
     particles = hybrid.run(selected, axes, exact, progress) if with_hybrid else None
-    return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds, particles)
+    return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds, judged, particles)
 
 
 def _fits(selected: ResidualLikelihood, start: Array | None) -> dict[str, Fit]:
@@ -123,6 +132,7 @@ def summary(study: Study) -> dict[str, Any]:
         "path": path_rows(study.path),
         "other_criteria": criteria(study.other_paths),
         "seconds": study.seconds,
+        "verdict": str(study.check.verdict),
         **({} if study.hybrid is None else {"hybrid": hybrid.summary(study.hybrid)}),
     }
 
@@ -136,9 +146,11 @@ def write(study: Study, out: Path) -> Path:
     sd = np.sqrt(profile.posterior.variance)
     pieces = [
         page.equation(equation_text(profile.names, profile.theta, sd, ["p"])),
+        page.text(f"Verdict on the profile fit: {study.check.verdict}. {study.check.advice}"),
         page.text(f"{study.data!r}; σ = {study.case.sigma:g}, seed {study.case.seed}, {study.element.name}."),
         page.preformatted(comparison(study)),
         page.preformatted(str(study.path)),
+        page.preformatted(str(study.check)),
     ]
     for name, path in study.other_paths.items():
         verdict = "the true five" if set(path.best.names) == set(problem.TRUTH) else f"{len(path.best.names)} operators"

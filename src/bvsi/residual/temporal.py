@@ -2,8 +2,8 @@
 
     ∫ ψ_k ∂_t^m u dt = (−1)^m ∫ ψ_k^(m) u dt        a_kj = (−1)^m ψ_k^(m)(t_j) w_j,      b_kj = ψ_k(t_j) w_j
 
-w are trapezoidal weights. They are exact to high order for smooth ψ of compact support, whatever the step, where
-difference quotients are off by a power of it.
+w are trapezoidal weights. On even steps they are exact to order p + 1 − m for ψ of degree p, which is smooth and has
+compact support, and the more so where the gap is a whole number of steps; on uneven ones to second order.
 """
 
 from __future__ import annotations

@@ -32,9 +32,10 @@ Array = NDArray[np.float64]
 
 CRITERION = "profile misfit + |s| (log n + 2 log d)"
 
-# Models of a ladder that are fitted, and how far above its lowest (in parts of n) they may lie.
-_FITTED = 2
-_NEAR = 0.1
+# Models of a ladder that are fitted with success, and tried, and how far above its lowest (in parts of n) they may lie.
+_FITTED = 3
+_LOOKED_AT = 5
+_NEAR = 0.5
 # Standard deviations of χ²/n above one that noise does not explain.
 _MISFIT = 2.0
 # A predicted gain that is worth a fit.
@@ -139,11 +140,17 @@ class _Search:
         if not ladder.best:
             return
         lowest = min(ladder.best.values())[0]
-        near = [(J, m) for J, m in ladder.best.values() if lowest + _NEAR * misfit.n >= J and bound > J]
-        small = min(near, key=lambda one: len(one[1]), default=None)  # with poor weights the lowest has too many
-        for _, model in dict.fromkeys([*sorted(near)[:_FITTED], *([small] if small else [])]):
+        near = [(score, m) for score, m in ladder.best.values() if score < min(bound, lowest + _NEAR * misfit.n)]
+        if not near:
+            return
+        small = min(near, key=lambda one: len(one[1]))  # with poor weights the lowest has too many operators
+        left = _FITTED
+        for _, model in dict.fromkeys([small, *sorted(near)[:_LOOKED_AT]]):
             if model not in self.fits:
                 self._fit(model, misfit.solve([model])[1][0], misfit)
+            left -= model in self.fits
+            if not left:
+                return
 
     def _fit(self, model: Model, theta: Array, misfit: QuadraticMisfit) -> None:
         names = tuple(self.likelihood.names[i] for i in model)

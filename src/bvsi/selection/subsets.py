@@ -125,10 +125,14 @@ def best_models(misfit: QuadraticMisfit, names: tuple[str, ...], protection: Pro
         if models:
             ladder.add(misfit.scores(models), models)
         size += 1
-    starts = sorted(ladder.best.values())[:_STARTS] or [(np.inf, allowed.kept)]
+    starts = sorted(ladder.best.values())[:_STARTS] or [(np.inf, allowed.least)]
     for _, model in starts:
         _climb(misfit, allowed, ladder, model)
     _descend(misfit, allowed, ladder, tuple(range(len(names))))
+    for size in sorted(ladder.best, reverse=True):  # exchanges may have led past smaller models
+        smaller = allowed.reduced(ladder.best[size][1])
+        if smaller:
+            _best(misfit, ladder, smaller)
     return ladder
 
 
@@ -189,6 +193,14 @@ class _Allowed:
         self.kept: Model = tuple(i for i, name in enumerate(names) if name in protection.keep)
         self.groups = [frozenset(i for i, name in enumerate(names) if name in group) for group in protection.groups]
 
+    @property
+    def least(self) -> Model:
+        """What is kept, and one of every group."""
+        model = set(self.kept)
+        for group in self.groups:
+            model |= set() if group & model else {min(group)}
+        return tuple(sorted(model))
+
     def _fine(self, model: Model) -> bool:
         return bool(model) and all(group & set(model) for group in self.groups)
 
@@ -205,10 +217,11 @@ class _Allowed:
         return [m for m in smaller if self._fine(m)]
 
     def exchanged(self, model: Model) -> list[Model]:
-        return [
+        others = [
             tuple(sorted((*(j for j in model if j != gone), new)))
             for gone in model
             if gone not in self.kept
             for new in range(self.d)
             if new not in model
         ]
+        return [m for m in others if self._fine(m)]

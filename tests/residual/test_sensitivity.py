@@ -1,0 +1,119 @@
+"""Sensitivities to the state: constant, varying and scaled entries against dense matrices, and their sums."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bvsi.linalg import Pattern
+from bvsi.residual.sensitivity import Scaled, Sensitivity, combined_sensitivity, entries_at
+
+N, STATE, TIMES = 7, 10, 4
+FIRST, WIDE = 5, 5
+"""The factor of scaled entries belongs to the second of two fields of five nodes."""
+
+
+@pytest.fixture(scope="module")
+def pattern():
+    rng = np.random.default_rng(0)
+    rows, columns = np.nonzero(rng.random((N, STATE)) < 0.5)
+    return Pattern.from_coo(rows, columns, (N, STATE))[0]
+
+
+def scaled(pattern, seed, values=None, slots=None):
+    """V diag(c_j) on the columns of the second field: slots and entries."""
+    rng = np.random.default_rng(seed)
+    slots = np.flatnonzero(pattern.indices >= FIRST) if slots is None else slots
+    values = rng.standard_normal(len(slots)) if values is None else values
+    return slots, Scaled(values, rng.standard_normal((TIMES, WIDE)), pattern.indices[slots] - FIRST, FIRST)
+
+
+def constant(pattern, seed):
+    slots = np.flatnonzero(pattern.indices < 8)
+    return slots, np.random.default_rng(seed).standard_normal(len(slots))
+
+
+def varying(pattern, seed):
+    slots = np.arange(0, pattern.nnz, 2)
+    return slots, np.random.default_rng(seed).standard_normal((TIMES, len(slots)))
+
+
+def dense(J, time):
+    return J.pattern.matrix(J.values(time)).toarray()
+
+
+@pytest.fixture(scope="module", params=["constant", "varying", "scaled", "all"])
+def J(request, pattern):
+    kinds = {"constant": [constant], "varying": [varying], "scaled": [scaled], "all": [constant, varying, scaled]}
+    blocks = tuple(make(pattern, 3 + i) for i, make in enumerate(kinds[request.param]))
+    return Sensitivity(pattern, blocks, scale=-1.5)
+
+
+def test_scaled_entries_are_a_matrix_times_a_diagonal_one(pattern):
+    slots, entries = scaled(pattern, 1)
+    V = np.zeros((N, STATE))
+    V[pattern.rows[slots], pattern.indices[slots]] = entries.values
+    for time in range(TIMES):
+        c = np.concatenate([np.zeros(FIRST), entries.factor[time]])
+        J = Sensitivity(pattern, ((slots, entries),), scale=2.0)
+        assert_allclose(dense(J, time), 2 * V @ np.diag(c), rtol=1e-14)
+        assert_allclose(entries_at(entries.times(3.0), time), 3 * entries.at(time), rtol=1e-15)
+
+
+def test_products_are_those_of_the_dense_matrix(J):
+    rng = np.random.default_rng(1)
+    V, G = rng.standard_normal((STATE, 3)), rng.standard_normal(J.pattern.nnz)
+    for time in range(TIMES):
+        assert_allclose(J.apply(time, V), dense(J, time) @ V, rtol=1e-12, atol=1e-13)
+        assert_allclose(J.inner(G, time), G @ J.values(time), rtol=1e-12)
+
+
+def test_everywhere_is_apply_at_every_time(J):
+    V = np.random.default_rng(2).standard_normal((STATE, TIMES))
+    expected = np.column_stack([J.apply(j, V[:, j : j + 1]) for j in range(TIMES)])
+    assert_allclose(J.everywhere(V), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_transposed_everywhere_is_the_adjoint(J):
+    rng = np.random.default_rng(3)
+    V, W = rng.standard_normal((STATE, TIMES)), rng.standard_normal((N, TIMES))
+    expected = np.column_stack([dense(J, j).T @ W[:, j] for j in range(TIMES)])
+    assert_allclose(J.transposed_everywhere(W), expected, rtol=1e-12, atol=1e-13)
+    assert_allclose(np.sum(W * J.everywhere(V)), np.sum(V * J.transposed_everywhere(W)), rtol=1e-12)
+
+
+def test_only_entries_without_time_are_constant(pattern):
+    for make, expected in ((constant, True), (varying, False), (scaled, False)):
+        assert Sensitivity(pattern, (make(pattern, 0),)).constant == expected
+
+
+def several(pattern):
+    """Four operators: two share the matrix V, two share entries that are constant."""
+    slots, first = scaled(pattern, 1)
+    _, second = scaled(pattern, 2, values=first.values, slots=slots)
+    shared = constant(pattern, 5)
+    return (
+        Sensitivity(pattern, ((slots, first), shared)),
+        Sensitivity(pattern, ((slots, second),), scale=0.5),
+        Sensitivity(pattern, (shared,), scale=-2.0),
+        Sensitivity(pattern, (varying(pattern, 6),)),
+    )
+
+
+@pytest.mark.parametrize("weights", [[1.0, -2.0, 3.0, 0.7], [0, 2.0, 0, 0], [0, 0, 0, 0.0], [1.0, 0, -1.0, 0]], ids=str)
+def test_combinations_are_weighted_sums(pattern, weights):
+    J = several(pattern)
+    total = combined_sensitivity(J, np.array(weights))
+    for time in range(TIMES):
+        expected = sum(w * dense(one, time) for w, one in zip(weights, J, strict=True))
+        assert_allclose(dense(total, time), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_what_is_shared_stands_in_a_combination_once(pattern):
+    J = several(pattern)
+    before = [dense(one, 1) for one in J]
+    total = combined_sensitivity(J, np.array([1.0, -2.0, 3.0, 0.7]))
+    assert len(total.blocks) == 3
+    assert sum(isinstance(entries, Scaled) for _, entries in total.blocks) == 1
+    assert any(entries.values is J[0].blocks[0][1].values for _, entries in total.blocks if isinstance(entries, Scaled))
+    for one, values in zip(J, before, strict=True):
+        assert_allclose(dense(one, 1), values, rtol=0)
