@@ -9,7 +9,7 @@ W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from scipy.special import ndtr, stdtr
 from bvsi.inference import Fit
 from bvsi.likelihood import ResidualLikelihood, Stacked
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.stacked import Whole
+from bvsi.likelihood.smoothing import weighter
 from bvsi.likelihood.stacked_products import SpaceTime
 
 Array = NDArray[np.float64]
@@ -111,32 +111,16 @@ class _Columns:
         own = part.residuals.residual(theta)
         draws = [products.sensitivity(products.draw(rng)) for _ in range(_DRAWS)]
         r = np.stack([own, *draws], axis=2)
-        weigh = _weighter(part, likelihood, theta)
+        weigh = weighter(part, likelihood.weighting, theta)
         w = weigh(r)
         X = part.residuals.X - products.operators(products.spread(w[:, :, 0]))
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
         c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
         c[:, 0] = 0.0  # the fit has absorbed its share
-        again = [_weighter(part, likelihood, other)(own[:, :, None]) for other in others]
+        again = [weighter(part, likelihood.weighting, other)(own[:, :, None]) for other in others]
         r = np.concatenate([r - X @ c, *([own[:, :, None]] * len(again))], axis=2)
         return _statistics(r, np.concatenate([w - WX @ c, *again], axis=2))
-
-
-def _weighter(part: Part, likelihood: ResidualLikelihood, theta: Array) -> Callable[[Array], Array]:
-    """Z ↦ W Z for Z (N, K, m), with the weights of the likelihood."""
-    if isinstance(likelihood.weighting, Stacked):
-        return Whole.of(part, theta).weighted
-    groups = [part.factorised(theta, group) for group in part.covariance.groups(part.residuals)]
-
-    def weighted(Z: Array) -> Array:
-        out = np.empty_like(Z)
-        for one in groups:
-            columns = Z[:, one.group.blocks]
-            out[:, one.group.blocks] = one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
-        return out
-
-    return weighted
 
 
 def _statistics(r: Array, w: Array) -> _Columns:

@@ -24,8 +24,8 @@ def with_uncertainty(value: float, sd: float) -> str:
     return f"{value:.{-place}f}({digit})"
 
 
-def equation_text(names: Sequence[str], theta: Array, sd: Array, fields: Sequence[str]) -> str:
-    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``."""
+def equation_text(names: Sequence[str], theta: Array, sd: Array, fields: Sequence[str], time_order: int = 1) -> str:
+    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time."""
     lines = []
     for field in fields:
         prefix = "" if len(fields) == 1 else f"{field}: "
@@ -35,5 +35,5 @@ def equation_text(names: Sequence[str], theta: Array, sd: Array, fields: Sequenc
                 sign = "−" if value < 0 else "+"
                 terms.append(f"{sign} {with_uncertainty(abs(value), s)} {name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
-        lines.append(f"{field}_t = {right}")
+        lines.append(f"{field}_{'t' * time_order} = {right}")
     return "\n".join(lines)

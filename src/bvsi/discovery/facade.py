@@ -15,6 +15,7 @@ from bvsi.diagnose import Check
 from bvsi.discovery.checking import check_discovery, with_bias
 from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
+from bvsi.discovery.relinearise import relinearised
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
@@ -49,6 +50,7 @@ def discover(
     estimator: Estimator | None = None,
     prior: Prior | GaussianPrior | None = None,
     constraints: AnyConstraints = None,
+    relinearise: int = 0,
     check: bool = True,
     progress: Progress = silent,
 ) -> Discovery:
@@ -68,6 +70,8 @@ def discover(
     estimator, prior: for the posterior of the selected model; by default the profile estimator with a flat prior.
     constraints: texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities
         tie together are selected together; inequalities hold in the posterior.
+    relinearise: how often the selected operators are linearised anew, at states smoothed by their own residual, before
+        the last fit; it matters where nonlinear operators meet large noise.
     check: whether the fit is repeated on coarser samplings and with other test functions, for the verdict.
     """
     begin = time.perf_counter()
@@ -84,6 +88,8 @@ def discover(
     path = ties.path(method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
     selected = likelihood.restrict(path.best.names)
     limits = allowed.restrict(selected.names)
+    for _ in range(_count(relinearise)):
+        selected = relinearised(measured, selected, path.best.theta, library, method)
     fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
     judged = None
     if check:
@@ -103,6 +109,12 @@ def discover(
     }
     rows = tuple(part.structure.n_rows for part in likelihood.system.experiments)
     return _result(library, fit, path, rows, settings, judged, time.perf_counter() - begin)
+
+
+def _count(relinearise: int) -> int:
+    if not isinstance(relinearise, int) or relinearise < 0:
+        raise BvsiError(f"relinearise: a number of times, 0 or more, is needed; got {relinearise!r}.")
+    return relinearise
 
 
 def _treated(
@@ -214,4 +226,5 @@ def _result(
         settings=settings,
         seconds=seconds,
         check=judged,
+        time_order=library.time_order,
     )

@@ -57,16 +57,16 @@ def choose_method(measured: Sequence[Measurement], library: Library, asked: Aske
     """Splines where the grid, the number of times and the operators allow them; what was asked for goes first."""
     experiments = [m.data for m in measured]
     if isinstance(asked.discretisation, Galerkin):
-        return _elements(experiments, asked, "elements, as asked for")
+        return _elements(experiments, library, asked, "elements, as asked for")
     if isinstance(asked.discretisation, SplineTests):
         return _splines(measured, library, asked, "spline tests, as asked for")
     if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests):
-        return _elements(experiments, asked, f"elements, to go with {type(asked.stencil).__name__}()")
+        return _elements(experiments, library, asked, f"elements, to go with {type(asked.stencil).__name__}()")
     if isinstance(asked.weighting, Block):
-        return _elements(experiments, asked, "elements, to go with Block() weighting")
+        return _elements(experiments, library, asked, "elements, to go with Block() weighting")
     obstacle = spline_obstacle_of(experiments, library)
     if obstacle:
-        return _elements(experiments, asked, f"elements: {obstacle}")
+        return _elements(experiments, library, asked, f"elements: {obstacle}")
     return _splines(measured, library, asked, "spline tests: a uniform grid, and all derivatives go onto them")
 
 
@@ -105,10 +105,13 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Asked, re
     return Method(discretisation, asked.stencil or time, weighting, selection, reason)
 
 
-def _elements(experiments: Sequence[Data], asked: Asked, reason: str) -> Method:
+def _elements(experiments: Sequence[Data], library: Library, asked: Asked, reason: str) -> Method:
     discretisation = asked.discretisation or default_discretisation(experiments)
     weighting = asked.weighting or Block()
-    return Method(discretisation, asked.stencil or CrankNicolson(), weighting, asked.selection or Sweep(), reason)
+    # difference stencils have first time derivatives only
+    stencil = asked.stencil or (CrankNicolson() if library.time_order == 1 else TemporalTests())
+    selection = asked.selection or (BestSubset() if isinstance(weighting, Stacked) else Sweep())
+    return Method(discretisation, stencil, weighting, selection, reason)
 
 
 def default_discretisation(experiments: Sequence[Data]) -> Galerkin:

@@ -36,6 +36,7 @@ class Discovery:
         fails.
     path: how the operators were selected; settings: what was asked for, as texts; seconds: how long it took.
     check: whether the answer can be trusted, with verdict and advice; None where that was not asked for.
+    time_order: of the time derivative on the left side.
     """
 
     fields: tuple[str, ...]
@@ -50,6 +51,7 @@ class Discovery:
     settings: Mapping[str, str]
     seconds: float
     check: Check | None = None
+    time_order: int = 1
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -69,7 +71,7 @@ class Discovery:
     @property
     def equation(self) -> str:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
-        return equation_text(self.names, self.theta, self.sd, self.fields)
+        return equation_text(self.names, self.theta, self.sd, self.fields, self.time_order)
 
     def coefficient(self, name: str) -> float:
         """Coefficient by name; zero for a candidate that was not selected."""
@@ -126,7 +128,9 @@ class Discovery:
                 "the misfit is more than the noise explains: the discretisation is too coarse, the noise larger than "
                 "stated, or an operator is missing."
             )
-        for number, (blocks, rows) in enumerate(zip(self.chi2_blocks, self.block_rows, strict=True)):
+        # with stacked weighting the misfit is no sum of squares of blocks; there the check looks at it in time
+        by_block = () if self.settings.get("weighting", "").startswith("Stacked") else self.chi2_blocks
+        for number, (blocks, rows) in enumerate(zip(by_block, self.block_rows, strict=False)):
             worst = int(np.argmax(blocks))
             # the largest of K averages of N squared normal numbers, with room for what the fit takes up
             bound = 1 + (3 + np.sqrt(2 * np.log(len(blocks)))) * np.sqrt(2 / rows)

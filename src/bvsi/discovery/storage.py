@@ -60,6 +60,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "chi2": found.chi2,
         "block_rows": json.dumps(found.block_rows),
         "seconds": found.seconds,
+        "time_order": found.time_order,
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps([found.status.converged, found.status.iterations, found.status.message]),
         "criterion": path.criterion,
@@ -90,6 +91,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         settings=json.loads(attributes["settings"]),
         seconds=float(attributes["seconds"]),
         check=_check(json.loads(attributes.get("check", "null"))),
+        time_order=int(attributes.get("time_order", 1)),
     )
 
 

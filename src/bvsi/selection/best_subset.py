@@ -30,7 +30,7 @@ from bvsi.selection.subsets import Ladder, Model, QuadraticMisfit, best_models, 
 Array = NDArray[np.float64]
 
 
-CRITERION = "profile misfit + |s| (log n + 2 log d)"
+CRITERION = "extended BIC"
 
 # Models of a ladder that are fitted with success, and tried, and how far above its lowest (in parts of n) they may lie.
 _FITTED = 3
@@ -188,7 +188,7 @@ class _Search:
             else:
                 theta = around.misfit.solve([model])[1][0]
                 J = max(J, score + 1e-6)  # predicted to be better, and fitted without being so
-                visited.append(Visited(names, J, theta, float("nan"), changed, {}, frozenset()))
+                visited.append(Visited(names, J, theta, around.misfit.chi2(model), changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
         told = self._doubts(best, around)
         return SelectionPath(tuple(visited), CRITERION, f"stopped: {why}{status}", told)

@@ -57,6 +57,11 @@ class QuadraticMisfit:
         beyond = self.n * (1 + np.log(np.maximum(Q, tiny) / self.n))
         return np.where(self.n >= Q, Q, beyond) if self.known else beyond
 
+    def chi2(self, model: Model) -> float:
+        """Q_s/n of one model."""
+        s = list(model)
+        return float(self.q - self.g[s] @ self.solve([model])[1][0]) / self.n
+
     def scores(self, models: Sequence[Model]) -> Array:
         """J of models of one size, (len(models),); infinite where it means nothing."""
         J, _ = self.solve(models)

@@ -1,0 +1,54 @@
+"""Smoothed states: the data less what the residuals tell of their noise.
+
+    ε̂ = Σ_u Cᵀ W r (stacked),      ε̂_j = mean over blocks k with time j of Σ_u,j C_kjᵀ W_k r_k (block)
+
+û − ε̂ satisfies the equation to first order. Nonlinear operators can be linearised there, see
+``assemble(linearise_at=...)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.likelihood.covariance import Part
+from bvsi.likelihood.likelihood import ResidualLikelihood
+from bvsi.likelihood.stacked import Stacked, Whole
+from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.likelihood.weighting import Weighting
+
+Array = NDArray[np.float64]
+
+
+def weighter(part: Part, weighting: Weighting, theta: Array) -> Callable[[Array], Array]:
+    """Z ↦ W Z for Z (N, K, m), with the weights at θ."""
+    if isinstance(weighting, Stacked):
+        return Whole.of(part, theta).weighted
+    groups = [part.factorised(theta, group) for group in part.covariance.groups(part.residuals)]
+
+    def weighted(Z: Array) -> Array:
+        out = np.empty_like(Z)
+        for one in groups:
+            columns = Z[:, one.group.blocks]
+            out[:, one.group.blocks] = one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
+        return out
+
+    return weighted
+
+
+def noise_estimates(likelihood: ResidualLikelihood, theta: Array) -> tuple[dict[str, Array], ...]:
+    """ε̂ by field, (T, n_dofs) each, for every experiment."""
+    return tuple(_noise_estimate(part, likelihood.weighting, theta) for part in likelihood.parts)
+
+
+def _noise_estimate(part: Part, weighting: Weighting, theta: Array) -> dict[str, Array]:
+    structure = part.residuals.structure
+    r = part.residuals.residual(theta)
+    estimate = SpaceTime(part, theta).spread(weighter(part, weighting, theta)(r[:, :, None])[:, :, 0])
+    if not isinstance(weighting, Stacked):
+        used = abs(structure.a) + abs(structure.b)
+        estimate = estimate / np.maximum(np.bincount(used.indices, minlength=structure.n_times), 1)
+    by_field = estimate.reshape(len(structure.fields), structure.n_dofs, structure.n_times)
+    return {field: values.T for field, values in zip(structure.fields, by_field, strict=True)}

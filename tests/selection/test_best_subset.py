@@ -1,0 +1,112 @@
+"""Best-subset selection on exact solutions with noise: the truth, protection, several fields."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bvsi.errors import BvsiError
+from bvsi.inference import Profile
+from bvsi.likelihood import IID, ResidualLikelihood, Stacked, UnknownScale, residual_likelihood
+from bvsi.operators import Library
+from bvsi.residual import TemporalTests, assemble
+from bvsi.selection import BestSubset
+from bvsi.selection.best_subset import CRITERION
+from bvsi.spaces import SplineTests
+from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, rotation
+
+CASES = {"burgers": (burgers, BURGERS, BURGERS_TRUTH), "rotation": (rotation, ROTATION, ROTATION_TRUTH)}
+SIGMA = 1e-2
+
+
+@cache
+def likelihood_of(
+    name: str, sigma: float = SIGMA, seed: int = 0, *, known: bool = True, candidates: tuple[str, ...] = ()
+) -> ResidualLikelihood:
+    make, library, _ = CASES[name]
+    system = assemble(
+        noisy(make(), sigma, seed),
+        Library({"u": list(candidates)}) if candidates else library,
+        discretisation=SplineTests(gap=3),
+        stencil=TemporalTests(5, 2.0),
+        variance={f: np.array(sigma**2) for f in library.equations},
+    )
+    return residual_likelihood(system, IID(sigma) if known else UnknownScale(IID(sigma)), Stacked())
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize("name", CASES)
+def test_the_truth_is_selected(name, known):
+    likelihood, truth = likelihood_of(name, known=known), CASES[name][2]
+    path = BestSubset().select(likelihood)
+    assert set(path.best.names) == set(truth)
+    fit = Profile().fit(likelihood.restrict(path.best.names))
+    errors = path.best.theta - np.array([truth[name] for name in path.best.names])
+    assert_allclose(errors / np.sqrt(fit.posterior.variance), 0, atol=4)
+    assert_allclose(path.best.theta, fit.theta, atol=0.05 * np.sqrt(fit.posterior.variance).min())
+    assert path.best.fit is not None
+    assert path.criterion == CRITERION
+
+
+@pytest.mark.parametrize("sigma, seed", [(1e-3, 1), (2e-2, 2), (2e-2, 3)])
+def test_the_truth_is_selected_whatever_the_noise(sigma, seed):
+    assert set(BestSubset().select(likelihood_of("burgers", sigma, seed)).best.names) == set(BURGERS_TRUTH)
+
+
+def test_what_is_kept_stays_and_is_found_to_be_zero():
+    likelihood = likelihood_of("burgers")
+    path = BestSubset().select(likelihood, keep=["u**3"])
+    assert set(path.best.names) == {*BURGERS_TRUTH, "u**3"}
+    assert all("u**3" in visited.names for visited in path.visited)
+    free = BestSubset().select(likelihood)
+    assert free.best.score < path.best.score
+
+
+def test_one_of_every_group_stays():
+    path = BestSubset().select(likelihood_of("burgers"), groups=[["u", "u**2"], ["laplacian(u)", "dx(u)"]])
+    assert set(BURGERS_TRUTH) <= set(path.best.names)
+    assert len(path.best.names) == 3
+    for visited in path.visited:
+        assert {"u", "u**2"} & set(visited.names)
+        assert {"laplacian(u)", "dx(u)"} & set(visited.names)
+
+
+def test_models_of_the_path_grow_and_the_chosen_one_has_the_lowest_score():
+    path = BestSubset().select(likelihood_of("burgers"))
+    sizes = [len(visited.names) for visited in path.visited]
+    assert sizes == sorted(set(sizes))
+    assert all(v.score > path.best.score for v in path.visited if v is not path.best)
+    assert "no model near it is better" in str(path)
+
+
+def test_the_order_of_the_candidates_does_not_matter():
+    """The draws of noise are the same, so that the choice is, and coefficients up to where iterations end."""
+    turned = tuple(reversed(BURGERS.names))
+    plain, other = (BestSubset().select(likelihood_of("burgers", candidates=c)) for c in (BURGERS.names, turned))
+    assert set(plain.best.names) == set(other.best.names)
+    coefficients = dict(zip(other.best.names, other.best.theta, strict=True))
+    assert_allclose(plain.best.theta, [coefficients[name] for name in plain.best.names], rtol=1e-3)
+
+
+def test_a_rival_that_is_nearly_as_good_is_told():
+    """u u_x and (1 + x/1000) u u_x cannot be told apart at this noise."""
+    rival = "u*dx(u)*(1+0.001*x)"
+    path = BestSubset().select(likelihood_of("burgers", candidates=("laplacian(u)", "u*dx(u)", rival, "u")))
+    assert not path.decided
+    assert "u*dx(u)" in path.doubts
+    assert BestSubset().select(likelihood_of("burgers")).decided
+
+
+def test_settings_are_checked():
+    for wrong in ({"rounds": 0}, {"draws": 0}):
+        with pytest.raises(BvsiError, match="rounds and draws: at least 1"):
+            BestSubset(**wrong)
+
+
+def test_progress_is_reported():
+    heard = []
+    BestSubset().select(likelihood_of("burgers"), progress=lambda done, total, what: heard.append(what))
+    assert any(what.startswith("selecting, 2 operators") for what in heard)
