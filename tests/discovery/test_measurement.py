@@ -107,8 +107,12 @@ def test_robust_decides_on_outliers(data):
 
 def test_correlated_noise_cannot_be_weighted_down(data):
     wrong, _ = spiked(data)
+    model = Covariance(SIGMA**2 * np.eye(64))
+    left = measure(wrong, model)
+    assert left.data is wrong
+    assert left.noise is model
     with pytest.raises(NoiseError, match="IID, PerField and Diagonal"):
-        measure(wrong, Covariance(SIGMA**2 * np.eye(64)))
+        measure(wrong, model, robust=True)
 
 
 def test_too_few_data_leave_the_level_to_the_fit():

@@ -7,7 +7,7 @@ import pytest
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.discovery.measurement import measure
-from bvsi.discovery.method import Asked, choose_method
+from bvsi.discovery.method import _NODES, _TIMES, Asked, choose_method
 from bvsi.errors import BvsiError
 from bvsi.likelihood import IID, Block, Stacked
 from bvsi.operators import Library
@@ -51,8 +51,8 @@ def test_grids_get_splines_stacked_weights_and_best_subsets(data):
     [
         (on_mesh, Library({"u": ["u"]}), "on a mesh"),
         (uneven, Library({"u": ["u"]}), "axis 'x' are not"),
-        (lambda: burgers(48, 11), BURGERS, "need 12 frames, and there are 11"),
-        (lambda: burgers(15, 41), BURGERS, "need 16 nodes along every axis, and one has 15"),
+        (lambda: burgers(48, _TIMES - 1), BURGERS, f"need {_TIMES} frames, and there are {_TIMES - 1}"),
+        (lambda: burgers(_NODES - 1), BURGERS, f"need {_NODES} nodes along every axis, and one has {_NODES - 1}"),
         (burgers, Library({"u": ["u*laplacian(u)"]}), "no derivative of the data"),
         (burgers, Library({"u": ["laplacian(u)", "dx(u)**2"]}), "no derivative of the data"),
         (burgers, Library({"u": ["laplacian(recover(laplacian(u)))"]}), "recover"),
@@ -71,7 +71,7 @@ def test_elements_are_taken_where_splines_cannot_be_and_the_reason_is_told(made,
 
 
 def test_just_enough_data_for_splines():
-    assert method(burgers(16, 12)).splines
+    assert method(burgers(_NODES, _TIMES)).splines
 
 
 def test_what_is_asked_for_is_taken(data):

@@ -68,7 +68,7 @@ def _whiteness(values: Array, data: Data, name: str, rng: Rng) -> list[ResidualT
         pairs = [(np.take(signs, range(1, n), a), np.take(signs, range(n - 1), a)) for a, n in enumerate(u.shape)]
         return np.array([np.mean(one * other) for one, other in pairs])
 
-    if cube.size < _FEWEST:
+    if cube.size < _FEWEST or not np.ptp(cube):
         return []
     own = correlations(cube)
     draws = np.array([correlations(rng.standard_normal(cube.shape)) for _ in range(_DRAWS)])

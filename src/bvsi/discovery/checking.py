@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from bvsi.constraints import LinearConstraints
 from bvsi.data import Grid
-from bvsi.diagnose import Check, Variation, check, variations
+from bvsi.diagnose import Check, Variation, Verdict, check, variations
 from bvsi.discovery.measurement import Measurement
 from bvsi.discovery.method import Method
+from bvsi.discovery.submodel import assembled
 from bvsi.discovery.test_functions import bandwidth
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit, Profile
@@ -20,9 +21,15 @@ from bvsi.likelihood import Diagonal, Noise, ResidualLikelihood, UnknownScale, r
 from bvsi.operators import Library
 from bvsi.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.progress import Progress
-from bvsi.residual import assemble
 
 Array = NDArray[np.float64]
+
+_MEASURED = (
+    "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
+    "Diagonal() where it varies, Covariance() where it is correlated; for data without noise, how far they can be "
+    "trusted, such as IID(1e-6)."
+)
+"""What to do about noise that was measured, not stated."""
 
 
 def check_discovery(
@@ -33,25 +40,27 @@ def check_discovery(
     library: Library,
     method: Method,
     progress: Progress,
+    *,
+    held: bool = False,
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
 
     fit, likelihood: of the selected operators, without constraints: these would hide what moves. Where there is no such
         fit it is made, from theta (d,); None where the data do not determine it.
+    held: whether constraints hold the fit after all; refits, which are free, are then not compared with it.
     """
     try:
         fit = Profile().fit(likelihood, start=theta) if fit is None else fit
     except BvsiError:
         return None
-    model = library.subset(likelihood.names)
-    tried = variations([m.data for m in measured], method.discretisation, method.stencil)
+    tried = () if held else variations([m.data for m in measured], method.discretisation, method.stencil)
     refits = []
     for number, variation in enumerate(tried):
         progress(number + 1, len(tried), f"checking with {variation.name}")
-        refit = _refit(variation, fit, likelihood, measured, model, method)
+        refit = _refit(variation, fit, likelihood, measured, library, method)
         if refit is not None:
             refits.append((variation, refit))
-    return check(
+    judged = check(
         fit,
         likelihood,
         refits,
@@ -61,6 +70,9 @@ def check_discovery(
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=_cycles(measured),
     )
+    if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
+        return replace(judged, advice=_MEASURED)
+    return judged
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints) -> Posterior:
@@ -81,33 +93,25 @@ def _refit(
     fit: Fit,
     likelihood: ResidualLikelihood,
     measured: Sequence[Measurement],
-    model: Library,
+    library: Library,
     method: Method,
 ) -> Fit | None:
     """The same operators on other data or test functions; None where that cannot be fitted."""
     parts = list(zip(measured, variation.frames, variation.nodes, likelihood.noise, strict=True))
     try:
-        system = assemble(
+        system = assembled(
             variation.data,
-            model,
+            library,
+            likelihood.names,
             discretisation=variation.discretisation,
             stencil=variation.stencil,
             variance=[{f: _thinned(v, frames, nodes) for f, v in m.variance.items()} for m, frames, nodes, _ in parts],
         )
         noise = [_thinned_noise(model, frames, nodes) for _, frames, nodes, model in parts]
         again = residual_likelihood(system, noise, method.weighting)
-        start = dict(zip(fit.names, fit.theta, strict=True))
-        theta = np.array([start[name] for name in likelihood.names])[_order(likelihood, model)]
-        return Profile().fit(again, start=theta)
+        return Profile().fit(again, start=fit.theta)
     except BvsiError:
         return None
-
-
-def _order(likelihood: ResidualLikelihood, model: Library) -> NDArray[np.int64]:
-    """Position in the likelihood of every operator of the library made of its names."""
-    bare = [name.split(": ", 1)[-1] for name in likelihood.names]
-    where = {name: i for i, name in enumerate(likelihood.names)}
-    return np.array([where[name] if name in where else bare.index(name) for name in model.names])
 
 
 def _thinned(variance: Array, frames: NDArray[np.int64], nodes: NDArray[np.int64]) -> Array:

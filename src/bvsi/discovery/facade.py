@@ -21,7 +21,7 @@ from bvsi.discovery.ties import needed, ties_of
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import BvsiError
 from bvsi.inference import NUTS, SVGD, Fit, Lagged, Maximum, Profile
-from bvsi.inference.fit import CHI2_FACTOR
+from bvsi.inference.fit import CHI2_FACTOR, misfit_excess
 from bvsi.inference.gaussian_prior import prior_density
 from bvsi.likelihood import Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
 from bvsi.naming import matches
@@ -93,7 +93,12 @@ def discover(
     fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
     judged = None
     if check:
-        judged = check_discovery(path.best.fit, selected, path.best.theta, measured, library, method, progress)
+        # constraints hide what moves, so that the free fit is looked at, unless they cause a misfit of their own
+        contradicted = bool(limits) and misfit_excess(fit.chi2, selected.system.n)
+        subject = fit if contradicted else path.best.fit
+        judged = check_discovery(
+            subject, selected, path.best.theta, measured, library, method, progress, held=contradicted
+        )
     if judged is not None and fit.posterior is not None:
         fit = replace(fit, posterior=with_bias(fit.posterior, judged, limits))
     settings = {

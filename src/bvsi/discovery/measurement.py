@@ -50,6 +50,10 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     robust: whether outliers get less weight; by default where there are more than noise explains.
     """
     level = _level(data)
+    if noise is not None and stated_variance(noise, data) is None:
+        if robust:
+            raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
+        robust = False
     clean, weights, told = _without_outliers(data, level, robust)
     if noise is not None:
         return _stated(clean, noise, level, weights, told)
@@ -105,7 +109,8 @@ def _without_outliers(
     many = {f for f, n in total.items() if n > (0 if robust else max(3, _TAIL * data.fields[f].size))}
     if not many:
         return data, {}, []
-    weights = {f: np.asarray(found.weights[f]) for f in many}
+    # missing values have no weight of their own
+    weights = {f: np.where(found.weights[f] > 0, found.weights[f], 1.0) for f in many}
     fields = {f: found.replaced[f] if f in many else v for f, v in data.fields.items()}
     told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
     return data.with_fields(fields), weights, told
@@ -121,8 +126,6 @@ def _stated(
     if weights and known is not None:
         variance = {f: v / weights[f] if f in weights else v for f, v in known.items()}
         noise = _model(variance, data)
-    elif weights:
-        raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
     sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}
     filtered = {f: float(np.sqrt(v)) for f, v in measured.items()}
     return Measurement(data, noise, variance, sigma, filtered, 0.0, "; ".join([*told, f"as stated, {noise!r}"]))

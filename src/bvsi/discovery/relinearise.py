@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.discovery.measurement import Measurement
 from bvsi.discovery.method import Method
+from bvsi.discovery.submodel import assembled
 from bvsi.errors import BvsiError
-from bvsi.likelihood import ResidualLikelihood
+from bvsi.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.likelihood.smoothing import noise_estimates
 from bvsi.operators import Library
-from bvsi.residual import assemble
 
 Array = NDArray[np.float64]
 
@@ -29,12 +28,13 @@ def relinearised(
     for m, noise in zip(measured, noise_estimates(likelihood, theta), strict=True):
         fields = {f: v - noise[f] if f in noise else v for f, v in m.data.fields.items()}
         smooth.append(m.data.with_fields(fields))
-    system = assemble(
+    system = assembled(
         [m.data for m in measured],
-        library.subset(likelihood.names),
+        library,
+        likelihood.names,
         discretisation=method.discretisation,
         stencil=method.stencil,
         variance=[m.variance for m in measured],
         linearise_at=smooth,
     )
-    return replace(likelihood, system=replace(system, names=likelihood.names))
+    return residual_likelihood(system, likelihood.noise, likelihood.weighting)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi._version import __version__
-from bvsi.diagnose import ADVICE, Check, Comparison, ResidualTest, Verdict
+from bvsi.diagnose import Check, Comparison, ResidualTest, Verdict
 from bvsi.discovery.result import Discovery
 from bvsi.files import written_aside
 from bvsi.inference import Status
@@ -99,6 +99,7 @@ def _check_record(check: Check) -> dict[str, Any]:
     """A check as JSON values."""
     return {
         "verdict": str(check.verdict),
+        "advice": check.advice,
         "reasons": check.reasons,
         "chi2": check.chi2,
         "tests": [dataclasses.asdict(test) for test in check.tests],
@@ -126,10 +127,9 @@ def _check(record: dict[str, Any] | None) -> Check | None:
     """The check again."""
     if record is None:
         return None
-    verdict = Verdict(record["verdict"])
     return Check(
-        verdict=verdict,
-        advice=ADVICE[verdict],
+        verdict=Verdict(record["verdict"]),
+        advice=record["advice"],
         reasons=tuple(record["reasons"]),
         chi2=record["chi2"],
         tests=tuple(ResidualTest(**test) for test in record["tests"]),

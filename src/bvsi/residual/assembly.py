@@ -17,7 +17,7 @@ from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabula
 from bvsi.progress import Progress, silent
 from bvsi.residual.activity import active_residuals, missing_unknowns
 from bvsi.residual.discrete import DiscreteOperator, State, discretise, reach_of
-from bvsi.residual.sensitivity import Entries, Sensitivity
+from bvsi.residual.sensitivity import Entries, Scaled, Sensitivity
 from bvsi.residual.stencils import BackwardEuler, Stencil
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.spaces import Element, Galerkin, Reach, Space, SplineTests
@@ -209,6 +209,7 @@ class Layout:
             (e, reach): space.reach(reach).restrict_rows(self.tests[e]) for e, reach in {(b[0], b[2]) for b in blocks}
         }
         self.pattern, self.slots = self._build(list(dict.fromkeys(blocks)))
+        self._placed: dict[tuple[str, int], tuple[Array, Integers]] = {}
 
     def rows(self, equation: str) -> slice:
         """Rows of an equation."""
@@ -222,7 +223,18 @@ class Layout:
             M[self.slots[equation, equation, "cells"]] = self.restrict(equation, self.space.mass)
         return M
 
-    def restrict(self, equation: str, values: Array, reach: Reach = "cells") -> Array:
+    def placed(self, equation: str, field: str, entries: Scaled) -> Scaled:
+        """Entries of a nodal space in the rows of the equation; the same arrays for the same derivative."""
+        key = (equation, id(entries.values))
+        if key not in self._placed:
+            self._placed[key] = (
+                self.restrict(equation, entries.values),
+                np.asarray(self.restrict(equation, entries.columns)),
+            )
+        values, columns = self._placed[key]
+        return replace(entries, values=values, columns=columns, first=self.column_start[field])
+
+    def restrict(self, equation: str, values: NDArray[Any], reach: Reach = "cells") -> NDArray[Any]:
         """Values on the space's pattern of a reach → those in the rows of the equation."""
         if len(self.tests[equation]) == self.space.n_tests:
             return values
@@ -345,7 +357,7 @@ def _sensitivity(operator: WeakOperator, discrete: DiscreteOperator, factor: flo
     for field, values in discrete.J.items():
         slots = layout.slots[equation, field, reach]
         if isinstance(values, tuple):
-            blocks += [(slots, replace(one, first=layout.column_start[field])) for one in values]
+            blocks += [(slots, layout.placed(equation, field, one)) for one in values]
         else:
             blocks.append((slots, layout.restrict(equation, values, reach)))
     return Sensitivity(layout.pattern, tuple(blocks), factor)

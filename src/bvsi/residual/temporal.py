@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 
 # A step longer than this many typical ones is a gap in the record.
 _GAP = 1.5
+# The same for records that are uneven throughout.
+_GAP_UNEVEN = 4.0
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,10 @@ def _matrix(values: Array, functions: NDArray[np.int64], n: int) -> Any:
 def _over_gaps(splines: UniformSplines, times: Array) -> NDArray[np.bool_]:
     """Functions with missing frames inside their support, (n,)."""
     steps = np.diff(times)
-    missing = np.flatnonzero(steps > _GAP * np.median(steps))
+    typical = np.median(steps)
+    even = np.mean(np.abs(steps - typical) < 0.01 * typical) > 0.5
+    longest = _GAP * typical if even else max(_GAP_UNEVEN * typical, splines.gap)
+    missing = np.flatnonzero(steps > longest)
     begin = splines.start + np.arange(splines.n) * splines.gap
     end = begin + (splines.degree + 1) * splines.gap
     tolerance = 1e-9 * splines.length

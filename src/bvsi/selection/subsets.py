@@ -73,11 +73,12 @@ class QuadraticMisfit:
         k = s.shape[1]
         if k == 0:
             return self.misfit(np.full(len(s), self.q)), np.zeros((len(s), 0))
-        scale = np.sqrt(np.diag(self.H))[s]
+        diagonal = np.diag(self.H)[s]
+        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
         scaled = [M[s[:, :, None], s[:, None, :]] / scale[:, :, None] / scale[:, None, :] for M in (self.H, self.A)]
         g = self.g[s] / scale
         values, vectors = np.linalg.eigh(scaled[0])
-        usable = values[:, 0] > _ALIKE * values[:, -1]
+        usable = (values[:, 0] > _ALIKE * values[:, -1]) & (diagonal > 0).all(axis=1)
         root = vectors / np.sqrt(np.maximum(values, _ALIKE))[:, None, :]
         share, basis = np.linalg.eigh(root.transpose(0, 2, 1) @ scaled[1] @ root)
         usable &= share[:, 0] > 1 - _SWAMPED

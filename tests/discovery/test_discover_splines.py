@@ -1,0 +1,132 @@
+"""The default path on exact solutions: spline tests, measured noise, best subsets."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bvsi.data import Data, Grid
+from bvsi.discovery import Discovery, discover
+from bvsi.likelihood import IID
+from bvsi.operators import Library
+from bvsi.posteriors import NormalInverseGammaPosterior
+from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, ring, rotation
+
+SIGMA = 0.01
+
+
+def pulls(found: Discovery, truth: dict[str, float]) -> np.ndarray:
+    return (found.theta - np.array([truth[name] for name in found.names])) / found.sd
+
+
+@pytest.fixture(scope="module")
+def found() -> Discovery:
+    return discover(noisy(burgers(), SIGMA), BURGERS, check=False)
+
+
+def test_settings_tell_what_was_done(found):
+    assert re.match(r"B-splines of degree 7, .* TemporalTests", found.settings["discretisation"])
+    assert found.settings["method"].startswith("spline tests: ")
+    assert found.settings["weighting"].startswith("Stacked(")
+    assert found.settings["selection"].startswith("BestSubset(")
+    assert "by filters" in found.settings["noise"]
+
+
+def test_the_noise_level_is_that_of_filters_refined_by_the_fit(found):
+    assert isinstance(found.posterior, NormalInverseGammaPosterior)
+    filters = float(re.search(r"σ = (\S+) by filters", found.settings["noise"])[1])
+    assert_allclose(filters * np.sqrt(found.posterior.noise_variance), SIGMA, rtol=0.1)
+    assert_allclose(found.chi2, 1, atol=0.3)
+
+
+@pytest.mark.parametrize("sigma", [1e-4, 1e-3, 1e-2, 3e-2])
+@pytest.mark.parametrize("noise", ["stated", "measured"])
+def test_burgers_is_found_at_all_levels_of_noise(sigma, noise):
+    data = noisy(burgers(), sigma, seed=1)
+    found = discover(data, BURGERS, noise=IID(sigma) if noise == "stated" else None, check=False)
+    assert set(found.names) == set(BURGERS_TRUTH)
+    assert_allclose(pulls(found, BURGERS_TRUTH), 0, atol=4)
+    assert found.sd[0] < 0.4 * sigma / 0.22  # error bars go with the noise
+
+
+@pytest.mark.parametrize("nodes, times", [(20, 17), (24, 14), (33, 29)])
+def test_few_data_with_little_noise_are_fitted_to_their_noise(nodes, times):
+    """Where quadrature is not exact for the test functions, χ²/n is in the thousands here."""
+    x, t = np.arange(nodes) / nodes, np.linspace(0, 0.5, times)[:, None]
+    truth, sigma = {"laplacian(u)": 0.02, "u": -0.5}, 1e-4
+    modes = ((0, 1.5, 0.0), (1, 1.0, 1.0), (2, 0.4, 0.0))
+    u = sum(a * np.cos(2 * np.pi * k * x + p) * np.exp(-(0.5 + 0.02 * (2 * np.pi * k) ** 2) * t) for k, a, p in modes)
+    data = noisy(Data(t[:, 0], {"u": u}, Grid(x=x, periodic={"x": 1.0})), sigma)
+    library = Library({"u": ["laplacian(u)", "u", "dx(u)", "u**2", "u*dx(u)"]})
+    found = discover(data, library, noise=IID(sigma), check=False)
+    assert set(found.names) == set(truth)
+    assert 0.5 < found.chi2 < 1.6
+    assert_allclose(pulls(found, truth), 0, atol=5)
+
+
+@pytest.mark.parametrize("wave_number", [6, 8, 10])
+def test_short_waves_on_a_ring_leave_a_positive_covariance(wave_number):
+    """Waves of three to five nodes ask for functions as narrow as can be."""
+    grid, t = ring(32), np.linspace(0, 1, 41)[:, None]
+    u = sum(np.exp(-0.002 * k**2 * t) * np.cos(k * (grid.axes["x"] - 0.5 * t) + k) for k in (1, 3, wave_number))
+    truth = {"laplacian(u)": 0.002, "dx(u)": -0.5}
+    library = Library({"u": ["laplacian(u)", "dx(u)", "u", "u**2"]})
+    found = discover(noisy(Data(t[:, 0], {"u": u}, grid), SIGMA), library, check=False)
+    assert set(found.names) == set(truth)
+    assert_allclose(pulls(found, truth), 0, atol=4.5)
+
+
+def test_two_fields_have_an_equation_each():
+    found = discover(noisy(rotation(), SIGMA), ROTATION, check=False)
+    assert set(found.names) == set(ROTATION_TRUTH)
+    assert_allclose(pulls(found, ROTATION_TRUTH), 0, atol=4)
+    u, v = found.equation.splitlines()
+    assert re.fullmatch(r"u_t = 0\.\d+\(\d\) laplacian\(u\) − [01]\.\d+\(\d\) v", u)
+    assert re.fullmatch(r"v_t = 0\.0\d+\(\d\) laplacian\(v\) \+ 0\.\d+\(\d\) u", v)
+
+
+def test_several_experiments_know_more():
+    data = [noisy(burgers(), SIGMA, 1), noisy(burgers(32, 31), 2 * SIGMA, 2)]
+    both = discover(data, BURGERS, check=False)
+    one = discover(data[0], BURGERS, check=False)
+    assert set(both.names) == set(BURGERS_TRUTH)
+    assert len(both.chi2_blocks) == 2
+    assert np.all(both.sd < one.sd * 1.05)
+    assert_allclose(pulls(both, BURGERS_TRUTH), 0, atol=4)
+
+
+def test_spline_tests_need_no_boundary_condition():
+    """Part of the ring, as an interval."""
+    whole = noisy(burgers(64, 41), SIGMA, 3)
+    part = Data(whole.times, {"u": whole.fields["u"][:, :45]}, Grid(x=whole.geometry.axes["x"][:45]))
+    found = discover(part, BURGERS, check=False)
+    assert set(found.names) == set(BURGERS_TRUTH)
+    assert_allclose(pulls(found, BURGERS_TRUTH), 0, atol=4)
+
+
+def test_outliers_do_little_harm():
+    data = noisy(burgers(), SIGMA, 4)
+    u = data.fields["u"].copy()
+    u.ravel()[np.random.default_rng(0).choice(u.size, 20, replace=False)] += 0.4
+    wrong = data.with_fields({"u": u})
+    found = discover(wrong, BURGERS, check=False)
+    assert "outliers" in found.settings["noise"]
+    assert set(found.names) == set(BURGERS_TRUTH)
+    assert_allclose(pulls(found, BURGERS_TRUTH), 0, atol=4)
+    trusted = discover(wrong, BURGERS, robust=False, noise=IID(SIGMA), check=False)
+    assert trusted.chi2 > 1.5 * found.chi2
+
+
+def test_the_wave_equation_is_found():
+    """u_tt = c² u_xx."""
+    grid, t = ring(32), np.linspace(0, 3, 61)[:, None]
+    x = grid.axes["x"]
+    u = np.cos(x - 1.3 * t) + 0.5 * np.cos(2 * x + 2.6 * t + 1) + 0.3 * np.cos(3 * x - 3.9 * t)
+    library = Library({"u": ["laplacian(u)", "u", "dx(u)", "u**2"]}, time_order=2)
+    found = discover(noisy(Data(t[:, 0], {"u": u}, grid), SIGMA), library, check=False)
+    assert found.names == ("laplacian(u)",)
+    assert_allclose(pulls(found, {"laplacian(u)": 1.69}), 0, atol=4)
+    assert found.equation.startswith("u_tt = 1.")
