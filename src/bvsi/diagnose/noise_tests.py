@@ -26,6 +26,8 @@ _ORDER = 6
 _DRAWS = 20
 # Values that are enough; of more data the first frames are used.
 _MOST = 60_000
+# Share of filtered values that are zero beyond which a field is constant or rounded.
+_ZEROS = 0.01
 _FEWEST = 500
 
 WHITE = "noise correlated along"
@@ -61,14 +63,17 @@ def _whiteness(values: Array, data: Data, name: str, rng: Rng) -> list[ResidualT
         for x, period in zip(coordinates, periods, strict=True)
     ]  # fmt: skip
 
-    def correlations(u: Array) -> Array:
+    def filtered(u: Array, but: int) -> Array:
         for axis, K in enumerate(filters):
-            u = along(K, u, axis)
-        signs = np.sign(u)
-        pairs = [(np.take(signs, range(1, n), a), np.take(signs, range(n - 1), a)) for a, n in enumerate(u.shape)]
-        return np.array([np.mean(one * other) for one, other in pairs])
+            u = u if axis == but else along(K, u, axis)
+        return u
 
-    if cube.size < _FEWEST or not np.ptp(cube):
+    def correlations(u: Array) -> Array:
+        """Of signs of neighbours along each axis, the signal being taken off along the others."""
+        signs = [np.moveaxis(np.sign(filtered(u, axis)), axis, 0) for axis in range(u.ndim)]
+        return np.array([np.mean(one[1:] * one[:-1]) for one in signs])
+
+    if cube.size < _FEWEST or any(np.mean(filtered(cube, axis) == 0) > _ZEROS for axis in range(cube.ndim)):
         return []
     own = correlations(cube)
     draws = np.array([correlations(rng.standard_normal(cube.shape)) for _ in range(_DRAWS)])

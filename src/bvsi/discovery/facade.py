@@ -91,6 +91,8 @@ def discover(
     for _ in range(_count(relinearise)):
         selected = relinearised(measured, selected, path.best.theta, library, method)
     fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
+    if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
+        fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
     judged = None
     if check:
         # constraints hide what moves, so that the free fit is looked at, unless they cause a misfit of their own

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.data import Data, NoiseLevel, estimate_noise, estimate_signal_noise, find_outliers, smoothed_signal
+from bvsi.data import Data, Grid, NoiseLevel, estimate_noise, estimate_signal_noise, find_outliers, smoothed_signal
 from bvsi.errors import DataError, NoiseError
 from bvsi.likelihood import IID, Diagonal, Noise, PerField, UnknownScale
 
@@ -23,6 +24,8 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-8
 # Share of values beyond which outliers are more than the tail of the noise.
 _TAIL = 2e-4
+# Variance of an interpolated value in units of that of a measured one.
+_BRIDGED = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,13 +53,14 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     robust: whether outliers get less weight; by default where there are more than noise explains.
     """
     level = _level(data)
+    data, single = _bridged(data)
     if noise is not None and stated_variance(noise, data) is None:
         if robust:
             raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
         robust = False
     clean, weights, told = _without_outliers(data, level, robust)
     if noise is not None:
-        return _stated(clean, noise, level, weights, told)
+        return _stated(clean, noise, level, {**weights, **_gap_weights(single, weights)}, told)
     if level is None:
         rms = {f: float(np.sqrt(np.mean(np.square(v)))) for f, v in data.fields.items()}
         return Measurement(
@@ -72,8 +76,39 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
             told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
     for name, w in weights.items():
         variance[name] = variance[name] / w
+    for name, gaps in single.items():
+        variance[name] = np.where(gaps, _BRIDGED, 1.0) * variance[name]
+        told.append(f"{name}: {int(gaps.sum())} single gaps are interpolated, with {_BRIDGED:g} times the variance")
     error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
     return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(told))
+
+
+def _bridged(data: Data) -> tuple[Data, dict[str, NDArray[np.bool_]]]:
+    """Data whose single gaps count as measured, and where these are, (T, nodes) by field; on grids only.
+
+    A gap is single where both neighbours along an axis, or in time, were measured: interpolation there is as good as
+    the resolution of the data. Every residual that depends on a gap would be lost otherwise, and with a few percent of
+    scattered gaps that is all of them.
+    """
+    grid = data.geometry
+    if data.measured is None or not isinstance(grid, Grid):
+        return data, {}
+    measured, single = {}, {}
+    for name, mask in data.measured.items():
+        cube = np.asarray(mask).reshape(len(data.times), *grid.shape)
+        between = np.zeros_like(cube)
+        for axis, label in enumerate(("time", *grid.names)):
+            both = np.roll(cube, 1, axis) & np.roll(cube, -1, axis)
+            if label not in grid.periods:
+                ends: list[Any] = [slice(None)] * cube.ndim
+                ends[axis] = [0, -1]
+                both[tuple(ends)] = False
+            between |= both
+        single[name] = (between & ~cube).reshape(mask.shape)
+        measured[name] = mask | single[name]
+    whole = all(m.all() for m in measured.values())
+    bridged = Data(data.times, data.fields, grid, data.auxiliary, None if whole else measured)
+    return bridged, {name: gaps for name, gaps in single.items() if gaps.any()}
 
 
 def _level(data: Data) -> NoiseLevel | None:
@@ -114,6 +149,11 @@ def _without_outliers(
     fields = {f: found.replaced[f] if f in many else v for f, v in data.fields.items()}
     told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
     return data.with_fields(fields), weights, told
+
+
+def _gap_weights(single: dict[str, NDArray[np.bool_]], weights: dict[str, Array]) -> dict[str, Array]:
+    """Weights of outliers and of interpolated gaps together."""
+    return {f: np.where(gaps, 1 / _BRIDGED, weights.get(f, np.array(1.0))) for f, gaps in single.items()}
 
 
 def _stated(

@@ -56,9 +56,13 @@ class Method:
 def choose_method(measured: Sequence[Measurement], library: Library, asked: Asked) -> Method:
     """Splines where the grid, the number of times and the operators allow them; what was asked for goes first."""
     experiments = [m.data for m in measured]
+    if isinstance(asked.selection, BestSubset) and not isinstance(asked.weighting, Stacked | None):
+        raise BvsiError("selection: BestSubset() needs Stacked() weighting; use Sweep().")
     if isinstance(asked.discretisation, Galerkin):
         return _elements(experiments, library, asked, "elements, as asked for")
     if isinstance(asked.discretisation, SplineTests):
+        for data in experiments:
+            asked.discretisation.element_for(data.geometry)  # refuses meshes and uneven grids
         return _splines(measured, library, asked, "spline tests, as asked for")
     if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests):
         return _elements(experiments, library, asked, f"elements, to go with {type(asked.stencil).__name__}()")
@@ -100,14 +104,12 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Asked, re
     discretisation = SplineTests(given.gap or space.gap, given.degree or space.degree)
     weighting = asked.weighting or Stacked()
     selection = asked.selection or (BestSubset() if isinstance(weighting, Stacked) else Sweep())
-    if isinstance(selection, BestSubset) and not isinstance(weighting, Stacked):
-        raise BvsiError("selection: BestSubset() needs Stacked() weighting; use Sweep().")
     return Method(discretisation, asked.stencil or time, weighting, selection, reason)
 
 
 def _elements(experiments: Sequence[Data], library: Library, asked: Asked, reason: str) -> Method:
     discretisation = asked.discretisation or default_discretisation(experiments)
-    weighting = asked.weighting or Block()
+    weighting = asked.weighting or (Stacked() if isinstance(asked.selection, BestSubset) else Block())
     # difference stencils have first time derivatives only
     stencil = asked.stencil or (CrankNicolson() if library.time_order == 1 else TemporalTests())
     selection = asked.selection or (BestSubset() if isinstance(weighting, Stacked) else Sweep())

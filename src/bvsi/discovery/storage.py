@@ -113,14 +113,9 @@ def _check_record(check: Check) -> dict[str, Any]:
 
 
 def _with_arrays(record: dict[str, Any]) -> dict[str, Any]:
-    """Lists of numbers as arrays, lists of texts as tuples."""
-
-    def value(v: Any) -> Any:
-        if not isinstance(v, list):
-            return v
-        return tuple(v) if any(isinstance(item, str) for item in v) else np.array(v, dtype=float)
-
-    return {key: value(v) for key, v in record.items()}
+    """Fields of a comparison that are arrays, and those that are tuples, as they were."""
+    kinds: dict[str, Any] = {"better": tuple, **dict.fromkeys(("theta", "difference", "z", "bias"), np.array)}
+    return {key: kinds[key](v) if key in kinds else v for key, v in record.items()}
 
 
 def _check(record: dict[str, Any] | None) -> Check | None:

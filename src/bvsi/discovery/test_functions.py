@@ -23,6 +23,8 @@ Array = NDArray[np.float64]
 
 TIME_DEGREE = 5
 _ENERGY = 0.99
+# Steps of this many typical ones end a stretch of the record.
+_LONG = 4.0
 # Test functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a support.
 _LEAST = 6
 # Residuals beyond which test functions are made wider: the factorisation grows faster than what they know.
@@ -91,10 +93,21 @@ def choose_tests(
     for data in experiments:
         grid = data.geometry
         assert isinstance(grid, Grid)
-        gaps = _fitting(gaps, grid, len(data.times), degree)
-    gaps = _aligned(_fewer(gaps, experiments), experiments[0], degree)
+        gaps = _fitting(gaps, grid, _longest_run(data.times), degree)
+    widest = dict.fromkeys(gaps, np.inf)
+    for data in experiments:
+        assert isinstance(data.geometry, Grid)
+        widest = _fitting(widest, data.geometry, _longest_run(data.times), degree)
+    gaps = _aligned(_fewer(gaps, widest, experiments), experiments[0], degree)
     time = gaps.pop("time")
     return SplineTests(gaps, degree), TemporalTests(TIME_DEGREE, time)
+
+
+def _longest_run(times: Array) -> int:
+    """Frames of the longest stretch without missing ones; functions over a gap of the record are left out."""
+    steps = np.diff(times)
+    breaks = np.flatnonzero(np.concatenate([[True], steps > _LONG * np.median(steps), [True]]))
+    return int(np.diff(breaks).max())
 
 
 def _fitting(gaps: dict[str, float], grid: Grid, n_times: int, degree: int) -> dict[str, float]:
@@ -130,13 +143,19 @@ def _aligned(gaps: dict[str, float], data: Data, degree: int) -> dict[str, float
     return moved
 
 
-def _fewer(gaps: dict[str, float], experiments: Sequence[Data]) -> dict[str, float]:
-    """Wide enough that there are not too many residuals."""
+def _fewer(gaps: dict[str, float], widest: dict[str, float], experiments: Sequence[Data]) -> dict[str, float]:
+    """Wide enough that there are not too many residuals, as far as axes have functions to spare."""
     total = 0.0
     for data in experiments:
         grid = data.geometry
         assert isinstance(grid, Grid)
         sizes = {"time": len(data.times), **dict(zip(grid.names, grid.shape, strict=True))}
         total += len(data.fields) * float(np.prod([n / gaps[name] for name, n in sizes.items()]))
-    factor = max(1.0, (total / _MOST) ** (1 / len(gaps)))
-    return {name: gap * factor for name, gap in gaps.items()}
+    excess, wide = total / _MOST, dict(gaps)
+    room = {name: max(1.0, widest[name] / gap) for name, gap in gaps.items()}
+    # axes with the least room take what they can, and the others share what is left
+    for left, name in zip(range(len(room), 0, -1), sorted(room, key=lambda name: room[name]), strict=True):
+        factor = min(room[name], max(1.0, excess ** (1 / left)))
+        wide[name] = gaps[name] * factor
+        excess /= factor
+    return wide

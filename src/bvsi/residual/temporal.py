@@ -3,7 +3,8 @@
     ∫ ψ_k ∂_t^m u dt = (−1)^m ∫ ψ_k^(m) u dt        a_kj = (−1)^m ψ_k^(m)(t_j) w_j,      b_kj = ψ_k(t_j) w_j
 
 w are trapezoidal weights. On even steps they are exact to order p + 1 − m for ψ of degree p, which is smooth and has
-compact support, and the more so where the gap is a whole number of steps; on uneven ones to second order.
+compact support, and the more so where the gap is a whole number of steps. Uneven steps have weights of their own, exact
+for polynomials of degree 5 between neighbouring times.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ Array = NDArray[np.float64]
 
 # A step longer than this many typical ones is a gap in the record.
 _GAP = 1.5
-# The same for records that are uneven throughout.
-_GAP_UNEVEN = 4.0
+# Steps that differ by less than this part are even, and degree of the polynomials between uneven ones.
+_EVEN = 1e-3
+_LOCAL = 5
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class TemporalTests:
     degree: of the splines; p − 1 derivatives are continuous.
     gap: steps between knots, and between one function and the next; a function is degree + 1 gaps wide.
 
-    Functions whose support holds a gap of the record (missing frames) are left out.
+    Functions whose support holds a gap of the record longer than a knot gap (missing frames) are left out.
     """
 
     degree: int = 5
@@ -63,10 +65,13 @@ class TemporalTests:
         if order >= self.degree:
             raise DataError(f"degree: time derivatives of order {order} need test functions of degree {order + 1}.")
         splines = self.splines(times)
-        functions = splines.functions(times)
-        weights = trapezoidal(times)[:, None]
-        a = _matrix((-1) ** order * splines.values(times, order) * weights, functions, splines.n)
-        b = _matrix(splines.values(times) * weights, functions, splines.n)
+        points, weights, interpolation = _quadrature(splines, times)
+        functions = splines.functions(points)
+
+        def integrals(values: Array) -> Any:
+            return sparse.csr_array(_matrix(values * weights[:, None], functions, splines.n) @ interpolation)
+
+        a, b = integrals((-1) ** order * splines.values(points, order)), integrals(splines.values(points))
         whole = ~_over_gaps(splines, times)
         if not whole.any():
             raise DataError("times: every temporal test function spans missing frames; use a smaller gap.")
@@ -86,13 +91,42 @@ def _matrix(values: Array, functions: NDArray[np.int64], n: int) -> Any:
     return sparse.csr_array((values[there], (functions[there], times[there])), shape=(n, len(values)))
 
 
+def _quadrature(splines: UniformSplines, times: Array) -> tuple[Array, Array, Any]:
+    """Points, weights, and the map E (points × T) that gives the data there.
+
+    Even steps: the times themselves. Uneven ones: Gauss points between times and knots, and E from the polynomial of
+    degree 5 through the nearest times, so that a_kj = (−1)^m ∫ ψ_k^(m) ℓ_j dt with local Lagrange polynomials ℓ_j.
+    """
+    steps = np.diff(times)
+    if np.ptp(steps) <= _EVEN * steps.mean() or len(times) <= _LOCAL:
+        return times, trapezoidal(times), sparse.eye_array(len(times), format="csr")
+    cuts = np.unique(np.concatenate([times, splines.start + np.arange(splines.pieces + 1) * splines.gap]))
+    cuts = cuts[np.append(True, np.diff(cuts) > 1e-12 * splines.length)]
+    nodes, weights = np.polynomial.legendre.leggauss(_LOCAL + 1)
+    widths = np.diff(cuts)[:, None]
+    points = (cuts[:-1, None] + widths * (nodes + 1) / 2).ravel()
+    first = np.clip(np.searchsorted(times, points) - 1 - _LOCAL // 2, 0, len(times) - _LOCAL - 1)
+    near = first[:, None] + np.arange(_LOCAL + 1)
+    shape = (len(points), len(times))
+    rows = np.repeat(np.arange(len(points)), _LOCAL + 1)
+    lagrange = sparse.csr_array((_lagrange(points, times[near]).ravel(), (rows, near.ravel())), shape=shape)
+    return points, (widths * weights / 2).ravel(), lagrange
+
+
+def _lagrange(points: Array, nodes: Array) -> Array:
+    """ℓ_m(x) = Π_{n ≠ m} (x − x_n)/(x_m − x_n) at points (N,) for nodes (N, q + 1) of each, (N, q + 1)."""
+    q = nodes.shape[1]
+    values = [
+        np.prod([(points - nodes[:, n]) / (nodes[:, m] - nodes[:, n]) for n in range(q) if n != m], axis=0)
+        for m in range(q)
+    ]
+    return np.stack(values, axis=1)
+
+
 def _over_gaps(splines: UniformSplines, times: Array) -> NDArray[np.bool_]:
     """Functions with missing frames inside their support, (n,)."""
     steps = np.diff(times)
-    typical = np.median(steps)
-    even = np.mean(np.abs(steps - typical) < 0.01 * typical) > 0.5
-    longest = _GAP * typical if even else max(_GAP_UNEVEN * typical, splines.gap)
-    missing = np.flatnonzero(steps > longest)
+    missing = np.flatnonzero(steps > max(_GAP * float(np.median(steps)), splines.gap))
     begin = splines.start + np.arange(splines.n) * splines.gap
     end = begin + (splines.degree + 1) * splines.gap
     tolerance = 1e-9 * splines.length

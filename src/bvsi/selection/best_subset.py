@@ -173,12 +173,15 @@ class _Search:
         return _Around(expansion, misfit, self._ladder(misfit))
 
     def _path(self, best: Model, around: _Around, why: str) -> SelectionPath:
-        """The best models by size around the chosen one, which alone has been fitted."""
+        """The best models by size around the chosen one; scores of those that were not fitted are predicted."""
         score, fit = self.fits[best]
         ladder = {size: entry for size, entry in around.ladder.best.items() if size <= len(best) + 3}
         ladder[len(best)] = (score, best)
         visited, before = [], set[str]()
-        for _, (J, model) in sorted(ladder.items()):
+        for _, (predicted, model) in sorted(ladder.items()):
+            J = self.fits[model][0] if model in self.fits else predicted
+            if score > J:
+                continue  # promised more than a fit could hold, as those that noise swamps do
             names = tuple(self.likelihood.names[i] for i in model)
             changed = " + ".join(name for name in names if name not in before) or None
             before = set(names)
@@ -187,7 +190,6 @@ class _Search:
                 visited.append(Visited.of(fit, score, changed, {}, refitted))
             else:
                 theta = around.misfit.solve([model])[1][0]
-                J = max(J, score + 1e-6)  # predicted to be better, and fitted without being so
                 visited.append(Visited(names, J, theta, around.misfit.chi2(model), changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
         told = self._doubts(best, around)

@@ -112,7 +112,8 @@ def spline_obstacle(geometry: Grid | Mesh) -> str:
     if not isinstance(geometry, Grid):
         return "spline tests need a grid, and the data are on a mesh"
     for name, axis in geometry.axes.items():
-        steps = np.diff(axis)
+        closed = [axis[0] + geometry.periods[name]] if name in geometry.periods else []
+        steps = np.diff(np.append(axis, closed))
         if np.ptp(steps) > _UNEVEN * steps.mean():
             return f"spline tests need evenly spaced nodes, and those of axis {name!r} are not"
     return ""
