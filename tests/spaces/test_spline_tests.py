@@ -214,14 +214,9 @@ def test_settings_are_checked():
 
 
 # Library.weak takes the treatment of C1 elements for splines, with a penalty on ∂u/∂n that they do not have.
-CONFORMING = pytest.mark.xfail(
-    raises=SpaceError, strict=True, reason="∇⁴ with ZeroNeumann() on splines is not there yet"
-)
-
-
 @pytest.mark.parametrize(
     "boundary",
-    [Unknown(), NoFlux(), pytest.param(ZeroNeumann(), marks=CONFORMING)],
+    [Unknown(), NoFlux(), ZeroNeumann()],
     ids=["unknown", "no flux", "Neumann"],
 )
 @pytest.mark.parametrize("treatment", [None, Mixed()], ids=["open", "mixed"])

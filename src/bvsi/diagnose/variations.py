@@ -26,6 +26,8 @@ Kind = Literal["time", "space", "width"]
 _WIDER = 1.5
 # A knot per step or more: test functions are then no more than the data.
 _NARROWEST = 1.0
+# From this many steps on the quadrature error |sin(πg)/(πg)|^(p + 1) is negligible for every gap g.
+_WIDE = 4.0
 # Functions that should be left along an axis, and Galerkin nodes and times.
 _FEWEST = 2
 _FEWEST_NODES = 5
@@ -161,7 +163,7 @@ def _scaled(used: Variation, name: str, factor: float) -> Variation | None:
     changed = _with_gaps(discretisation, used.data[0], dict.fromkeys(grid.names, factor))
     in_time = stencil
     if isinstance(stencil, TemporalTests):
-        in_time = replace(stencil, gap=max(_NARROWEST, factor * stencil.gap))
+        in_time = replace(stencil, gap=_aligned(factor * stencil.gap))
     if (changed, in_time) == (discretisation, stencil):
         return None
     better: tuple[Kind, ...] = ("time", "space") if factor > 1 else ()
@@ -170,11 +172,16 @@ def _scaled(used: Variation, name: str, factor: float) -> Variation | None:
     )
 
 
+def _aligned(gap: float) -> float:
+    """A gap that quadrature is exact for: narrow ones are whole numbers of steps, wide ones need not be."""
+    return max(_NARROWEST, gap if gap >= _WIDE else float(round(gap)))
+
+
 def _with_gaps(tests: SplineTests, data: Data, factors: dict[str, float]) -> SplineTests:
     """Gaps times a factor by axis, not below the narrowest."""
     assert isinstance(data.geometry, Grid)
     gaps = {name: tests.gap_of(name) for name in data.geometry.names}
-    return replace(tests, gap={n: max(_NARROWEST, g * factors[n]) if n in factors else g for n, g in gaps.items()})
+    return replace(tests, gap={n: _aligned(g * factors[n]) if n in factors else g for n, g in gaps.items()})
 
 
 def _other_element(used: Variation) -> Variation | None:

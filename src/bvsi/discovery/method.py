@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from bvsi.data import Data, Grid
 from bvsi.discovery.measurement import Measurement
 from bvsi.discovery.test_functions import TIME_DEGREE, choose_tests
@@ -22,6 +24,8 @@ Selection = Backward | Sweep | BestSubset
 # Times, and nodes along an axis, from which on splines have enough to stand on.
 _TIMES = TIME_DEGREE + 4
 _NODES = 16
+# Steps within this part of the typical one are even; the longest step, in typical ones, of frames that mostly are not.
+_EVEN, _LONG = 0.01, 2.5
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,9 @@ def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:
         if reason := spline_obstacle(data.geometry):
             return reason
         assert isinstance(data.geometry, Grid)
+        steps = np.diff(data.times) / np.median(np.diff(data.times))
+        if np.mean(np.abs(steps - 1) < _EVEN) < 0.5 and steps.max() > _LONG:
+            return "spline tests in time need frames that are more evenly spaced"
         if len(data.times) < _TIMES:
             return f"spline tests in time need {_TIMES} frames, and there are {len(data.times)}"
         if min(data.geometry.shape) < _NODES:

@@ -156,7 +156,10 @@ class Library:
 
         biharmonic: treatment of ∇⁴ where the library names none; elements with four derivatives have their own.
         """
-        treatment = Conforming() if trial_order + test_order >= 4 else self.biharmonic or biharmonic
+        if trial_order == 0:  # all derivatives go onto the test functions, ∇⁴ as any other
+            treatment: Biharmonic | None = None
+        else:
+            treatment = Conforming() if trial_order + test_order >= 4 else self.biharmonic or biharmonic
         missing = [field for field in self._equations if field not in words.fields]
         if missing:
             raise OperatorError(
