@@ -33,6 +33,8 @@ _SURELY, _PERHAPS = 1e-6, 2e-2
 _WEIGHTY = 0.5
 # Frequencies, in cycles per step, beyond which data cannot be, or may not be, resolved.
 _UNRESOLVED, _SUSPECT = 0.4, 0.25
+# Below this frequency data are resolved, whatever else is wrong.
+_FAST = 0.15
 # Relative error of levels that filters measure, at least.
 _FILTER_ERROR = 0.03
 
@@ -68,12 +70,13 @@ class Evidence:
 def judge(evidence: Evidence) -> Finding:
     """The verdict and its reasons."""
     noise = [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(WHITE, SIGNAL) if t.p < _NOISE]
-    if noise:
-        return Verdict.NOISE, tuple(noise)
     alarms = _alarms(evidence)
+    found = _resolution(evidence) if alarms else None
+    # signal that is not resolved looks like correlated noise, and noise that is correlated moves estimates
+    if noise and not (found is not None and _may_be_unresolved(evidence, found[0])):
+        return Verdict.NOISE, tuple(noise)
     if not alarms:
         return _quiet(evidence)
-    found = _resolution(evidence)
     if found is not None:
         return found[0], (*alarms, *found[1])
     level = _level(evidence)
@@ -129,6 +132,12 @@ def _resolution(evidence: Evidence) -> Finding | None:
         axis = max(limit, key=lambda a: limit[a])
         return _verdict(_kind(axis)), (_frequency(axis, limit[axis]),)
     return None
+
+
+def _may_be_unresolved(evidence: Evidence, verdict: Verdict) -> bool:
+    """Whether the data vary fast enough along an axis of that kind; so it is taken where that is not known."""
+    cycles = [f for axis, f in evidence.cycles.items() if _verdict(_kind(axis)) is verdict]
+    return not cycles or max(cycles) > _FAST
 
 
 def _level(evidence: Evidence) -> str | None:
