@@ -24,7 +24,7 @@ def test_adequate_data_are_consistent_and_keep_their_error_bars(seed):
     assert found.verdict is Verdict.CONSISTENT
     assert found.reasons == ()
     assert {c.name for c in found.comparisons} == {
-        "every second frame", "every second node", "wider tests", "narrower tests",
+        "every second frame", "every second node", "wider tests",
     }  # fmt: skip
     sd = np.abs(found.comparisons[0].difference / found.comparisons[0].z)
     assert np.all(found.bias < 0.5 * sd)

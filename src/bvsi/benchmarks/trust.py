@@ -50,7 +50,7 @@ class Sampling:
 RESOLVED: tuple[Sampling, ...] = (
     Sampling("burgers"),
     Sampling("kdv", (("nodes", 256), ("times", 101), ("final", 10.0))),
-    Sampling("fokker_planck_2d", (("nodes", 40), ("times", 41))),
+    Sampling("fokker_planck_2d", (("nodes", 32), ("times", 31))),
 )
 """Samplings that resolve the equation, small enough for hundreds of runs."""
 

@@ -59,7 +59,7 @@ class Variation:
 
 
 def variations(experiments: Sequence[Data], discretisation: Discretisation, stencil: Stencil) -> tuple[Variation, ...]:
-    """Every second frame, every second node, wider and narrower tests or the other element, where data are enough.
+    """Every second frame, every second node, wider tests or the other element, where data are enough.
 
     discretisation, stencil: as they were used.
     """
@@ -69,7 +69,7 @@ def variations(experiments: Sequence[Data], discretisation: Discretisation, sten
     )  # fmt: skip
     found = [_frames(used), _nodes(used)]
     if isinstance(discretisation, SplineTests):
-        found += [_scaled(used, "wider tests", _WIDER), _scaled(used, "narrower tests", 1 / _WIDER)]
+        found.append(_scaled(used, "wider tests", _WIDER))
     else:
         found.append(_other_element(used))
     return tuple(v for v in found if v is not None and _possible(v))

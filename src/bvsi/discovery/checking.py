@@ -24,6 +24,9 @@ from bvsi.progress import Progress
 
 Array = NDArray[np.float64]
 
+_ROUGHLY = Profile(tol=1e-2, max_iterations=10)
+"""A hundredth of a standard deviation is near enough to compare estimates."""
+
 _MEASURED = (
     "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
     "Diagonal() where it varies, Covariance() where it is correlated; for data without noise, how far they can be "
@@ -109,7 +112,7 @@ def _refit(
         )
         noise = [_thinned_noise(model, frames, nodes) for _, frames, nodes, model in parts]
         again = residual_likelihood(system, noise, method.weighting)
-        return Profile().fit(again, start=fit.theta)
+        return _ROUGHLY.fit(again, start=fit.theta)
     except BvsiError:
         return None
 
