@@ -155,7 +155,7 @@ def _whole(kept: list[tuple[Data, Integers]], axes: tuple[str, ...]) -> bool:
 
 
 def _scaled(used: Variation, name: str, factor: float) -> Variation | None:
-    """Test functions wider or narrower in space and time, at the same data."""
+    """Test functions of other width in space and time, at the same data."""
     discretisation, stencil = used.discretisation, used.stencil
     assert isinstance(discretisation, SplineTests)
     grid = used.data[0].geometry
