@@ -27,7 +27,7 @@ def run(out: Path) -> None:
     assert fit.posterior is not None
     equation = equation_text(fit.names, fit.theta, np.sqrt(fit.posterior.variance), ["p"])
     sys.stdout.write(f"{equation}\n\n{study.path}\n\nχ²/n = {fit.chi2:.3f}; {study.seconds:.1f} s\n")
-    sys.stdout.write(f"verdict: {study.check.verdict}. {study.check.advice}\n")
+    sys.stdout.write(f"{fokker_planck.verdict_text(study)}\n")
     sys.stdout.write(f"report: {index.resolve()}\n")
 
 
