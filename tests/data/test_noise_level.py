@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import scipy.io
 
-from bvsi.data import Data, Grid, Mesh, add_noise, estimate_noise, estimate_signal_noise, smoothed_signal
+from bvsi.data import Data, Grid, add_noise, estimate_noise, estimate_signal_noise, smoothed_signal
 from bvsi.data.noise_level import difference_filter, field_noise, graph_filter, smoothed
 from bvsi.errors import DataError
+from data.triangle_meshes import triangles
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 T = np.linspace(0, 1, 60)
@@ -24,19 +25,6 @@ def wave(grid, times=T):
 
 def periodic_grid(n=100):
     return Grid(x=np.arange(n) / n, periodic="x")
-
-
-def triangles(n):
-    """Unit square of n × n nodes, inner ones moved off their places."""
-    rng = np.random.default_rng(0)
-    points = np.stack(np.meshgrid(*[np.linspace(0, 1, n)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
-    inner = ((points > 0) & (points < 1)).all(axis=1)
-    points = points + inner[:, None] * rng.uniform(-0.2, 0.2, points.shape) / n
-    corner = (np.arange(n - 1)[:, None] * n + np.arange(n - 1)).ravel()
-    cells = np.concatenate(
-        [np.stack([corner, corner + n, corner + 1], 1), np.stack([corner + n, corner + n + 1, corner + 1], 1)]
-    )
-    return Mesh(points, cells, "triangle")
 
 
 @pytest.mark.parametrize("order", [1, 2, 3, 4, 6, 8])

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from bvsi.data import Data, Grid, Mesh, NoiseLevel, add_noise, filled, find_outliers
+from bvsi.data import Data, Grid, NoiseLevel, add_noise, filled, find_outliers
 from bvsi.data.outliers import outlier_weights
 from bvsi.errors import DataError
+from data.triangle_meshes import triangles
 
 T = np.linspace(0, 1, 60)
 GRID = Grid(x=np.arange(200) / 200, periodic="x")
@@ -16,19 +17,6 @@ def wave():
     """A travelling front."""
     u = np.tanh(4 * np.sin(2 * np.pi * (GRID.points[:, 0] - 0.3 * T[:, None])))
     return Data.from_arrays({"u": u}, times=T, geometry=GRID)
-
-
-def triangles(n):
-    """Unit square of n × n nodes, inner ones moved off their places."""
-    rng = np.random.default_rng(0)
-    points = np.stack(np.meshgrid(*[np.linspace(0, 1, n)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
-    inner = ((points > 0) & (points < 1)).all(axis=1)
-    points = points + inner[:, None] * rng.uniform(-0.2, 0.2, points.shape) / n
-    corner = (np.arange(n - 1)[:, None] * n + np.arange(n - 1)).ravel()
-    cells = np.concatenate(
-        [np.stack([corner, corner + n, corner + 1], 1), np.stack([corner + n, corner + n + 1, corner + 1], 1)]
-    )
-    return Mesh(points, cells, "triangle")
 
 
 def spiked(data, sigma, rng, fraction=0.01, size=20.0):

@@ -14,7 +14,7 @@ from bvsi.diagnose import Check, Variation, Verdict, check, variations
 from bvsi.discovery.measurement import Measurement
 from bvsi.discovery.method import Method
 from bvsi.discovery.submodel import assembled
-from bvsi.discovery.test_functions import bandwidth
+from bvsi.discovery.test_functions import widest_band
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit, Profile
 from bvsi.likelihood import Diagonal, Noise, ResidualLikelihood, UnknownScale, residual_likelihood
@@ -135,11 +135,7 @@ def _thinned_noise(noise: Noise, frames: NDArray[np.int64], nodes: NDArray[np.in
 
 
 def _cycles(measured: Sequence[Measurement]) -> dict[str, float] | None:
-    """Bandwidth of the data where they are on grids, the largest over experiments."""
+    """Bandwidth of the data where they are on grids."""
     if not all(isinstance(m.data.geometry, Grid) for m in measured):
         return None
-    found: dict[str, float] = {}
-    for m in measured:
-        for name, value in bandwidth(m.data, m.sigma).cycles.items():
-            found[name] = max(value, found.get(name, 0.0))
-    return found
+    return widest_band([m.data for m in measured], [m.sigma for m in measured])

@@ -58,6 +58,12 @@ def bandwidth(data: Data, sigma: Mapping[str, float]) -> Bandwidth:
     return Bandwidth(found)
 
 
+def widest_band(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """f_99 by axis, the highest over experiments on grids."""
+    bands = [bandwidth(data, level).cycles for data, level in zip(experiments, sigma, strict=True)]
+    return {name: max(band[name] for band in bands) for name in bands[0]}
+
+
 def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
     """f_99 along one axis."""
     n = int(cube.shape[axis])
@@ -84,10 +90,7 @@ def choose_tests(
 
     derivatives: highest order that a spatial test function has to carry.
     """
-    cycles: dict[str, float] = {}
-    for data, level in zip(experiments, sigma, strict=True):
-        for name, value in bandwidth(data, level).cycles.items():
-            cycles[name] = max(cycles.get(name, 0.0), value)
+    cycles = widest_band(experiments, sigma)
     gaps = {name: max(1.0, (_TIME if name == "time" else _SPACE) / value) for name, value in cycles.items()}
     degree = derivatives + 4
     for data in experiments:

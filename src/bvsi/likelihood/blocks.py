@@ -46,6 +46,20 @@ def over_groups(
         yield from map(one, groups) if threads == 1 else _side_by_side(one, groups, threads)
 
 
+def block_solver(part: Part, theta: Array) -> Callable[[Array], Array]:
+    """Z ↦ blockdiag(Σ_kk(θ))⁻¹ Z for Z (N, K, m); one Cholesky factor per distinct block, kept."""
+    groups = [part.factorised(theta, group) for group in part.covariance.groups(part.residuals)]
+
+    def solve(Z: Array) -> Array:
+        out = np.empty_like(Z)
+        for one in groups:
+            columns = Z[:, one.group.blocks]
+            out[:, one.group.blocks] = one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
+        return out
+
+    return solve
+
+
 def side_by_side(work: Callable[[int], None], n: int, entries: int) -> None:
     """work(0) … work(n − 1) on all threads; one after the other where they have few entries each."""
     threads = min(n, usable_cores()) if entries >= _LEAST_ENTRIES else 1

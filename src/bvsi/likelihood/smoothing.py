@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.likelihood.blocks import block_solver
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.likelihood import ResidualLikelihood
 from bvsi.likelihood.stacked import Stacked, Whole
@@ -26,16 +27,7 @@ def weighter(part: Part, weighting: Weighting, theta: Array) -> Callable[[Array]
     """Z ↦ W Z for Z (N, K, m), with the weights at θ."""
     if isinstance(weighting, Stacked):
         return Whole.of(part, theta).weighted
-    groups = [part.factorised(theta, group) for group in part.covariance.groups(part.residuals)]
-
-    def weighted(Z: Array) -> Array:
-        out = np.empty_like(Z)
-        for one in groups:
-            columns = Z[:, one.group.blocks]
-            out[:, one.group.blocks] = one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
-        return out
-
-    return weighted
+    return block_solver(part, theta)
 
 
 def noise_estimates(likelihood: ResidualLikelihood, theta: Array) -> tuple[dict[str, Array], ...]:

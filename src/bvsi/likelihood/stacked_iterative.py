@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
+from bvsi.likelihood.blocks import block_solver
 from bvsi.likelihood.covariance import Part, stencil_row
 from bvsi.likelihood.density import check_change_of_variables
 from bvsi.likelihood.stacked_products import SpaceTime
@@ -106,7 +107,7 @@ def _inner(A: Array, B: Array) -> Array:
 def _preconditioner(part: Part, theta: Array, products: SpaceTime, label: str) -> Linear:
     if _triangular(part):
         return Substitution(part, products, label)
-    return _BlockSolver(part, theta)
+    return block_solver(part, theta)
 
 
 def _triangular(part: Part) -> bool:
@@ -118,20 +119,6 @@ def _triangular(part: Part) -> bool:
     structure = part.residuals.structure
     newest = [stencil_row(structure, k)[0][-1] for k in range(structure.n_blocks)]
     return bool(np.all(np.diff(newest) > 0))
-
-
-class _BlockSolver:
-    """blockdiag(Σ_kk)⁻¹, one Cholesky factor per distinct block."""
-
-    def __init__(self, part: Part, theta: Array) -> None:
-        self.groups = [part.factorised(theta, group) for group in part.covariance.groups(part.residuals)]
-
-    def __call__(self, R: Array) -> Array:
-        Z = np.empty_like(R)
-        for one in self.groups:
-            some = R[:, one.group.blocks]
-            Z[:, one.group.blocks] = one.factor.solve(some.reshape(len(R), -1)).reshape(some.shape)
-        return Z
 
 
 class Substitution:

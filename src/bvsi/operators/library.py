@@ -85,7 +85,8 @@ class Library:
         return len(self._names)
 
     def __repr__(self) -> str:
-        rows = (f"{f}_t = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self._equations.items())
+        t = "t" * self.time_order
+        rows = (f"{f}_{t} = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self._equations.items())
         return "Library: " + "; ".join(rows)
 
     def index(self, name: str) -> int:

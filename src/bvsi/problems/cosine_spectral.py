@@ -16,7 +16,6 @@ Error to t = 21 from white noise on 50 cells, with the defaults: 6e-8 of the nor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
@@ -26,6 +25,7 @@ from scipy.fft import dctn, idctn
 
 from bvsi.errors import BvsiError
 from bvsi.problems import free_energy
+from bvsi.problems.etdrk4 import ETDRK4
 from bvsi.problems.free_energy import FIELDS, GRADIENT_ENERGY, MOBILITY
 from bvsi.progress import Progress, silent
 
@@ -38,7 +38,6 @@ STEP = 0.02
 MEAN = 0.5
 AMPLITUDE = 0.03
 
-_CONTOUR_POINTS = 32
 _DOUBLINGS = 11  # the first step is step/2¹¹: 1e-5, where the fastest mode of 50 cells decays in 7e-5
 _STEPS_PER_DOUBLING = 10
 _ROUNDING = 1e-9
@@ -78,7 +77,7 @@ def solve(
     with np.errstate(over="ignore", invalid="ignore"):  # reported below
         for begin, end in pairwise(t):
             for count, h in _steps(begin - t[0], end - t[0], step):
-                series = _ETDRK4.of(cells, h).advance(series, count, chemical)
+                series = _advanced(series, cells, h, count, chemical)
             samples.append(sampling @ series @ sampling.T)
             if not np.isfinite(samples[-1]).all():
                 raise BvsiError(f"step: the solution is not finite at t = {end:g}; use less than {step:g}.")
@@ -86,52 +85,24 @@ def solve(
     return dict(zip(FIELDS, np.stack(samples, axis=1), strict=True))
 
 
-@dataclass(frozen=True)
-class _ETDRK4:
-    """One step of length h, from e^{hΛ}, e^{hΛ/2} and the weights of N; −m q² is ``mobility``."""
+@lru_cache(maxsize=16)
+def _step(cells: int, h: float) -> tuple[ETDRK4, Array]:
+    """The step of length h for Λ = −m k q⁴, and −m q²."""
+    q = np.pi * np.arange(cells + 1) / LENGTH
+    q2 = q[:, None] ** 2 + q**2
+    return ETDRK4.of(-MOBILITY * GRADIENT_ENERGY * q2**2, h), -MOBILITY * q2
 
-    mobility: Array
-    whole: Array
-    half: Array
-    stage: Array
-    first: Array
-    middle: Array
-    last: Array
 
-    @classmethod
-    @lru_cache(maxsize=16)
-    def of(cls, cells: int, h: float) -> _ETDRK4:
-        """The weights, functions of z = hΛ with a removable singularity at 0, as means over a circle around z."""
-        q = np.pi * np.arange(cells + 1) / LENGTH
-        q2 = q[:, None] ** 2 + q**2
-        z = -h * MOBILITY * GRADIENT_ENERGY * q2**2
-        weights = np.zeros((4, *z.shape))
-        for angle in np.pi * (np.arange(_CONTOUR_POINTS) + 0.5) / _CONTOUR_POINTS:  # real on the axis: half a circle
-            w = z + np.exp(1j * angle)
-            e, w3 = np.exp(w), w**3
-            weights[0] += ((np.exp(w / 2) - 1) / w).real
-            weights[1] += ((-4 - w + e * (4 - 3 * w + w**2)) / w3).real
-            weights[2] += ((2 + w + e * (w - 2)) / w3).real * 2
-            weights[3] += ((-4 - 3 * w - w**2 + e * (4 - w)) / w3).real
-        stage, first, middle, last = h / _CONTOUR_POINTS * weights
-        return cls(-MOBILITY * q2, np.exp(z), np.exp(z / 2), stage, first, middle, last)
+def _advanced(series: Array, cells: int, h: float, count: int, chemical: Chemical) -> Array:
+    """ĉ after ``count`` steps."""
+    etd, mobility = _step(cells, h)
 
-    def advance(self, series: Array, count: int, chemical: Chemical) -> Array:
-        """ĉ after ``count`` steps."""
+    def N(c: Array) -> Array:
+        c1, c2 = idctn(c, type=1, axes=(1, 2))
+        result: Array = mobility * dctn(np.stack(chemical(c1, c2)), type=1, axes=(1, 2))
+        return result
 
-        def N(c: Array) -> Array:
-            c1, c2 = idctn(c, type=1, axes=(1, 2))
-            result: Array = self.mobility * dctn(np.stack(chemical(c1, c2)), type=1, axes=(1, 2))
-            return result
-
-        for _ in range(count):
-            at_start, decayed = N(series), self.half * series
-            a = decayed + self.stage * at_start
-            at_a = N(a)
-            at_b = N(decayed + self.stage * at_a)
-            at_end = N(self.half * a + self.stage * (2 * at_b - at_start))
-            series = self.whole * series + self.first * at_start + self.middle * (at_a + at_b) + self.last * at_end
-        return series
+    return etd.advance(series, count, N)
 
 
 def _steps(begin: float, end: float, step: float) -> list[tuple[int, float]]:

@@ -103,9 +103,13 @@ class _Removal:
 
 def noise_share(expansion: Expansion) -> float:
     """λ_max(H⁻¹ σ²N): how much of the best hidden combination of operators is noise."""
-    H, A = expansion.equations.H, expansion.curvature.A
+    return noise_part(expansion.equations.H, expansion.curvature.A)
+
+
+def noise_part(H: Array, A: Array) -> float:
+    """λ_max(H⁻¹(H − A)), A being H without what noise adds to it; one where H is singular."""
     try:
-        inverse = factorise(H, expansion.likelihood.names).inverse()
+        inverse = factorise(H, tuple(map(str, range(len(H))))).inverse()  # no names: the error is not shown
     except (RankError, np.linalg.LinAlgError):
         return 1.0
     return float(np.linalg.eigvals(inverse @ (H - A)).real.max())

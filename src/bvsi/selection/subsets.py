@@ -16,15 +16,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.linalg
 from numpy.typing import NDArray
 
 from bvsi.selection.elimination import Protection
+from bvsi.selection.rivals import SWAMPED, noise_part
 
 Array = NDArray[np.float64]
 Model = tuple[int, ...]
 
-_SWAMPED = 0.5
 _ALIKE = 1e-11
 _EXHAUSTIVE = 600
 _STARTS = 3
@@ -81,10 +80,10 @@ class QuadraticMisfit:
         usable = (values[:, 0] > _ALIKE * values[:, -1]) & (diagonal > 0).all(axis=1)
         root = vectors / np.sqrt(np.maximum(values, _ALIKE))[:, None, :]
         share, basis = np.linalg.eigh(root.transpose(0, 2, 1) @ scaled[1] @ root)
-        usable &= share[:, 0] > 1 - _SWAMPED
+        usable &= share[:, 0] > 1 - SWAMPED
         full = root @ basis
         h = np.einsum("mij,mi->mj", full, g)
-        safe = np.where(share > 1 - _SWAMPED, share, 1.0)
+        safe = np.where(share > 1 - SWAMPED, share, 1.0)
         theta = np.einsum("mij,mj->mi", full, h / safe) / scale
         Q = self.q - np.sum(h**2 / safe, axis=1)
         # what is left of a misfit of 1 after its model is rounding
@@ -94,12 +93,7 @@ class QuadraticMisfit:
 
 def swamped(H: Array, A: Array) -> bool:
     """Whether noise makes up much of a combination of the operators of a model: λ_max(H⁻¹(H − A)) > 1/2."""
-    scale = np.sqrt(np.diag(H))
-    try:
-        share = scipy.linalg.eigh((H - A) / scale[:, None] / scale, H / scale[:, None] / scale, eigvals_only=True)
-    except np.linalg.LinAlgError:
-        return True
-    return bool(share[-1] > _SWAMPED)
+    return noise_part(H, A) > SWAMPED
 
 
 @dataclass(frozen=True, eq=False)

@@ -51,8 +51,8 @@ class SplineElement:
 class SplineTests:
     """B-spline test functions on a uniform grid.
 
-    gap: nodes between knots, one number or one per axis; a function is degree + 1 gaps wide. By default the library
-        ``discover`` chooses it from the spectrum of the data; here it is 4 where left out.
+    gap: nodes between knots, one number or one per axis; a function is degree + 1 gaps wide. Left out it is 4;
+        ``discover`` chooses it from the spectrum of the data.
     degree: of the splines; by default four more than the highest derivative that an operator puts on them.
     """
 

@@ -21,7 +21,7 @@ from scipy.signal import resample
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
-from bvsi.problems.classics.etdrk4 import ETDRK4
+from bvsi.problems.etdrk4 import ETDRK4
 
 Array = NDArray[np.float64]
 Field = NDArray[Any]
