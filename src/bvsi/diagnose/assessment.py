@@ -14,7 +14,7 @@ from bvsi.diagnose.evidence import Evidence, judge
 from bvsi.diagnose.noise_tests import noise_tests
 from bvsi.diagnose.residual_tests import ResidualTest, residual_tests
 from bvsi.diagnose.variations import Variation
-from bvsi.diagnose.verdict import ADVICE, Verdict
+from bvsi.diagnose.verdict import Verdict, advice_for
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit
 from bvsi.likelihood import ResidualLikelihood, Stacked
@@ -81,15 +81,16 @@ def check(
     usable = [(one, refit) for one, refit in refits if refit.status.converged]
     comparisons = tuple(compare(fit, one, refit, efficient=efficient) for one, refit in usable)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
-    verdict, reasons = judge(
-        Evidence(tests, comparisons, max(1.0, scale), levels, residual.freedom, noise_error, dict(cycles or {}))
-    )
+    evidence = Evidence(tests, comparisons, max(1.0, scale), levels, residual.freedom, noise_error, dict(cycles or {}))
+    verdict, reasons = judge(evidence)
     bias = bias_estimate(comparisons, len(fit.theta))
     for one in comparisons:
         # what is not resolved does not converge at the order of the quadrature yet
         if (verdict, one.kind) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / _FIRST_STEPS)
-    return Check(verdict, ADVICE[verdict], reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2))
+    return Check(
+        verdict, advice_for(verdict, evidence.untried), reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2)
+    )
 
 
 def level_ratio(likelihood: ResidualLikelihood, sigma: Mapping[str, float] | None) -> float | None:

@@ -38,6 +38,8 @@ _FAST = 0.15
 # Relative error of levels that filters measure, at least.
 _FILTER_ERROR = 0.03
 
+_LEFT_OUT: Mapping[Kind, str] = {"time": "frames", "space": "nodes"}
+
 Finding = tuple[Verdict, tuple[str, ...]]
 
 
@@ -62,6 +64,12 @@ class Evidence:
         """Tests whose names begin so."""
         return [test for test in self.tests if test.name.startswith(names)]
 
+    @property
+    def untried(self) -> tuple[str, ...]:
+        """In which of time and space no other discretisation could be tried."""
+        tried = {kind for c in self.comparisons for kind in (c.kind, *c.better)}
+        return tuple(kind for kind in ("time", "space") if kind not in tried)
+
     def of_kind(self, kind: Kind) -> list[Comparison]:
         """Comparisons of a kind."""
         return [one for one in self.comparisons if one.kind == kind]
@@ -85,7 +93,8 @@ def judge(evidence: Evidence) -> Finding:
     structure = [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(*STRUCTURE) if t.p < _WHY]
     better = [c for c in evidence.comparisons if c.better and c.scaled(evidence.scale).p < _ALARM]
     if structure or better:
-        told = ("leaving out frames or nodes does not change the estimate",) if evidence.comparisons else ()
+        left_out = " and ".join(name for kind, name in _LEFT_OUT.items() if evidence.of_kind(kind))
+        told = (f"leaving out {left_out} moves the estimate no more than the misfit explains",) if left_out else ()
         return Verdict.OPERATOR, tuple(dict.fromkeys((*alarms, *structure, *told)))
     return Verdict.NOISE, (
         *alarms,

@@ -72,7 +72,9 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     if not isinstance(likelihood.weighting, Stacked):
         n = float(q[1:].mean())
         freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
-    tests = [misfit_test(float(q[0]) / n, freedom, noise_error)] if likelihood.scale_known else []
+    # a level that filters measured is known to their error, also where the fit refines it
+    known = likelihood.scale_known or noise_error > 0
+    tests = [misfit_test(float(q[0]) / n, freedom, noise_error)] if known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     uneven = np.sum([c.uneven for c in columns], axis=0)
     values = zip((*STRUCTURE, UNEVEN), (in_time, in_space, uneven), strict=True)

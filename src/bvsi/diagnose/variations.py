@@ -28,9 +28,10 @@ _WIDER = 1.5
 _NARROWEST = 1.0
 # From this many steps on the quadrature error |sin(πg)/(πg)|^(p + 1) is negligible for every gap g.
 _WIDE = 4.0
-# Functions that should be left along an axis, and Galerkin nodes and times.
+# Functions that should be left along an axis, Galerkin nodes, and times before every second one is left out.
 _FEWEST = 2
 _FEWEST_NODES = 5
+_FEWEST_TIMES = 5
 _SPLINE_ORDER = 5.0
 _ELEMENT_ORDER = 2.0
 
@@ -83,7 +84,7 @@ def _order(discretisation: Discretisation, stencil: Stencil) -> float:
 
 def _frames(used: Variation) -> Variation | None:
     """Every second frame; gaps that are counted in frames are halved."""
-    if any(data.n_times < 2 * _FEWEST_NODES for data in used.data):
+    if any(data.n_times < _FEWEST_TIMES for data in used.data):
         return None
     stencil = used.stencil
     if isinstance(stencil, TemporalTests):

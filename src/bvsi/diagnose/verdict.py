@@ -38,3 +38,16 @@ ADVICE = {
     ),
 }
 """What to do, one or two sentences."""
+
+
+_UNTRIED = {
+    Verdict.CONSISTENT: "The equation explains the data up to their noise, but too few data to try with every second "
+    "one leave the resolution in {where} unchecked: compare with finer data before you rely on the error bars.",
+    Verdict.OPERATOR: "Do not trust the coefficients: the misfit is more than noise. Either the library lacks an "
+    "operator, or the data are too coarse in {where}, which could not be tried; give finer data, or more operators.",
+}
+
+
+def advice_for(verdict: Verdict, untried: tuple[str, ...]) -> str:
+    """What to do, where no other discretisation could be tried in some of time and space."""
+    return _UNTRIED[verdict].format(where=" and ".join(untried)) if untried and verdict in _UNTRIED else ADVICE[verdict]

@@ -54,7 +54,7 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     """
     level = _level(data)
     data, single = _bridged(data)
-    if noise is not None and stated_variance(noise, data) is None:
+    if noise is not None and stated_variance(_shape(noise), data) is None:
         if robust:
             raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
         robust = False
@@ -159,16 +159,27 @@ def _gap_weights(single: dict[str, NDArray[np.bool_]], weights: dict[str, Array]
 def _stated(
     data: Data, noise: Noise, level: NoiseLevel | None, weights: dict[str, Array], told: list[str]
 ) -> Measurement:
-    """The stated model, its variances where they are simple, else those of the filters."""
-    known = stated_variance(noise, data)
+    """The stated model, its variances where they are simple, else those of the filters; weights change either."""
+    words, shape = f"as stated, {noise!r}", _shape(noise)
+    relative = stated_variance(shape, data)
     measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}
-    variance = measured if known is None else known
-    if weights and known is not None:
-        variance = {f: v / weights[f] if f in weights else v for f, v in known.items()}
-        noise = _model(variance, data)
+    variance = measured if relative is None or shape is not noise else relative
+    if weights and relative is not None:
+        relative, variance = _weighted(relative, weights), _weighted(variance, weights)
+        model = _model(relative, data)
+        noise = model if shape is noise else UnknownScale(model)
     sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}
     filtered = {f: float(np.sqrt(v)) for f, v in measured.items()}
-    return Measurement(data, noise, variance, sigma, filtered, 0.0, "; ".join([*told, f"as stated, {noise!r}"]))
+    return Measurement(data, noise, variance, sigma, filtered, 0.0, "; ".join([*told, words]))
+
+
+def _shape(noise: Noise) -> Noise:
+    """The model without its unknown scale."""
+    return noise.shape if isinstance(noise, UnknownScale) else noise
+
+
+def _weighted(variance: dict[str, Array], weights: dict[str, Array]) -> dict[str, Array]:
+    return {f: v / weights[f] if f in weights else v for f, v in variance.items()}
 
 
 def stated_variance(noise: Noise, data: Data) -> dict[str, Array] | None:

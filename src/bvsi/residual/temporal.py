@@ -58,9 +58,10 @@ class TemporalTests:
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """a = (−1)^m ψ^(m)(t) w, b = ψ(t) w for the m-th time derivative."""
         if len(times) < self.degree + 2:
+            other = " or CrankNicolson()" if order == 1 else f", at least {order + 1},"
             raise DataError(
                 f"times: temporal test functions of degree {self.degree} need at least {self.degree + 2} times, the "
-                f"data have {len(times)}; use a lower degree or CrankNicolson()."
+                f"data have {len(times)}; use a lower degree{other} or more frames."
             )
         if order >= self.degree:
             raise DataError(f"degree: time derivatives of order {order} need test functions of degree {order + 1}.")

@@ -192,8 +192,17 @@ class _Search:
                 theta = around.misfit.solve([model])[1][0]
                 visited.append(Visited(names, J, theta, around.misfit.chi2(model), changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
-        told = self._doubts(best, around)
+        told = " ".join(text for text in (self._doubts(best, around), self._static(best, around.misfit)) if text)
         return SelectionPath(tuple(visited), CRITERION, f"stopped: {why}{status}", told)
+
+    def _static(self, best: Model, misfit: QuadraticMisfit) -> str:
+        """Whether one operator explains the data no better than none."""
+        if len(best) > 1 or self.protection.keep:
+            return ""
+        still = self.likelihood.profile_equations(np.zeros(self.likelihood.system.d)).equations.q
+        if float(misfit.misfit(np.array(still))) > self.fits[best][0]:
+            return ""
+        return "No operator at all explains the data as well: perhaps nothing moves in them."
 
     def _doubts(self, best: Model, around: _Around) -> str:
         """Models one operator away, or with one exchanged, that are nearly as good."""
