@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers check bench studies clean
+.PHONY: demo test lint types layers check docs bench studies clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -28,6 +28,9 @@ layers: $(VENV)/.installed
 	$(BIN)/lint-imports
 
 check: lint types layers
+
+docs: $(VENV)/.installed
+	$(BIN)/sphinx-build -W --keep-going -E -q -b html docs build/docs
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bvsi.benchmarks.lagged_scaling --out bench

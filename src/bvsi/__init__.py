@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from bvsi.constraints import Constraints
     from bvsi.data import Data, Grid, Mesh, add_noise, estimate_noise, find_outliers
     from bvsi.diagnose import Check, Verdict
-    from bvsi.discovery import Discovery, discover
+    from bvsi.discovery import Discovery, discover, forecast, simulate_found
     from bvsi.errors import BvsiError
     from bvsi.forward import ThetaScheme, simulate
     from bvsi.inference import (
@@ -105,7 +105,7 @@ _HOME = {
     "constraints": ("Constraints",),
     "data": ("Data", "Grid", "Mesh", "add_noise", "estimate_noise", "find_outliers"),
     "diagnose": ("Check", "Verdict"),
-    "discovery": ("Discovery", "discover"),
+    "discovery": ("Discovery", "discover", "forecast", "simulate_found"),
     "errors": ("BvsiError",),
     "inference": (
         "NUTS",

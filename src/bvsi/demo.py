@@ -1,6 +1,7 @@
-"""The embedded demo: an equation and its potential from the paper's Fokker–Planck data.
+"""The embedded demo: a density that drifts and diffuses, from data file to report.
 
-``python -m bvsi.demo --out DIR`` (or ``bvsi demo``) writes ``index.html`` with its figures to DIR and names it.
+``python -m bvsi.demo --out DIR`` (or ``bvsi demo``) writes ``data.nc`` and ``study.toml`` to DIR, runs the study as
+``bvsi run`` would, and names the report.
 """
 
 from __future__ import annotations
@@ -9,33 +10,83 @@ import argparse
 import sys
 from pathlib import Path
 
-import numpy as np
-
 from bvsi.console import progress_bar
-from bvsi.discovery import equation_text
-from bvsi.problems.fokker_planck import Case
-from bvsi.reproduce import fokker_planck
-from bvsi.spaces import Q2
+from bvsi.errors import BvsiError
+from bvsi.files import written_aside
+from bvsi.problems.classics import CLASSICS
+from bvsi.progress import Progress
+from bvsi.study import Finished, load_study, run_study
+
+_NOISE = 0.02
+_STUDY = """\
+# The study of the demo: a density p(x, y, t) that drifts in a potential and diffuses.
+# Change it, then: bvsi run study.toml
+title = "Drift and diffusion of a density"
+
+[data]
+file = "data.nc"
+time = "time"
+
+[library]
+boundary = "no-flux"
+
+[library.equations]
+p = [
+{operators}
+]
+
+[[quantity]]
+name = "potential"            # of the drift, p_t = … + div(p grad ψ)
+kind = "potential"
+axes = {{ x = [-4.0, 4.0, 33], y = [-4.0, 4.0, 33] }}
+
+[[quantity]]
+name = "diffusivity"
+expression = "[laplacian(p)]"
+
+[output]
+folder = "result"
+"""
 
 
-def run(out: Path) -> None:
-    """Discover, write the report, and say what was found and where it is."""
-    with progress_bar() as progress:
-        study = fokker_planck.run(Case(), Q2, progress, all_criteria=False)
-    index = fokker_planck.write(study, out)
-    fit = study.fits["profile"]
-    assert fit.posterior is not None
-    equation = equation_text(fit.names, fit.theta, np.sqrt(fit.posterior.variance), ["p"])
-    sys.stdout.write(f"{equation}\n\n{study.path}\n\nχ²/n = {fit.chi2:.3f}; {study.seconds:.1f} s\n")
-    sys.stdout.write(f"{fokker_planck.verdict_text(study)}\n")
-    sys.stdout.write(f"report: {index.resolve()}\n")
+def run(out: Path, progress: Progress) -> Finished:
+    """Make data and study, and run it."""
+    case = CLASSICS["fokker_planck_2d"]
+    data = case.noisy(_NOISE, 0)
+    study = out / "study.toml"
+    operators = ",\n".join(f'    "{text}"' for text in case.candidates["p"])
+    with written_aside(out / "data.nc") as aside:
+        data.to_xarray().to_netcdf(aside, engine="h5netcdf")
+    with written_aside(study) as aside:
+        aside.write_text(_STUDY.format(operators=operators), encoding="utf-8")
+    return run_study(load_study(study), progress=progress)
+
+
+def told(finished: Finished) -> str:
+    """Equation, verdict and where the report is."""
+    found = finished.found
+    assert found.check is not None
+    return "\n".join(
+        [
+            found.equation,
+            f"verdict: {found.verdict}. {found.check.advice}",
+            f"{found.seconds:.1f} s",
+            f"report: {finished.report.resolve()}",
+        ]
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo discovery and write its report."""
     parser = argparse.ArgumentParser(prog="python -m bvsi.demo", description=main.__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder for the report (default: demo)")
-    run(parser.parse_args(arguments).out)
+    try:
+        with progress_bar() as progress:
+            finished = run(parser.parse_args(arguments).out, progress)
+    except BvsiError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    sys.stdout.write(f"{told(finished)}\n")
     return 0
 
 

@@ -10,7 +10,7 @@ from bvsi.data import Data, Mesh
 from bvsi.discovery import discover
 from bvsi.likelihood import IID, UnknownScale
 from bvsi.operators import Library, ZeroNeumann
-from discovery.exact_cases import noisy, ring
+from discovery.exact_cases import BURGERS, BURGERS_TRUTH, burgers, noisy, ring
 
 LIBRARY = Library({"u": ["dx(u)", "laplacian(u)", "u", "u**2"]})
 TRUTH = {"dx(u)": -0.5, "laplacian(u)": 0.1}
@@ -33,6 +33,21 @@ def test_static_data_are_called_so() -> None:
 
 def test_five_frames_are_checked_in_time() -> None:
     assert discover(travelling(5), LIBRARY).verdict == "under-resolved in time"
+
+
+def test_data_without_noise_are_no_trouble() -> None:
+    found = discover(burgers(), BURGERS)
+    assert found.verdict == "consistent"
+    assert found.check is not None
+    assert "no noise to speak of" in found.check.advice
+    for name, value in BURGERS_TRUTH.items():
+        i = found.names.index(name)
+        assert abs(found.theta[i] - value) < 3 * found.sd[i] < 0.01  # widened by the discretisation
+
+
+def test_a_missing_operator_shows_without_noise() -> None:
+    found = discover(burgers(), BURGERS.subset(["u*dx(u)", "u", "dx(u)"]))
+    assert found.verdict == "missing operator"
 
 
 def test_where_space_cannot_be_tried_the_advice_says_so() -> None:

@@ -2,178 +2,59 @@
 
 from __future__ import annotations
 
-import enum
 import sys
-from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from bvsi.cli.bench import bench
-from bvsi.cli.folder import Out, check_folder
+from bvsi.cli.data_files import init, inspect
+from bvsi.cli.demo import demo
+from bvsi.cli.doctor import doctor
+from bvsi.cli.reproduce import reproduce
+from bvsi.cli.results import compare, predict, report, simulate
+from bvsi.cli.run import run
 from bvsi.errors import BvsiError
 
-app = typer.Typer(add_completion=True, no_args_is_help=True, help="Discover PDEs from noisy full-field data.")
-reproduce = typer.Typer(no_args_is_help=True, help="The paper's studies, with tables, figures and a page.")
+HELP = """Discover PDEs, with honest uncertainty, from noisy full-field data.
+
+From a data file to an equation, in three steps:
+
+  bvsi inspect run.nc       what is in the file: fields, noise, resolution
+
+  bvsi init run.nc          writes study.toml, with operators to begin with; edit it
+
+  bvsi run study.toml       selects, infers, checks; writes result/report.html
+
+Without data of your own: bvsi demo. Exit codes: 0 done, 2 something to mend in what was given, 130 interrupted.
+"""
+
+app = typer.Typer(
+    add_completion=True, no_args_is_help=True, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+for command in (demo, inspect, init, run, report, predict, simulate, compare, doctor):
+    app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(bench, name="bench")
 
 
-class Element(enum.StrEnum):
-    """Elements on the given grid nodes."""
-
-    Q1 = "Q1"
-    Q2 = "Q2"
-
-
-class PosteriorKind(enum.StrEnum):
-    """Priors of the Fokker–Planck study."""
-
-    gaussian = "gaussian"
-    hybrid = "hybrid"
-
-
-class SecondOrder(enum.StrEnum):
-    """Second-order elements on the given grid nodes."""
-
-    P2 = "P2"
-    Q2 = "Q2"
-
-
-class ConcentrationData(enum.StrEnum):
-    """Data sets of the Cahn–Hilliard study."""
-
-    neumann = "neumann"
-    paper = "paper"
-    independent = "independent"
-    stated = "stated"
-    imposed = "imposed"
-
-
-class Treatment(enum.StrEnum):
-    """Treatments of ∇⁴."""
-
-    mixed = "mixed"
-    interior_penalty = "interior-penalty"
-
-
-@app.command()
-def demo(out: Out = Path("demo")) -> None:
-    """Run the embedded case and write its report."""
-    from bvsi.demo import run
-
-    check_folder(out)
-    run(out)
-
-
-@reproduce.command("fokker-planck")
-def fokker_planck(
-    out: Out = Path("fokker-planck"),
-    nx: Annotated[int, typer.Option(help="Cells per side: a divisor of 400.")] = 50,
-    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1e-3,
-    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
-    element: Annotated[Element, typer.Option(help="Element on the given nodes.")] = Element.Q2,
-    accurate_time: Annotated[bool, typer.Option(help="Data solved accurately in time.")] = False,
-    posterior: Annotated[
-        PosteriorKind,
-        typer.Option(help="hybrid adds non-Gaussian priors: particles, and NUTS to check them (minutes)."),
-    ] = PosteriorKind.gaussian,
-) -> None:
-    """Selection from ten operators, VSI and both B-VSI estimators, potential; beside the paper's table."""
-    from bvsi import spaces
-    from bvsi.console import progress_bar
-    from bvsi.problems.fokker_planck import Case
-    from bvsi.reproduce import fokker_planck as study
-    from bvsi.reproduce import fokker_planck_hybrid as hybrid_study
-
-    check_folder(out)
-    case = Case(nx, sigma, seed, accurate_time)
-    with progress_bar() as progress:
-        hybrid = posterior is PosteriorKind.hybrid
-        result = study.run(case, getattr(spaces, element.value), progress, with_hybrid=hybrid)
-    index = study.write(result, out)
-    sys.stdout.write(f"{study.comparison(result)}\n\n{result.path}\n")
-    if result.hybrid is not None:
-        sys.stdout.write("\n".join(["", hybrid_study.table(result.hybrid), *hybrid_study.verdict(result.hybrid), "\n"]))
-    for name, path in result.other_paths.items():
-        sys.stdout.write(f"{name} selects {len(path.best.names)}: {', '.join(path.best.names)}\n")
-    sys.stdout.write(f"{result.seconds:.1f} s\nresult: {out / 'result.json'}\npage: {index}\n")
-
-
-@reproduce.command("cahn-hilliard")
-def cahn_hilliard(
-    out: Out = Path("cahn-hilliard"),
-    data: Annotated[
-        ConcentrationData, typer.Option(help="Which data; see the documentation.")
-    ] = ConcentrationData.neumann,
-    nx: Annotated[int, typer.Option(help="Second-order elements per side.")] = 25,
-    sigma: Annotated[float, typer.Option(help="Standard deviation of the noise.")] = 1e-3,
-    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
-    initial: Annotated[int, typer.Option(help="Seed of the initial state.")] = 0,
-    element: Annotated[SecondOrder | None, typer.Option(help="Element; default: what suits the data.")] = None,
-    biharmonic: Annotated[
-        Treatment | None, typer.Option(help="Treatment of ∇⁴; default: the data's own, or the one that fits better.")
-    ] = None,
-    residual_bic: Annotated[bool, typer.Option(help="Also select by the paper's criterion (minutes).")] = False,
-) -> None:
-    """Selection from thirty operators, posteriors with known and unknown noise, free-energy derivatives."""
-    from bvsi import operators, spaces
-    from bvsi.console import progress_bar
-    from bvsi.problems.cahn_hilliard import Case, DataSet
-    from bvsi.reproduce import cahn_hilliard as study
-    from bvsi.reproduce.cahn_hilliard_table import comparison
-
-    check_folder(out)
-    case = Case(DataSet(data.value), nx, sigma, seed, initial)
-    treatments: dict[str, operators.Biharmonic] = {
-        "mixed": operators.Mixed(),
-        "interior-penalty": operators.InteriorPenalty(),
-    }
-    with progress_bar() as progress:
-        result = study.run(
-            case,
-            None if element is None else getattr(spaces, element.value),
-            None if biharmonic is None else treatments[biharmonic.value],
-            progress,
-            residual_bic=residual_bic,
-        )
-    index = study.write(result, out)
-    sys.stdout.write(f"{comparison(result.fits, result.mse)}\n\n{result.path}\n")
-    for name, path in result.other_paths.items():
-        sys.stdout.write(f"{name} selects {len(path.best.names)}: {', '.join(path.best.names)}\n")
-    for warning in result.warnings:
-        sys.stdout.write(f"note: {warning}\n")
-    sys.stdout.write(f"seconds: {study.seconds_text(result)}\nresult: {out / 'result.json'}\npage: {index}\n")
-
-
-@reproduce.command()
-def ablation(
-    out: Out = Path("ablation"),
-    seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per case.")] = 3,
-    largest: Annotated[int, typer.Option(help="Largest n_x of 25, 50, 100, 200.")] = 200,
-    element: Annotated[Element | None, typer.Option(help="Element; default: Q2 where cells pair, else Q1.")] = None,
-) -> None:
-    """Error against noise level and resolution, true model; goes on where it was interrupted."""
-    from bvsi import spaces
-    from bvsi.console import progress_bar
-    from bvsi.reproduce import ablation as study
-
-    check_folder(out)
-    sizes = tuple(nx for nx in study.SIZES if nx <= largest)
-    with progress_bar() as progress:
-        chosen = None if element is None else getattr(spaces, element.value)
-        rows = study.run(out, seeds=seeds, sizes=sizes, element=chosen, progress=progress)
-    index = study.write(rows, out)
-    sys.stdout.write(f"{study.table(rows)}\npage: {index}\n")
-
-
 def main() -> None:
-    """Entry point: one clear line and exit code 2 for errors that are the user's to mend."""
+    """Entry point: one clear message and exit code 2 for errors that are the user's to mend."""
     try:
         app()
     except BvsiError as error:
-        sys.stderr.write(f"error: {error}\n")
+        sys.stderr.write(f"error: {printable(str(error))}\n")
         raise SystemExit(2) from None
+    except OSError as error:  # folders that may not be written to, full disks, names that are too long
+        sys.stderr.write(f"error: {printable(str(error))}; check the path and its permissions.\n")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted; bvsi run goes on where it was\n")
+        raise SystemExit(130) from None
+
+
+def printable(text: str) -> str:
+    """The text with escapes for what a terminal would obey or not show: names of files may hold anything."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 if __name__ == "__main__":

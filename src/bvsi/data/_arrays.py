@@ -14,13 +14,16 @@ from bvsi.errors import DataError
 Floats = NDArray[np.float64]
 T = TypeVar("T")
 
+# Imaginary part relative to the largest real one that spectral solvers leave behind.
+_ROUNDING = 1e-6
+
 
 def real_array(value: ArrayLike, what: str) -> Floats:
-    """Float64 array of the numbers in ``value``; real part of complex numbers without imaginary part.
+    """Float64 array of the numbers in ``value``; real part of complex numbers whose imaginary part is rounding.
 
     The result may share memory with ``value``. Values may still be NaN or infinite.
 
-    value: array of integers, floats of any width, or complex numbers with zero imaginary part.
+    value: array of integers, floats of any width, or complex numbers with an imaginary part below 10⁻⁶ of the size.
     what: the subject of the error messages, such as ``"field 'u'"``.
     """
     if np.ma.is_masked(value):
@@ -34,7 +37,7 @@ def real_array(value: ArrayLike, what: str) -> Floats:
         raise DataError(f"{what} is not a rectangular array of numbers; give rows of equal length") from error
     kind = array.dtype.kind
     if kind == "c":
-        if np.any(array.imag != 0):
+        if np.any(np.abs(array.imag) > _ROUNDING * np.abs(array.real).max(initial=0.0)):
             raise DataError(
                 f"{what} is complex with a non-zero imaginary part; pass its real part (.real), "
                 "or real and imaginary part as two fields"

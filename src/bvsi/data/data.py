@@ -81,7 +81,7 @@ class Data:
     ) -> Data:
         """Data from plain arrays; the order of the axes is named, or is exactly that of the geometry.
 
-        Complex arrays whose imaginary part is zero are accepted, and their real part is taken.
+        Complex arrays whose imaginary part is rounding are accepted, and their real part is taken.
 
         fields: arrays by name. On a grid (T, *grid.shape) or flattened (T, n_nodes), or with the axes
             ``dims``; on a mesh (T, n_nodes).

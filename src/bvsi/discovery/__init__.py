@@ -2,7 +2,16 @@
 
 from bvsi.discovery.equation import equation_text, with_uncertainty
 from bvsi.discovery.facade import discover
+from bvsi.discovery.forecast import forecast, simulate_found
 from bvsi.discovery.method import default_discretisation
 from bvsi.discovery.result import Discovery
 
-__all__ = ["Discovery", "default_discretisation", "discover", "equation_text", "with_uncertainty"]
+__all__ = [
+    "Discovery",
+    "default_discretisation",
+    "discover",
+    "equation_text",
+    "forecast",
+    "simulate_found",
+    "with_uncertainty",
+]

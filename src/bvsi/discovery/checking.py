@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from bvsi.constraints import LinearConstraints
 from bvsi.data import Grid
-from bvsi.diagnose import Check, Variation, Verdict, check, variations
+from bvsi.diagnose import Check, Variation, Verdict, check, variations, without_noise
 from bvsi.discovery.measurement import Measurement
 from bvsi.discovery.method import Method
 from bvsi.discovery.submodel import assembled
@@ -73,6 +73,8 @@ def check_discovery(
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=_cycles(measured),
     )
+    if all(m.noise_free for m in measured):
+        return without_noise(judged, likelihood, fit.theta)
     if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
         return replace(judged, advice=_MEASURED)
     return judged

@@ -13,6 +13,7 @@ from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.data import Data, as_experiments
 from bvsi.diagnose import Check
 from bvsi.discovery.checking import check_discovery, with_bias
+from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.relinearise import relinearised
@@ -93,8 +94,9 @@ def discover(
     fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
-    judged = None
+    judged = pictures = None
     if check:
+        pictures = frames_of([m.data for m in measured], selected, fit.theta, rng=np.random.default_rng(0))
         # constraints hide what moves, so that the free fit is looked at, unless they cause a misfit of their own
         contradicted = bool(limits) and misfit_excess(fit.chi2, selected.system.n)
         subject = fit if contradicted else path.best.fit
@@ -115,7 +117,7 @@ def discover(
         **({"biharmonic": str(treated)} if treated.chi2 else {}),
     }
     rows = tuple(part.structure.n_rows for part in likelihood.system.experiments)
-    return _result(library, fit, path, rows, settings, judged, time.perf_counter() - begin)
+    return _result(library, fit, path, rows, settings, judged, pictures, time.perf_counter() - begin)
 
 
 def _count(relinearise: int) -> int:
@@ -216,6 +218,7 @@ def _result(
     rows: tuple[int, ...],
     settings: dict[str, str],
     judged: Check | None,
+    pictures: Frames | None,
     seconds: float,
 ) -> Discovery:
     assert fit.posterior is not None
@@ -234,4 +237,5 @@ def _result(
         seconds=seconds,
         check=judged,
         time_order=library.time_order,
+        frames=pictures,
     )

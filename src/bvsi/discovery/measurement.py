@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 
 # Data are not known better than to this part of their size, even without noise.
 _ROUNDING = 1e-8
+# Noise below this part of the size of a field is none.
+_NO_NOISE = 1e-5
 # Share of values beyond which outliers are more than the tail of the noise.
 _TAIL = 2e-4
 # Variance of an interpolated value in units of that of a measured one.
@@ -45,6 +47,14 @@ class Measurement:
     filtered: dict[str, float]
     error: float
     told: str
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether the noise was measured, and there is none to speak of in any field."""
+        if not self.error:
+            return False
+        rms = {f: float(np.sqrt(np.mean(np.square(v)))) for f, v in self.data.fields.items()}
+        return all(s < _NO_NOISE * rms[f] for f, s in self.sigma.items())
 
 
 def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> Measurement:

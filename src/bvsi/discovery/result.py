@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.diagnose import Check
 from bvsi.discovery.equation import equation_text
+from bvsi.discovery.frames import Frames
+from bvsi.files import written_aside
 from bvsi.inference import Status
 from bvsi.inference.fit import misfit_excess
 from bvsi.naming import position
@@ -21,6 +23,9 @@ from bvsi.selection import SelectionPath
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from bvsi.plot.accessor import DiscoveryPlots
+    from bvsi.predict.forecast import Forecast
 
 Array = NDArray[np.float64]
 
@@ -37,6 +42,8 @@ class Discovery:
     path: how the operators were selected; settings: what was asked for, as texts; seconds: how long it took.
     check: whether the answer can be trusted, with verdict and advice; None where that was not asked for.
     time_order: of the time derivative on the left side.
+    frames: pictures of data, fit and residuals, made with the check; forecast: the equation simulated and compared with
+        frames that were held out, see :func:`bvsi.forecast`.
     """
 
     fields: tuple[str, ...]
@@ -52,6 +59,8 @@ class Discovery:
     seconds: float
     check: Check | None = None
     time_order: int = 1
+    frames: Frames | None = None
+    forecast: Forecast | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,7 +132,7 @@ class Discovery:
         """χ²/n, the frames that fit worst, and how the fit ended."""
         lines = [f"χ²/n = {self.chi2:.4g}; {self.status.message}"]
         n = sum(len(blocks) * rows for blocks, rows in zip(self.chi2_blocks, self.block_rows, strict=True))
-        if misfit_excess(self.chi2, n):
+        if self.check is None and misfit_excess(self.chi2, n):
             lines.append(
                 "the misfit is more than the noise explains: the discretisation is too coarse, the noise larger than "
                 "stated, or an operator is missing."
@@ -170,6 +179,30 @@ class Discovery:
         from bvsi.discovery.storage import load
 
         return load(Path(path))
+
+    @property
+    def plot(self) -> DiscoveryPlots:
+        """Figures: ``found.plot.coefficients()``, ``path``, ``covariance``, ``pairs``, ``frames``, ``forecast``."""
+        from bvsi.plot.accessor import DiscoveryPlots
+
+        return DiscoveryPlots(self)
+
+    def report(self, path: str | Path, *, title: str = "") -> Path:
+        """Write the report, one HTML file that needs no network; returns its path."""
+        from bvsi.report import html_report
+
+        page = Path(path)
+        with written_aside(page) as aside:
+            aside.write_text(html_report(self, title=title or page.stem), encoding="utf-8")
+        return page
+
+    def _repr_html_(self) -> str:
+        from bvsi.report import notebook_html
+
+        return notebook_html(self)
+
+    def __repr__(self) -> str:
+        return f"Discovery: {self.equation}; verdict: {self.verdict}"
 
     def __str__(self) -> str:
         judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.check.advice}"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,12 @@ import numpy as np
 
 from bvsi._version import __version__
 from bvsi.diagnose import Check, Comparison, ResidualTest, Verdict
+from bvsi.discovery.frame_storage import frame_variables, frames_from
 from bvsi.discovery.result import Discovery
 from bvsi.files import written_aside
 from bvsi.inference import Status
 from bvsi.posteriors.storage import operator_labels, posterior_from_dataset, posterior_variables, read_file
+from bvsi.predict.forecast import Forecast
 from bvsi.selection import SelectionPath, Visited
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "path_chi2": ("model", np.array([v.chi2 for v in path.visited])),
         "path_theta": (("model", "candidate"), np.stack([_spread(v, found.candidates) for v in path.visited])),
     }
+    variables |= frame_variables(found.frames)
     for number, blocks in enumerate(found.chi2_blocks):
         variables[f"chi2_blocks_{number}"] = (f"block_{number}", blocks)
     coordinates = {**operator_labels(found.names), "candidate": list(found.candidates)}
@@ -67,6 +71,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "stopped": path.stopped,
         "doubts": path.doubts,
         "steps": json.dumps(steps),
+        "forecast": json.dumps(None if found.forecast is None else _plain(found.forecast.to_arrays())),
         "check": json.dumps(None if found.check is None else _check_record(found.check)),
     }
     return xr.Dataset(variables, coords=coordinates, attrs=attributes)
@@ -92,7 +97,18 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         seconds=float(attributes["seconds"]),
         check=_check(json.loads(attributes.get("check", "null"))),
         time_order=int(attributes.get("time_order", 1)),
+        frames=frames_from(dataset),
+        forecast=_forecast(json.loads(attributes.get("forecast", "null"))),
     )
+
+
+def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays as lists."""
+    return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in record.items()}
+
+
+def _forecast(record: dict[str, Any] | None) -> Forecast | None:
+    return None if record is None else Forecast.from_arrays(record)
 
 
 def _check_record(check: Check) -> dict[str, Any]:
@@ -103,10 +119,7 @@ def _check_record(check: Check) -> dict[str, Any]:
         "reasons": check.reasons,
         "chi2": check.chi2,
         "tests": [dataclasses.asdict(test) for test in check.tests],
-        "comparisons": [
-            {key: v.tolist() if isinstance(v, np.ndarray) else v for key, v in vars(one).items()}
-            for one in check.comparisons
-        ],
+        "comparisons": [_plain(vars(one)) for one in check.comparisons],
         "bias": check.bias.tolist(),
         "covariance_added": check.covariance_added.tolist(),
     }

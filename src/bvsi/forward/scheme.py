@@ -8,16 +8,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from numbers import Integral
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
-import scipy.sparse.linalg
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
+from bvsi.forward.factor import SINGULAR, Factor, StepFailedError, Structure
 from bvsi.forward.semidiscrete import SemiDiscrete
-from bvsi.linalg import Pattern, nested_dissection
 from bvsi.residual.discrete import NotFiniteError
 
 Array = NDArray[np.float64]
@@ -26,8 +23,6 @@ _CACHED_FACTORS = 4
 _MAX_HALVINGS = 20
 _DAMPED_ITERATIONS = 100
 _LINE_HALVINGS = 12
-_ROUNDING = 1e-13
-_SINGULAR = "its matrix M/h − ϑJ is singular, as it is where h is a growth time of the model."
 
 
 @dataclass(frozen=True)
@@ -70,18 +65,14 @@ class ThetaScheme:
         return 2 if self.implicitness == 0.5 else 1
 
 
-class StepFailedError(BvsiError):
-    """A step that has to be made smaller; the message says why."""
-
-
 class Stepper:
     """Advances a semi-discrete system; keeps the factorisations that can be used again."""
 
     def __init__(self, system: SemiDiscrete, scheme: ThetaScheme) -> None:
         self.system = system
         self.scheme = scheme
-        self._structure = _Structure(system)
-        self._factors: OrderedDict[float, _Factor] = OrderedDict()
+        self._structure = Structure(system.layout, system.free)
+        self._factors: OrderedDict[float, Factor] = OrderedDict()
         self._level = 0  # sub-steps of an output interval are halved this many times
         self._allowed = scheme.tol or np.inf  # local error ε of one step
 
@@ -154,7 +145,7 @@ class Stepper:
             w[s.free] += update
             negligible = np.abs(update).max() <= self.scheme.newton_tol * (np.abs(w).max() or 1.0)
             if not negligible and factor.is_rounding(G, update):
-                raise StepFailedError(_SINGULAR)
+                raise StepFailedError(SINGULAR)
             if s.linear or negligible:
                 return w
         raise StepFailedError(f"Newton's method does not converge in {self.scheme.max_newton} iterations.")
@@ -184,7 +175,7 @@ class Stepper:
                 return w
         return w
 
-    def _factor(self, w: Array, t: float, h: float) -> _Factor:
+    def _factor(self, w: Array, t: float, h: float) -> Factor:
         """Factors of M/h − ϑJ(w); kept by step size where the system is linear."""
         if self.system.linear and h in self._factors:
             self._factors.move_to_end(h)
@@ -195,51 +186,3 @@ class Stepper:
             while len(self._factors) > _CACHED_FACTORS:
                 self._factors.popitem(last=False)
         return factor
-
-
-@dataclass(frozen=True, eq=False)
-class _Factor:
-    """LU factors of B − C, whose rows and columns are permuted by ``order``.
-
-    magnitude: |B| + |C|, permuted; entries of B − C carry rounding errors of this size.
-    """
-
-    lu: Any
-    order: NDArray[np.int64]
-    magnitude: Any
-
-    def solve(self, b: Array) -> Array:
-        """(B − C)⁻¹ b."""
-        x = np.empty_like(b)
-        x[self.order] = self.lu.solve(b[self.order])
-        return x
-
-    def is_rounding(self, b: Array, x: Array) -> bool:
-        """Whether (B − C) x = b holds by cancellation only: |b| ≪ (|B| + |C|) |x| in every row."""
-        return bool(np.all(np.abs(b[self.order]) <= _ROUNDING * (self.magnitude @ np.abs(x[self.order]))))
-
-
-class _Structure:
-    """Where the entries of a matrix on the layout's pattern stand in the permuted one that is factored."""
-
-    def __init__(self, system: SemiDiscrete) -> None:
-        pattern = system.layout.pattern
-        slots = pattern.matrix(np.arange(1, pattern.nnz + 1))[:, system.free]
-        # Dissection by the places of the unknowns keeps the fill low; it is good for symmetric patterns.
-        self.order = nested_dissection(Pattern.from_matrix(slots + slots.T), system.coordinates)
-        self._permuted = sparse.csc_array(slots[self.order][:, self.order])
-        self._slots = self._permuted.data - 1
-
-    def factor(self, B: Array, C: Array) -> _Factor:
-        """Factors of B − C, both values on the pattern (nnz,)."""
-        try:
-            lu = scipy.sparse.linalg.splu(
-                self._matrix(B - C), permc_spec="NATURAL", diag_pivot_thresh=1e-3, options={"SymmetricMode": True}
-            )
-        except RuntimeError:  # SuperLU's word for a matrix that is exactly singular
-            raise StepFailedError(_SINGULAR) from None
-        return _Factor(lu, self.order, self._matrix(np.abs(B) + np.abs(C)))
-
-    def _matrix(self, values: Array) -> Any:
-        like = self._permuted
-        return sparse.csc_array((values[self._slots], like.indices, like.indptr), shape=like.shape)

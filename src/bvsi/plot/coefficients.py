@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bvsi.discovery.equation import with_uncertainty
 from bvsi.inference import Fit
-from bvsi.plot.style import GREY, SERIES
+from bvsi.plot.style import BLUE, GREY, SERIES
+from bvsi.posteriors import Posterior
 
 
 def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, float], *, level: float = 0.95) -> None:
@@ -31,3 +33,19 @@ def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, flo
     ax.set_yticks(rows, names)
     ax.set(xlabel="error of the coefficient, % of the truth", ylim=(-0.6, len(names) + 0.4))
     ax.legend(loc="upper center", ncols=len(fits), fontsize="small")
+
+
+def coefficient_intervals(ax: Any, posterior: Posterior, *, level: float = 0.95) -> None:
+    """Every coefficient with its interval, each in units of its mean, so that all can be read; zero is marked."""
+    rows = np.arange(len(posterior.names))[::-1]
+    mean, interval = posterior.mean, posterior.interval(level)
+    unit = np.where(mean != 0, np.abs(mean), np.sqrt(posterior.variance))
+    unit = np.where(unit > 0, unit, 1.0)
+    ends = np.abs(interval - mean[:, None]).T / unit
+    ax.axvline(0.0, color=GREY, linewidth=1)
+    ax.errorbar(mean / unit, rows, xerr=ends, fmt="o", color=BLUE, capsize=3)
+    for row, value, sd in zip(rows, mean, np.sqrt(posterior.variance), strict=True):
+        words = with_uncertainty(float(value), float(sd)).replace("-", "−")
+        ax.text(1.02, row, words, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
+    ax.set_yticks(rows, posterior.names)
+    ax.set(xlabel=f"coefficient / |mean|, {100 * level:g}% intervals", ylim=(-0.6, len(rows) - 0.4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,20 @@ from bvsi.plot.style import BLUE, GREY, ORANGE
 from bvsi.selection import SelectionPath
 
 
+def highest_shown(path: SelectionPath) -> float:
+    """Rise above the selected model at which candidates are cut off, so that the models of the path can be seen."""
+    rises = [v.score - path.best.score for v in path.visited]
+    return 100 * max([10.0, *(rise for rise in rises if math.isfinite(rise))])
+
+
 def selection_path(ax: Any, path: SelectionPath) -> None:
     """Criterion of every candidate by number of operators; the model taken in blue, the selected one in orange.
 
     The vertical axis is the rise above the selected model, on a scale that shows small and large ones (symlog).
     """
-    best = path.best
+    best, top = path.best, highest_shown(path)
     for v in path.visited[1:]:
-        others = [score - best.score for name, score in v.candidates.items() if name != v.changed]
+        others = [min(score - best.score, top) for name, score in v.candidates.items() if name != v.changed]
         ax.plot([len(v.names)] * len(others), others, "_", color=GREY, markersize=9, zorder=1)
     sizes = [len(v.names) for v in path.visited]
     scores = np.array([v.score - best.score for v in path.visited])

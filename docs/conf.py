@@ -1,0 +1,77 @@
+"""Sphinx: pages in MyST, tutorials that are executed, an API reference from the docstrings. Needs no network.
+
+``BVSI_DOCS_EXECUTE=off`` leaves the tutorials unexecuted, for a quick look at text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from plain_docstrings import names_of, rendered
+
+import bvsi
+
+# kernels inherit these: one core, and no remarks of the debugger in the pages
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+
+project = "bvsi"
+author = "the bvsi authors"
+project_copyright = author
+version = release = bvsi.__version__
+
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "myst_nb"]
+exclude_patterns = ["images"]
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+nb_execution_mode = os.environ.get("BVSI_DOCS_EXECUTE", "force")
+nb_execution_in_temp = True
+nb_execution_timeout = 600
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+nb_ipywidgets_js: dict[str, Any] = {}  # they would come from the network
+suppress_warnings = ["myst-nb.lexer"] if nb_execution_mode == "off" else []  # only a kernel tells its language
+
+autosummary_generate = False
+autodoc_member_order = "bysource"
+autodoc_typehints_format = "short"
+autodoc_preserve_defaults = True
+autodoc_type_aliases = {
+    name: name for name in ("Array", "ArrayLike", "Floats", "Integers", "Mask", "Progress", "Source")
+}
+python_maximum_signature_line_length = 88
+
+html_theme = "furo"
+html_title = f"bvsi {bvsi.__version__}"
+html_copy_source = False
+html_static_path = ["_static"]
+html_css_files = ["wide.css"]
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#00578a", "color-brand-content": "#00578a"},
+    "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
+}
+
+
+def _process(_app: Any, _what: str, _name: str, thing: Any, _options: Any, lines: list[str]) -> None:
+    lines[:] = rendered(lines, names_of(thing))
+
+
+def _process_signature(
+    _app: Any, _what: str, _name: str, _thing: Any, _options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """Signatures as Python writes them: aliases by their name, and no ``<factory>``, which Sphinx cannot parse."""
+    plain = re.sub(r"TypeAliasForwardRef\('(\w+)'\)", r"\1", signature or "").replace("<factory>", "...")
+    return plain or None, returned
+
+
+def setup(app: Any) -> None:
+    """Sphinx calls this."""
+    app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _process_signature)

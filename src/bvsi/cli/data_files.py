@@ -1,0 +1,90 @@
+"""``bvsi inspect`` and ``bvsi init``: from a data file to a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bvsi.cli.options import Json, Quiet, free_to_write, say, shown_progress
+from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    from bvsi.readers import Reading
+
+File = Annotated[
+    Path,
+    typer.Argument(
+        help="Data: NetCDF, Zarr, HDF5, NPZ, MATLAB, CSV, VTK/VTU/XDMF series (in quotes: 'run_*.vtu'), TIFF stack.",
+        show_default=False,
+    ),
+]
+Dims = Annotated[str, typer.Option(help="Axes of the arrays, for files that do not name them: t,x,y.")]
+Time = Annotated[str, typer.Option(help="Name of the time dimension, column or array.")]
+
+
+def inspect(
+    file: File,
+    dims: Dims = "",
+    time: Time = "",
+    picture: Annotated[Path | None, typer.Option(help="PNG to write; default: NAME.inspect.png here.")] = None,
+    no_picture: Annotated[bool, typer.Option("--no-picture", help="Write no picture.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Tell what is in a data file: fields, resolution, noise, spectrum, and what to try; with a picture.
+
+    Where the values cannot be read, what the file lists is told, and the exit code is 2.
+    """
+    from bvsi.study.inspection import inspect as look
+
+    with shown_progress(quiet=quiet or as_json) as progress:
+        seen = look(file, _reading(file, dims, time), progress=progress)
+    record, text = seen.record(), str(seen)
+    if seen.data is not None and not no_picture:
+        from bvsi.study.inspection_picture import write_picture
+
+        target = picture or Path(f"{file.name.replace('*', '_')}.inspect.png")
+        write_picture(seen, target)
+        record["picture"], text = str(target), f"{text}\npicture: {target}"
+    if seen.data is not None:
+        text += f"\nnext: bvsi init {file}"
+    say(text, record, as_json=as_json, quiet=quiet)
+    if seen.data is None:
+        raise BvsiError(seen.obstacle)
+
+
+def init(
+    file: File,
+    out: Annotated[Path, typer.Option(help="The study file to write.")] = Path("study.toml"),
+    dims: Dims = "",
+    time: Time = "",
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write a commented study.toml for a data file, with operators to begin with."""
+    from bvsi.files import written_aside
+    from bvsi.study.template import template
+
+    free_to_write(out, force=force, option="--out")
+    text = template(file, study_file=out, reading=_reading(file, dims, time))
+    with written_aside(out) as aside:
+        aside.write_text(text, encoding="utf-8")
+    words = f"study: {out}\nLook at the operators in it, then: bvsi run {out}"
+    say(words, {"study": str(out)}, as_json=as_json, quiet=quiet)
+
+
+def _reading(file: Path, dims: str, time: str) -> Reading | None:
+    """What the file suggests, with what was given; None where nothing was."""
+    from dataclasses import replace
+
+    from bvsi.readers import suggest
+
+    if not dims and not time:
+        return None
+    changed = suggest(file)
+    if dims:
+        changed = replace(changed, dims=tuple(name.strip() for name in dims.split(",")))
+    return replace(changed, time=time) if time else changed

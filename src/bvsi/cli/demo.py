@@ -1,0 +1,20 @@
+"""``bvsi demo``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bvsi.cli.folder import Out, check_folder
+from bvsi.cli.options import Json, Quiet, say, shown_progress
+
+
+def demo(out: Out = Path("demo"), as_json: Json = False, quiet: Quiet = False) -> None:
+    """Run the embedded case from data file to report: a drifting, diffusing density and its potential."""
+    from bvsi.demo import run, told
+    from bvsi.study.summary import summary
+
+    check_folder(out)
+    with shown_progress(quiet=quiet or as_json) as progress:
+        finished = run(out, progress)
+    record = {**summary(finished.found, finished.notes), "report": str(finished.report.resolve())}
+    say(told(finished), record, as_json=as_json, quiet=quiet)

@@ -1,0 +1,13 @@
+"""``bvsi doctor``: versions, back ends, threads, what is missing and how to get it."""
+
+from __future__ import annotations
+
+from bvsi.cli.options import Json, Quiet, say
+
+
+def doctor(as_json: Json = False, quiet: Quiet = False) -> None:
+    """Tell what is installed, which solver is used with how many threads, and how to get what is missing."""
+    from bvsi.study.health import health
+
+    found = health()
+    say(str(found), found.record(), as_json=as_json, quiet=quiet)

@@ -1,0 +1,55 @@
+"""Options that commands share, and what they print."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bvsi.errors import BvsiError
+from bvsi.progress import Progress, silent
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text, for other programs.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")]
+Result = Annotated[Path, typer.Argument(help="result.nc, or the folder that it is in.", show_default=False)]
+
+
+def say(text: str, record: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
+    """Text for people, or one JSON object; nothing where that was asked for."""
+    if as_json:
+        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+    elif not quiet:
+        sys.stdout.write(f"{text}\n")
+
+
+@contextmanager
+def shown_progress(*, quiet: bool) -> Iterator[Progress]:
+    """A progress bar on the terminal, or none."""
+    if quiet:
+        yield silent
+        return
+    from bvsi.console import progress_bar
+
+    with progress_bar() as progress:
+        yield progress
+
+
+def free_to_write(path: Path, *, force: bool, option: str) -> None:
+    """Refuse to write over a file, or where there is no folder."""
+    if path.exists() and not force:
+        raise BvsiError(f"{option}: {path} is there already; choose another name, or write over it with --force.")
+    if not path.parent.is_dir():
+        raise BvsiError(f"{option}: there is no folder {path.parent}; make it first.")
+
+
+def result_file(given: Path) -> Path:
+    """The file of a result, given itself or by its folder."""
+    path = given / "result.nc" if given.is_dir() else given
+    if not path.is_file():
+        raise BvsiError(f"{given}: no result here; give result.nc or its folder, which bvsi run writes.")
+    return path

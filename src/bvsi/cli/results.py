@@ -1,0 +1,124 @@
+"""``bvsi report``, ``predict``, ``simulate``, ``compare``: what follows from a result."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bvsi.cli.options import Json, Quiet, Result, free_to_write, result_file, say, shown_progress
+from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Level = Annotated[float, typer.Option(min=0.01, max=0.9999, help="Probability of the intervals.")]
+Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+
+
+def report(
+    result: Result,
+    out: Annotated[Path | None, typer.Option(help="The page to write; default: report.html beside the result.")] = None,
+    title: Annotated[str, typer.Option(help="Title of the page.")] = "",
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the report of a result anew: one HTML file that needs no network."""
+    from bvsi.discovery import Discovery
+    from bvsi.files import written_aside
+    from bvsi.report import html_report
+
+    path = result_file(result)
+    page = out or path.with_name("report.html")
+    text = html_report(Discovery.load(path), title=title or path.resolve().parent.name)
+    with written_aside(page) as aside:
+        aside.write_text(text, encoding="utf-8")
+    say(f"report: {page}", {"report": str(page)}, as_json=as_json, quiet=quiet)
+
+
+def predict(
+    result: Result,
+    expression: Annotated[
+        str, typer.Argument(help="Of coefficients, operators in brackets: '2*[laplacian(u)]/[u]', also of axes.")
+    ] = "",
+    potential: Annotated[
+        bool, typer.Option("--potential", help="The potential of the drift operators div(p*grad(f)) instead.")
+    ] = False,
+    axis: Annotated[list[str], typer.Option(help="A variable of the quantity: x=-1:1:41. May be repeated.")] = [],  # noqa: B006
+    level: Level = 0.95,
+    out: Annotated[Path | None, typer.Option(help="NetCDF or CSV file to write.", show_default=False)] = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """A quantity that follows from the coefficients, with its uncertainty."""
+    from bvsi.discovery import Discovery
+    from bvsi.study.prediction import predict_text, written
+
+    if bool(expression) == potential:
+        raise BvsiError("predict: give an expression such as '2*[laplacian(u)]', or --potential, one of the two.")
+    if out is not None:
+        free_to_write(out, force=force, option="--out")
+    found = Discovery.load(result_file(result))
+    quantity = predict_text(found, None if potential else expression, axis, level=level)
+    if out is not None:
+        written(quantity, out)
+    where = f"\nfile: {out}" if out is not None else ""
+    say(f"{_table(quantity)}{where}", quantity.to_dict(), as_json=as_json, quiet=quiet)
+
+
+def simulate(
+    study: Annotated[Path, typer.Argument(help="The study file; its result must be there.")] = Path("study.toml"),
+    result: Annotated[Path | None, typer.Option(help="Another result.nc or folder.", show_default=False)] = None,
+    draws: Annotated[int, typer.Option(min=2, max=1000, help="Posterior draws that are simulated.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    out: Annotated[Path, typer.Option(help="NetCDF file, or NAME.pvd for VTU files.")] = Path(
+        "simulation.nc"
+    ),
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Solve the discovered equation from the first frame, with posterior draws, beside the data."""
+    from bvsi.study import load_study
+    from bvsi.study.simulation import simulate_study
+
+    free_to_write(out, force=force, option="--out")
+    with shown_progress(quiet=quiet or as_json) as progress:
+        made = simulate_study(load_study(study), result, draws=draws, seed=seed, out=out, progress=progress)
+    say(f"{made.text}\nfile: {out}", {**made.record(), "file": str(out)}, as_json=as_json, quiet=quiet)
+
+
+def compare(
+    a: Annotated[Path, typer.Argument(help="A result, or its folder.", show_default=False)],
+    b: Annotated[Path, typer.Argument(help="Another one.", show_default=False)],
+    level: Level = 0.95,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Two results side by side: coefficients, error bars, and how many standard deviations lie between them."""
+    from bvsi.discovery import Discovery
+    from bvsi.posteriors import compare as compare_posteriors
+
+    found = {str(path): Discovery.load(result_file(path)) for path in (a, b)}
+    if len(found) < 2:
+        raise BvsiError("compare: the same result twice; give two.")
+    table = compare_posteriors(found, level=level)
+    verdicts = [f"{name}: {one.verdict}" for name, one in found.items()]
+    record = {name: {"verdict": one.verdict, "equation": one.equation} for name, one in found.items()}
+    coefficients = {name: dict(zip(one.names, map(float, one.theta), strict=True)) for name, one in found.items()}
+    text = "\n".join([*(f"{name}\n  {one.equation}" for name, one in found.items()), "", str(table), "", *verdicts])
+    say(text, {**record, "coefficients": coefficients}, as_json=as_json, quiet=quiet)
+
+
+def _table(quantity: xr.Dataset) -> str:
+    """A number with its interval, or the range of a function and of its bands."""
+    mean, lower, upper = (quantity[name] for name in ("mean", "lower", "upper"))
+    if mean.ndim == 0:
+        return f"{float(mean):.6g}, interval [{float(lower):.6g}, {float(upper):.6g}]"
+    axes = ", ".join(f"{name} ({n})" for name, n in mean.sizes.items())
+    return (
+        f"a function of {axes}: mean from {float(mean.min()):.4g} to {float(mean.max()):.4g}, "
+        f"half width of the band at most {float((upper - lower).max()) / 2:.3g}; write it with --out"
+    )

@@ -1,0 +1,117 @@
+"""Noisy fields smoothed in space and time, and draws of what the smoothing leaves unknown.
+
+    min_u  Σ (û − u)²  +  λ_t ‖D_t u‖² + λ_x (‖D_x u‖² + …)      u = V f Vᵀ û,      f = 1/(1 + λ_t μ_t + λ_x Σ μ_x)
+
+D are differences of fourth order, V and μ the eigenvectors and eigenvalues of their squares, axis by axis. Both weights
+are those of the lowest generalised cross-validation, n ‖û − u‖²/(n − tr f)². With a Gaussian prior that has the penalty
+as its exponent, what is left unknown of u is N(0, σ² V f Vᵀ): its bands hold on average over the nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, Grid, Mesh
+from bvsi.data.noise_level import along, difference_filter, graph_filter
+from bvsi.errors import DataError
+
+Array = NDArray[np.float64]
+
+_ORDER = 4
+_LONGEST = 4096  # an axis longer than this takes too long to decompose
+# log₁₀ λ that are tried, first coarsely, then more finely around the best.
+_EXPONENTS = (-4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0)
+_REFINEMENTS = (1.0, 0.5, 0.25)
+
+
+@dataclass(frozen=True, eq=False)
+class _Axis:
+    """V (n, n) and μ (n,) of DᵀD along one axis."""
+
+    V: Array
+    mu: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Smoother:
+    """A smoother of one field; shape: of its values, (T, *grid.shape) or (T, n); f: the filter, of that shape.
+
+    sigma: of the noise, from what the smoothing takes away.
+    """
+
+    axes: tuple[_Axis, ...]
+    f: Array
+    sigma: float
+
+    def smooth(self, values: Array) -> Array:
+        """u = V f Vᵀ û for û (T, n)."""
+        return self._filtered(values, self.f)
+
+    def draw(self, sd: Array | float, rng: np.random.Generator) -> Array:
+        """A draw of what is left unknown, (T, n), for noise of standard deviation ``sd``, a number or (T, n)."""
+        shape = (self.f.shape[0], self.f[0].size)
+        return self._filtered(rng.standard_normal(shape) * sd, np.sqrt(self.f))
+
+    def _filtered(self, values: Array, f: Array) -> Array:
+        transformed = f * _apply([axis.V.T for axis in self.axes], values.reshape(f.shape))
+        return _apply([axis.V for axis in self.axes], transformed).reshape(values.shape)
+
+
+def smoothers(data: Data) -> dict[str, Smoother]:
+    """One smoother per field; values that were not measured count as they were filled in."""
+    axes = _axes(data)
+    return {name: _smoother(axes, values) for name, values in data.fields.items()}
+
+
+def _axes(data: Data) -> tuple[_Axis, ...]:
+    geometry = data.geometry
+    in_time = _axis("time", difference_filter(data.times, min(_ORDER, data.n_times - 1)))
+    if isinstance(geometry, Mesh):
+        once = graph_filter(geometry)
+        return in_time, _axis("node", once @ once)
+    assert isinstance(geometry, Grid)
+    orders = {name: min(_ORDER, len(x) - 1) for name, x in geometry.axes.items()}
+    in_space = (
+        _axis(name, difference_filter(x, orders[name], geometry.periods.get(name))) for name, x in geometry.axes.items()
+    )
+    return (in_time, *in_space)
+
+
+def _axis(name: str, D: object) -> _Axis:
+    n = int(D.shape[1])  # type: ignore[attr-defined]
+    if n > _LONGEST:
+        raise DataError(f"axis {name!r} has {n} values, too many to be smoothed; use every second one.")
+    mu, V = np.linalg.eigh((D.T @ D).toarray())  # type: ignore[attr-defined]
+    return _Axis(V, np.maximum(mu, 0.0))
+
+
+def _smoother(axes: tuple[_Axis, ...], values: Array) -> Smoother:
+    shape = tuple(len(axis.mu) for axis in axes)
+    squares = np.square(_apply([axis.V.T for axis in axes], values.reshape(shape)))
+    mu_t = axes[0].mu.reshape(-1, *[1] * (len(shape) - 1))
+    mu_x = reduce(np.add.outer, [axis.mu for axis in axes[1:]])[None]
+
+    def filtered(exponents: tuple[float, float]) -> Array:
+        return np.asarray(1 / (1 + 10.0 ** exponents[0] * mu_t + 10.0 ** exponents[1] * mu_x))
+
+    def score(exponents: tuple[float, float]) -> float:
+        left = 1 - filtered(exponents)
+        return float(np.sum(np.square(left) * squares) / np.sum(left) ** 2)
+
+    best = min(((a, b) for a in _EXPONENTS for b in _EXPONENTS), key=score)
+    for step in _REFINEMENTS:
+        near = [(best[0] + i * step, best[1] + j * step) for i in (-1, 0, 1) for j in (-1, 0, 1)]
+        best = min(near, key=score)
+    f = filtered(best)
+    left = 1 - f
+    return Smoother(axes, f, float(np.sqrt(np.sum(np.square(left) * squares) / np.sum(left))))
+
+
+def _apply(matrices: Sequence[Array], values: Array) -> Array:
+    """Apply one matrix along each axis."""
+    return reduce(lambda v, axis: along(matrices[axis], v, axis), range(len(matrices)), values)

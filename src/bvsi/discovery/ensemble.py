@@ -1,0 +1,204 @@
+"""Simulations of a discovered equation from smoothed data, with draws of coefficients and of the initial state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, Grid
+from bvsi.discovery.denoise import Smoother, smoothers
+from bvsi.discovery.measurement import measure
+from bvsi.errors import BvsiError
+from bvsi.forward.ensemble import Simulator, simulator
+from bvsi.forward.rosenbrock import Rosenbrock
+from bvsi.forward.splines import Splines
+from bvsi.likelihood import Noise
+from bvsi.operators import Library
+from bvsi.predict.forecast import ForecastError
+from bvsi.progress import Progress
+
+Array = NDArray[np.float64]
+
+_FEWEST_DRAWS = 3
+# Frames that the initial state is smoothed from, where no boundary values are needed at the others.
+_FRAMES = 64
+# Error of a step in time, as a part of the noise, and the bounds of it.
+_TIME_ERROR, _TIME_BOUNDS = 0.01, (1e-7, 1e-3)
+# A draw that needs this many times the steps of the mean has run away.
+_PATIENCE = 20
+# Error of a coarser grid that is taken for speed: as a part of the noise, and at least.
+_COARSENING, _COARSE_AT_LEAST = 0.2, 1e-3
+_FEWEST_NODES = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """From where simulations begin.
+
+    data: the experiment, on a coarser grid where the fine one would take too long.
+    variance: of the noise by field, a number or (T, n).
+    smoothers: by field, of the first frames; of all where boundary values are needed.
+    """
+
+    data: Data
+    variance: Mapping[str, Array]
+    smoothers: Mapping[str, Smoother]
+    simulator: Simulator
+
+    @staticmethod
+    def of(data: Data, library: Library, noise: Noise | None, budget: float) -> Start:
+        """Noise, smoothers and the discretised equation of an experiment."""
+        measured = measure(data, noise)
+        data = measured.data
+        try:
+            made = simulator(data, library, prescribe=True)
+            frames = slice(None) if made.needs_boundary else slice(0, _FRAMES)
+            smoothing = smoothers(data.select_times(frames))
+        except BvsiError as error:
+            raise ForecastError(f"forecast: the equation cannot be simulated on these data: {error}") from error
+        # where filters had too few values the smoothing tells the level
+        variance = {f: measured.variance.get(f, np.array(smoothing[f].sigma ** 2)) for f in data.names}
+        start = Start(data, variance, smoothing, made)
+        return start._coarser(library, budget)
+
+    def _coarser(self, library: Library, budget: float) -> Start:
+        """The same on every second node, where steps are too dear and the smoothed first frame allows it."""
+        if self._least_cost() <= budget or not self._resolved_by_half():
+            return self
+        data = self.data.subsample(2)
+        cut = {f: v if v.ndim == 0 else _thinned(v, self.data.geometry) for f, v in self.variance.items()}
+        frames = slice(0, next(iter(self.smoothers.values())).f.shape[0])
+        made = simulator(data, library, prescribe=True)
+        return Start(data, cut, smoothers(data.select_times(frames)), made)._coarser(library, budget)
+
+    def _least_cost(self) -> float:
+        return self.simulator.step_cost * self.data.n_times * (_FEWEST_DRAWS + 1)
+
+    def _resolved_by_half(self) -> bool:
+        """Whether splines through every second node of the smoothed first frame give the others, up to noise."""
+        grid = self.data.geometry
+        if not isinstance(grid, Grid) or min(grid.shape) < 2 * _FEWEST_NODES:
+            return False
+        if any((len(x) - (name not in grid.periods)) % 2 for name, x in grid.axes.items()):
+            return False
+        for name, size in self.scale.items():
+            u = self.smoothers[name].smooth(self._first_frames(name))[0]
+            miss = float(np.sqrt(np.mean(np.square(_from_half(u, grid) - u)))) / size
+            if miss > max(_COARSENING * self.noise_of(name) / size, _COARSE_AT_LEAST):
+                return False
+        return True
+
+    @property
+    def scale(self) -> dict[str, float]:
+        """RMS of every simulated field over all times; one where it is zero."""
+        fields = self.simulator.fields
+        return {f: float(np.sqrt(np.mean(np.square(self.data.fields[f])))) or 1.0 for f in fields}
+
+    def noise_of(self, name: str) -> float:
+        """Standard deviation of the noise of a field, over all values."""
+        return float(np.sqrt(np.mean(self.variance[name])))
+
+    @property
+    def noise(self) -> float:
+        """The same, relative to the size of the fields, over all of them."""
+        return float(np.sqrt(np.mean([(self.noise_of(f) / size) ** 2 for f, size in self.scale.items()])))
+
+    def _first_frames(self, name: str) -> Array:
+        return np.asarray(self.data.fields[name][: self.smoothers[name].f.shape[0]])
+
+    def draw(self, rng: np.random.Generator | None) -> dict[str, Array]:
+        """Smoothed frames by field, (S, n), with a draw of what is unknown of them where there is an ``rng``."""
+        states = {}
+        for name in self.simulator.fields:
+            smoother = self.smoothers[name]
+            u = smoother.smooth(self._first_frames(name))
+            if rng is not None:
+                sd = np.sqrt(self.variance[name])
+                u = u + smoother.draw(sd[: len(u)] if sd.ndim == 2 else sd, rng)
+            states[name] = u
+        return states
+
+    def run(self, theta: Array, states: Mapping[str, Array], times: Array, scheme: Rosenbrock) -> tuple[Any, int]:
+        """One simulation, fields (T, n) and number of steps, from the first of the states."""
+        boundary = None
+        if self.simulator.needs_boundary:
+            boundary = (self.data.times, states)
+        return self.simulator.run(theta, {f: u[0] for f, u in states.items()}, times, scheme=scheme, boundary=boundary)
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Mean and variance of draws by field, (T, n) each; draws: those that came to the end."""
+
+    mean: Mapping[str, Array]
+    variance: Mapping[str, Array]
+    draws: int
+    failed: int
+
+
+def simulated(
+    start: Start, thetas: Array, times: Array, budget: float, rng: np.random.Generator, progress: Progress
+) -> Ensemble:
+    """Simulations with draws of coefficients, (m + 1, d), the first their mean, and of the initial state."""
+    tol = float(np.clip(_TIME_ERROR * start.noise, *_TIME_BOUNDS))
+    count, steps = _affordable(start, thetas[0], times, Rosenbrock(tol), budget, len(thetas) - 1)
+    scheme = Rosenbrock(tol, max_steps=_PATIENCE * steps)
+    mean = {f: np.zeros((len(times), start.data.n_nodes)) for f in start.simulator.fields}
+    squares = {f: np.zeros_like(m) for f, m in mean.items()}
+    done = failed = 0
+    for k, theta in enumerate(thetas[1 : count + 1]):
+        states = start.draw(rng)
+        try:
+            fields, _ = start.run(theta, states, times, scheme)
+        except BvsiError:
+            failed += 1
+        else:
+            done += 1
+            for f, u in fields.items():  # Welford's running mean and sum of squares
+                off = u - mean[f]
+                mean[f] += off / done
+                squares[f] += off * (u - mean[f])
+        progress(k + 1, count, "forecasting")
+    if done < 2:
+        raise ForecastError(
+            f"forecast: {failed} of {count} simulations broke off, since the equation is not stable within its "
+            "uncertainty; less noise or more frames would help, or a constraint that makes it stable."
+        )
+    return Ensemble(mean, {f: s / (done - 1) for f, s in squares.items()}, count, failed)
+
+
+def _affordable(
+    start: Start, theta: Array, times: Array, scheme: Rosenbrock, budget: float, draws: int
+) -> tuple[int, int]:
+    """How many draws fit into the budget, and the steps of the mean, by a count of steps and not by a clock."""
+    cost = start.simulator.step_cost
+    allowed = int(min(_PATIENCE * budget / cost, 1e6))
+    if allowed < len(times):
+        raise ForecastError(
+            f"forecast: {len(times)} frames of {start.data.n_nodes} nodes take too long to simulate; forecast data on "
+            "every second node, or at fewer times."
+        )
+    try:
+        _, steps = start.run(theta, start.draw(None), times, replace(scheme, max_steps=allowed))
+    except BvsiError as error:
+        raise ForecastError(
+            f"forecast: the equation found cannot be simulated from the first frame: {error}"
+        ) from error
+    return int(np.clip(budget / (cost * steps), min(_FEWEST_DRAWS, draws), draws)), steps
+
+
+def _thinned(values: Array, geometry: Any) -> Array:
+    """Values (T, n) on every second node of a grid."""
+    cut: Any = (..., *[slice(None, None, 2)] * geometry.dim)
+    return np.ascontiguousarray(values.reshape(len(values), *geometry.shape)[cut].reshape(len(values), -1))
+
+
+def _from_half(u: Array, grid: Grid) -> Array:
+    """Values at all nodes of the splines through every second one; u: (n,)."""
+    half = Grid(periodic=grid.periods, **{name: x[::2] for name, x in grid.axes.items()})
+    splines = Splines.on(half)
+    return splines.at(splines.coefficients(_thinned(u[None], grid)[0]), grid)

@@ -1,0 +1,173 @@
+"""The forward check: fit the first frames, simulate on from the first with posterior draws, compare with the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.data import Data, as_experiments
+from bvsi.discovery.ensemble import Ensemble, Start, simulated
+from bvsi.discovery.refit import all_kept, refitted
+from bvsi.discovery.result import Discovery
+from bvsi.operators import Library
+from bvsi.posteriors import Posterior
+from bvsi.predict.forecast import LEVEL, Forecast, ForecastError, band_variance, forecast_status, half_width
+from bvsi.progress import Progress, silent
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+_FEWEST_TRAINED = 6
+
+
+def forecast(
+    data: Data | Sequence[Data],
+    library: Library,
+    found: Discovery,
+    *,
+    holdout: float = 0.2,
+    draws: int = 20,
+    rng: np.random.Generator,
+    budget: float = 60.0,
+    progress: Progress = silent,
+    options: Mapping[str, Any] | None = None,
+) -> Forecast:
+    """Forecast of the last frames by the discovered equation, fitted to the others.
+
+    The operators are those of ``found``. Their coefficients are fitted again to the first 1 − holdout of the frames;
+    draws of them are simulated from the first frame, smoothed, with draws of what the smoothing leaves unknown. On
+    boundaries without a declared condition, or with ``Dirichlet()``, the smoothed data give the values in time.
+
+    data: as given to ``discover``. Of several experiments all are fitted, and the first is forecast.
+    draws: simulations at most; fewer, but three at least, where they would take longer than about ``budget`` seconds by
+        a count of their steps. The same arguments give the same numbers on any machine.
+    options: what else was given to ``discover``: noise, prior, constraints and so on.
+    """
+    _check(holdout, draws, library)
+    experiments = as_experiments(data)
+    first, given = experiments[0], dict(options or {})
+    kept = [max(_FEWEST_TRAINED, round((1 - holdout) * one.n_times)) for one in experiments]
+    if kept[0] >= first.n_times:
+        raise ForecastError(
+            f"forecast: {first.n_times} frames are too few to fit {_FEWEST_TRAINED} and hold out others; measure more."
+        )
+    chosen = all_kept(library.subset(found.names))
+    refit = refitted(experiments, kept, chosen, library, given, progress)
+    noise = given.get("noise")
+    start = Start.of(first, chosen, noise[0] if isinstance(noise, Sequence) else noise, budget)
+    ensemble = simulated(start, _aligned(refit.posterior, chosen, draws, rng), first.times, budget, rng, progress)
+    return _compared(start, ensemble, np.arange(first.n_times) >= kept[0])
+
+
+def simulate_found(
+    found: Discovery,
+    library: Library,
+    initial: Data,
+    times: ArrayLike,
+    *,
+    draws: int = 20,
+    rng: np.random.Generator,
+    budget: float = 60.0,
+    progress: Progress = silent,
+) -> xr.Dataset:
+    """The discovered equation simulated from the first frame of ``initial``: mean, sd and 95% band of every field.
+
+    initial: its first frame, smoothed with those that follow, is the initial state; its geometry, known fields and,
+        where no condition is declared, boundary values are used.
+    times: increasing, the first that of the first frame. Boundary values in time have to reach as far.
+    draws, budget: as in :func:`forecast`.
+
+    Returns for a field u the variables ``u`` (the mean), ``u_sd``, ``u_lower`` and ``u_upper``, over time and space.
+    """
+    _check(0.5, draws, library)
+    t = _checked_times(times, initial)
+    chosen = library.subset(found.names)
+    start = Start.of(initial, chosen, None, np.inf)
+    if start.simulator.needs_boundary and t[-1] > initial.times[-1] * (1 + 1e-12):
+        raise ForecastError(
+            f"times: the boundary condition is not declared, and boundary values are measured until "
+            f"t = {initial.times[-1]:g} only; end there, or declare the condition in the library."
+        )
+    ensemble = simulated(start, _aligned(found.posterior, chosen, draws, rng), t, budget, rng, progress)
+    return _labelled(start.data, t, ensemble)
+
+
+def _compared(start: Start, ensemble: Ensemble, held_out: Mask) -> Forecast:
+    """Statistics of the ensemble against the data, at nodes that move and values that were measured."""
+    data, scale, used = start.data, start.scale, ensemble.draws - ensemble.failed
+    T = data.n_times
+    errors, spreads, inside = [], [], []
+    for f, moving in start.simulator.moving.items():
+        missing = ~np.broadcast_to(moving, (T, data.n_nodes))
+        if data.measured is not None and f in data.measured:
+            missing = missing | ~np.asarray(data.measured[f])
+        off = np.ma.masked_array((ensemble.mean[f] - data.fields[f]), missing)
+        variance = np.ma.masked_array(ensemble.variance[f], missing)
+        width = half_width(band_variance(ensemble.variance[f], start.variance[f], used))
+        errors.append(np.mean(np.square(off / scale[f]), axis=1).filled(np.nan))
+        spreads.append(np.mean(variance / scale[f] ** 2, axis=1).filled(np.nan))
+        inside.append(np.mean(np.abs(off) <= width, axis=1).filled(np.nan))
+    error, spread = np.sqrt(np.mean(errors, axis=0)), np.sqrt(np.mean(spreads, axis=0))
+    coverage = np.mean(inside, axis=0)
+    status = forecast_status(
+        data.times, held_out, error, spread, start.noise, coverage, failed=ensemble.failed / ensemble.draws
+    )
+    if start.simulator.needs_boundary:
+        status += " The data give the values on the boundary."
+    return Forecast(data.times, held_out, error, spread, start.noise, coverage, ensemble.draws, ensemble.failed, status)
+
+
+def _check(holdout: float, draws: int, library: Library) -> None:
+    if not 0 < holdout < 1:
+        raise ForecastError(f"holdout: a part of the frames between 0 and 1 is needed, such as 0.2; got {holdout!r}.")
+    if not isinstance(draws, int) or draws < 2:
+        raise ForecastError(f"draws: at least 2 simulations are needed; got {draws!r}.")
+    if library.time_order != 1:
+        raise ForecastError(
+            f"forecast: the equation is of order {library.time_order} in time; write it as a system of first order, "
+            "with the rate as a field of its own, to have it forecast."
+        )
+
+
+def _aligned(posterior: Posterior, library: Library, draws: int, rng: np.random.Generator) -> Array:
+    """Mean and draws of the coefficients, (draws + 1, d), in the order of the library."""
+    columns = [library.index(name) for name in posterior.names]
+    values = np.zeros((draws + 1, len(library)))
+    values[:, columns] = np.concatenate([posterior.mean[None], posterior.sample(draws, rng)])
+    return values
+
+
+def _checked_times(times: ArrayLike, initial: Data) -> Array:
+    try:
+        t = np.asarray(times, dtype=float)
+    except (TypeError, ValueError):
+        t = np.empty(0)
+    if t.ndim != 1 or len(t) < 2 or not np.all(np.isfinite(t)) or not np.all(np.diff(t) > 0):
+        raise ForecastError(
+            "times: at least two increasing finite times are needed, the first that of the initial state."
+        )
+    if not np.isclose(t[0], initial.times[0], rtol=1e-9, atol=1e-9 * (t[-1] - t[0])):
+        raise ForecastError(f"times: begin at {t[0]:g}, the data at {initial.times[0]:g}; begin there.")
+    return t
+
+
+def _labelled(data: Data, times: Array, ensemble: Ensemble) -> xr.Dataset:
+    """Mean, sd and band over time and space."""
+    width = {
+        f: half_width(band_variance(v, np.zeros(1), ensemble.draws - ensemble.failed))
+        for f, v in ensemble.variance.items()
+    }
+    fields = {}
+    for f, mean in ensemble.mean.items():
+        fields[f] = mean
+        fields[f"{f}_sd"] = np.sqrt(ensemble.variance[f])
+        fields[f"{f}_lower"], fields[f"{f}_upper"] = mean - width[f], mean + width[f]
+    dataset = Data(times, fields, data.geometry).to_xarray()
+    dataset.attrs.update(level=LEVEL, draws=ensemble.draws, failed=ensemble.failed)
+    return dataset

@@ -1,0 +1,140 @@
+"""Pictures of a fit: the data, the states that satisfy the equation, and what is left, at a few times and nodes.
+
+    fit:  û − ε̂,  ε̂ = Σ_u Cᵀ W r            residual:  (W r)_i / sd((W r)_i)
+
+The standardised residual is that of one test function given all the others, in standard deviations of what the noise
+makes of it; those are taken from draws of the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, Grid
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.likelihood.covariance import Part
+from bvsi.likelihood.smoothing import noise_estimates, weighter
+from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.residual.system import Structure
+
+Array = NDArray[np.float64]
+
+_DRAWS = 24
+# Nodes per axis and frames that are kept, by dimension; together about 64,000 values a field.
+_NODES = {1: 256, 2: 96, 3: 24}
+_FRAMES = {1: 256, 2: 12, 3: 6}
+_MESH_NODES = 20_000
+
+
+@dataclass(frozen=True, eq=False)
+class ExperimentFrames:
+    """One experiment.
+
+    times: (K,); points: (n, dim); axes: coordinates by name where the nodes are a grid in C order, else None.
+    cells: (m, corners) of a mesh, else None.
+    data, fit: by field, (K, n); fit is empty where the unknowns are not the nodes.
+    residual_times: (R,) centres of the blocks; residual_points: by equation, (m, dim); residual: by equation, (R, m).
+    """
+
+    times: Array
+    points: Array
+    axes: Mapping[str, Array] | None
+    cells: NDArray[np.int64] | None
+    data: Mapping[str, Array]
+    fit: Mapping[str, Array]
+    residual_times: Array
+    residual_points: Mapping[str, Array]
+    residual: Mapping[str, Array] = field(default_factory=dict)
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """Nodes along each axis of a grid."""
+        return None if self.axes is None else tuple(len(axis) for axis in self.axes.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Frames:
+    """One set of pictures per experiment."""
+
+    experiments: tuple[ExperimentFrames, ...]
+
+
+def frames_of(
+    data: Sequence[Data], likelihood: ResidualLikelihood, theta: Array, *, rng: np.random.Generator
+) -> Frames:
+    """Pictures of the fit with coefficients θ (d,)."""
+    noise = noise_estimates(likelihood, theta)
+    return Frames(
+        tuple(
+            _experiment(one, part, likelihood, theta, estimate, rng)
+            for one, part, estimate in zip(data, likelihood.parts, noise, strict=True)
+        )
+    )
+
+
+def _experiment(
+    data: Data,
+    part: Part,
+    likelihood: ResidualLikelihood,
+    theta: Array,
+    estimate: Mapping[str, Array],
+    rng: np.random.Generator,
+) -> ExperimentFrames:
+    structure = part.residuals.structure
+    times, nodes, axes = _thinned(data)
+    at = np.ix_(times, nodes)
+    fit = {} if structure.transfer is not None else {f: (data.fields[f] - e)[at] for f, e in estimate.items()}
+    w = _standardised(part, likelihood, theta, rng)
+    rows = {name: structure.equation_of_row == i for i, name in enumerate(structure.equations)}
+    return ExperimentFrames(
+        times=data.times[times],
+        points=data.geometry.points[nodes],
+        axes=axes,
+        cells=None if isinstance(data.geometry, Grid) else np.asarray(data.geometry.cells),
+        data={f: data.observed(f)[at] for f in data.names},
+        fit=fit,
+        residual_times=_block_times(structure),
+        residual_points={name: structure.coordinates[chosen] for name, chosen in rows.items()},
+        residual={name: w[chosen].T for name, chosen in rows.items()},
+    )
+
+
+def _thinned(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[str, Array] | None]:
+    """Times and nodes to keep, and the axes of what is kept on a grid; meshes keep all their nodes."""
+    geometry = data.geometry
+    dim = len(geometry.names)
+    times = _every(data.n_times, _FRAMES[dim])
+    if not isinstance(geometry, Grid):
+        frames = times if data.n_nodes <= _MESH_NODES else times[:: len(times)]
+        return frames, np.arange(data.n_nodes), None
+    kept = [np.arange(n)[:: -(-n // _NODES[dim])] for n in geometry.shape]
+    index: Any = np.ix_(*kept)
+    nodes = np.arange(geometry.n_nodes).reshape(geometry.shape)[index].ravel()
+    return times, nodes, {name: axis[k] for (name, axis), k in zip(geometry.axes.items(), kept, strict=True)}
+
+
+def _every(n: int, most: int) -> NDArray[np.int64]:
+    """At most so many of 0 … n − 1, evenly spread, with both ends."""
+    return np.unique(np.linspace(0, n - 1, min(n, most)).round().astype(np.int64))
+
+
+def _standardised(part: Part, likelihood: ResidualLikelihood, theta: Array, rng: np.random.Generator) -> Array:
+    """W r in standard deviations of draws, (N, K); NaN for residuals that are not used."""
+    products, structure = SpaceTime(part, theta), part.residuals.structure
+    weigh = weighter(part, likelihood.weighting, theta)
+    draws = [products.sensitivity(products.draw(rng)) for _ in range(_DRAWS)]
+    w = weigh(np.stack([part.residuals.residual(theta), *draws], axis=2))
+    spread = np.sqrt(np.mean(np.square(w[:, :, 1:]), axis=2))
+    used = spread > 0 if structure.active is None else structure.active & (spread > 0)
+    return np.where(used, w[:, :, 0] / np.where(used, spread, 1.0), np.nan)
+
+
+def _block_times(structure: Structure) -> Array:
+    """Centre of each block in time, Σ_j |b_kj| t_j / Σ_j |b_kj|, (K,)."""
+    weight = abs(structure.b)
+    return np.asarray(weight @ structure.times / np.asarray(weight.sum(axis=1)).ravel())

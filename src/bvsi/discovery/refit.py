@@ -1,0 +1,78 @@
+"""The selected operators fitted again, to the first frames."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bvsi.constraints import as_linear
+from bvsi.data import Data
+from bvsi.discovery.facade import discover
+from bvsi.discovery.result import Discovery
+from bvsi.errors import BvsiError
+from bvsi.likelihood import Diagonal, Noise, PerTime, UnknownScale
+from bvsi.naming import matches
+from bvsi.operators import Library
+from bvsi.predict.forecast import ForecastError
+from bvsi.priors import GaussianPrior, Prior
+from bvsi.progress import Progress
+
+
+def all_kept(library: Library) -> Library:
+    """The library with every operator kept, so that nothing is selected."""
+    kept = copy.copy(library)
+    kept.keep = kept.names
+    return kept
+
+
+def refitted(
+    experiments: Sequence[Data],
+    kept: list[int],
+    chosen: Library,
+    library: Library,
+    options: dict[str, Any],
+    progress: Progress,
+) -> Discovery:
+    """The chosen operators fitted to the first frames."""
+    train = [one.select_times(slice(0, k)) for one, k in zip(experiments, kept, strict=True)]
+    given = {key: value for key, value in options.items() if key not in ("check", "progress")}
+    if given.get("noise") is not None:
+        noise, n = given["noise"], len(kept)
+        models = list(noise) if isinstance(noise, Sequence) else [noise] * n
+        given["noise"] = [_cut(model, k) for model, k in zip(models, kept, strict=True)]
+    if given.get("constraints") is not None and len(chosen.equations) == len(library.equations):
+        given["constraints"] = as_linear(given["constraints"], library.names).restrict(chosen.names)
+    if isinstance(given.get("prior"), Prior | GaussianPrior):
+        given["prior"] = _prior_of(given["prior"], chosen.names)
+    try:
+        return discover(train, chosen, check=False, progress=progress, **given)
+    except BvsiError as error:
+        raise ForecastError(
+            f"forecast: the equation cannot be fitted to the first {kept[0]} frames: {error}"
+        ) from error
+
+
+def _cut(noise: Noise, frames: int) -> Noise:
+    """The noise model of the first frames."""
+    if isinstance(noise, UnknownScale):
+        return UnknownScale(_cut(noise.shape, frames))
+    if isinstance(noise, PerTime):
+        return PerTime(np.asarray(noise.sigma)[:frames])
+    if isinstance(noise, Diagonal):
+        return Diagonal({f: np.asarray(s)[:frames] if np.ndim(s) == 2 else s for f, s in noise.sigma.items()})
+    return noise
+
+
+def _prior_of(prior: Prior | GaussianPrior, names: tuple[str, ...]) -> Prior | GaussianPrior:
+    """The prior without the terms of operators that were not selected."""
+
+    def has(key: str | tuple[str, ...]) -> bool:
+        return all(matches(name, names) for name in ((key,) if isinstance(key, str) else key))
+
+    if isinstance(prior, GaussianPrior):
+        return replace(prior, terms={key: law for key, law in prior.terms.items() if has(key)})
+    return replace(prior, terms={key: law for key, law in prior.terms.items() if has(key)})

@@ -1,0 +1,136 @@
+"""From a path to data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, Grid
+from bvsi.errors import DataError
+from bvsi.progress import Progress, silent
+from bvsi.readers.guess import suggestion, table_suggestion
+from bvsi.readers.layout import Layout, require_numbers, resolve
+from bvsi.readers.reading import Contents, Reading, Variable
+from bvsi.readers.registry import files_of, format_of, opened
+from bvsi.readers.slabs import coarse_axes, plan, read_moving, read_static, slab_length
+from bvsi.readers.source import Source, readable
+from bvsi.readers.table import table_contents
+
+Floats = NDArray[np.float64]
+
+# Squares of larger numbers may overflow; they stand for damage, or for fill values that nobody declared.
+_LARGEST = 1e100
+
+
+def read(path: Path | str, reading: Reading | None = None, *, progress: Progress = silent) -> Data:
+    """Data from a file; see :func:`read_with_notes`."""
+    return read_with_notes(path, reading, progress)[0]
+
+
+def read_with_notes(
+    path: Path | str, reading: Reading | None = None, progress: Progress = silent
+) -> tuple[Data, tuple[str, ...]]:
+    """Data from a file, and in words what was changed on the way: turned round, left out, coarsened.
+
+    Fields on grids that would take more than ``reading.max_memory`` bytes are read in slabs and halved along the axes
+    that are sampled more densely than the signal needs.
+
+    path: a file, a Zarr folder, or a pattern such as ``run_*.vtu``.
+    reading: what to take; the file's own names when left out.
+    """
+    chosen = Reading() if reading is None else reading
+    _check(chosen)
+    with opened(Path(path), chosen) as source:
+        with readable(source.path, source.format):
+            layout = resolve(source, chosen)
+        grid = _grid(layout)
+        levels = plan(layout, grid, chosen.max_memory, source.path)
+        times, coarse = coarse_axes(layout, grid, levels)
+        slab = slab_length(layout, chosen.max_memory, source.frames)
+        moving = read_moving(layout, grid, levels, times.size, slab, source.path, progress)
+        static = read_static(layout, grid, levels, source.path)
+    for name, values in {**moving, **static}.items():
+        _check_size(source.path, name, values)
+    return _data(layout, coarse, times, moving, static), (*layout.notes, *_reduction_note(layout, grid, coarse, times))
+
+
+def contents(path: Path | str) -> Contents:
+    """What a file holds: names, axes, shapes and types, without the values."""
+    place = Path(path)
+    if format_of(place).name == "CSV":
+        with readable(place, "CSV"):
+            return _listed(place, table_contents(files_of(place)))
+    with opened(place, Reading()) as source:
+        return _listed(place, source)
+
+
+def suggest(path: Path | str) -> Reading:
+    """Best guess of what to read, from the names and lengths in a file; the user should confirm it."""
+    place = Path(path)
+    if format_of(place).name == "CSV":
+        return table_suggestion(variable.name for variable in contents(place).variables)
+    with opened(place, Reading()) as source, readable(place, source.format):
+        require_numbers(source)
+        return suggestion(source)
+
+
+def _check(reading: Reading) -> None:
+    """Refuse a choice that no file can fulfil."""
+    if reading.missing not in (None, "nan"):
+        raise DataError(f'missing is {reading.missing!r}; write "nan" where NaN means not measured, or leave it out')
+    if not reading.max_memory > 0:
+        raise DataError(f"max_memory is {reading.max_memory!r}; give a positive number of bytes")
+
+
+def _check_size(path: Path, name: str, values: Floats) -> None:
+    """Refuse finite numbers with which nothing can be computed."""
+    largest = max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)) if values.size else 0.0
+    if np.isfinite(largest) and largest > _LARGEST:
+        raise DataError(
+            f"{path}: field {name!r} reaches {largest:.3g}; the file may be damaged, or fill values stand for what was "
+            'not measured: write NaN there, and missing = "nan"'
+        )
+
+
+def _listed(path: Path, source: Source) -> Contents:
+    variables = tuple(Variable(a.name, a.dims, tuple(a.shape), str(a.dtype)) for a in source.arrays.values())
+    return Contents(path, source.format, variables, dict(source.attributes), source.notes)
+
+
+def _grid(layout: Layout) -> Grid | None:
+    """The full grid; None for meshes."""
+    if layout.mesh is not None:
+        return None
+    axes = {axis.name: axis.values for axis in layout.space if axis.values is not None}
+    return Grid(periodic=layout.periodic, **axes)
+
+
+def _data(
+    layout: Layout, grid: Grid | None, times: Floats, moving: dict[str, Floats], static: dict[str, Floats]
+) -> Data:
+    fields = {name: moving[name] for name in layout.fields}
+    known = {name: moving[name] if name in moving else static[name] for name in layout.auxiliary}
+    geometry = grid if grid is not None else layout.mesh
+    if geometry is None:
+        raise DataError("the file has neither a grid nor a mesh; name the axes with dims")
+    return Data(times, fields, geometry, known, {name: ~np.isnan(fields[name]) for name in layout.gaps} or None)
+
+
+def _reduction_note(layout: Layout, grid: Grid | None, coarse: Grid | None, times: Floats) -> tuple[str, ...]:
+    """What was coarsened, in words."""
+    if grid is None or coarse is None:
+        return ()
+    before = (layout.time.size, *grid.shape)
+    after = (times.size, *coarse.shape)
+    if before == after:
+        return ()
+    changes = [
+        f"{name} from {n} to {m}" for name, n, m in zip(("time", *grid.names), before, after, strict=True) if n != m
+    ]
+    halved = sum(round(np.log2(n / m)) for n, m in zip(before, after, strict=True))
+    return (
+        f"the fields are larger than max_memory and were coarsened by a low-pass filter: {', '.join(changes)} points; "
+        f"white noise is smaller by about 2^{halved / 2:g} and still white",
+    )

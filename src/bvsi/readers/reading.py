@@ -1,0 +1,72 @@
+"""What to take from a file, and what a file holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Names = Mapping[str, str] | Sequence[str]
+Range = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What to take from a file. Every item may be left out where the file tells it.
+
+    time: name of the time dimension, column or array.
+    fields: names, or name in bvsi to name in the file; all variables over time when left out. A part of a complex
+        array is named ``real(name)`` or ``imag(name)``.
+    auxiliary: known fields, the same way.
+    dims: names of the axes of the arrays, in order, for files that do not tell them (npz, mat, h5, tiff).
+    axes: dimension to x, y or z, for dimensions with other names.
+    coordinates: dimension to the array in the file that holds its coordinate; without it, the array of the same name.
+    spacing: dimension to step, where the file has no coordinate; the first value is then 0.
+    periodic: periodic axes as in :class:`bvsi.Grid`.
+    missing: "nan" where NaN in a field means that the value was not measured.
+    mesh: mesh file (Gmsh, VTU, …) for nodal values that are kept in another file.
+    select: dimension to lowest and highest coordinate taken, None for no limit.
+    max_memory: bytes of float64 fields held in memory; larger sets on grids are coarsened.
+    """
+
+    time: str | None = None
+    fields: Names | None = None
+    auxiliary: Names | None = None
+    dims: Sequence[str] | None = None
+    axes: Mapping[str, str] = field(default_factory=dict)
+    coordinates: Mapping[str, str] = field(default_factory=dict)
+    spacing: Mapping[str, float] = field(default_factory=dict)
+    periodic: Mapping[str, float] | Sequence[str] | None = None
+    missing: Literal["nan"] | None = None
+    mesh: Path | None = None
+    select: Mapping[str, Range] = field(default_factory=dict)
+    max_memory: float = 1e9
+
+
+@dataclass(frozen=True)
+class Variable:
+    """An array in a file; ``dims`` is None where the file does not name its axes."""
+
+    name: str
+    dims: tuple[str, ...] | None
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What a file holds, without the values.
+
+    path: the file, folder or pattern.
+    format: name of the format.
+    variables: its arrays or columns.
+    attributes: what it says about itself.
+    notes: what was left out, and why.
+    """
+
+    path: Path
+    format: str
+    variables: tuple[Variable, ...]
+    attributes: Mapping[str, str]
+    notes: tuple[str, ...]

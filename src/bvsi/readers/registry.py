@@ -1,0 +1,116 @@
+"""Formats by suffix, and paths with patterns."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from glob import has_magic
+from pathlib import Path
+
+from bvsi.errors import DataError
+from bvsi.readers.hdf5 import open_hdf5
+from bvsi.readers.matlab import open_matlab
+from bvsi.readers.netcdf import open_netcdf
+from bvsi.readers.npz import open_npz
+from bvsi.readers.reading import Reading
+from bvsi.readers.series import open_series
+from bvsi.readers.source import Source, readable
+from bvsi.readers.table import open_table
+from bvsi.readers.tiff import open_tiff
+from bvsi.readers.zarr_store import open_zarr
+
+Opener = Callable[[tuple[Path, ...], Reading], AbstractContextManager[Source]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """A file format.
+
+    name: its name.
+    suffixes: how its files end, in small letters.
+    open: opens files of it.
+    series: whether several files, one per time, make one set.
+    folder: whether a set may be a folder.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+    open: Opener
+    series: bool = False
+    folder: bool = False
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("NetCDF", (".nc", ".nc4", ".cdf"), open_netcdf),
+    Format("Zarr", (".zarr", ".zarr.zip"), open_zarr, folder=True),
+    Format("HDF5", (".h5", ".hdf5"), open_hdf5),
+    Format("NPZ", (".npz",), open_npz),
+    Format("MATLAB", (".mat",), open_matlab),
+    Format("CSV", (".csv", ".tsv"), open_table),
+    Format("VTK", (".vtu", ".vtk", ".pvd"), open_series, series=True),
+    Format("XDMF", (".xdmf", ".xmf"), open_series),
+    Format("Gmsh", (".msh",), open_series, series=True),
+    Format("TIFF", (".tif", ".tiff"), open_tiff, series=True),
+)
+"""The formats that are read."""
+
+
+def format_of(path: Path) -> Format:
+    """The format of a path by its suffix; an unknown one is refused with those that are known."""
+    name = path.name.lower()
+    for known in FORMATS:
+        if name.endswith(known.suffixes):
+            return known
+    suffixes = ", ".join(suffix for known in FORMATS for suffix in known.suffixes)
+    raise DataError(f"{path}: files that end in {path.suffix or 'no suffix'!r} are not known; known are {suffixes}")
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """The files that a path or pattern names, numbers in their names in counting order."""
+    kind = format_of(path)
+    try:
+        return _existing(path, kind)
+    except (OSError, NotImplementedError) as error:  # names that no file can have, folders that may not be read
+        raise DataError(f"{path}: this path cannot be used ({error}); check it") from error
+
+
+def _existing(path: Path, kind: Format) -> tuple[Path, ...]:
+    if path.exists():
+        if path.is_dir() and not kind.folder:
+            raise DataError(f"{path}: this is a folder; name a file in it, or a pattern such as {path / 'run_*.vtu'}")
+        return (path,)
+    if not has_magic(str(path)):
+        raise DataError(f"{path}: there is no such file; check the path")
+    root = Path(path.anchor)
+    found = sorted(root.glob(str(path.relative_to(root) if path.anchor else path)), key=_counting)
+    if not found:
+        raise DataError(f"{path}: no file fits this pattern; check the path")
+    if len(found) > 1 and not kind.series:
+        raise DataError(f"{path}: {len(found)} files fit, and {kind.name} files are read one at a time; name one")
+    return tuple(found)
+
+
+def _counting(path: Path) -> list[tuple[int, str]]:
+    """Key by which run_9 comes before run_10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
+
+
+@contextmanager
+def opened(path: Path, reading: Reading) -> Iterator[Source]:
+    """The open source of a path; failures of the libraries on damaged files end as DataError."""
+    files, kind = files_of(path), format_of(path)
+    opening = kind.open(files, reading)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the libraries, about details of the formats
+        with readable(path, kind.name):
+            source = opening.__enter__()
+        try:
+            yield source
+        except BaseException as error:
+            opening.__exit__(type(error), error, error.__traceback__)
+            raise
+        else:
+            opening.__exit__(None, None, None)

@@ -1,0 +1,119 @@
+"""An open file of any format: named arrays whose values are read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Mesh
+from bvsi.errors import BvsiError, DataError, MissingDependencyError
+
+Key = tuple[slice, ...]
+Load = Callable[[Key], NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Array:
+    """An array in a file.
+
+    name: its name in the file.
+    dims: names of its axes; None where the file does not name them.
+    shape: its shape.
+    dtype: type of its values.
+    load: values of a part, one slice (with a step, or without) per axis.
+    attributes: what the file says about it.
+    chunks: shape of the blocks in which it is stored, where known.
+    """
+
+    name: str
+    dims: tuple[str, ...] | None
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    load: Load
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    chunks: tuple[int, ...] | None = None
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def numeric(self) -> bool:
+        """Whether its values are numbers."""
+        return self.dtype.kind in "iufc"
+
+    def values(self) -> NDArray[Any]:
+        """All values."""
+        return self.load((slice(None),) * self.ndim)
+
+
+@dataclass(frozen=True)
+class Source:
+    """An open file.
+
+    path: the file.
+    format: name of its format.
+    arrays: what it holds, by name.
+    attributes: what it says about itself.
+    notes: what was left out or changed, and why.
+    mesh: the mesh whose nodes the dimension ``node`` numbers, where the file has one.
+    frames: how many times are best read at once, where the file tells it.
+    """
+
+    path: Path
+    format: str
+    arrays: Mapping[str, Array]
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    mesh: Mesh | None = None
+    frames: int | None = None
+
+
+def in_memory(
+    name: str, dims: tuple[str, ...] | None, values: NDArray[Any], attributes: Mapping[str, Any] | None = None
+) -> Array:
+    """Array whose values are at hand."""
+    return Array(name, dims, values.shape, values.dtype, lambda key: np.asarray(values[key]), attributes or {})
+
+
+@contextmanager
+def readable(path: Path | str, what: str) -> Iterator[None]:
+    """Turn every failure of a library on a damaged file into a DataError that names the file.
+
+    path: the file.
+    what: name of the format.
+    """
+    try:
+        yield
+    except (BvsiError, GeneratorExit):
+        raise
+    except MemoryError as error:
+        raise DataError(f"{path}: {what} asks for more memory than there is; the file may be damaged") from error
+    # Libraries raise anything on damaged files: OSError, KeyError, struct.error, zlib.error, AssertionError …
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        raise DataError(
+            f"{path}: cannot be read as {what} ({reason}); it may be damaged, incomplete or of another format"
+        ) from error
+
+
+def needed(module: str, package: str | None = None) -> Any:
+    """An imported module; where it is absent, the error says how to install it."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        name = package or module.split(".")[0]
+        raise MissingDependencyError(f"this file needs the package {name}; install it: pip install {name}") from error
+
+
+def texts(attributes: Mapping[Any, Any]) -> dict[str, str]:
+    """Attributes as short texts."""
+    return {str(name): str(value)[:200] for name, value in attributes.items()}

@@ -1,0 +1,49 @@
+"""Operators to begin with: what equations of physics are mostly made of, few enough to be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+MAX_CANDIDATES = 14
+"""Operators of one equation."""
+
+_THIRD_AND_FOURTH = ("dx(dx(dx({u})))", "biharmonic({u})")
+
+
+def suggested_operators(
+    fields: Sequence[str], axes: Sequence[str], *, splines: bool = True, limit: int = MAX_CANDIDATES
+) -> dict[str, list[str]]:
+    """Candidates by field, the likeliest first.
+
+    fields: measured fields; axes: names of the coordinates, ``("x", "y")``.
+    splines: whether the data allow spline tests; without them there are no third derivatives.
+    limit: operators of one equation.
+    """
+    suggested = {}
+    for field in fields:
+        others = [other for other in fields if other != field]
+        ranked = _system(field, others, axes, splines) if others else _own(field, axes, splines)
+        suggested[field] = list(dict.fromkeys(ranked))[:limit]
+    return suggested
+
+
+def _own(u: str, axes: Sequence[str], splines: bool) -> list[str]:
+    """Reaction, transport and diffusion of one field."""
+    transport = [f"d{axis}({u})" for axis in axes]
+    steepening = [f"{u}*d{axis}({u})" for axis in axes]
+    high = [text.format(u=u) for text in _THIRD_AND_FOURTH if splines or "dx" not in text]
+    if len(axes) > 1:
+        high = [text for text in high if "dx" not in text]
+    diffusion = [f"laplacian({u})", *transport, *steepening, *high, f"laplacian({u}**2)", f"laplacian({u}**3)"]
+    return [u, f"{u}**2", f"{u}**3", *diffusion, "1"]
+
+
+def _system(u: str, others: Sequence[str], axes: Sequence[str], splines: bool) -> list[str]:
+    """Reactions with other fields before everything that one field may do alone."""
+    products = [f"{a}*{b}" for a, b in combinations((u, *others), 2) if u in (a, b)]
+    cubic = [text for v in others for text in (f"{u}**2*{v}", f"{u}*{v}**2")]
+    diffusion = [f"laplacian({u})", *(f"laplacian({v})" for v in others[:2])]
+    front = [u, *others, "1", diffusion[0], f"{u}**2", *products, *cubic, f"{u}**3", *diffusion[1:]]
+    powers = [f"{v}**{n}" for n in (2, 3) for v in others]
+    return [*front, *powers, *_own(u, axes, splines)]

@@ -1,0 +1,242 @@
+"""A study from file to files: read, discover, check, forecast, predict, write.
+
+Everything that can be checked is checked before anything is computed. Stages that are finished are kept in the folder
+of the results, so that a run that was killed goes on; the results appear as a whole when all is done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from bvsi.data import Data
+from bvsi.discovery import Discovery, discover, forecast
+from bvsi.errors import BvsiError
+from bvsi.operators import Library
+from bvsi.progress import Progress, silent
+from bvsi.readers import read_with_notes
+from bvsi.report import equation_latex, html_report, markdown_report
+from bvsi.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
+from bvsi.study.checks import validate
+from bvsi.study.outputs import WORK, alone, finish_move, outputs
+from bvsi.study.stages import Stages, digest_of
+from bvsi.study.summary import coefficients_csv, summary, versions
+from bvsi.study.toml import Study
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Result = TypeVar("Result")
+
+RESULT = "result.nc"
+REPORT = "report.html"
+# Files larger than this are read once only; what was read is kept until the run has ended.
+_LARGE = 256_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What a run found and wrote.
+
+    quantities: by name, with mean, variance and band; notes: what a user should know of how the data were read, and of
+    what could not be done; seconds: by stage, of this run.
+    """
+
+    found: Discovery
+    quantities: Mapping[str, xr.Dataset]
+    folder: Path
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.folder / REPORT
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """A study that has been checked against its data."""
+
+    study: Study
+    data: tuple[Data, ...]
+    library: Library
+    notes: tuple[str, ...]
+
+
+class Clock:
+    """Seconds by stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def timed(self, name: str, work: Callable[[], Result]) -> Result:
+        """Do it, and keep how long it took."""
+        begin = time.perf_counter()
+        try:
+            return work()
+        finally:
+            self.seconds[name] = time.perf_counter() - begin
+
+
+def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
+    """Read the data and check the whole study against them."""
+    validate(study)
+    data, notes = [], []
+    for number, path in enumerate(files_of(study)):
+        one, told = _read(study, path, number, stages, progress)
+        data.append(one)
+        notes += [f"{path.name}: {note}" for note in told]
+    validate(study, data)
+    return Inputs(study, tuple(data), library_of(study), tuple(notes))
+
+
+def run_study(study: Study, *, out: Path | None = None, progress: Progress = silent) -> Finished:
+    """Run a study and write its results.
+
+    out: folder of the results instead of the study's own.
+    """
+    validate(study)
+    folder = out or folder_of(study)
+    with alone(folder):
+        finish_move(folder)
+        return _run(study, folder, progress)
+
+
+def _run(study: Study, folder: Path, progress: Progress) -> Finished:
+    clock = Clock()
+    stages = Stages(folder / WORK, digest_of(resolved(study), _existing(files_of(study))))
+    inputs = clock.timed("reading", lambda: read_inputs(study, stages=stages, progress=progress))
+    found = clock.timed("discovery", lambda: stages.done("discovery", lambda: discovered(inputs, progress), *_KEPT))
+    found = clock.timed(
+        "forecast", lambda: stages.done("forecast", lambda: with_forecast(inputs, found, progress), *_KEPT)
+    )
+    quantities, obstacles = clock.timed("quantities", lambda: predicted(study, found))
+    notes = (*inputs.notes, *_forecast_note(found), *obstacles)
+    finished = Finished(found, quantities, folder, notes, clock.seconds)
+    write(finished, study)
+    stages.clear()
+    return finished
+
+
+def discovered(inputs: Inputs, progress: Progress = silent) -> Discovery:
+    """Selection, posterior and check."""
+    return discover(inputs.data, inputs.library, **options_of(inputs.study), progress=progress)
+
+
+def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:
+    """The discovery with its forecast, or with the reason why there is none."""
+    wanted = inputs.study.settings.forecast
+    if not wanted.enabled:
+        return found
+    try:
+        made = forecast(
+            inputs.data,
+            inputs.library,
+            found,
+            holdout=wanted.holdout,
+            draws=wanted.draws,
+            rng=np.random.default_rng(wanted.seed),
+            options=options_of(inputs.study),
+            progress=progress,
+        )
+    except BvsiError as error:
+        return replace(found, settings={**found.settings, "forecast": f"none: {error}"})
+    return replace(found, forecast=made)
+
+
+def predicted(study: Study, found: Discovery) -> tuple[dict[str, xr.Dataset], tuple[str, ...]]:
+    """Quantities of the study with their uncertainty, and why some do not follow from what was selected."""
+    rng = np.random.default_rng(study.settings.output.seed)
+    made, notes = {}, []
+    for name, quantity in quantities_of(study).items():
+        try:
+            made[name] = quantity(found, rng)
+        except BvsiError as error:
+            notes.append(f"quantity {name}: {error}")
+    return made, tuple(notes)
+
+
+def write(finished: Finished, study: Study) -> None:
+    """All files of the results, at once."""
+    found, title = finished.found, study.settings.title or study.path.stem
+    settings = {"settings": resolved(study), "versions": versions()}
+    extras: dict[str, Any] = {
+        "title": title,
+        "settings": settings,
+        "quantities": finished.quantities,
+        "timing": finished.seconds,
+        "study_text": study.text,
+        "notes": finished.notes,
+    }
+    texts = {
+        REPORT: html_report(found, **extras),
+        "report.md": markdown_report(found, **extras),
+        "equation.tex": equation_latex(found),
+        "coefficients.csv": coefficients_csv(found),
+        "summary.json": _json(summary(found, finished.notes)),
+        "settings.json": _json(settings),
+        "timing.json": _json(dict(finished.seconds)),
+    }
+    with outputs(finished.folder) as aside:
+        found.save(aside / RESULT)
+        for name, text in texts.items():
+            (aside / name).write_text(text, encoding="utf-8")
+        for name, dataset in finished.quantities.items():
+            dataset.to_netcdf(aside / f"quantity-{_plain_name(name)}.nc", engine="h5netcdf")
+
+
+_KEPT = (Discovery.save, Discovery.load)
+
+
+def _read(
+    study: Study, path: Path, number: int, stages: Stages | None, progress: Progress
+) -> tuple[Data, tuple[str, ...]]:
+    """Data and notes; what comes from a large file is kept."""
+    reading = reading_of(study)
+    if stages is None or sum(p.stat().st_size for p in _existing((path,))) < _LARGE:
+        return read_with_notes(path, reading, progress=progress)
+    return stages.done(
+        f"data{number}", lambda: read_with_notes(path, reading, progress=progress), _save_data, _load_data
+    )
+
+
+def _save_data(read: tuple[Data, tuple[str, ...]], path: Path) -> None:
+    data, notes = read
+    data.to_xarray().assign_attrs(notes=json.dumps(notes)).to_netcdf(path, engine="h5netcdf")
+
+
+def _load_data(path: Path) -> tuple[Data, tuple[str, ...]]:
+    import xarray as xr
+
+    with xr.open_dataset(path, engine="h5netcdf") as dataset:
+        return Data.from_xarray(dataset, time="time"), tuple(json.loads(dataset.attrs["notes"]))
+
+
+def _existing(paths: tuple[Path, ...]) -> list[Path]:
+    """Files behind paths and patterns."""
+    found: list[Path] = []
+    for path in paths:
+        found += [path] if path.exists() else sorted(path.parent.glob(path.name))
+    return [file for path in found for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if file.is_file()]
+
+
+def _plain_name(name: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^\w.-]+", "_", name)
+
+
+def _forecast_note(found: Discovery) -> tuple[str, ...]:
+    told = found.settings.get("forecast", "")
+    return (f"forecast: {told}",) if told else ()
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

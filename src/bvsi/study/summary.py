@@ -1,0 +1,71 @@
+"""A discovery in short: for people's spreadsheets and other programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import platform
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from bvsi._version import __version__
+from bvsi.discovery import Discovery
+
+_PACKAGES = ("numpy", "scipy", "sympy", "scikit-fem", "xarray", "numba", "matplotlib", "pydantic", "zarr", "h5netcdf")
+
+
+def summary(found: Discovery, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Equation, verdict and coefficients as JSON values."""
+    return {
+        "equation": found.equation.splitlines(),
+        "verdict": found.verdict,
+        "advice": "" if found.check is None else found.check.advice,
+        "chi2": _number(found.chi2),
+        "coefficients": [
+            {key: value if isinstance(value, str) else _number(value) for key, value in row.items()}
+            for row in _rows(found)
+        ],
+        "candidates": list(found.candidates),
+        "forecast": None if found.forecast is None else found.forecast.text,
+        "doubts": found.path.doubts,
+        "notes": list(notes),
+    }
+
+
+def coefficients_csv(found: Discovery) -> str:
+    """The table of coefficients, numbers in full."""
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, ["operator", "mean", "sd", "low", "high", "probability"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(_rows(found))
+    return stream.getvalue()
+
+
+def versions() -> dict[str, str]:
+    """Of bvsi, Python, and what decides on numbers."""
+    found = {"bvsi": __version__, "python": platform.python_version(), "machine": platform.platform()}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _rows(found: Discovery) -> list[dict[str, Any]]:
+    inclusion = found.path.inclusion()
+    return [
+        {"operator": name, "mean": float(mean), "sd": float(sd), "low": float(low), "high": float(high),
+         "probability": float(inclusion[name])}
+        for name, mean, sd, (low, high) in zip(
+            found.names, found.theta, found.sd, found.posterior.interval(), strict=True
+        )
+    ]  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return float(value) if np.isfinite(value) else None

@@ -1,0 +1,135 @@
+"""Long tables of fixed sensors."""
+
+import numpy as np
+import pytest
+from tests.readers.samples import save_table
+
+from bvsi.data import Grid, Mesh
+from bvsi.errors import DataError
+from bvsi.readers import Reading, read
+
+T = np.array([0.0, 0.5, 2.0])
+
+
+def scattered(dim=2, n=30):
+    """Positions at random, and a field that is known everywhere."""
+    points = np.random.default_rng(1).uniform(0, 1, (n, dim))
+    names = "xyz"[:dim]
+    time = np.repeat(T, n)
+    columns = {"time": time, **{name: np.tile(points[:, i], T.size) for i, name in enumerate(names)}}
+    return columns | {"u": field(*(columns[name] for name in names), time)}
+
+
+def field(x, *rest):
+    return np.sin(3 * x) + sum(rest)
+
+
+def rows(columns, keep):
+    return {name: values[keep] for name, values in columns.items()}
+
+
+@pytest.mark.parametrize("dim, kind", [(2, "triangle"), (3, "tetra")])
+def test_scattered_sensors_become_a_mesh(tmp_path, dim, kind):
+    columns = scattered(dim)
+    order = np.random.default_rng(2).permutation(90)
+    save_table(tmp_path / "a.csv", rows(columns, order))
+    data = read(tmp_path / "a.csv")
+    assert isinstance(data.geometry, Mesh)
+    assert data.geometry.cell_type == kind
+    for j, t in enumerate(T):
+        np.testing.assert_array_equal(data.fields["u"][j], field(*data.geometry.points.T, t))
+    volume = np.abs(np.linalg.det(np.diff(data.geometry.points[data.geometry.cells], axis=1)))
+    from scipy.spatial import ConvexHull
+
+    factorial = 2 if dim == 2 else 6
+    assert volume.sum() / factorial == pytest.approx(ConvexHull(data.geometry.points).volume)
+
+
+def test_one_dimension_gives_a_grid_that_need_not_be_uniform(tmp_path):
+    columns = scattered(1)
+    save_table(tmp_path / "a.csv", columns)
+    data = read(tmp_path / "a.csv")
+    assert isinstance(data.geometry, Grid)
+    np.testing.assert_array_equal(data.geometry.axes["x"], np.sort(columns["x"][:30]))
+
+
+def test_missing_rows(tmp_path):
+    columns = rows(scattered(), np.delete(np.arange(90), [7, 44]))
+    save_table(tmp_path / "a.csv", columns)
+    with pytest.raises(DataError, match=r'2 rows are missing.*missing = "nan"'):
+        read(tmp_path / "a.csv")
+    data = read(tmp_path / "a.csv", Reading(missing="nan"))
+    assert np.isnan(data.observed("u")).sum(axis=1).tolist() == [1, 1, 0]
+
+
+def test_empty_cells_are_missing_values(tmp_path):
+    columns = {name: values.tolist() for name, values in scattered().items()}
+    columns["u"][5] = ""
+    lines = [",".join(columns), *(",".join(map(str, row)) for row in zip(*columns.values(), strict=True))]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    assert np.isnan(read(tmp_path / "a.csv", Reading(missing="nan")).observed("u")).sum() == 1
+
+
+def test_static_columns_are_static_known_fields(tmp_path):
+    columns = scattered()
+    save_table(tmp_path / "a.csv", columns | {"k": columns["x"] ** 2})
+    data = read(tmp_path / "a.csv", Reading(auxiliary=["k"]))
+    assert data.names == ("u",)
+    np.testing.assert_array_equal(data.auxiliary["k"], data.geometry.points[:, 0] ** 2)
+
+
+@pytest.mark.parametrize("mark, separator", [("# ", ","), ("", ";"), ("", "\t")])
+def test_separators_and_marked_headers(tmp_path, mark, separator):
+    columns = scattered(1)
+    table = np.stack(list(columns.values()), axis=1)
+    np.savetxt(tmp_path / "a.tsv", table, "%.17g", separator, header=mark + separator.join(columns), comments="")
+    assert read(tmp_path / "a.tsv").fields["u"].shape == (3, 30)
+
+
+def test_dates_and_names_of_sensors(tmp_path):
+    lines = ["when,sensor,x,u"]
+    for day in (1, 2, 3):
+        lines += [f"2024-01-0{day}T12:00,s{i},{i},{day * i}" for i in range(4)]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    data = read(tmp_path / "a.csv", Reading(time="when"))
+    assert data.names == ("u",)
+    np.testing.assert_array_equal(data.times, [0.0, 86400.0, 172800.0])
+    np.testing.assert_array_equal(data.fields["u"], np.outer([1, 2, 3], np.arange(4)))
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("", "empty"),
+        ("time,x,u\n", "no rows"),
+        ("0,1,2\n1,2,3\n", "names of the columns"),
+        ("time,x,x\n0,1,2\n", "'x' occurs twice"),
+        ("when,x,u\n0,1,2\n", 'write time = "name"'),
+        ("time,q,u\n0,1,2\n", "no column is called x, y or z"),
+        ("time,x\n0,1\n", "no columns of numbers"),
+        ("time,x,u\n0,1,2\n0,2,zwei\n", "line 3, column 'u': 'zwei' is not a number"),
+        ("time,x,u\n0,1,2\n0,2\n", "line 3: 2 cells, the header has 3"),
+        ("time,x,u\n0,1,2\n0,1,2\n1,1,2\n1,2,2\n", "rows 1 and 2 have the same time and position"),
+        ("time,x,u\n0,,2\n0,1,2\n", "times or positions are empty"),
+        ("time,x,u\n0,1,1\n1,2,1\n2,3,1\n3,4,1\n", "the sensors move"),
+        ("time,x,u\n0,1,1\nsoon,2,1\n", "neither numbers nor dates"),
+        ("time,x,u\n0,1,1\n1,1,1\n", "one position"),
+        ("time,x,y,u\n0,0,0,1\n0,1,1,1\n0,2,2,1\n1,0,0,1\n1,1,1,1\n1,2,2,1\n", "span no mesh"),
+    ],
+)
+def test_tables_that_cannot_be_used(tmp_path, text, words):
+    (tmp_path / "a.csv").write_text(text)
+    with pytest.raises(DataError, match=words):
+        read(tmp_path / "a.csv")
+
+
+def test_a_mesh_whose_nodes_are_not_the_sensors(tmp_path):
+    import meshio
+    from tests.readers import samples
+
+    path, reading = samples.write_mesh(tmp_path, ".csv")
+    mesh = samples.triangles()
+    points = np.concatenate([0.9 * mesh.points, np.zeros((25, 1))], axis=1)
+    meshio.gmsh.write(reading.mesh, meshio.Mesh(points, [("triangle", mesh.cells)]), fmt_version="2.2", binary=False)
+    with pytest.raises(DataError, match="no sensor of their own"):
+        read(path, reading)

@@ -1,0 +1,105 @@
+"""Sets of files that appear as a whole, and stages that are not done twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bvsi.errors import BvsiError
+from bvsi.study.outputs import WORK, alone, finish_move, outputs
+from bvsi.study.stages import Stages, digest_of
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {p.name: p.read_text() for p in folder.iterdir() if p.is_file()}
+
+
+def write(folder: Path, **files: str) -> None:
+    with outputs(folder) as aside:
+        for name, text in files.items():
+            (aside / name).write_text(text)
+
+
+def test_files_appear_together(tmp_path: Path) -> None:
+    write(tmp_path, a="1", b="1")
+    assert contents(tmp_path) == {"a": "1", "b": "1"}
+    write(tmp_path, a="2", b="2")
+    assert contents(tmp_path) == {"a": "2", "b": "2"}
+
+
+def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
+    write(tmp_path, a="1", b="1")
+    with pytest.raises(FileNotFoundError), outputs(tmp_path) as aside:
+        (aside / "a").write_text((tmp_path / "absent").read_text())
+    finish_move(tmp_path)
+    assert contents(tmp_path) == {"a": "1", "b": "1"}
+
+
+def test_killed_before_the_seal_nothing_moves(tmp_path: Path) -> None:
+    write(tmp_path, a="1", b="1")
+    staging = tmp_path / WORK / "outputs"
+    staging.mkdir(parents=True)
+    (staging / "a").write_text("2")
+    finish_move(tmp_path)
+    assert contents(tmp_path) == {"a": "1", "b": "1"}
+    write(tmp_path, a="3", b="3")
+    assert contents(tmp_path) == {"a": "3", "b": "3"}
+
+
+def test_killed_after_the_seal_the_move_is_finished(tmp_path: Path) -> None:
+    write(tmp_path, a="1", b="1")
+    staging = tmp_path / WORK / "outputs"
+    staging.mkdir(parents=True)
+    (staging / "b").write_text("2")  # a has been moved already
+    (tmp_path / "a").write_text("2")
+    (staging / "sealed").write_text("whole")
+    finish_move(tmp_path)
+    assert contents(tmp_path) == {"a": "2", "b": "2"}
+    assert not staging.exists()
+
+
+def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
+    with alone(tmp_path), pytest.raises(BvsiError, match="another run is writing there"), alone(tmp_path):
+        pass
+    with alone(tmp_path):
+        pass
+
+
+def test_a_stage_is_done_once(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def compute() -> str:
+        calls.append(1)
+        return "text"
+
+    stages = Stages(tmp_path, "abc")
+    for _ in range(2):
+        made = stages.done("one", compute, lambda text, path: path.write_text(text) and None, Path.read_text)
+        assert made == "text"
+    assert len(calls) == 1
+    Stages(tmp_path, "other").done("one", compute, lambda text, path: path.write_text(text) and None, Path.read_text)
+    assert len(calls) == 2
+
+
+def test_a_damaged_stage_is_forgotten(tmp_path: Path) -> None:
+    stages = Stages(tmp_path, "abc")
+    (tmp_path / "one-abc").write_text("damaged")
+
+    def load(path: Path) -> str:
+        if path.read_text() == "damaged":
+            raise BvsiError("damaged")
+        return path.read_text()
+
+    made = stages.done("one", lambda: "made", lambda text, path: path.write_text(text) and None, load)
+    assert made == "made"
+
+
+def test_the_digest_knows_settings_and_contents(tmp_path: Path) -> None:
+    file = tmp_path / "data"
+    file.write_bytes(b"1")
+    first = digest_of({"a": 1}, [file])
+    assert digest_of({"a": 1}, [file]) == first
+    assert digest_of({"a": 2}, [file]) != first
+    file.write_bytes(b"2")
+    assert digest_of({"a": 1}, [file]) != first
