@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,6 +53,19 @@ def picture(folder: Path) -> dict[str, object]:
         name = str(path.relative_to(folder))
         if path.is_symlink():
             found[name] = path.readlink()
+        elif path.is_file():
+            found[name] = path.read_bytes() if os.access(path, os.R_OK) else path.stat().st_size
         else:
-            found[name] = "folder" if path.is_dir() else path.read_bytes()
+            found[name] = "other"
     return found
+
+
+def check_refused(code: object, err: str, before: dict[str, object], folder: Path) -> None:
+    """One clear message, exit code 2, and nothing touched."""
+    assert code == 2, err
+    assert err.startswith(("error: ", "Usage: ")), err  # the second is typer's, for options that are not understood
+    assert "Traceback" not in err
+    assert len(err.splitlines()) <= 25
+    assert len(err) < 6000
+    assert all(character.isprintable() or character == "\n" for character in err)
+    assert picture(folder) == before

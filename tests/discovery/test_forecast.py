@@ -8,7 +8,7 @@ import pytest
 from bvsi.data import Data, Grid, add_noise
 from bvsi.discovery import discover
 from bvsi.discovery.denoise import smoothers
-from bvsi.discovery.forecast import forecast, simulate_found
+from bvsi.discovery.forecasting import forecast, simulate_found
 from bvsi.discovery.refit import all_kept
 from bvsi.errors import BvsiError
 from bvsi.likelihood import IID, Diagonal, PerTime

@@ -5,10 +5,10 @@ from contextlib import suppress
 
 import numpy as np
 import pytest
-from tests.readers import samples
 
 from bvsi.errors import DataError
 from bvsi.readers import Reading, contents, read, suggest
+from readers import samples
 
 ONE_FILE = [".nc", ".zarr.zip", ".npz", ".h5", ".mat", ".73.mat", ".csv", ".tif"]
 
@@ -95,7 +95,7 @@ class Hostile:
     ran = False
 
     def __reduce__(self):
-        return exec, ("from tests.readers import test_damaged; test_damaged.Hostile.ran = True",)
+        return exec, ("from readers import test_damaged; test_damaged.Hostile.ran = True",)
 
 
 def test_pickles_in_npz_are_not_opened(tmp_path):

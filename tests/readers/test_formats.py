@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import xarray as xr
-from tests.readers import samples
 
 from bvsi.data import Data
 from bvsi.errors import DataError
 from bvsi.readers import Reading, contents, read, read_with_notes, suggest
+from readers import samples
 
 
 def refuses(words):
@@ -248,3 +248,19 @@ def test_mesh_files_that_do_not_fit(tmp_path):
     reading.mesh.write_text("$MeshFormat")
     with refuses("only.msh: cannot be read as mesh"):
         read(path, reading)
+
+
+def test_zeros_in_a_zarr_store_are_values(tmp_path):
+    import zarr
+
+    group = zarr.open_group(tmp_path / "run.zarr", mode="w", zarr_format=2)  # its fill value is zero
+    for name, values, dims in (
+        ("t", np.arange(5.0), ["t"]),
+        ("x", np.arange(8.0), ["x"]),
+        ("u", np.outer(np.arange(5.0), np.arange(8.0)), ["t", "x"]),
+    ):
+        array = group.create_array(name, shape=values.shape, dtype="f8", chunks=values.shape)
+        array[:] = values
+        array.attrs["_ARRAY_DIMENSIONS"] = dims
+    data = read(tmp_path / "run.zarr", Reading(time="t"))
+    np.testing.assert_array_equal(data.fields["u"], np.outer(np.arange(5.0), np.arange(8.0)))

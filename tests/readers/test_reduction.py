@@ -187,7 +187,7 @@ def test_axes_that_are_not_uniform_are_left_alone(tmp_path):
 
 
 def test_meshes_are_not_coarsened(tmp_path):
-    from tests.readers import samples
+    from readers import samples
 
     path, _ = samples.write_mesh(tmp_path, ".nc")
     with pytest.raises(DataError, match="meshes are not coarsened"):
@@ -204,7 +204,32 @@ def test_images_page_by_page(tmp_path):
     data = read(tmp_path / "a.tif", small)
     axes = data.geometry.axes
     np.testing.assert_allclose(data.grid_field("u"), field(data.times, axes["x"], axes["y"]), atol=3e-3)
-    assert read(tmp_path / "a.tif", reading).fields["u"].shape == (96, 128 * 64)
+    whole = Reading(**{**vars(reading), "comfortable": 1e9})
+    assert read(tmp_path / "a.tif", whole).fields["u"].shape == (96, 128 * 64)
     for k, page in enumerate(stack[:3]):
         tifffile.imwrite(tmp_path / f"page_{k}.tif", page)
     np.testing.assert_array_equal(read(tmp_path / "page_*.tif", reading).grid_field("u"), stack[:3].astype(float))
+
+
+def test_data_that_are_sampled_far_too_densely_are_coarsened_for_speed_and_others_not(tmp_path):
+    ds = large(sigma=0.05)
+    ds.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    size = ds["u"].nbytes
+    assert read(tmp_path / "a.nc", Reading(comfortable=2 * size)).fields["u"].nbytes == size
+    coarse, notes = read_with_notes(tmp_path / "a.nc", Reading(comfortable=0.3 * size))
+    assert coarse.fields["u"].nbytes <= 0.3 * size
+    assert any("more densely than they need" in note for note in notes)
+    rough = ds.assign(u=ds["u"] * 0 + np.random.default_rng(1).normal(size=ds["u"].shape).cumsum(axis=1))
+    rough.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
+    axes = read(tmp_path / "b.nc", Reading(comfortable=0.01 * size)).geometry.axes
+    assert axes["x"].size == 128  # a random walk along x has no frequency beyond which there is nothing
+
+
+def test_white_noise_is_no_signal():
+    """The share that is lost of white noise alone is nothing, at every level."""
+    from bvsi.readers.oversampling import lost_share, spectrum
+
+    for seed in range(5):
+        lines = np.random.default_rng(seed).normal(size=(6000, 512))
+        found = spectrum(lines, True, 1.0)
+        assert [lost_share(found, levels) for levels in range(1, 5)] == [0.0] * 4

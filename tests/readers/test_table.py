@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.readers.samples import save_table
 
 from bvsi.data import Grid, Mesh
 from bvsi.errors import DataError
 from bvsi.readers import Reading, read
+from readers.samples import save_table
 
 T = np.array([0.0, 0.5, 2.0])
 
@@ -125,7 +125,8 @@ def test_tables_that_cannot_be_used(tmp_path, text, words):
 
 def test_a_mesh_whose_nodes_are_not_the_sensors(tmp_path):
     import meshio
-    from tests.readers import samples
+
+    from readers import samples
 
     path, reading = samples.write_mesh(tmp_path, ".csv")
     mesh = samples.triangles()

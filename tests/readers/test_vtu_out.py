@@ -3,11 +3,11 @@
 import meshio
 import numpy as np
 import pytest
-from tests.readers import samples
 
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.readers import Reading, read, write_vtu
+from readers import samples
 
 X = np.array([0.0, 1.0, 3.0])
 CUBE = Grid(x=X, y=np.linspace(0, 1, 4), z=np.linspace(2, 3, 3))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bvsi.cli.options import Json, Quiet, free_to_write, say, shown_progress
+from bvsi.cli.options import Json, Quiet, check_file, free_to_write, say, shown_progress
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
@@ -39,13 +39,15 @@ def inspect(
     """
     from bvsi.study.inspection import inspect as look
 
+    target = picture or Path(f"{file.name.replace('*', '_')}.inspect.png")
+    if not no_picture:
+        check_file(target, option="--picture")
     with shown_progress(quiet=quiet or as_json) as progress:
         seen = look(file, _reading(file, dims, time), progress=progress)
     record, text = seen.record(), str(seen)
     if seen.data is not None and not no_picture:
         from bvsi.study.inspection_picture import write_picture
 
-        target = picture or Path(f"{file.name.replace('*', '_')}.inspect.png")
         write_picture(seen, target)
         record["picture"], text = str(target), f"{text}\npicture: {target}"
     if seen.data is not None:

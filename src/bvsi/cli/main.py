@@ -10,6 +10,7 @@ from bvsi.cli.bench import bench
 from bvsi.cli.data_files import init, inspect
 from bvsi.cli.demo import demo
 from bvsi.cli.doctor import doctor
+from bvsi.cli.options import printable
 from bvsi.cli.reproduce import reproduce
 from bvsi.cli.results import compare, predict, report, simulate
 from bvsi.cli.run import run
@@ -28,6 +29,9 @@ From a data file to an equation, in three steps:
 Without data of your own: bvsi demo. Exit codes: 0 done, 2 something to mend in what was given, 130 interrupted.
 """
 
+_LONGEST = 1000
+"""Characters of a line of an error message."""
+
 app = typer.Typer(
     add_completion=True, no_args_is_help=True, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
 )
@@ -40,21 +44,32 @@ app.add_typer(bench, name="bench")
 def main() -> None:
     """Entry point: one clear message and exit code 2 for errors that are the user's to mend."""
     try:
+        _check_arguments()
         app()
     except BvsiError as error:
-        sys.stderr.write(f"error: {printable(str(error))}\n")
+        sys.stderr.write(f"error: {_shortened(printable(str(error)))}\n")
         raise SystemExit(2) from None
     except OSError as error:  # folders that may not be written to, full disks, names that are too long
         sys.stderr.write(f"error: {printable(str(error))}; check the path and its permissions.\n")
+        raise SystemExit(2) from None
+    except MemoryError as error:
+        sys.stderr.write(f"error: there is not enough memory ({error}); take a part of the data, or fewer points.\n")
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         sys.stderr.write("interrupted; bvsi run goes on where it was\n")
         raise SystemExit(130) from None
 
 
-def printable(text: str) -> str:
-    """The text with escapes for what a terminal would obey or not show: names of files may hold anything."""
-    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
+def _shortened(text: str) -> str:
+    """The text with long lines cut: a file may have thousands of names."""
+    return "\n".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in text.split("\n"))
+
+
+def _check_arguments() -> None:
+    """Refuse line breaks: a name with one could put lines of its own into messages."""
+    odd = next((part for part in sys.argv[1:] if "\n" in part or "\r" in part), None)
+    if odd is not None:
+        raise BvsiError(f"an argument has a line break: {odd!r}; rename the file, or write it in one line.")
 
 
 if __name__ == "__main__":

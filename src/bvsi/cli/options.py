@@ -24,7 +24,12 @@ def say(text: str, record: Mapping[str, Any], *, as_json: bool, quiet: bool) -> 
     if as_json:
         sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
     elif not quiet:
-        sys.stdout.write(f"{text}\n")
+        sys.stdout.write(f"{printable(text)}\n")
+
+
+def printable(text: str) -> str:
+    """The text with escapes for what a terminal would obey or not show: names in files may hold anything."""
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 @contextmanager
@@ -39,8 +44,17 @@ def shown_progress(*, quiet: bool) -> Iterator[Progress]:
         yield progress
 
 
+def check_file(path: Path, *, option: str) -> None:
+    """Refuse before the work, not after it, a place where no file can be."""
+    if path.is_dir():
+        raise BvsiError(f"{option}: {path} is a folder; name a file.")
+    if any(place.exists() and not place.is_dir() for place in path.parents):
+        raise BvsiError(f"{option}: {path.parent} cannot be a folder, a file is in its way; choose another name.")
+
+
 def free_to_write(path: Path, *, force: bool, option: str) -> None:
     """Refuse to write over a file, or where there is no folder."""
+    check_file(path, option=option)
     if path.exists() and not force:
         raise BvsiError(f"{option}: {path} is there already; choose another name, or write over it with --force.")
     if not path.parent.is_dir():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bvsi.cli.options import Json, Quiet, Result, free_to_write, result_file, say, shown_progress
+from bvsi.cli.options import Json, Quiet, Result, check_file, free_to_write, result_file, say, shown_progress
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def report(
 
     path = result_file(result)
     page = out or path.with_name("report.html")
+    check_file(page, option="--out")
     text = html_report(Discovery.load(path), title=title or path.resolve().parent.name)
     with written_aside(page) as aside:
         aside.write_text(text, encoding="utf-8")
@@ -73,9 +74,7 @@ def simulate(
     result: Annotated[Path | None, typer.Option(help="Another result.nc or folder.", show_default=False)] = None,
     draws: Annotated[int, typer.Option(min=2, max=1000, help="Posterior draws that are simulated.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
-    out: Annotated[Path, typer.Option(help="NetCDF file, or NAME.pvd for VTU files.")] = Path(
-        "simulation.nc"
-    ),
+    out: Annotated[Path, typer.Option(help="NetCDF file, or NAME.pvd for VTU files.")] = Path("simulation.nc"),
     force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,

@@ -27,10 +27,12 @@ def run(
     Everything is checked before it is computed. Interrupted, the same command goes on where it was; results appear when
     they are whole.
     """
-    from bvsi.study import load_study, read_inputs, run_study
+    from bvsi.study import load_study
+
+    loaded = load_study(study)  # before what only running needs is imported: faults of the file are told at once
+    from bvsi.study import read_inputs, run_study
     from bvsi.study.summary import summary
 
-    loaded = load_study(study)
     if out is not None:
         check_folder(out)
     with shown_progress(quiet=quiet or as_json) as progress:

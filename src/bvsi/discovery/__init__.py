@@ -2,7 +2,7 @@
 
 from bvsi.discovery.equation import equation_text, with_uncertainty
 from bvsi.discovery.facade import discover
-from bvsi.discovery.forecast import forecast, simulate_found
+from bvsi.discovery.forecasting import forecast, simulate_found
 from bvsi.discovery.method import default_discretisation
 from bvsi.discovery.result import Discovery
 

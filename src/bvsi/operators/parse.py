@@ -85,6 +85,9 @@ def syntax_tree(text: str) -> ast.expr:
     if foreign is not None:
         # Python reads a full-width u as u: two texts that differ would be the same operator.
         raise OperatorError(f"operator {text!r}: the character {foreign!r} is not ASCII; write u**2, k*u, rho*u.")
+    if "#" in text:
+        # Python would skip the rest of the line: two texts that differ would be the same operator.
+        raise OperatorError(f"operator {text!r}: comments are not part of an operator; remove what follows #.")
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from bvsi.errors import BvsiError
 
@@ -105,13 +105,13 @@ def band_variance(variance: Array, noise: Array, draws: int) -> Array:
     c = (t/z)² for the quantiles of Student's t and of the normal distribution.
     """
     tail = 0.5 * (1 + LEVEL)
-    c = (t.ppf(tail, draws - 1) / norm.ppf(tail)) ** 2
+    c = (stdtrit(draws - 1, tail) / ndtri(tail)) ** 2
     return np.asarray(c * (1 + 1 / draws) * variance + noise)
 
 
 def half_width(variance: Array) -> Array:
     """Half of the 95% band of a normal variable."""
-    return np.asarray(norm.ppf(0.5 * (1 + LEVEL)) * np.sqrt(variance))
+    return np.asarray(ndtri(0.5 * (1 + LEVEL)) * np.sqrt(variance))
 
 
 def forecast_status(

@@ -58,6 +58,11 @@ def axis_of(source: Source, reading: Reading, dim: str, name: str, size: int) ->
     name: name of the axis in bvsi: time, x, y or z.
     size: entries along the dimension.
     """
+    if 8.0 * size > reading.max_memory:
+        raise DataError(
+            f"dimension {dim!r} has {size} entries, whose coordinates alone take more than max_memory; the file may be "
+            "damaged"
+        )
     aliases = (dim, name, *(TIME_NAMES if name == "time" else ()))
     given = next((reading.coordinates[key] for key in aliases if key in reading.coordinates), None)
     if given is not None and given not in source.arrays:

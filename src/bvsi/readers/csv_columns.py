@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ from bvsi.errors import DataError
 Floats = NDArray[np.float64]
 
 _DELIMITERS = ",;\t"
+# Characters of a header; a file without line breaks is not read into memory for it.
+_LONGEST = 20_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Header:
 def header_of(path: Path) -> Header:
     """Column names, from the first line that is not empty; a leading # is dropped."""
     with path.open(encoding="utf-8-sig", newline="") as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(iter(partial(stream.readline, _LONGEST + 1), ""), start=1):
             text = line.lstrip("# ").strip()
             if text:
                 break
@@ -37,6 +40,8 @@ def header_of(path: Path) -> Header:
                 raise DataError(f"{path}: no header within the first 100 lines; write the names of the columns there")
         else:
             raise DataError(f"{path}: the file is empty; it needs a header and one row per sensor and time")
+    if len(line) > _LONGEST or not text.replace("\t", " ").isprintable():
+        raise DataError(f"{path}: line {number} is no header of a table; write the names of the columns there")
     delimiter = max(_DELIMITERS, key=text.count)
     names = tuple(name.strip() for name in next(csv.reader([text], delimiter=delimiter)))
     if any(_is_number(name) for name in names):

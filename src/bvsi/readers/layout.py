@@ -132,8 +132,8 @@ def _with_dims(source: Source, reading: Reading) -> Source:
             arrays[array.name] = replace(array, dims=by_rank[array.ndim])
         elif array.ndim == 1 and array.name in known:
             arrays[array.name] = replace(array, dims=static)
-    if not any(array.dims == dims for array in arrays.values()):
-        raise DataError(f"dims: no array in {source.path} has {len(dims)} axes; it has {_shapes(source)}")
+    if not any(array.dims == dims and array.numeric for array in arrays.values()):
+        raise DataError(f"dims: no array of numbers in {source.path} has {len(dims)} axes; it has {_shapes(source)}")
     return replace(source, arrays=arrays)
 
 
@@ -352,7 +352,8 @@ def _fixed(array: Array, single: tuple[Axis, ...]) -> Array:
 
 
 def _shapes(source: Source) -> str:
-    return ", ".join(f"{a.name} {a.dims or a.shape}" for a in source.arrays.values()) or "no arrays"
+    kinds = {a.name: "" if a.numeric else f" of type {a.dtype}" for a in source.arrays.values()}
+    return ", ".join(f"{a.name} {a.dims or a.shape}{kinds[a.name]}" for a in source.arrays.values()) or "no arrays"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -16,6 +16,11 @@ Floats = NDArray[np.float64]
 
 # Share of the variance that coarsening may change in all: 0.3 % of the amplitude.
 _NEGLIGIBLE = 1e-5
+# Where it is for speed only: next to nothing, or a small part of the noise.
+_NOTHING, _OF_NOISE = 1e-9, 1e-3
+# And the signal must stay this slow, in cycles per point: products of fields, and a check with every second point, have
+# to be resolved as well.
+_SLOW, _ENERGY = 0.1, 0.99
 # Fewer points along an axis than this are of no use.
 _FEWEST = 16
 # Standard errors by which an excess must exceed the noise floor to count as signal.
@@ -40,6 +45,30 @@ class Spectrum:
     power: Floats
     lines: int
     variance: float
+
+    @property
+    def below(self) -> NDArray[np.bool_]:
+        """Frequencies below the highest, which has half the power of white noise."""
+        return np.asarray(self.omega < np.pi * (1 - 1e-9))
+
+    @property
+    def floor(self) -> float:
+        """White floor P₀: mean power of the uppermost quarter of the frequencies."""
+        return float(self.power[self.below & (self.omega >= 0.75 * np.pi)].mean())
+
+    @property
+    def noise_share(self) -> float:
+        """Of the variance."""
+        return self.floor * int(self.below.sum()) / self.variance if self.variance > 0 else 0.0
+
+    @property
+    def cycles(self) -> float:
+        """Frequency below which 99% of the power above the floor lie, in cycles per point."""
+        signal = np.maximum(self.power - self.floor * (1 + 4 / np.sqrt(self.lines)), 0.0)
+        total = float(signal.sum())
+        if not total > 0:
+            return 0.5
+        return float(self.omega[np.searchsorted(np.cumsum(signal), _ENERGY * total)]) / (2 * np.pi)
 
 
 def spectrum(lines: Floats, periodic: bool, variance: float) -> Spectrum | None:
@@ -67,15 +96,15 @@ def spectrum(lines: Floats, periodic: bool, variance: float) -> Spectrum | None:
 def lost_share(found: Spectrum, levels: int) -> float:
     """Share of the variance by which coarse values differ from the signal at the same points.
 
-    Σ_ω S(ω) |1 − G(ω)|² over the variance, with S the power above the white floor P₀, which is the mean power of the
-    uppermost quarter of the frequencies. What does not exceed the statistical error of the sum counts as nothing.
+    Σ_ω S(ω) |1 − G(ω)|² over the variance, with S the power above the white floor P₀. What does not exceed the
+    statistical error of the sum counts as nothing.
     """
-    missed = np.abs(1.0 - response(found.omega, levels)) ** 2
-    top = found.omega >= 0.75 * np.pi
-    floor = float(found.power[top].mean())
+    omega, power, floor = found.omega[found.below], found.power[found.below], found.floor
+    missed = np.abs(1.0 - response(omega, levels)) ** 2
+    top = omega >= 0.75 * np.pi
     # The power in a bin, averaged over lines, is exponential with mean P₀.
     error = floor * np.sqrt(_BANDWIDTH * float(np.sum((missed - missed[top].mean()) ** 2)) / found.lines)
-    excess = float(np.sum(missed * (found.power - floor)))
+    excess = float(np.sum(missed * (power - floor)))
     return max(0.0, excess - _CERTAIN * error) / found.variance if found.variance > 0 else 0.0
 
 
@@ -107,12 +136,15 @@ class Candidate:
             return np.inf
         return max(lost_share(found, levels) for found in self.spectra)
 
-    def headroom(self, levels: int) -> int:
-        """How many further halvings lose nothing."""
-        count = 0
-        while self.loss(levels + count + 1) <= _NEGLIGIBLE:
-            count += 1
-        return count
+    def possible(self, levels: int) -> bool:
+        """Whether so many halvings cut no signal that matters."""
+        return self.loss(levels) <= _NEGLIGIBLE
+
+    def harmless(self, levels: int) -> bool:
+        """Whether so many halvings change next to nothing, and leave the signal well resolved."""
+        return all(found.cycles * 2**levels <= _SLOW for found in self.spectra) and self.loss(levels) <= max(
+            _NOTHING, _OF_NOISE * min((found.noise_share for found in self.spectra), default=0.0)
+        )
 
 
 def _uniform(axis: Axis) -> bool:
@@ -123,8 +155,12 @@ def _uniform(axis: Axis) -> bool:
     return bool(np.max(np.abs(axis.values - line)) <= _UNIFORM * np.abs(step).mean())
 
 
-def halvings(candidates: tuple[Candidate, ...], bytes_per_point: float, max_memory: float) -> tuple[int, ...]:
+def halvings(
+    candidates: tuple[Candidate, ...], bytes_per_point: float, max_memory: float, comfortable: float
+) -> tuple[int, ...]:
     """How often each axis is halved so that the fields fit; the most oversampled axis first.
+
+    Beyond that axes are halved down to a comfortable size as long as that changes next to nothing.
 
     candidates: time, then space.
     bytes_per_point: of all fields together.
@@ -138,17 +174,31 @@ def halvings(candidates: tuple[Candidate, ...], bytes_per_point: float, max_memo
 
     full = needed()
     while needed() > max_memory:
-        spare = [c.headroom(n) for c, n in zip(candidates, levels, strict=True)]
-        # Of axes with the same, space before time, which has the last say on the time derivative.
-        best = max(range(len(spare)), key=lambda i: (spare[i], i))
-        if spare[best] == 0:
+        best = _roomiest(candidates, levels, Candidate.possible)
+        if best is None:
             raise DataError(
                 f"max_memory: the fields take {full / 1e9:.3g} GB, more than {max_memory / 1e9:.3g} GB, and coarsening "
                 f"further than to {needed() / 1e9:.3g} GB would cut real signal{_why(candidates, levels)}; take a part "
                 "with select, or raise max_memory"
             )
         levels[best] += 1
+    while needed() > comfortable and (best := _roomiest(candidates, levels, Candidate.harmless)) is not None:
+        levels[best] += 1
     return tuple(levels)
+
+
+def _roomiest(
+    candidates: tuple[Candidate, ...], levels: list[int], allowed: Callable[[Candidate, int], bool]
+) -> int | None:
+    """The axis with most spare halvings; of equal ones space before time, which decides on the time derivative."""
+    spare = []
+    for candidate, level in zip(candidates, levels, strict=True):
+        count = 0
+        while allowed(candidate, level + count + 1):
+            count += 1
+        spare.append(count)
+    best = max(range(len(spare)), key=lambda i: (spare[i], i))
+    return best if spare[best] else None
 
 
 def _why(candidates: tuple[Candidate, ...], levels: list[int]) -> str:

@@ -35,7 +35,7 @@ def read_with_notes(
     """Data from a file, and in words what was changed on the way: turned round, left out, coarsened.
 
     Fields on grids that would take more than ``reading.max_memory`` bytes are read in slabs and halved along the axes
-    that are sampled more densely than the signal needs.
+    that are sampled more densely than the signal needs; beyond ``reading.comfortable`` where that changes nothing.
 
     path: a file, a Zarr folder, or a pattern such as ``run_*.vtu``.
     reading: what to take; the file's own names when left out.
@@ -46,7 +46,7 @@ def read_with_notes(
         with readable(source.path, source.format):
             layout = resolve(source, chosen)
         grid = _grid(layout)
-        levels = plan(layout, grid, chosen.max_memory, source.path)
+        levels = plan(layout, grid, chosen.max_memory, chosen.comfortable, source.path)
         times, coarse = coarse_axes(layout, grid, levels)
         slab = slab_length(layout, chosen.max_memory, source.frames)
         moving = read_moving(layout, grid, levels, times.size, slab, source.path, progress)
@@ -80,8 +80,9 @@ def _check(reading: Reading) -> None:
     """Refuse a choice that no file can fulfil."""
     if reading.missing not in (None, "nan"):
         raise DataError(f'missing is {reading.missing!r}; write "nan" where NaN means not measured, or leave it out')
-    if not reading.max_memory > 0:
-        raise DataError(f"max_memory is {reading.max_memory!r}; give a positive number of bytes")
+    for name in ("max_memory", "comfortable"):
+        if not getattr(reading, name) > 0:
+            raise DataError(f"{name} is {getattr(reading, name)!r}; give a positive number of bytes")
 
 
 def _check_size(path: Path, name: str, values: Floats) -> None:
@@ -131,6 +132,6 @@ def _reduction_note(layout: Layout, grid: Grid | None, coarse: Grid | None, time
     ]
     halved = sum(round(np.log2(n / m)) for n, m in zip(before, after, strict=True))
     return (
-        f"the fields are larger than max_memory and were coarsened by a low-pass filter: {', '.join(changes)} points; "
-        f"white noise is smaller by about 2^{halved / 2:g} and still white",
+        f"the fields are sampled more densely than they need and were coarsened by a low-pass filter: "
+        f"{', '.join(changes)} points; white noise is smaller by about 2^{halved / 2:g} and still white",
     )

@@ -28,6 +28,7 @@ class Reading:
     mesh: mesh file (Gmsh, VTU, …) for nodal values that are kept in another file.
     select: dimension to lowest and highest coordinate taken, None for no limit.
     max_memory: bytes of float64 fields held in memory; larger sets on grids are coarsened.
+    comfortable: bytes beyond which oversampled sets on grids are coarsened for speed, where that changes nothing.
     """
 
     time: str | None = None
@@ -42,6 +43,7 @@ class Reading:
     mesh: Path | None = None
     select: Mapping[str, Range] = field(default_factory=dict)
     max_memory: float = 1e9
+    comfortable: float = 4e6
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,7 @@ def _existing(path: Path, kind: Format) -> tuple[Path, ...]:
     if path.exists():
         if path.is_dir() and not kind.folder:
             raise DataError(f"{path}: this is a folder; name a file in it, or a pattern such as {path / 'run_*.vtu'}")
+        _check_regular(path)
         return (path,)
     if not has_magic(str(path)):
         raise DataError(f"{path}: there is no such file; check the path")
@@ -90,7 +91,15 @@ def _existing(path: Path, kind: Format) -> tuple[Path, ...]:
         raise DataError(f"{path}: no file fits this pattern; check the path")
     if len(found) > 1 and not kind.series:
         raise DataError(f"{path}: {len(found)} files fit, and {kind.name} files are read one at a time; name one")
+    for one in found:
+        _check_regular(one)
     return tuple(found)
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse pipes and devices, whose reading may never end."""
+    if not (path.is_file() or path.is_dir()):
+        raise DataError(f"{path}: this is neither a file nor a folder; name a file")
 
 
 def _counting(path: Path) -> list[tuple[int, str]]:

@@ -21,6 +21,8 @@ from bvsi.readers.reading import Reading
 from bvsi.readers.source import Array, Key, Source, in_memory, needed, readable
 
 Values = Mapping[str, NDArray[Any]]
+_FORMAT_OWN = "gmsh:"
+"""How names of values begin that describe the mesh, such as gmsh:dim_tags."""
 _TIME_NAMES = ("TimeValue", "TIME", "time")
 
 
@@ -116,6 +118,8 @@ def _components(point_data: Mapping[str, Any], mesh: NodeMesh) -> Values:
     """Values on the nodes of the mesh by name, each (n_nodes,); vectors are split into name_x, name_y, name_z."""
     found: dict[str, NDArray[Any]] = {}
     for name, given in point_data.items():
+        if name.startswith(_FORMAT_OWN):
+            continue
         values = np.asarray(given)[mesh.kept] if len(given) == mesh.n_points else None
         if values is None:
             raise DataError(f"values {name!r} have {len(given)} entries, the mesh has {mesh.n_points} points")

@@ -22,18 +22,25 @@ Floats = NDArray[np.float64]
 
 # Share of the memory allowed that one slab of all fields may take: filtering needs a few copies of it.
 _SLAB = 1 / 24
+# Fields this many times larger than the memory allowed would be read for days.
+_ABSURD = 1e5
 _EVERYTHING = slice(None)
 
 
-def plan(layout: Layout, grid: Grid | None, max_memory: float, path: Path) -> tuple[int, ...]:
+def plan(layout: Layout, grid: Grid | None, max_memory: float, comfortable: float, path: Path) -> tuple[int, ...]:
     """How often time and each space axis are halved so that the fields fit into memory; all zero where they do.
 
     grid: the full grid; None for meshes.
     """
     per_point = 8.0 * len(layout.moving)
     total = per_point * float(np.prod([axis.size for axis in layout.axes], dtype=float))
-    if total <= max_memory:
+    if total <= min(max_memory, comfortable) or (grid is None and total <= max_memory):
         return (0,) * len(layout.axes)
+    if total > _ABSURD * max_memory:
+        raise DataError(
+            f"max_memory: the fields take {total / 1e9:.3g} GB by their shape, more than {_ABSURD:g} times what is "
+            "allowed; the file may be damaged, else take a part with select, or raise max_memory"
+        )
     if grid is None:
         raise DataError(
             f"max_memory: the fields take {total / 1e9:.3g} GB, more than {max_memory / 1e9:.3g} GB, and data on "
@@ -41,7 +48,7 @@ def plan(layout: Layout, grid: Grid | None, max_memory: float, path: Path) -> tu
         )
     sample = partial(_sample, layout, path)
     found = candidates(layout.axes, grid.periods, tuple(layout.moving), sample)
-    return halvings(found, per_point, max_memory)
+    return halvings(found, per_point, max_memory, comfortable)
 
 
 def coarse_axes(layout: Layout, grid: Grid | None, levels: tuple[int, ...]) -> tuple[Floats, Grid | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -100,6 +101,7 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
     # Libraries raise anything on damaged files: OSError, KeyError, struct.error, zlib.error, AssertionError …
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
+        traceback.clear_frames(error.__traceback__)  # closes what was opened half, now and not when it is collected
         raise DataError(
             f"{path}: cannot be read as {what} ({reason}); it may be damaged, incomplete or of another format"
         ) from error

@@ -36,7 +36,11 @@ def open_zarr(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
         if "" not in names and all(_dims(a) is not None and "/" not in n for n, a in arrays.items()):
             import xarray as xr
 
-            with xr.open_dataset(store, engine="zarr", chunks=None, cache=False, consolidated=False) as ds:
+            # zero is what zarr fills with unless told otherwise: there it is a value, not a mark of missing ones
+            masked = {n: not (np.issubdtype(a.dtype, np.floating) and a.fill_value == 0) for n, a in arrays.items()}
+            with xr.open_dataset(
+                store, engine="zarr", chunks=None, cache=False, consolidated=False, mask_and_scale=masked
+            ) as ds:
                 yield labelled(path, "Zarr", ds)
         else:
             yield Source(path, "Zarr", {name: _array(name, array) for name, array in arrays.items()})

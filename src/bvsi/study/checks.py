@@ -128,6 +128,16 @@ def _output(study: Study) -> Iterator[Problem]:
     folder = Path(*_parts(here / name))
     if folder == Path(*_parts(here)) or folder in Path(*_parts(here)).parents:
         yield Problem(("output", "folder"), f"{name!r} holds the study itself; name a folder of its own.")
+    elif not _may_be_folder(folder):
+        yield Problem(("output", "folder"), f"{name!r} cannot be a folder; a file is in its way, or it is too long.")
+
+
+def _may_be_folder(path: Path) -> bool:
+    """Whether there is a folder of this name, or could be one."""
+    try:
+        return next(place for place in (path, *path.parents) if place.exists()).is_dir()
+    except OSError:  # names that are too long, loops of links
+        return False
 
 
 def _parts(path: Path) -> list[str]:

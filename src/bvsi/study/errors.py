@@ -38,7 +38,7 @@ class StudyError(BvsiError):
     def __init__(self, name: str, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         count = len(self.problems)
-        lines = [f"{name}: {count} error{'' if count == 1 else 's'}."]
+        lines = [f"{name if name.isprintable() else shown(name, 400)}: {count} error{'' if count == 1 else 's'}."]
         lines += [f"  {problem}" for problem in self.problems[:MAX_SHOWN]]
         lines += [f"  … and {count - MAX_SHOWN} more."] if count > MAX_SHOWN else []
         super().__init__("\n".join(lines))

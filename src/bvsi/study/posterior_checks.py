@@ -82,12 +82,13 @@ def quantity_faults(quantities: Sequence[QuantitySettings], library: Library) ->
         if quantity.name in seen:
             yield Problem((*place, "name"), f"{quantity.name!r} is the name of another quantity; choose another.")
         seen.add(quantity.name)
-        faults = [*_axes(quantity, place), *_kind(quantity, place, tuple(library.equations))]
+        faults = [*axes_faults(quantity, place), *_kind(quantity, place, tuple(library.equations))]
         key = "expression" if quantity.kind == "expression" else "kind"
         yield from faults or attempt((*place, key), Quantity(quantity, library.names).of, library.names)
 
 
-def _axes(quantity: QuantitySettings, place: Place) -> Iterator[Problem]:
+def axes_faults(quantity: QuantitySettings, place: Place = ()) -> Iterator[Problem]:
+    """Variables that cannot be, and too many points."""
     points = 1
     for name, (first, last, number) in quantity.axes.items():
         points *= number

@@ -12,6 +12,8 @@ from pydantic import ValidationError
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
 from bvsi.files import written_aside
+from bvsi.study.complaints import complaints
+from bvsi.study.posterior_checks import axes_faults
 from bvsi.study.quantities import Quantity
 from bvsi.study.settings import QuantitySettings
 
@@ -36,8 +38,9 @@ def predict_text(found: Discovery, expression: str | None, axes: Sequence[str], 
     try:
         settings = QuantitySettings.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BvsiError(f"predict: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from None
+        raise BvsiError(f"predict: {complaints(error, given)[0]}") from None
+    for problem in axes_faults(settings):
+        raise BvsiError(f"predict: {problem}")
     return Quantity(settings, found.candidates)(found, np.random.default_rng(0))
 
 

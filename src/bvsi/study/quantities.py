@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.discovery import Discovery
+from bvsi.errors import BvsiError
 from bvsi.naming import position
 from bvsi.predict import diffusion_potential_map, potential_map
 from bvsi.predict.grid import points_of
@@ -18,6 +19,8 @@ from bvsi.study.settings import QuantitySettings
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from bvsi.discovery import Discovery
 
     Predictable = xr.DataArray | Callable[[dict[str, float]], xr.DataArray]
 
@@ -37,7 +40,11 @@ class Quantity:
     def __call__(self, found: Discovery, rng: np.random.Generator) -> xr.Dataset:
         """Mean, variance and credible band; ``rng`` draws from the posterior where it is not linear."""
         wanted = self.settings
-        made = found.predict(self.of(found.names), level=wanted.level, size=wanted.draws, rng=rng)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "All-NaN", RuntimeWarning)  # told below
+            made = found.predict(self.of(found.names), level=wanted.level, size=wanted.draws, rng=rng)
+        if not np.isfinite(made["mean"]).any():
+            raise BvsiError("the quantity is nowhere a number; look for divisions by zero, logarithms and roots.")
         return made[["mean", "variance", "lower", "upper"]]
 
     def of(self, names: tuple[str, ...]) -> Predictable:

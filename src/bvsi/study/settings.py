@@ -86,6 +86,11 @@ class DataSettings(Section):
     max_memory: Positive = Field(
         default=1e9, description="Bytes that the fields may take; larger data are coarsened by filters", examples=[1e9]
     )
+    comfortable: Positive = Field(
+        default=4e6,
+        description="Bytes beyond which oversampled fields are coarsened for speed, where that changes nothing",
+        examples=[4e6],
+    )
 
 
 class LibrarySettings(Section):

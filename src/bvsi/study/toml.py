@@ -88,6 +88,8 @@ def _line(place: Place, lines: dict[Place, int]) -> int:
 
 def _text(path: Path) -> str:
     try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe may never end
+            raise OSError("it is neither a file nor a folder")
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
