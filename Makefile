@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 	$(BIN)/python -m bvsi.demo --out demo
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check src tests

@@ -70,7 +70,7 @@ def told(finished: Finished) -> str:
         [
             found.equation,
             f"verdict: {found.verdict}. {found.check.advice}",
-            f"{found.seconds:.1f} s",
+            f"{sum(finished.seconds.values()):.1f} s",
             f"report: {finished.report.resolve()}",
         ]
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -33,7 +34,9 @@ def inspect(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Tell what is in a data file: fields, resolution, noise, spectrum, and what to try; with a picture.
+    """Tell what is in a data file.
+
+    Fields, resolution, noise, spectrum, and what to try; with a picture.
 
     Where the values cannot be read, what the file lists is told, and the exit code is 2.
     """
@@ -51,7 +54,7 @@ def inspect(
         write_picture(seen, target)
         record["picture"], text = str(target), f"{text}\npicture: {target}"
     if seen.data is not None:
-        text += f"\nnext: bvsi init {file}"
+        text += f"\nnext: bvsi init {quote(str(file))}"
     say(text, record, as_json=as_json, quiet=quiet)
     if seen.data is None:
         raise BvsiError(seen.obstacle)
@@ -66,7 +69,10 @@ def init(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write a commented study.toml for a data file, with operators to begin with."""
+    """Write a commented study.toml for a data file.
+
+    It has operators to begin with, and everything that can be set.
+    """
     from bvsi.files import written_aside
     from bvsi.study.template import template
 
@@ -74,7 +80,7 @@ def init(
     text = template(file, study_file=out, reading=_reading(file, dims, time))
     with written_aside(out) as aside:
         aside.write_text(text, encoding="utf-8")
-    words = f"study: {out}\nLook at the operators in it, then: bvsi run {out}"
+    words = f"study: {out}\nLook at the operators in it, then: bvsi run {quote(str(out))}"
     say(words, {"study": str(out)}, as_json=as_json, quiet=quiet)
 
 

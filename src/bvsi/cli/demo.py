@@ -9,7 +9,10 @@ from bvsi.cli.options import Json, Quiet, say, shown_progress
 
 
 def demo(out: Out = Path("demo"), as_json: Json = False, quiet: Quiet = False) -> None:
-    """Run the embedded case from data file to report: a drifting, diffusing density and its potential."""
+    """Go from an embedded data file to a report.
+
+    A density that drifts and diffuses, and the potential that drives it.
+    """
     from bvsi.demo import run, told
     from bvsi.study.summary import summary
 

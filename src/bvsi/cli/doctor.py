@@ -6,7 +6,10 @@ from bvsi.cli.options import Json, Quiet, say
 
 
 def doctor(as_json: Json = False, quiet: Quiet = False) -> None:
-    """Tell what is installed, which solver is used with how many threads, and how to get what is missing."""
+    """Tell what is installed, and what is missing.
+
+    Versions, solvers, threads, optional packages and how to get them.
+    """
     from bvsi.study.health import health
 
     found = health()

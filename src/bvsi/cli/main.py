@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
 
 import typer
 
+from bvsi._version import __version__
 from bvsi.cli.bench import bench
 from bvsi.cli.data_files import init, inspect
 from bvsi.cli.demo import demo
@@ -20,11 +22,10 @@ HELP = """Discover PDEs, with honest uncertainty, from noisy full-field data.
 
 From a data file to an equation, in three steps:
 
-  bvsi inspect run.nc       what is in the file: fields, noise, resolution
-
-  bvsi init run.nc          writes study.toml, with operators to begin with; edit it
-
-  bvsi run study.toml       selects, infers, checks; writes result/report.html
+\b
+  bvsi inspect run.nc    what is in the file: fields, noise, resolution
+  bvsi init run.nc       writes study.toml, with operators; edit it
+  bvsi run study.toml    selects, infers, checks; writes the report
 
 Without data of your own: bvsi demo. Exit codes: 0 done, 2 something to mend in what was given, 130 interrupted.
 """
@@ -32,9 +33,27 @@ Without data of your own: bvsi demo. Exit codes: 0 done, 2 something to mend in 
 _LONGEST = 1000
 """Characters of a line of an error message."""
 
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"bvsi {__version__}\n")
+        raise typer.Exit
+
+
 app = typer.Typer(
     add_completion=True, no_args_is_help=True, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
 )
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
 for command in (demo, inspect, init, run, report, predict, simulate, compare, doctor):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
@@ -55,9 +74,6 @@ def main() -> None:
     except MemoryError as error:
         sys.stderr.write(f"error: there is not enough memory ({error}); take a part of the data, or fewer points.\n")
         raise SystemExit(2) from None
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted; bvsi run goes on where it was\n")
-        raise SystemExit(130) from None
 
 
 def _shortened(text: str) -> str:

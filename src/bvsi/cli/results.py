@@ -24,7 +24,7 @@ def report(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result anew: one HTML file that needs no network."""
+    """Write the report of a result anew."""
     from bvsi.discovery import Discovery
     from bvsi.files import written_aside
     from bvsi.report import html_report
@@ -53,7 +53,10 @@ def predict(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """A quantity that follows from the coefficients, with its uncertainty."""
+    """Predict a quantity, with its uncertainty.
+
+    An expression of the coefficients, or the potential of the drift.
+    """
     from bvsi.discovery import Discovery
     from bvsi.study.prediction import predict_text, written
 
@@ -79,7 +82,10 @@ def simulate(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Solve the discovered equation from the first frame, with posterior draws, beside the data."""
+    """Solve the discovered equation.
+
+    From the first frame of the data, with posterior draws.
+    """
     from bvsi.study import load_study
     from bvsi.study.simulation import simulate_study
 
@@ -96,7 +102,10 @@ def compare(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Two results side by side: coefficients, error bars, and how many standard deviations lie between them."""
+    """Put two results side by side.
+
+    Coefficients, error bars, and how many standard deviations lie between them.
+    """
     from bvsi.discovery import Discovery
     from bvsi.posteriors import compare as compare_posteriors
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -22,7 +23,9 @@ def run(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Discover the equation of a study: select, infer, check, forecast; write result and report.
+    """Discover the equation of a study.
+
+    Selects operators, infers coefficients, checks, forecasts; writes result and report.
 
     Everything is checked before it is computed. Interrupted, the same command goes on where it was; results appear when
     they are whole.
@@ -41,7 +44,11 @@ def run(
             words = [*(repr(one) for one in inputs.data), repr(inputs.library), *inputs.notes, "The study can be run."]
             say("\n".join(words), {"data": words[:-1], "valid": True}, as_json=as_json, quiet=quiet)
             return
-        finished = run_study(loaded, out=out, progress=progress)
+        try:
+            finished = run_study(loaded, out=out, progress=progress)
+        except KeyboardInterrupt:
+            sys.stderr.write(f"interrupted; bvsi run {study} goes on where it was\n")
+            raise typer.Exit(130) from None
     record = {**summary(finished.found, finished.notes), "report": str(finished.report)}
     notes = [f"note: {note}" for note in finished.notes]
     forecast = [] if finished.found.forecast is None else [finished.found.forecast.text]

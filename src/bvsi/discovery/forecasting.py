@@ -89,7 +89,7 @@ def simulate_found(
     t = _checked_times(times, initial)
     chosen = library.subset(found.names)
     start = Start.of(initial, chosen, None, np.inf)
-    if start.simulator.needs_boundary and t[-1] > initial.times[-1] * (1 + 1e-12):
+    if start.simulator.needs_boundary and t[-1] - initial.times[-1] > 1e-9 * (t[-1] - t[0]):
         raise ForecastError(
             f"times: the boundary condition is not declared, and boundary values are measured until "
             f"t = {initial.times[-1]:g} only; end there, or declare the condition in the library."

@@ -82,7 +82,7 @@ class Lagged:
             theta = updated
             progress(iteration, None, f"lagged covariance, change {change:.1e}")
             if change <= self.tol:
-                status = Status(True, iteration, f"converged in {iteration} iterations.")
+                status = Status(True, iteration, f"converged (iterations: {iteration}).")
                 break
         if replaced := replaced_text(density):
             status = replace(status, message=f"{status.message} {replaced}")

@@ -82,7 +82,7 @@ class Maximum:
         covariance, told = frame.laplace(theta)
         posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
         equations = likelihood.normal_equations(theta)
-        text = " ".join([message or f"converged in {iterations} iterations.", *told])
+        text = " ".join([message or f"converged (iterations: {iterations}).", *told])
         status = Status(not message and _NOT_PEAKED not in told, iterations, text)
         scale = likelihood.noise_scale(equations)
         method = "maximum likelihood" if prior is None else "maximum a posteriori"

@@ -166,11 +166,11 @@ class _Problem:
             history.append(Step(point.theta, change, point.equations.equations.q / point.equations.equations.n))
             self.progress(iteration, None, f"profile, change {change:.1e} sd")
             if change <= self.settings.tol:
-                message = f"converged in {iteration} iterations."
+                message = f"converged (iterations: {iteration})."
                 return _Attempt(self.moved(point, step), point.objective, True, tuple(history), message)
             lower = self._descend(point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS)
             if lower is None and change <= _NEGLIGIBLE:
-                message = f"converged in {iteration} iterations, as far as rounding allows."
+                message = f"converged (iterations: {iteration}), as far as rounding allows."
                 return _Attempt(point.theta, point.objective, True, tuple(history), message)
             if lower is None:
                 return _Attempt(point.theta, point.objective, False, tuple(history), "stalled, no step lowers Q.")

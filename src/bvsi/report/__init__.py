@@ -4,5 +4,6 @@ from bvsi.report.equation import equation_latex
 from bvsi.report.markdown import markdown_report
 from bvsi.report.notebook import notebook_html
 from bvsi.report.page import html_report
+from bvsi.report.settings_section import versions
 
-__all__ = ["equation_latex", "html_report", "markdown_report", "notebook_html"]
+__all__ = ["equation_latex", "html_report", "markdown_report", "notebook_html", "versions"]

@@ -11,7 +11,7 @@ from bvsi._version import __version__
 from bvsi.discovery import Discovery
 from bvsi.report.markup import Markup, details, element, table
 
-_PACKAGES = ("numpy", "scipy", "sympy", "scikit-fem", "xarray", "h5netcdf", "numba", "matplotlib")
+_PACKAGES = ("numpy", "scipy", "sympy", "scikit-fem", "xarray", "h5netcdf", "zarr", "numba", "pydantic", "matplotlib")
 
 
 def versions() -> dict[str, str]:

@@ -119,7 +119,7 @@ def _exists(path: Path) -> bool:
 
 
 def _output(study: Study) -> Iterator[Problem]:
-    """The folder of the results is replaced as a whole: it must not hold anything else."""
+    """The folder of the results has to be one of its own."""
     name = study.settings.output.folder
     if not name.isprintable():
         yield Problem(("output", "folder"), f"{name!r} is no path; remove the control characters.")

@@ -10,7 +10,7 @@ from typing import Any
 from bvsi.linalg import available_backends
 from bvsi.linalg.blas import addresses
 from bvsi.linalg.threads import usable_cores
-from bvsi.study.summary import versions
+from bvsi.report import versions
 
 _OPTIONAL = {
     "nutpie": ("NUTS()", "pip install 'bvsi[mcmc]'"),

@@ -16,8 +16,9 @@ from bvsi.discovery.test_functions import bandwidth
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
-from bvsi.readers import Contents, Reading, contents, read_with_notes, suggest
+from bvsi.readers import Contents, Reading, contents, suggest
 from bvsi.study.candidates import suggested_operators
+from bvsi.study.first_look import first_look
 
 # Cycles per step beyond which the sampling may be too coarse; one half is its limit.
 _FAST = 0.25
@@ -71,7 +72,7 @@ class Inspection:
     def __str__(self) -> str:
         rows = [f"{self.contents.path}: {self.contents.format}"]
         rows += [f"  {v.name}  {_axes(v.dims, v.shape)}  {v.dtype}" for v in self.contents.variables]
-        rows += [f"  note: {note}" for note in (*self.contents.notes, *self.notes)]
+        rows += [f"  note: {note}" for note in dict.fromkeys((*self.contents.notes, *self.notes))]
         if self.data is None:
             return "\n".join([*rows, "The values cannot be read as they are."])
         rows += [f"{self.data!r}", *self._noise_text(), *self._spectrum_text(), *self._advice()]
@@ -102,11 +103,10 @@ class Inspection:
 def inspect(path: Path, reading: Reading | None = None, *, progress: Progress = silent) -> Inspection:
     """Look at a file; what it does not tell is suggested."""
     listed = contents(path)
-    wanted = suggest(path) if reading is None else reading
     try:
-        data, notes = read_with_notes(path, wanted, progress=progress)
+        data, wanted, notes = first_look(path, reading, progress=progress)
     except BvsiError as error:
-        return Inspection(listed, wanted, obstacle=str(error))
+        return Inspection(listed, suggest(path) if reading is None else reading, obstacle=str(error))
     measurement = measure(data, None)
     operators = suggested_operators(data.names, data.geometry.names)
     try:

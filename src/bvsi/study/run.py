@@ -22,12 +22,12 @@ from bvsi.errors import BvsiError
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.readers import read_with_notes
-from bvsi.report import equation_latex, html_report, markdown_report
+from bvsi.report import equation_latex, html_report, markdown_report, versions
 from bvsi.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
 from bvsi.study.checks import validate
 from bvsi.study.outputs import WORK, alone, finish_move, outputs
 from bvsi.study.stages import Stages, digest_of
-from bvsi.study.summary import coefficients_csv, summary, versions
+from bvsi.study.summary import coefficients_csv, summary
 from bvsi.study.toml import Study
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ Result = TypeVar("Result")
 
 RESULT = "result.nc"
 REPORT = "report.html"
+QUANTITIES = "quantities"
 # Files larger than this are read once only; what was read is kept until the run has ended.
 _LARGE = 256_000_000
 
@@ -122,7 +123,7 @@ def _run(study: Study, folder: Path, progress: Progress) -> Finished:
     notes = (*inputs.notes, *_forecast_note(found), *obstacles)
     finished = Finished(found, quantities, folder, notes, clock.seconds)
     write(finished, study)
-    stages.clear()
+    stages.clear(keep=("discovery", "forecast"))
     return finished
 
 
@@ -167,7 +168,7 @@ def predicted(study: Study, found: Discovery) -> tuple[dict[str, xr.Dataset], tu
 def write(finished: Finished, study: Study) -> None:
     """All files of the results, at once."""
     found, title = finished.found, study.settings.title or study.path.stem
-    settings = {"settings": resolved(study), "versions": versions()}
+    settings = resolved(study)
     extras: dict[str, Any] = {
         "title": title,
         "settings": settings,
@@ -182,15 +183,16 @@ def write(finished: Finished, study: Study) -> None:
         "equation.tex": equation_latex(found),
         "coefficients.csv": coefficients_csv(found),
         "summary.json": _json(summary(found, finished.notes)),
-        "settings.json": _json(settings),
+        "settings.json": _json({"settings": settings, "versions": versions()}),
         "timing.json": _json(dict(finished.seconds)),
     }
     with outputs(finished.folder) as aside:
         found.save(aside / RESULT)
         for name, text in texts.items():
             (aside / name).write_text(text, encoding="utf-8")
+        (aside / QUANTITIES).mkdir()
         for name, dataset in finished.quantities.items():
-            dataset.to_netcdf(aside / f"quantity-{_plain_name(name)}.nc", engine="h5netcdf")
+            dataset.to_netcdf(aside / QUANTITIES / f"{_plain_name(name)}.nc", engine="h5netcdf")
 
 
 _KEPT = (Discovery.save, Discovery.load)

@@ -51,10 +51,11 @@ class Stages:
             save(result, aside)
         return load(path)
 
-    def clear(self) -> None:
-        """Forget the stages of other runs."""
+    def clear(self, keep: Sequence[str]) -> None:
+        """Forget the stages of other runs, and of this one all but those named."""
+        kept = {f"{name}-{self.digest}" for name in keep}
         for path in self.folder.glob("*-*"):
-            if path.is_file() and not path.name.endswith(self.digest):
+            if path.is_file() and path.name not in kept:
                 path.unlink()
 
 

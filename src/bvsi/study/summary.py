@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-import platform
 from collections.abc import Sequence
-from importlib import metadata
 from typing import Any
 
 import numpy as np
 
-from bvsi._version import __version__
 from bvsi.discovery import Discovery
-
-_PACKAGES = ("numpy", "scipy", "sympy", "scikit-fem", "xarray", "numba", "matplotlib", "pydantic", "zarr", "h5netcdf")
 
 
 def summary(found: Discovery, notes: Sequence[str] = ()) -> dict[str, Any]:
@@ -42,17 +37,6 @@ def coefficients_csv(found: Discovery) -> str:
     writer.writeheader()
     writer.writerows(_rows(found))
     return stream.getvalue()
-
-
-def versions() -> dict[str, str]:
-    """Of bvsi, Python, and what decides on numbers."""
-    found = {"bvsi": __version__, "python": platform.python_version(), "machine": platform.platform()}
-    for name in _PACKAGES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _rows(found: Discovery) -> list[dict[str, Any]]:

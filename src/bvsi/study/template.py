@@ -54,21 +54,22 @@ def template(file: Path, *, study_file: Path = Path("study.toml"), reading: Read
     study_file: where the study will be written; paths in it are relative to its folder.
     reading: what to take from the file; by default what the file suggests.
     """
-    from bvsi.readers import read, suggest
+    from bvsi.study.first_look import first_look
 
-    wanted = suggest(file) if reading is None else reading
-    data = read(file, wanted)
+    data, wanted, notes = first_look(file, reading)
     given = _reading_keys(wanted, study_file)
     named = _ascii(given.get("fields", list(data.names)))
     operators = suggested_operators(tuple(named), data.geometry.names, splines=_splines(data))
     keys = {"file": _relative(file, study_file), **given, "fields": named}
-    return study_text(keys, operators, title=file.stem.replace("*", ""))
+    return study_text(keys, operators, title=file.stem.replace("*", ""), notes=notes)
 
 
-def study_text(data: Mapping[str, Any], operators: Mapping[str, Sequence[str]], *, title: str = "") -> str:
+def study_text(
+    data: Mapping[str, Any], operators: Mapping[str, Sequence[str]], *, title: str = "", notes: Sequence[str] = ()
+) -> str:
     """The text of a study file.
 
-    data: keys of the table ``[data]``; operators: candidates by field.
+    data: keys of the table ``[data]``; operators: candidates by field; notes: on how the data were read.
     """
     parts = [
         f"#:schema {SCHEMA_FILE.as_uri()}",
@@ -76,6 +77,7 @@ def study_text(data: Mapping[str, Any], operators: Mapping[str, Sequence[str]], 
         "# Lines that begin with # and a letter are settings at hand: take the # away and change the value.",
         f"title = {toml_value(title)}",
         "",
+        *(f"# NOTE: {note}" for note in notes),
         *_section("data", DataSettings, data),
         "",
         *_library(operators),
