@@ -66,24 +66,30 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
         pass
 
 
-def test_a_stage_is_done_once(tmp_path: Path) -> None:
+def keep(text: str, path: Path) -> None:
+    path.write_text(text)
+
+
+def test_a_stage_is_done_once_and_tells_how_long_it_took(tmp_path: Path) -> None:
     calls: list[int] = []
 
     def compute() -> str:
         calls.append(1)
         return "text"
 
-    stages = Stages(tmp_path, "abc")
-    for _ in range(2):
-        made = stages.done("one", compute, lambda text, path: path.write_text(text) and None, Path.read_text)
-        assert made == "text"
+    first, again = Stages(tmp_path), Stages(tmp_path)
+    for stages in (first, again):
+        assert stages.done("one", "abc", compute, keep, Path.read_text) == "text"
     assert len(calls) == 1
-    Stages(tmp_path, "other").done("one", compute, lambda text, path: path.write_text(text) and None, Path.read_text)
+    assert (first.anew, again.anew) == (["one"], [])
+    assert again.seconds == first.seconds
+    again.done("one", "other", compute, keep, Path.read_text)
     assert len(calls) == 2
+    again.clear({"one": "other"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one-other", "one.seconds-other"]
 
 
-def test_a_damaged_stage_is_forgotten(tmp_path: Path) -> None:
-    stages = Stages(tmp_path, "abc")
+def test_a_damaged_stage_is_done_again(tmp_path: Path) -> None:
     (tmp_path / "one-abc").write_text("damaged")
 
     def load(path: Path) -> str:
@@ -91,8 +97,7 @@ def test_a_damaged_stage_is_forgotten(tmp_path: Path) -> None:
             raise BvsiError("damaged")
         return path.read_text()
 
-    made = stages.done("one", lambda: "made", lambda text, path: path.write_text(text) and None, load)
-    assert made == "made"
+    assert Stages(tmp_path).done("one", "abc", lambda: "made", keep, load) == "made"
 
 
 def test_the_digest_knows_settings_and_contents(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ def run(
             raise typer.Exit(130) from None
     record = {**summary(finished.found, finished.notes), "report": str(finished.report)}
     notes = [f"note: {note}" for note in finished.notes]
+    notes += [] if finished.anew else ["nothing was computed anew: data and settings are those of an earlier run"]
     forecast = [] if finished.found.forecast is None else [finished.found.forecast.text]
     text = "\n\n".join([str(finished.found), *forecast, "\n".join([*notes, f"report: {finished.report}"])])
     say(text, record, as_json=as_json, quiet=quiet)

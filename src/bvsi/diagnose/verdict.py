@@ -26,11 +26,12 @@ ADVICE = {
     ),
     Verdict.TIME: (
         "Do not trust the coefficients. Give more frames per unit of time; without them, use wider test functions in "
-        "time, TemporalTests(gap=...), or drop the times where the fields change fastest."
+        "time, TemporalTests(gap=...) or time_gap in a study, or drop the times where the fields change fastest."
     ),
     Verdict.SPACE: (
         "Do not trust the coefficients. Give data on a finer grid; without them, use wider test functions, "
-        "SplineTests(gap=...), or a higher element, Galerkin(Q2), or leave out the places with the steepest fields."
+        "SplineTests(gap=...) or gap in a study, or a higher element, Galerkin(Q2), or leave out the places with the "
+        "steepest fields."
     ),
     Verdict.OPERATOR: (
         "Do not trust the coefficients. Add operators to the library: the misfit is more than noise, and it does not "

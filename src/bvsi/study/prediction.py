@@ -28,6 +28,8 @@ def predict_text(found: Discovery, expression: str | None, axes: Sequence[str], 
 
     axes: variables, ``"x=-1:1:41"``: first value, last value, number.
     """
+    if expression is None and not axes:
+        raise BvsiError("--potential: a function of which axes? Give them, such as --axis x=-1:1:41 --axis y=-1:1:41.")
     given = {
         "name": "quantity",
         "kind": "potential" if expression is None else "expression",

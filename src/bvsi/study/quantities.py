@@ -40,8 +40,8 @@ class Quantity:
     def __call__(self, found: Discovery, rng: np.random.Generator) -> xr.Dataset:
         """Mean, variance and credible band; ``rng`` draws from the posterior where it is not linear."""
         wanted = self.settings
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "All-NaN", RuntimeWarning)  # told below
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore", RuntimeWarning)  # what is no number is told below
             made = found.predict(self.of(found.names), level=wanted.level, size=wanted.draws, rng=rng)
         if not np.isfinite(made["mean"]).any():
             raise BvsiError("the quantity is nowhere a number; look for divisions by zero, logarithms and roots.")

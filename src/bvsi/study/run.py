@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -38,6 +38,8 @@ Result = TypeVar("Result")
 RESULT = "result.nc"
 REPORT = "report.html"
 QUANTITIES = "quantities"
+# Settings that neither discovery nor forecast depend on, and those of the forecast alone.
+_LATER = ("title", "quantity", "output", "forecast")
 # Files larger than this are read once only; what was read is kept until the run has ended.
 _LARGE = 256_000_000
 
@@ -47,7 +49,7 @@ class Finished:
     """What a run found and wrote.
 
     quantities: by name, with mean, variance and band; notes: what a user should know of how the data were read, and of
-    what could not be done; seconds: by stage, of this run.
+    what could not be done; seconds: by stage, when it was computed; anew: whether anything was computed this time.
     """
 
     found: Discovery
@@ -55,6 +57,7 @@ class Finished:
     folder: Path
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
+    anew: bool = True
 
     @property
     def report(self) -> Path:
@@ -72,27 +75,15 @@ class Inputs:
     notes: tuple[str, ...]
 
 
-class Clock:
-    """Seconds by stage."""
+def read_inputs(study: Study, *, kept: tuple[Stages, str] | None = None, progress: Progress = silent) -> Inputs:
+    """Read the data and check the whole study against them.
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def timed(self, name: str, work: Callable[[], Result]) -> Result:
-        """Do it, and keep how long it took."""
-        begin = time.perf_counter()
-        try:
-            return work()
-        finally:
-            self.seconds[name] = time.perf_counter() - begin
-
-
-def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
-    """Read the data and check the whole study against them."""
+    kept: where what comes from large files is kept, and the digest of the run.
+    """
     validate(study)
     data, notes = [], []
     for number, path in enumerate(files_of(study)):
-        one, told = _read(study, path, number, stages, progress)
+        one, told = _read(study, path, number, kept, progress)
         data.append(one)
         notes += [f"{path.name}: {note}" for note in told]
     validate(study, data)
@@ -112,18 +103,21 @@ def run_study(study: Study, *, out: Path | None = None, progress: Progress = sil
 
 
 def _run(study: Study, folder: Path, progress: Progress) -> Finished:
-    clock = Clock()
-    stages = Stages(folder / WORK, digest_of(resolved(study), _existing(files_of(study))))
-    inputs = clock.timed("reading", lambda: read_inputs(study, stages=stages, progress=progress))
-    found = clock.timed("discovery", lambda: stages.done("discovery", lambda: discovered(inputs, progress), *_KEPT))
-    found = clock.timed(
-        "forecast", lambda: stages.done("forecast", lambda: with_forecast(inputs, found, progress), *_KEPT)
-    )
-    quantities, obstacles = clock.timed("quantities", lambda: predicted(study, found))
+    stages, settings = Stages(folder / WORK), resolved(study)
+    core = {key: value for key, value in settings.items() if key not in _LATER}
+    first = digest_of(core, _existing(files_of(study)))
+    second = digest_of({"discovery": first, "forecast": settings["forecast"]}, ())
+    begin = time.perf_counter()
+    inputs = read_inputs(study, kept=(stages, first), progress=progress)
+    reading = time.perf_counter() - begin
+    found = stages.done("discovery", first, lambda: discovered(inputs, progress), *_KEPT)
+    found = stages.done("forecast", second, lambda: with_forecast(inputs, found, progress), *_KEPT)
+    quantities, obstacles = predicted(study, found)
     notes = (*inputs.notes, *_forecast_note(found), *obstacles)
-    finished = Finished(found, quantities, folder, notes, clock.seconds)
+    seconds = {"reading": reading, **{name: stages.seconds[name] for name in ("discovery", "forecast")}}
+    finished = Finished(found, quantities, folder, notes, seconds, bool(stages.anew))
     write(finished, study)
-    stages.clear(keep=("discovery", "forecast"))
+    stages.clear({"discovery": first, "forecast": second})
     return finished
 
 
@@ -199,15 +193,17 @@ _KEPT = (Discovery.save, Discovery.load)
 
 
 def _read(
-    study: Study, path: Path, number: int, stages: Stages | None, progress: Progress
+    study: Study, path: Path, number: int, kept: tuple[Stages, str] | None, progress: Progress
 ) -> tuple[Data, tuple[str, ...]]:
     """Data and notes; what comes from a large file is kept."""
-    reading = reading_of(study)
-    if stages is None or sum(p.stat().st_size for p in _existing((path,))) < _LARGE:
-        return read_with_notes(path, reading, progress=progress)
-    return stages.done(
-        f"data{number}", lambda: read_with_notes(path, reading, progress=progress), _save_data, _load_data
-    )
+
+    def compute() -> tuple[Data, tuple[str, ...]]:
+        return read_with_notes(path, reading_of(study), progress=progress)
+
+    if kept is None or sum(p.stat().st_size for p in _existing((path,))) < _LARGE:
+        return compute()
+    stages, digest = kept
+    return stages.done(f"data{number}", digest, compute, _save_data, _load_data)
 
 
 def _save_data(read: tuple[Data, tuple[str, ...]], path: Path) -> None:

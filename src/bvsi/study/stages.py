@@ -1,15 +1,16 @@
 """Finished stages of a run on disk, so that an interrupted one goes on where it was.
 
-A stage belongs to a run by the digest of everything that its result depends on: settings, data files, version. A result
-that is there came from the same computation, so that going on gives what an uninterrupted run would have given.
+A stage is named by the digest of everything that its result depends on: settings, data files, version. A result that is
+there came from the same computation, so that going on gives what an uninterrupted run would have given.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,14 +25,19 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True)
 class Stages:
-    """Stages of one run in a folder; ``digest`` names the run."""
+    """Stages in a folder; the digest of a stage tells what its result depends on.
+
+    seconds: by stage, how long it took when it was computed; anew: stages that were computed this time.
+    """
 
     folder: Path
-    digest: str
+    seconds: dict[str, float] = field(default_factory=dict)
+    anew: list[str] = field(default_factory=list)
 
     def done(
         self,
         name: str,
+        digest: str,
         compute: Callable[[], Result],
         save: Callable[[Result, Path], None],
         load: Callable[[Path], Result],
@@ -40,23 +46,34 @@ class Stages:
 
         It is loaded also when it was just computed, so that interrupted and uninterrupted runs are the same to the bit.
         """
-        path = self.folder / f"{name}-{self.digest}"
+        path, took = self._path(name, digest), self._path(f"{name}.seconds", digest)
         if path.exists():
             try:
-                return load(path)
+                result = load(path)
             except BvsiError:  # damaged: done again
                 path.unlink()
+            else:
+                self.seconds[name] = float(took.read_text()) if took.exists() else 0.0
+                return result
+        begin = time.perf_counter()
         result = compute()
+        self.seconds[name] = time.perf_counter() - begin
+        self.anew.append(name)
+        with written_aside(took) as aside:
+            aside.write_text(repr(self.seconds[name]), encoding="utf-8")
         with written_aside(path) as aside:
             save(result, aside)
         return load(path)
 
-    def clear(self, keep: Sequence[str]) -> None:
-        """Forget the stages of other runs, and of this one all but those named."""
-        kept = {f"{name}-{self.digest}" for name in keep}
+    def clear(self, keep: Mapping[str, str]) -> None:
+        """Forget all stages but those named with their digests."""
+        kept = {self._path(kind, digest) for name, digest in keep.items() for kind in (name, f"{name}.seconds")}
         for path in self.folder.glob("*-*"):
-            if path.is_file() and path.name not in kept:
+            if path.is_file() and path not in kept:
                 path.unlink()
+
+    def _path(self, name: str, digest: str) -> Path:
+        return self.folder / f"{name}-{digest}"
 
 
 def digest_of(settings: Mapping[str, Any], files: Sequence[Path]) -> str:
