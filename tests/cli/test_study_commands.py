@@ -64,7 +64,7 @@ def test_run_writes_everything(study: Path) -> None:
     names = {path.name for path in result.iterdir() if path.is_file()}
     assert names == {
         "result.nc", "report.html", "report.md", "equation.tex", "coefficients.csv", "summary.json", "settings.json",
-        "timing.json",
+        "timing.json", "study.toml",
     }  # fmt: skip
     found = Discovery.load(result / "result.nc")
     assert set(found.names) == set(BURGERS_TRUTH)
@@ -145,7 +145,22 @@ def test_init_does_not_write_over_a_study(bvsi: Command, study: Path) -> None:
 def test_report(bvsi: Command, study: Path) -> None:
     code, out, _ = bvsi("report", "result", "--out", "again.html", "--title", "Again & again")
     assert (code, out) == (0, "report: again.html\n")
-    assert "Again &amp; again" in (study.parent / "again.html").read_text()
+    page, before = ((study.parent / name).read_text() for name in ("again.html", "result/report.html"))
+    assert "Again &amp; again" in page
+    assert "viscosity" in page  # what stands beside the result is there again
+    assert len(page) == pytest.approx(len(before), rel=0.01)
+
+
+def test_other_values_in_the_same_file_are_another_run(bvsi: Command, study: Path, tmp_path: Path) -> None:
+    text = (study.parent / "study.toml").read_text()
+    text += "\n[forecast]\nenabled = false\n" if "[forecast]" not in text else ""
+    (tmp_path / "study.toml").write_text(text.replace("draws = 3", "enabled = false\n#draws = 3"))
+    found = []
+    for seed in (1, 2):
+        noisy(burgers(), 0.02, seed).to_xarray().to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
+        assert bvsi("run", tmp_path / "study.toml", "--quiet")[0] == 0
+        found.append(Discovery.load(tmp_path / "result" / "result.nc").theta)
+    assert not np.array_equal(*found)
 
 
 def test_predict(bvsi: Command, study: Path) -> None:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.study.outputs import WORK, alone, finish_move, outputs
-from bvsi.study.stages import Stages, digest_of
+from bvsi.study.stages import Stages, data_parts, digest_of
+from study.study_cases import wave
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -100,11 +103,13 @@ def test_a_damaged_stage_is_done_again(tmp_path: Path) -> None:
     assert Stages(tmp_path).done("one", "abc", lambda: "made", keep, load) == "made"
 
 
-def test_the_digest_knows_settings_and_contents(tmp_path: Path) -> None:
-    file = tmp_path / "data"
-    file.write_bytes(b"1")
-    first = digest_of({"a": 1}, [file])
-    assert digest_of({"a": 1}, [file]) == first
-    assert digest_of({"a": 2}, [file]) != first
-    file.write_bytes(b"2")
-    assert digest_of({"a": 1}, [file]) != first
+def test_the_digest_knows_settings_and_contents() -> None:
+    data = wave()
+    first = digest_of({"a": 1}, data_parts([data]))
+    assert digest_of({"a": 1}, data_parts([wave()])) == first
+    assert digest_of({"a": 2}, data_parts([data])) != first
+    u = np.array(data.fields["u"])
+    u[3, 4] += 1e-12
+    assert digest_of({"a": 1}, data_parts([data.with_fields({"u": u})])) != first
+    later = Data(data.times + 1e-9, data.fields, data.geometry)
+    assert digest_of({"a": 1}, data_parts([later])) != first

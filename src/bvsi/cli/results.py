@@ -27,12 +27,13 @@ def report(
     """Write the report of a result anew."""
     from bvsi.discovery import Discovery
     from bvsi.files import written_aside
-    from bvsi.report import html_report
+    from bvsi.study.result_folder import REPORT, extras_beside, pages
 
     path = result_file(result)
-    page = out or path.with_name("report.html")
+    page = out or path.with_name(REPORT)
     check_file(page, option="--out")
-    text = html_report(Discovery.load(path), title=title or path.resolve().parent.name)
+    extras = extras_beside(path)
+    text = pages(Discovery.load(path), {**extras, "title": title or extras["title"]})[REPORT]
     with written_aside(page) as aside:
         aside.write_text(text, encoding="utf-8")
     say(f"report: {page}", {"report": str(page)}, as_json=as_json, quiet=quiet)

@@ -22,11 +22,12 @@ from bvsi.errors import BvsiError
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.readers import read_with_notes
-from bvsi.report import equation_latex, html_report, markdown_report, versions
+from bvsi.report import equation_latex, versions
 from bvsi.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
 from bvsi.study.checks import validate
 from bvsi.study.outputs import WORK, alone, finish_move, outputs
-from bvsi.study.stages import Stages, digest_of
+from bvsi.study.result_folder import QUANTITIES, REPORT, RESULT, SETTINGS, STUDY, TIMING, pages
+from bvsi.study.stages import Stages, data_parts, digest_of, file_parts
 from bvsi.study.summary import coefficients_csv, summary
 from bvsi.study.toml import Study
 
@@ -35,9 +36,6 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
-RESULT = "result.nc"
-REPORT = "report.html"
-QUANTITIES = "quantities"
 # Settings that neither discovery nor forecast depend on, and those of the forecast alone.
 _LATER = ("title", "quantity", "output", "forecast")
 # Files larger than this are read once only; what was read is kept until the run has ended.
@@ -75,15 +73,15 @@ class Inputs:
     notes: tuple[str, ...]
 
 
-def read_inputs(study: Study, *, kept: tuple[Stages, str] | None = None, progress: Progress = silent) -> Inputs:
+def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
     """Read the data and check the whole study against them.
 
-    kept: where what comes from large files is kept, and the digest of the run.
+    stages: where what comes from large files is kept.
     """
     validate(study)
     data, notes = [], []
     for number, path in enumerate(files_of(study)):
-        one, told = _read(study, path, number, kept, progress)
+        one, told = _read(study, path, number, stages, progress)
         data.append(one)
         notes += [f"{path.name}: {note}" for note in told]
     validate(study, data)
@@ -104,12 +102,12 @@ def run_study(study: Study, *, out: Path | None = None, progress: Progress = sil
 
 def _run(study: Study, folder: Path, progress: Progress) -> Finished:
     stages, settings = Stages(folder / WORK), resolved(study)
-    core = {key: value for key, value in settings.items() if key not in _LATER}
-    first = digest_of(core, _existing(files_of(study)))
-    second = digest_of({"discovery": first, "forecast": settings["forecast"]}, ())
     begin = time.perf_counter()
-    inputs = read_inputs(study, kept=(stages, first), progress=progress)
+    inputs = read_inputs(study, stages=stages, progress=progress)
     reading = time.perf_counter() - begin
+    core = {key: value for key, value in settings.items() if key not in _LATER}
+    first = digest_of(core, data_parts(inputs.data))
+    second = digest_of({"discovery": first, "forecast": settings["forecast"]})
     found = stages.done("discovery", first, lambda: discovered(inputs, progress), *_KEPT)
     found = stages.done("forecast", second, lambda: with_forecast(inputs, found, progress), *_KEPT)
     quantities, obstacles = predicted(study, found)
@@ -161,10 +159,10 @@ def predicted(study: Study, found: Discovery) -> tuple[dict[str, xr.Dataset], tu
 
 def write(finished: Finished, study: Study) -> None:
     """All files of the results, at once."""
-    found, title = finished.found, study.settings.title or study.path.stem
+    found = finished.found
     settings = resolved(study)
-    extras: dict[str, Any] = {
-        "title": title,
+    extras = {
+        "title": study.settings.title or study.path.stem,
         "settings": settings,
         "quantities": finished.quantities,
         "timing": finished.seconds,
@@ -172,13 +170,13 @@ def write(finished: Finished, study: Study) -> None:
         "notes": finished.notes,
     }
     texts = {
-        REPORT: html_report(found, **extras),
-        "report.md": markdown_report(found, **extras),
+        **pages(found, extras),
         "equation.tex": equation_latex(found),
         "coefficients.csv": coefficients_csv(found),
         "summary.json": _json(summary(found, finished.notes)),
-        "settings.json": _json({"settings": settings, "versions": versions()}),
-        "timing.json": _json(dict(finished.seconds)),
+        SETTINGS: _json({"title": extras["title"], "settings": settings, "versions": versions()}),
+        TIMING: _json(dict(finished.seconds)),
+        STUDY: study.text,
     }
     with outputs(finished.folder) as aside:
         found.save(aside / RESULT)
@@ -193,16 +191,17 @@ _KEPT = (Discovery.save, Discovery.load)
 
 
 def _read(
-    study: Study, path: Path, number: int, kept: tuple[Stages, str] | None, progress: Progress
+    study: Study, path: Path, number: int, stages: Stages | None, progress: Progress
 ) -> tuple[Data, tuple[str, ...]]:
     """Data and notes; what comes from a large file is kept."""
 
     def compute() -> tuple[Data, tuple[str, ...]]:
         return read_with_notes(path, reading_of(study), progress=progress)
 
-    if kept is None or sum(p.stat().st_size for p in _existing((path,))) < _LARGE:
+    files = _existing(path)
+    if stages is None or sum(p.stat().st_size for p in files) < _LARGE:
         return compute()
-    stages, digest = kept
+    digest = digest_of(resolved(study)["data"], file_parts(files))
     return stages.done(f"data{number}", digest, compute, _save_data, _load_data)
 
 
@@ -218,12 +217,10 @@ def _load_data(path: Path) -> tuple[Data, tuple[str, ...]]:
         return Data.from_xarray(dataset, time="time"), tuple(json.loads(dataset.attrs["notes"]))
 
 
-def _existing(paths: tuple[Path, ...]) -> list[Path]:
-    """Files behind paths and patterns."""
-    found: list[Path] = []
-    for path in paths:
-        found += [path] if path.exists() else sorted(path.parent.glob(path.name))
-    return [file for path in found for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if file.is_file()]
+def _existing(path: Path) -> list[Path]:
+    """Files behind a path or pattern."""
+    found = [path] if path.exists() else sorted(path.parent.glob(path.name))
+    return [file for one in found for file in (sorted(one.rglob("*")) if one.is_dir() else [one]) if file.is_file()]
 
 
 def _plain_name(name: str) -> str:

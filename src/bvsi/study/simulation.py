@@ -15,7 +15,8 @@ from bvsi.files import written_aside
 from bvsi.progress import Progress, silent
 from bvsi.readers import write_vtu
 from bvsi.study.build import folder_of
-from bvsi.study.run import RESULT, read_inputs
+from bvsi.study.result_folder import RESULT
+from bvsi.study.run import read_inputs
 from bvsi.study.toml import Study
 
 if TYPE_CHECKING:

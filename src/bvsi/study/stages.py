@@ -9,18 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from bvsi._version import __version__
+from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.files import written_aside
 
 Result = TypeVar("Result")
-
-_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -76,24 +77,28 @@ class Stages:
         return self.folder / f"{name}-{digest}"
 
 
-def digest_of(settings: Mapping[str, Any], files: Sequence[Path]) -> str:
-    """Digest of settings, contents of the data files, and version."""
+def digest_of(settings: Mapping[str, Any], parts: Iterable[bytes | memoryview] = ()) -> str:
+    """Digest of settings, version, and contents."""
     found = hashlib.sha256(json.dumps([__version__, settings], sort_keys=True).encode())
-    for path in files:
-        for part in sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]:
-            _add(found, part)
+    for part in parts:
+        found.update(part)
     return found.hexdigest()[:20]
 
 
-def _add(found: Any, path: Path) -> None:
-    """The contents of small files; of large ones size, time of change, and both ends."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        if size <= 64 * _BLOCK:
-            while block := file.read(_BLOCK):
-                found.update(block)
-            return
-        found.update(f"{size} {path.stat().st_mtime_ns}".encode())
-        found.update(file.read(_BLOCK))
-        file.seek(-_BLOCK, 2)
-        found.update(file.read(_BLOCK))
+def data_parts(experiments: Sequence[Data]) -> Iterator[bytes | memoryview]:
+    """All that a result can depend on in the data: values, names, times, places, cells, what was measured."""
+    for data in experiments:
+        geometry = data.geometry
+        yield repr(data).encode()
+        arrays: list[Any] = [data.times, geometry.points, *data.fields.values(), *data.auxiliary.values()]
+        arrays += [] if data.measured is None else list(data.measured.values())
+        arrays += [np.array(list(geometry.periods.values()))] if isinstance(geometry, Grid) else [geometry.cells]
+        for array in arrays:
+            yield np.ascontiguousarray(array).data.cast("B")
+
+
+def file_parts(files: Sequence[Path]) -> Iterator[bytes]:
+    """Names, sizes and times of change of files that are too large to be read twice."""
+    for path in files:
+        state = path.stat()
+        yield f"{path.name} {state.st_size} {state.st_mtime_ns}".encode()
