@@ -14,6 +14,10 @@ from bvsi.readers.reduction import AFTER, BEFORE, TAPS, coarse_coordinates, coar
 K = np.arange(-BEFORE, AFTER + 1)
 
 
+def refuses(words):
+    return pytest.raises(DataError, match=words)
+
+
 def test_taps_are_orthonormal_and_have_their_moments():
     for m in range(9):
         assert TAPS[2 * m :] @ TAPS[: TAPS.size - 2 * m] == pytest.approx(float(m == 0), abs=1e-13)
@@ -233,3 +237,15 @@ def test_white_noise_is_no_signal():
         lines = np.random.default_rng(seed).normal(size=(6000, 512))
         found = spectrum(lines, True, 1.0)
         assert [lost_share(found, levels) for levels in range(1, 5)] == [0.0] * 4
+
+
+def test_ends_of_bounded_axes_are_not_lost_for_speed_nor_where_a_condition_holds_there(tmp_path):
+    ds = large(n_y=128)
+    ds.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
+    size = ds["u"].nbytes
+    y = read(tmp_path / "a.nc", Reading(comfortable=0.001 * size)).geometry.axes["y"]
+    assert (y[0], y[-1], y.size) == (0, 3, 128)
+    _, notes = read_with_notes(tmp_path / "a.nc", Reading(max_memory=0.02 * size))
+    assert any("y from 128 to" in note and "in [0." in note for note in notes)  # and says where it begins now
+    with refuses("a boundary condition holds at its ends"):
+        read(tmp_path / "a.nc", Reading(max_memory=0.02 * size, keep_ends=True))

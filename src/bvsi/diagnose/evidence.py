@@ -35,6 +35,8 @@ _WEIGHTY = 0.5
 _UNRESOLVED, _SUSPECT = 0.4, 0.25
 # Below this frequency data are resolved, whatever else is wrong.
 _FAST = 0.15
+# Misfit below which the noise is overstated, whatever else there is.
+_FAR_BELOW = 0.5
 # Relative error of levels that filters measure, at least.
 _FILTER_ERROR = 0.03
 
@@ -78,6 +80,8 @@ class Evidence:
 def judge(evidence: Evidence) -> Finding:
     """The verdict and its reasons."""
     noise = [f"{t.name} (p = {t.p:.1g})" for t in evidence.named(WHITE, SIGNAL) if t.p < _NOISE]
+    if far := [t for t in evidence.named(MISFIT) if t.statistic < _FAR_BELOW and t.p < _ALARM]:
+        return Verdict.NOISE, (f"χ²/n = {far[0].statistic:.3g}", "the noise is much smaller than stated")
     alarms = _alarms(evidence)
     found = _resolution(evidence) if alarms else None
     # signal that is not resolved looks like correlated noise, and noise that is correlated moves estimates

@@ -98,6 +98,11 @@ def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:
     return ""
 
 
+def takes_splines(data: Data) -> bool:
+    """Whether the data allow spline tests, whatever the operators."""
+    return not spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]}))
+
+
 def _derivatives(data: Data, library: Library) -> int:
     """Highest derivative that the operators put on a spline along one axis."""
     words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))

@@ -14,7 +14,7 @@ from bvsi.diagnose import Check
 from bvsi.discovery.equation import equation_text
 from bvsi.discovery.frames import Frames
 from bvsi.files import written_aside
-from bvsi.inference import Status
+from bvsi.inference import SWAMPED, Status
 from bvsi.inference.fit import misfit_excess
 from bvsi.naming import position
 from bvsi.posteriors import Posterior
@@ -115,6 +115,19 @@ class Discovery:
         return "not checked" if self.check is None else str(self.check.verdict)
 
     @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the answer may be wrong where the check finds nothing: a poor fit, rivals, a forecast that fails."""
+        found = []
+        if not self.status.converged or SWAMPED in self.status.message:
+            found.append(self.status.message)
+        if not self.path.decided:
+            found.append(self.path.doubts)
+        if self.forecast is not None and self.forecast.failing:
+            found.append(self.forecast.status)
+        told = self.settings.get("forecast", "")
+        return (*found, *([f"No forecast could be made. {told}"] if "simulate:" in told else []))
+
+    @property
     def table(self) -> str:
         """Coefficients with standard deviation, 95% interval and probability of being in the equation."""
         width = max(len(name) for name in self.names)
@@ -206,6 +219,7 @@ class Discovery:
 
     def __str__(self) -> str:
         judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.check.advice}"]
+        judged += [f"doubt: {doubt}" for doubt in self.doubts]
         return "\n\n".join([self.equation, *judged, self.table, self.diagnostics, *self._check_text, str(self.path)])
 
     @property

@@ -7,7 +7,7 @@ from bvsi.inference.lagged import Lagged
 from bvsi.inference.maximum import Maximum
 from bvsi.inference.nuts import NUTS
 from bvsi.inference.objective import FrozenCovariance, Objective, ProfileDensity, ResidualDensity
-from bvsi.inference.profile import Profile
+from bvsi.inference.profile import SWAMPED, Profile
 from bvsi.inference.stein import MedianRBF
 from bvsi.inference.svgd import SVGD
 from bvsi.inference.vsi import Lasso, LeastSquares, Ridge
@@ -16,6 +16,7 @@ from bvsi.inference.weak_prior import column_prior
 __all__ = [
     "NUTS",
     "SVGD",
+    "SWAMPED",
     "Dominant",
     "Fit",
     "FrozenCovariance",

@@ -30,7 +30,7 @@ from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
 
-_SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
+SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
 _NOISY = 0.1
 _HALVINGS = 8
 # A step of this many standard deviations that does not lower Q is rounding, not misfit; fewer halvings show that.
@@ -289,7 +289,7 @@ class _Problem:
         try:
             solver = constrained(curved.A, self.constraints)
         except (RankError, np.linalg.LinAlgError):
-            status = replace(status, converged=False, message=f"{status.message} {_SWAMPED}")
+            status = replace(status, converged=False, message=f"{status.message} {SWAMPED}")
         inverse = solver.inverse()
         fit = make_fit(
             self.likelihood,

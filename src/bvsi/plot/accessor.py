@@ -64,7 +64,10 @@ class DiscoveryPlots:
     def forecast(self, ax: Any = None) -> Any:
         """Growth of the forecast's error, and its coverage."""
         if self.found.forecast is None:
-            raise BvsiError("forecast: this result has none; make one with bvsi.forecast(data, library, found).")
+            raise BvsiError(
+                "forecast: this result has none; make one: dataclasses.replace(found, forecast=bvsi.forecast(data, "
+                "library, found, rng=numpy.random.default_rng(0)))."
+            )
         ax = _axes(ax, 6.5, 4.0)
         forecast_errors(ax, self.found.forecast)
         return ax

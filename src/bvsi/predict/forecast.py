@@ -59,6 +59,11 @@ class Forecast:
         return np.sqrt(self.noise**2 + self.spread**2)
 
     @property
+    def failing(self) -> bool:
+        """Whether the bands miss the held-out data, or most simulations broke off."""
+        return float(np.mean(self.coverage[self.held_out])) < _COVERED or 2 * self.failed > self.draws
+
+    @property
     def text(self) -> str:
         """A short table in time, and what it shows."""
         rows = [f"{'time':>10}  {'error':>8}  {'expected':>8}  {'spread':>8}  {'in 95% band':>11}"]

@@ -184,7 +184,7 @@ def _proper(name: str) -> str:
     try:
         return check_field_name(name)
     except DataError:
-        plain = re.sub(r"\W", "_", name)
+        plain = re.sub(r"[\W_]+", "_", name).strip("_")
         if not plain or plain[0].isdigit():
             plain = f"u_{plain}"
         try:

@@ -115,11 +115,15 @@ class Candidate:
     axis: the axis.
     periodic: whether it wraps.
     spectra: one per field that varies along it; empty where nothing is known.
+    space: whether it is one of space; keep_ends: whether its ends must stay. Halving an axis that does not wrap loses
+        points at both.
     """
 
     axis: Axis
     periodic: bool
     spectra: tuple[Spectrum, ...]
+    space: bool = False
+    keep_ends: bool = False
 
     def size(self, levels: int) -> int:
         """Points after some halvings; 0 where the filter does not fit."""
@@ -138,10 +142,12 @@ class Candidate:
 
     def possible(self, levels: int) -> bool:
         """Whether so many halvings cut no signal that matters."""
-        return self.loss(levels) <= _NEGLIGIBLE
+        return not (self.keep_ends and not self.periodic) and self.loss(levels) <= _NEGLIGIBLE
 
     def harmless(self, levels: int) -> bool:
-        """Whether so many halvings change next to nothing, and leave the signal well resolved."""
+        """Whether so many halvings change next to nothing, keep the whole domain, and leave the signal resolved."""
+        if self.space and not self.periodic:
+            return False
         return all(found.cycles * 2**levels <= _SLOW for found in self.spectra) and self.loss(levels) <= max(
             _NOTHING, _OF_NOISE * min((found.noise_share for found in self.spectra), default=0.0)
         )
@@ -206,7 +212,9 @@ def _why(candidates: tuple[Candidate, ...], levels: list[int]) -> str:
     reasons = []
     for candidate, level in zip(candidates, levels, strict=True):
         share, name = candidate.loss(level + 1), candidate.axis.name
-        if np.isfinite(share):
+        if candidate.keep_ends and not candidate.periodic:
+            reasons.append(f"{name}: a boundary condition holds at its ends")
+        elif np.isfinite(share):
             reasons.append(f"{name}: {share:.1g} of the variance")
         elif not _uniform(candidate.axis):
             reasons.append(f"{name}: spacing not uniform")
@@ -227,13 +235,18 @@ _STRETCH = 256
 
 
 def candidates(
-    axes: tuple[Axis, ...], periodic: Mapping[str, float], names: tuple[str, ...], sample: Sample
+    axes: tuple[Axis, ...],
+    periodic: Mapping[str, float],
+    names: tuple[str, ...],
+    sample: Sample,
+    *,
+    keep_ends: bool = False,
 ) -> tuple[Candidate, ...]:
     """Spectra along every axis from a few lines of each field.
 
     axes: time, then space.
     names: arrays that depend on time.
-    sample: reads a part of one of them.
+    sample: reads a part of one of them; keep_ends: whether the ends of axes in space must stay.
     """
     found = []
     for number, axis in enumerate(axes):
@@ -246,7 +259,8 @@ def candidates(
             one = spectrum(lines, wraps, float(inside.var()) if inside.size else 0.0)
             spectra.append(one)
         known = tuple(one for one in spectra if one is not None)
-        found.append(Candidate(axis, wraps, known if len(known) == len(spectra) else ()))
+        whole = known if len(known) == len(spectra) else ()
+        found.append(Candidate(axis, wraps, whole, space=number > 0, keep_ends=keep_ends and number > 0))
     return tuple(found)
 
 

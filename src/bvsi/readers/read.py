@@ -46,7 +46,7 @@ def read_with_notes(
         with readable(source.path, source.format):
             layout = resolve(source, chosen)
         grid = _grid(layout)
-        levels = plan(layout, grid, chosen.max_memory, chosen.comfortable, source.path)
+        levels = plan(layout, grid, chosen.max_memory, chosen.comfortable, source.path, keep_ends=chosen.keep_ends)
         times, coarse = coarse_axes(layout, grid, levels)
         slab = slab_length(layout, chosen.max_memory, source.frames)
         moving = read_moving(layout, grid, levels, times.size, slab, source.path, progress)
@@ -119,6 +119,14 @@ def _data(
     return Data(times, fields, geometry, known, {name: ~np.isnan(fields[name]) for name in layout.gaps} or None)
 
 
+def _range(name: str, coarse: Grid, times: Floats) -> str:
+    """Where an axis that does not wrap begins and ends now."""
+    if name in coarse.periods:
+        return ""
+    axis = coarse.axes.get(name, times)
+    return f" in [{axis[0]:.4g}, {axis[-1]:.4g}]"
+
+
 def _reduction_note(layout: Layout, grid: Grid | None, coarse: Grid | None, times: Floats) -> tuple[str, ...]:
     """What was coarsened, in words."""
     if grid is None or coarse is None:
@@ -127,9 +135,8 @@ def _reduction_note(layout: Layout, grid: Grid | None, coarse: Grid | None, time
     after = (times.size, *coarse.shape)
     if before == after:
         return ()
-    changes = [
-        f"{name} from {n} to {m}" for name, n, m in zip(("time", *grid.names), before, after, strict=True) if n != m
-    ]
+    sizes = zip(("time", *grid.names), before, after, strict=True)
+    changes = [f"{name} from {n} to {m}{_range(name, coarse, times)}" for name, n, m in sizes if n != m]
     halved = sum(round(np.log2(n / m)) for n, m in zip(before, after, strict=True))
     return (
         f"the fields are sampled more densely than they need and were coarsened by a low-pass filter: "

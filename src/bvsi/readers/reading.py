@@ -28,7 +28,10 @@ class Reading:
     mesh: mesh file (Gmsh, VTU, …) for nodal values that are kept in another file.
     select: dimension to lowest and highest coordinate taken, None for no limit.
     max_memory: bytes of float64 fields held in memory; larger sets on grids are coarsened.
-    comfortable: bytes beyond which oversampled sets on grids are coarsened for speed, where that changes nothing.
+    comfortable: bytes beyond which oversampled sets on grids are coarsened for speed, in time and along periodic axes
+        and where that changes nothing.
+    keep_ends: whether bounded axes must keep their ends, since a boundary condition holds there; coarsening loses some
+        points at both.
     """
 
     time: str | None = None
@@ -44,6 +47,7 @@ class Reading:
     select: Mapping[str, Range] = field(default_factory=dict)
     max_memory: float = 1e9
     comfortable: float = 4e6
+    keep_ends: bool = False
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,9 @@ _ABSURD = 1e5
 _EVERYTHING = slice(None)
 
 
-def plan(layout: Layout, grid: Grid | None, max_memory: float, comfortable: float, path: Path) -> tuple[int, ...]:
+def plan(
+    layout: Layout, grid: Grid | None, max_memory: float, comfortable: float, path: Path, *, keep_ends: bool
+) -> tuple[int, ...]:
     """How often time and each space axis are halved so that the fields fit into memory; all zero where they do.
 
     grid: the full grid; None for meshes.
@@ -47,7 +49,7 @@ def plan(layout: Layout, grid: Grid | None, max_memory: float, comfortable: floa
             "meshes are not coarsened; take fewer times with select, or raise max_memory"
         )
     sample = partial(_sample, layout, path)
-    found = candidates(layout.axes, grid.periods, tuple(layout.moving), sample)
+    found = candidates(layout.axes, grid.periods, tuple(layout.moving), sample, keep_ends=keep_ends)
     return halvings(found, per_point, max_memory, comfortable)
 
 

@@ -52,11 +52,16 @@ def sentence(words: str) -> str:
 
 def change_text(path: SelectionPath, place: int, fields: tuple[str, ...]) -> str:
     """What led to a model: ``added ∇²u``, ``removed u²``, ``start``."""
-    visited = path.visited[place]
-    if visited.changed is None:
+    if path.visited[place].changed is None:
         return "start"
-    verb = "added" if visited.changed in visited.names else "removed"
-    return f"{verb} {operator_label(visited.changed, fields)}"
+    now, before = path.visited[place].names, path.visited[place - 1].names if place else ()
+    added, removed = [n for n in now if n not in before], [n for n in before if n not in now]
+    told = [
+        f"{verb} {', '.join(operator_label(name, fields) for name in names)}"
+        for verb, names in (("added", added), ("removed", removed))
+        if names
+    ]
+    return "; ".join(told) or "start"
 
 
 def _told(path: SelectionPath, place: int, fields: tuple[str, ...]) -> str:

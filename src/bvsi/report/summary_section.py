@@ -31,6 +31,11 @@ def judgement(found: Discovery) -> Judgement:
         Verdict.CONSISTENT: ("good", "✓"),
         Verdict.NOISE: ("doubt", "!"),
     }.get(found.check.verdict, ("bad", "✗"))
+    if style == "good" and found.doubts:
+        words = "Consistent, but not decided"
+        return Judgement(
+            "doubt", "!", words, "The equation explains the data, but see below why it may not be the one."
+        )
     return Judgement(style, sign, str(found.check.verdict).capitalize(), found.check.advice)
 
 

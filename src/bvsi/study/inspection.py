@@ -11,7 +11,7 @@ import numpy as np
 
 from bvsi.data import Data, Grid
 from bvsi.discovery.measurement import Measurement, measure
-from bvsi.discovery.method import Asked, choose_method
+from bvsi.discovery.method import Asked, choose_method, takes_splines
 from bvsi.discovery.test_functions import bandwidth
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
@@ -108,7 +108,7 @@ def inspect(path: Path, reading: Reading | None = None, *, progress: Progress = 
     except BvsiError as error:
         return Inspection(listed, suggest(path) if reading is None else reading, obstacle=str(error))
     measurement = measure(data, None)
-    operators = suggested_operators(data.names, data.geometry.names)
+    operators = suggested_operators(data.names, data.geometry.names, splines=takes_splines(data))
     try:
         method = choose_method([measurement], Library(operators), Asked()).reason
     except BvsiError as error:

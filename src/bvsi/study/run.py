@@ -161,12 +161,12 @@ def write(finished: Finished, study: Study) -> None:
     """All files of the results, at once."""
     found = finished.found
     settings = resolved(study)
-    extras = {
+    extras: dict[str, Any] = {
         "title": study.settings.title or study.path.stem,
         "settings": settings,
         "quantities": finished.quantities,
         "timing": finished.seconds,
-        "study_text": study.text,
+        "study_text": _without_schema(study.text),
         "notes": finished.notes,
     }
     texts = {
@@ -176,7 +176,7 @@ def write(finished: Finished, study: Study) -> None:
         "summary.json": _json(summary(found, finished.notes)),
         SETTINGS: _json({"title": extras["title"], "settings": settings, "versions": versions()}),
         TIMING: _json(dict(finished.seconds)),
-        STUDY: study.text,
+        STUDY: extras["study_text"],
     }
     with outputs(finished.folder) as aside:
         found.save(aside / RESULT)
@@ -213,8 +213,11 @@ def _save_data(read: tuple[Data, tuple[str, ...]], path: Path) -> None:
 def _load_data(path: Path) -> tuple[Data, tuple[str, ...]]:
     import xarray as xr
 
-    with xr.open_dataset(path, engine="h5netcdf") as dataset:
-        return Data.from_xarray(dataset, time="time"), tuple(json.loads(dataset.attrs["notes"]))
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as dataset:
+            return Data.from_xarray(dataset, time="time"), tuple(json.loads(dataset.attrs["notes"]))
+    except (OSError, KeyError, ValueError) as error:
+        raise BvsiError(f"{path}: {error}") from None
 
 
 def _existing(path: Path) -> list[Path]:
@@ -226,6 +229,11 @@ def _existing(path: Path) -> list[Path]:
 def _plain_name(name: str) -> str:
     """A name as part of a file name."""
     return re.sub(r"[^\w.-]+", "_", name)
+
+
+def _without_schema(text: str) -> str:
+    """The text without the line for editors, whose path means nothing to others."""
+    return re.sub(r"^#:schema .*\n", "", text)
 
 
 def _forecast_note(found: Discovery) -> tuple[str, ...]:

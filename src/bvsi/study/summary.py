@@ -25,7 +25,7 @@ def summary(found: Discovery, notes: Sequence[str] = ()) -> dict[str, Any]:
         ],
         "candidates": list(found.candidates),
         "forecast": None if found.forecast is None else found.forecast.text,
-        "doubts": found.path.doubts,
+        "doubts": list(found.doubts),
         "notes": list(notes),
     }
 

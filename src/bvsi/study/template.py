@@ -34,7 +34,6 @@ from bvsi.study.settings import (
 from bvsi.study.toml_text import toml_key, toml_value
 
 if TYPE_CHECKING:
-    from bvsi.data import Data
     from bvsi.readers import Reading
 
 _OPTIONAL: dict[str, type[BaseModel]] = {
@@ -54,12 +53,13 @@ def template(file: Path, *, study_file: Path = Path("study.toml"), reading: Read
     study_file: where the study will be written; paths in it are relative to its folder.
     reading: what to take from the file; by default what the file suggests.
     """
+    from bvsi.discovery.method import takes_splines
     from bvsi.study.first_look import first_look
 
     data, wanted, notes = first_look(file, reading)
     given = _reading_keys(wanted, study_file)
     named = _ascii(given.get("fields", list(data.names)))
-    operators = suggested_operators(tuple(named), data.geometry.names, splines=_splines(data))
+    operators = suggested_operators(tuple(named), data.geometry.names, splines=takes_splines(data))
     keys = {"file": _relative(file, study_file), **given, "fields": named}
     return study_text(keys, operators, title=file.stem.replace("*", ""), notes=notes)
 
@@ -178,11 +178,3 @@ def _relative(path: Path, study_file: Path) -> str:
         return Path(os.path.relpath(path, study_file.parent)).as_posix()
     except ValueError:  # another drive
         return path.absolute().as_posix()
-
-
-def _splines(data: Data) -> bool:
-    """Whether the data allow spline tests, in space and time."""
-    from bvsi.discovery.method import spline_obstacle_of
-    from bvsi.operators import Library
-
-    return not spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]}))
