@@ -55,3 +55,12 @@ def test_pictures_are_kept_with_the_result(tmp_path: Path) -> None:
         for name in mine:
             np.testing.assert_allclose(kept[name], mine[name], rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(one.residual_times, other.residual_times)
+
+
+def test_arviz_reads_the_file(tmp_path: Path, found: Discovery) -> None:
+    arviz = pytest.importorskip("arviz")
+    found.save(tmp_path / "found.nc")
+    draws = arviz.from_netcdf(tmp_path / "found.nc")
+    theta = draws["posterior"]["theta"]
+    assert theta.dims == ("chain", "draw", "operator")
+    np.testing.assert_allclose(theta.mean(("chain", "draw")), found.theta, atol=float(0.2 * found.sd.max()))

@@ -243,7 +243,7 @@ def test_a_missing_operator_is_told():
 
 def test_a_good_fit_says_nothing_but_that(fit):
     assert 0.7 < fit.chi2 < 1.3
-    assert fit.status.message == f"converged in {fit.status.iterations} iterations."
+    assert fit.status.message == f"converged (iterations: {fit.status.iterations})."
     assert str(fit).startswith("profile: χ²/n = ")
 
 

@@ -16,6 +16,7 @@ from bvsi.discovery.frame_storage import frame_variables, frames_from
 from bvsi.discovery.result import Discovery
 from bvsi.files import written_aside
 from bvsi.inference import Status
+from bvsi.posteriors.export import to_datatree
 from bvsi.posteriors.storage import operator_labels, posterior_from_dataset, posterior_variables, read_file
 from bvsi.predict.forecast import Forecast
 from bvsi.selection import SelectionPath, Visited
@@ -27,9 +28,11 @@ FORMAT = "bvsi discovery 1"
 
 
 def save(found: Discovery, path: Path) -> None:
-    """Write aside, then rename."""
+    """Write aside, then rename. The groups ``posterior`` and so on are those that ArviZ reads."""
     with written_aside(path) as aside:
         to_dataset(found).to_netcdf(aside, engine="h5netcdf")
+        for name, group in to_datatree(found.posterior).children.items():
+            group.to_dataset().to_netcdf(aside, mode="a", group=name, engine="h5netcdf")
 
 
 def load(path: Path) -> Discovery:

@@ -27,7 +27,7 @@ class ForecastError(BvsiError):
     """The equation cannot be simulated from these data; the message says why, and what would help."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Forecast:
     """Simulations from the first frame with draws of coefficients and initial state, against the data.
 
@@ -84,6 +84,9 @@ class Forecast:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        return f"Forecast: {self.draws} simulations of {len(self.times)} times. {self.status}"
 
     def to_arrays(self) -> dict[str, Any]:
         """Arrays, numbers and one text by name, for storage."""

@@ -50,7 +50,7 @@ class Visited:
         return Visited(fit.names, score, fit.theta, fit.chi2, changed, candidates, refitted, fit)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(repr=False, frozen=True, eq=False)
 class SelectionPath:
     """Models in the order visited; ``best`` is the one with the lowest score.
 
@@ -61,6 +61,10 @@ class SelectionPath:
     criterion: str
     stopped: str
     doubts: str = ""
+
+    def __repr__(self) -> str:
+        kept = ", ".join(self.best.names)
+        return f"SelectionPath: {len(self.visited)} models by {self.criterion}; selected: {kept}"
 
     @property
     def decided(self) -> bool:
