@@ -44,6 +44,9 @@ axes = {{ x = [-4.0, 4.0, 33], y = [-4.0, 4.0, 33] }}
 name = "diffusivity"
 expression = "[laplacian(p)]"
 
+[forecast]
+draws = 8                     # fewer than usual, so that the demo is quick
+
 [output]
 folder = "result"
 """

@@ -40,6 +40,7 @@ def inspect(
 
     Where the values cannot be read, what the file lists is told, and the exit code is 2.
     """
+    _check_readable(file)
     from bvsi.study.inspection import inspect as look
 
     target = picture or Path(f"{file.name.replace('*', '_')}.inspect.png")
@@ -73,6 +74,7 @@ def init(
 
     It has operators to begin with, and everything that can be set.
     """
+    _check_readable(file)
     from bvsi.files import written_aside
     from bvsi.study.template import template
 
@@ -82,6 +84,13 @@ def init(
         aside.write_text(text, encoding="utf-8")
     words = f"study: {out}\nLook at the operators in it, then: bvsi run {quote(str(out))}"
     say(words, {"study": str(out)}, as_json=as_json, quiet=quiet)
+
+
+def _check_readable(file: Path) -> None:
+    """Tell faults of a file before what only a look at it needs is imported."""
+    from bvsi.readers import contents
+
+    contents(file)
 
 
 def _reading(file: Path, dims: str, time: str) -> Reading | None:
