@@ -92,7 +92,8 @@ def simulate(
 
     free_to_write(out, force=force, option="--out")
     with shown_progress(quiet=quiet or as_json) as progress:
-        made = simulate_study(load_study(study), result, draws=draws, seed=seed, out=out, progress=progress)
+        loaded, given = load_study(study), None if result is None else result_file(result)
+        made = simulate_study(loaded, given, draws=draws, seed=seed, out=out, progress=progress)
     say(f"{made.text}\nfile: {out}", {**made.record(), "file": str(out)}, as_json=as_json, quiet=quiet)
 
 

@@ -53,8 +53,7 @@ class Measurement:
         """Whether the noise was measured, and there is none to speak of in any field."""
         if not self.error:
             return False
-        rms = {f: float(np.sqrt(np.mean(np.square(v)))) for f, v in self.data.fields.items()}
-        return all(s < _NO_NOISE * rms[f] for f, s in self.sigma.items())
+        return all(s < _NO_NOISE * _size(self.data, f) for f, s in self.sigma.items())
 
 
 def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> Measurement:
@@ -72,7 +71,7 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     if noise is not None:
         return _stated(clean, noise, level, {**weights, **_gap_weights(single, weights)}, told)
     if level is None:
-        rms = {f: float(np.sqrt(np.mean(np.square(v)))) for f, v in data.fields.items()}
+        rms = {f: _size(data, f) for f in data.fields}
         return Measurement(
             clean, UnknownScale(), {}, rms, {}, 0.0, "level from the fit; the data are too few for filters"
         )
@@ -128,8 +127,13 @@ def _level(data: Data) -> NoiseLevel | None:
         return None
 
 
+def _size(data: Data, name: str) -> float:
+    """RMS of a field."""
+    return float(np.sqrt(np.mean(np.square(data.fields[name]))))
+
+
 def _floor(data: Data, name: str) -> float:
-    size = float(np.sqrt(np.mean(np.square(data.fields[name]))))
+    size = _size(data, name)
     return _ROUNDING * size if size > 0 else 1.0
 
 

@@ -64,17 +64,23 @@ def widest_band(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]
     return {name: max(band[name] for band in bands) for name in bands[0]}
 
 
-def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
-    """f_99 along one axis."""
+def power_spectrum(cube: Array, axis: int, *, periodic: bool) -> Array:
+    """P(f) along one axis at the frequencies of ``rfftfreq``, averaged over all other axes; white noise has σ²."""
     n = int(cube.shape[axis])
     lines = np.moveaxis(cube, axis, 0).reshape(n, -1)
     lines = lines - lines.mean(axis=0)
     if not periodic:
         window = np.hanning(n + 2)[1:-1, None]
         lines = lines * window / np.sqrt(np.mean(window**2))
-    power = np.mean(np.abs(np.fft.rfft(lines, axis=0)) ** 2, axis=1) / n
+    return np.asarray(np.mean(np.abs(np.fft.rfft(lines, axis=0)) ** 2, axis=1) / n)
+
+
+def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
+    """f_99 along one axis."""
+    n = int(cube.shape[axis])
+    power = power_spectrum(cube, axis, periodic=periodic)
     # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
-    noise = sigma**2 * (1 + 4 / np.sqrt(lines.shape[1]))
+    noise = sigma**2 * (1 + 4 / np.sqrt(cube.size / n))
     signal = np.maximum(power - noise, 0.0)
     lowest: float = 1.0 / n
     if not signal.sum() > 0:

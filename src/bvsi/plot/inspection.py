@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.data import Data, Grid
+from bvsi.discovery.test_functions import power_spectrum
 from bvsi.plot.style import SERIES
 
 
@@ -37,12 +38,8 @@ def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None) -> None
     assert isinstance(data.geometry, Grid)
     cube = np.asarray(data.fields[name]).reshape(data.n_times, *data.geometry.shape)
     for axis, (label, colour) in enumerate(zip(("time", *data.geometry.names), SERIES, strict=False)):
-        n = cube.shape[axis]
-        lines = np.moveaxis(cube, axis, 0).reshape(n, -1)
-        window = np.hanning(n + 2)[1:-1, None]
-        shown = (lines - lines.mean(axis=0)) * window / np.sqrt(np.mean(window**2))
-        power = np.mean(np.abs(np.fft.rfft(shown, axis=0)) ** 2, axis=1) / n
-        ax.semilogy(np.fft.rfftfreq(n)[1:], power[1:], color=colour, label=label)
+        power = power_spectrum(cube, axis, periodic=False)  # one window for all axes, so that they can be compared
+        ax.semilogy(np.fft.rfftfreq(cube.shape[axis])[1:], power[1:], color=colour, label=label)
     if sigma:
         ax.axhline(sigma**2, color="0.5", linestyle="--", label="noise")
     ax.set(xlabel="cycles per step", ylabel="power", title=f"spectrum of {name}")

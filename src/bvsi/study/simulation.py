@@ -55,7 +55,6 @@ def simulate_study(
     if out.suffix not in ENDINGS:
         raise BvsiError(f"--out {out}: the name has to end with {' or '.join(ENDINGS)}.")
     path = folder_of(study) / RESULT if result is None else result
-    path = path / RESULT if path.is_dir() else path
     if not path.is_file():
         raise BvsiError(f"{path}: no result here; make it with bvsi run {study.path}.")
     found, inputs = Discovery.load(path), read_inputs(study, progress=progress)
