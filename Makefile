@@ -33,7 +33,7 @@ docs: $(VENV)/.installed
 	$(BIN)/sphinx-build -W --keep-going -E -q -b html docs build/docs
 
 bench: $(VENV)/.installed
-	$(BIN)/python -m bvsi.benchmarks.lagged_scaling --out bench
+	$(BIN)/bvsi bench performance --out bench
 
 studies: $(VENV)/.installed
 	$(BIN)/python -m bvsi.benchmarks.coverage --out bench

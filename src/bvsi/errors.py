@@ -30,6 +30,9 @@ class RankError(BvsiError):
         super().__init__(message)
         self.operators = operators
 
+    def __reduce__(self) -> tuple[type[RankError], tuple[object, ...]]:
+        return type(self), (str(self), self.operators)
+
 
 class NotPositiveDefiniteError(BvsiError):
     """A matrix that has to be positive definite is not; ``label`` says which one, ``row`` where it broke."""
@@ -38,6 +41,9 @@ class NotPositiveDefiniteError(BvsiError):
         super().__init__(message)
         self.label = label
         self.row = row
+
+    def __reduce__(self) -> tuple[type[NotPositiveDefiniteError], tuple[object, ...]]:
+        return type(self), (str(self), self.label, self.row)
 
 
 class MissingDependencyError(BvsiError, ImportError):
@@ -50,3 +56,6 @@ class InfeasibleError(BvsiError):
     def __init__(self, message: str, rows: tuple[str, ...]) -> None:
         super().__init__(message)
         self.rows = rows
+
+    def __reduce__(self) -> tuple[type[InfeasibleError], tuple[object, ...]]:
+        return type(self), (str(self), self.rows)

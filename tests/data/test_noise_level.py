@@ -7,7 +7,17 @@ import pytest
 import scipy.io
 
 from bvsi.data import Data, Grid, add_noise, estimate_noise, estimate_signal_noise, smoothed_signal
-from bvsi.data.noise_level import difference_filter, field_noise, graph_filter, smoothed
+from bvsi.data.noise_level import (
+    _difference_axis_filter,
+    along,
+    difference_filter,
+    field_noise,
+    graph_filter,
+    in_space,
+    median_of,
+    times_last,
+)
+from bvsi.data.signal_noise import smoothed
 from bvsi.errors import DataError
 from data.triangle_meshes import triangles
 
@@ -44,6 +54,31 @@ def test_differences_wrap_on_a_periodic_axis():
     K = difference_filter(x, 2, period=1.0).toarray()
     assert K.shape == (12, 12)
     assert np.allclose(K, np.roll(np.roll(K, 1, axis=0), 1, axis=1))
+
+
+@pytest.mark.parametrize("order", [0, 1, 3, 8])
+@pytest.mark.parametrize("period", [None, 2.5])
+def test_correlations_of_filtered_values(order, period):
+    x = np.linspace(0, 1, 24) ** 1.3 + np.linspace(0, 1, 24)
+    found = _difference_axis_filter("x", x, order, period)
+    rho = (found.K @ found.K.T).toarray()
+    assert found.squares == pytest.approx(np.sum(rho**2) / len(rho), rel=1e-12)
+    assert found.fourths == pytest.approx(np.sum(rho**4) / len(rho), rel=1e-12)
+
+
+def test_filters_in_space_act_on_one_axis_after_the_other():
+    u = np.random.default_rng(0).standard_normal((3, 12, 11, 10))
+    matrices = [difference_filter(np.arange(float(n)), order) for n, order in ((12, 2), (11, 0), (10, 3))]
+    expected = u
+    for axis, K in enumerate(matrices, start=1):
+        expected = along(K, expected, axis)
+    np.testing.assert_allclose(in_space(matrices, times_last(u)), np.moveaxis(expected, 0, -1), atol=1e-14)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 1000])
+def test_median(n):
+    f = np.random.default_rng(n).standard_normal(n)
+    assert median_of(f.copy()) == np.median(f)
 
 
 def test_graph_filter_removes_linear_functions():

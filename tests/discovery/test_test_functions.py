@@ -8,7 +8,8 @@ from numpy.testing import assert_allclose
 
 from bvsi.bsplines import UniformSplines
 from bvsi.data import Data, Grid
-from bvsi.discovery.test_functions import TIME_DEGREE, bandwidth, choose_tests
+from bvsi.discovery import test_functions
+from bvsi.discovery.test_functions import TIME_DEGREE, bandwidth, choose_tests, power_spectrum
 from discovery.exact_cases import burgers, ring
 
 
@@ -25,6 +26,16 @@ def test_the_bandwidth_of_a_sine_is_its_frequency(k, noise):
     found = bandwidth(wave(k, noise=noise), {"u": noise}).cycles
     assert_allclose(found["x"], k / 120, rtol=1e-12)
     assert 5 / 200 <= found["time"] < 9 / 200  # the window widens it by two bins
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("periodic", [True, False])
+def test_white_noise_has_its_variance_at_every_frequency_in_whatever_parts(axis, periodic, monkeypatch):
+    u = 0.3 * np.random.default_rng(0).standard_normal((40, 30, 31))
+    whole = power_spectrum(u, axis, periodic=periodic)
+    assert_allclose(whole[2:], 0.09, rtol=0.25)
+    monkeypatch.setattr(test_functions, "_SLAB", 3000)
+    assert_allclose(power_spectrum(u, axis, periodic=periodic)[1:], whole[1:], rtol=1e-12)
 
 
 def test_noise_that_is_not_taken_off_fills_the_spectrum():

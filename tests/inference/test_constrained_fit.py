@@ -18,7 +18,8 @@ from bvsi.likelihood import IID, UnknownScale, residual_likelihood
 from bvsi.operators import Library, NoFlux
 from bvsi.posteriors import GaussianPosterior, TruncatedPosterior
 from bvsi.priors import GaussianPrior, HalfNormal, LogNormal, Normal, Prior, Uniform
-from bvsi.residual import Sensitivity, assemble
+from bvsi.residual import assemble
+from bvsi.residual.sensitivity import combined_sensitivity
 from inference.bayes_cases import SIGMA, burgers, dense_quadratic, four_operators, two_operators
 from inference.cases import reaction_diffusion
 
@@ -68,14 +69,10 @@ def merged_columns(likelihood, keep, drop):
         Z = e.Z.copy()
         Z[:, :, 1 + i] += Z[:, :, 1 + j]
         J = list(e.J)
-        J[i] = Sensitivity(J[i].pattern, (*scaled_blocks(J[i]), *scaled_blocks(J[j])))
+        J[i] = combined_sensitivity([J[i], J[j]], np.ones(2))
         experiments.append(replace(e, Z=Z, J=tuple(J)).subset(rest))
     names = tuple(system.names[k] for k in rest)
     return replace(likelihood, system=replace(system, names=names, experiments=tuple(experiments)))
-
-
-def scaled_blocks(sensitivity):
-    return tuple((slots, sensitivity.scale * values) for slots, values in sensitivity.blocks)
 
 
 @METHODS

@@ -187,15 +187,16 @@ def test_a_plateau_is_told_from_misfit_and_from_noise():
     likelihood = likelihood_of("Q2, mixed")
     prior, n = bind_prior(None, likelihood.names), likelihood.system.n
     none = as_linear(None, likelihood.names)
-    reached = likelihood.normal_equations(estimate(likelihood)).q
-    assert on_plateau(likelihood, prior, 2 * reached, none)
-    assert not on_plateau(likelihood, prior, reached, none)
-    assert not on_plateau(likelihood, prior, n * (1 + 4 * np.sqrt(2 / n)), none)
+    theta = estimate(likelihood)
+    reached = likelihood.normal_equations(theta).q
+    assert on_plateau(likelihood, prior, theta, 2 * reached, none)
+    assert not on_plateau(likelihood, prior, theta, reached, none)
+    assert not on_plateau(likelihood, prior, theta, n * (1 + 4 * np.sqrt(2 / n)), none)
     wrong = likelihood_of("Q2, mixed", noise=IID(SIGMA / 10))  # all estimates fit badly
     fit = Profile().fit(wrong)
     assert fit.chi2 > 10
-    assert not on_plateau(wrong, prior, fit.equations.q, none)
-    assert not on_plateau(likelihood_of("Q2, mixed", noise=UnknownScale()), prior, 1e9, none)
+    assert not on_plateau(wrong, prior, fit.theta, fit.equations.q, none)
+    assert not on_plateau(likelihood_of("Q2, mixed", noise=UnknownScale()), prior, theta, 1e9, none)
 
 
 def test_a_good_start_is_no_plateau():

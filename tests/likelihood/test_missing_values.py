@@ -229,8 +229,8 @@ def test_profile_equations(name, weighting):
     d, theta, stacked = dense(name), CASES[name].theta, isinstance(weighting, Stacked)
     likelihood = likelihood_of(name, weighting)
     found = likelihood.profile_equations(theta, rng=np.random.default_rng(3))
-    rng, plan = np.random.default_rng(3), likelihood.plans[0]
-    draw = np.concatenate([plan.noise.sample(j, rng) for j in range(plan.structure.n_times)])
+    (rng,), plan = np.random.default_rng(3).spawn(1), likelihood.plans[0]  # the generator of the one experiment
+    draw = np.concatenate(plan.noise.draws(rng))
     W = d.weights(stacked)
     same = np.ones((len(d.r), len(d.r)), dtype=bool) if stacked else d.block[:, None] == d.block
     # what a block sees of the noise is estimated from that block alone
@@ -260,8 +260,8 @@ def test_conjugate_gradients_leave_out_the_same_residuals():
 def test_noise_share(name):
     d, likelihood = dense(name), likelihood_of(name)
     found = likelihood.noise_share(np.random.default_rng(4))
-    rng, plan = np.random.default_rng(4), likelihood.plans[0]
-    draw = np.concatenate([plan.noise.sample(j, rng) for j in range(plan.structure.n_times)])
+    (rng,), plan = np.random.default_rng(4).spawn(1), likelihood.plans[0]  # the generator of the one experiment
+    draw = np.concatenate(plan.noise.draws(rng))
     by_equation = np.eye(len(plan.structure.equations))[d.equation].T
     close(found.y, by_equation @ (d.A @ draw) ** 2)
     close(found.X, by_equation @ (d.B @ draw) ** 2)
@@ -284,8 +284,8 @@ def test_instruments(name):
 def test_moment_equations(name):
     d, likelihood = dense(name), likelihood_of(name, Stacked())
     found = likelihood.moment_equations(CASES[name].theta, rng=np.random.default_rng(5), draws=1)
-    rng, plan = np.random.default_rng(5), likelihood.plans[0]
-    draw = np.concatenate([plan.noise.sample(j, rng) for j in range(plan.structure.n_times)])
+    (rng,), plan = np.random.default_rng(5).spawn(1), likelihood.plans[0]  # the generator of the one experiment
+    draw = np.concatenate(plan.noise.draws(rng))
     W = d.weights(stacked=True)
     Z, zeta = (np.column_stack(pair) for pair in ((d.y, d.X), (d.A @ draw, d.B @ draw)))
     close(found.gram, Z.T @ W @ Z)

@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
-from bvsi.linalg import Pattern
-from bvsi.residual.sensitivity import Scaled, Sensitivity, combined_sensitivity, entries_at
+from bvsi.linalg import Kronecker, Pattern
+from bvsi.residual.sensitivity import NodalTests, Scaled, Sensitivity, combined_sensitivity, entries_at
 
 N, STATE, TIMES = 7, 10, 4
 FIRST, WIDE = 5, 5
@@ -19,12 +20,18 @@ def pattern():
     return Pattern.from_coo(rows, columns, (N, STATE))[0]
 
 
-def scaled(pattern, seed, values=None, slots=None):
+def scaled(pattern, seed, tests=None, slots=None, times=TIMES):
     """V diag(c_j) on the columns of the second field: slots and entries."""
     rng = np.random.default_rng(seed)
     slots = np.flatnonzero(pattern.indices >= FIRST) if slots is None else slots
-    values = rng.standard_normal(len(slots)) if values is None else values
-    return slots, Scaled(values, rng.standard_normal((TIMES, WIDE)), pattern.indices[slots] - FIRST, FIRST)
+    tests = nodal_tests(pattern, slots, rng) if tests is None else tests
+    return slots, Scaled(tests, rng.standard_normal((times, WIDE)), FIRST)
+
+
+def nodal_tests(pattern, slots, rng):
+    """V with entries on slots of the second field."""
+    own, _ = Pattern.from_coo(pattern.rows[slots], pattern.indices[slots] - FIRST, (N, WIDE))
+    return NodalTests(Kronecker.of([own.matrix(rng.standard_normal(own.nnz))]), own)
 
 
 def constant(pattern, seed):
@@ -37,13 +44,19 @@ def varying(pattern, seed):
     return slots, np.random.default_rng(seed).standard_normal((TIMES, len(slots)))
 
 
+def still(pattern, seed):
+    """V diag(c) with the same c at all times."""
+    return scaled(pattern, seed, times=1)
+
+
 def dense(J, time):
     return J.pattern.matrix(J.values(time)).toarray()
 
 
-@pytest.fixture(scope="module", params=["constant", "varying", "scaled", "all"])
+@pytest.fixture(scope="module", params=["constant", "varying", "scaled", "still", "all"])
 def J(request, pattern):
-    kinds = {"constant": [constant], "varying": [varying], "scaled": [scaled], "all": [constant, varying, scaled]}
+    kinds = {"constant": [constant], "varying": [varying], "scaled": [scaled], "still": [still, scaled]}
+    kinds["all"] = [constant, varying, scaled, still]
     blocks = tuple(make(pattern, 3 + i) for i, make in enumerate(kinds[request.param]))
     return Sensitivity(pattern, blocks, scale=-1.5)
 
@@ -51,7 +64,7 @@ def J(request, pattern):
 def test_scaled_entries_are_a_matrix_times_a_diagonal_one(pattern):
     slots, entries = scaled(pattern, 1)
     V = np.zeros((N, STATE))
-    V[pattern.rows[slots], pattern.indices[slots]] = entries.values
+    V[pattern.rows[slots], pattern.indices[slots]] = entries.tests.values
     for time in range(TIMES):
         c = np.concatenate([np.zeros(FIRST), entries.factor[time]])
         J = Sensitivity(pattern, ((slots, entries),), scale=2.0)
@@ -81,15 +94,23 @@ def test_transposed_everywhere_is_the_adjoint(J):
     assert_allclose(np.sum(W * J.everywhere(V)), np.sum(V * J.transposed_everywhere(W)), rtol=1e-12)
 
 
+def test_sums_over_times_are_those_of_the_stencil(J):
+    rng = np.random.default_rng(4)
+    b = sparse.csr_array(np.where(rng.random((3, TIMES)) < 0.6, rng.standard_normal((3, TIMES)), 0.0))
+    V, W = rng.standard_normal((STATE, TIMES)), rng.standard_normal((N, 3))
+    assert_allclose(J.summed(b, V), J.everywhere(V) @ b.toarray().T, rtol=1e-12, atol=1e-13)
+    assert_allclose(J.summed_transposed(b, W), J.transposed_everywhere(W @ b), rtol=1e-12, atol=1e-13)
+
+
 def test_only_entries_without_time_are_constant(pattern):
-    for make, expected in ((constant, True), (varying, False), (scaled, False)):
+    for make, expected in ((constant, True), (varying, False), (scaled, False), (still, True)):
         assert Sensitivity(pattern, (make(pattern, 0),)).constant == expected
 
 
 def several(pattern):
     """Four operators: two share the matrix V, two share entries that are constant."""
     slots, first = scaled(pattern, 1)
-    _, second = scaled(pattern, 2, values=first.values, slots=slots)
+    _, second = scaled(pattern, 2, tests=first.tests, slots=slots)
     shared = constant(pattern, 5)
     return (
         Sensitivity(pattern, ((slots, first), shared)),
@@ -114,6 +135,6 @@ def test_what_is_shared_stands_in_a_combination_once(pattern):
     total = combined_sensitivity(J, np.array([1.0, -2.0, 3.0, 0.7]))
     assert len(total.blocks) == 3
     assert sum(isinstance(entries, Scaled) for _, entries in total.blocks) == 1
-    assert any(entries.values is J[0].blocks[0][1].values for _, entries in total.blocks if isinstance(entries, Scaled))
+    assert any(entries.tests is J[0].blocks[0][1].tests for _, entries in total.blocks if isinstance(entries, Scaled))
     for one, values in zip(J, before, strict=True):
         assert_allclose(dense(one, 1), values, rtol=0)

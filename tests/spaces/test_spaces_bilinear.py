@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 from bvsi.errors import SpaceError
 from bvsi.jets import MEASURES, Sided
 from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin
-from bvsi.spaces import bilinear as module
 
 SPACES = [
     ("1D", Q2),
@@ -45,21 +44,35 @@ def dense(space, reach, values):
 
 @pytest.mark.parametrize(("name", "element"), SPACES, ids=label)
 @pytest.mark.parametrize("where", MEASURES)
-def test_many_times_at_once_are_those_one_by_one(name, element, where, monkeypatch):
+def test_many_coefficients_at_once_are_those_one_by_one(name, element, where):
     space = built(name, element)
     rng = np.random.default_rng(0)
-    c = rng.standard_normal((space.measure(where).n_points, 3))
+    c = rng.standard_normal((space.measure(where).n_points, 35))  # more than are done side by side
     reach = "facets" if where == "facets" else "cells"
     for test, trial in jets(space, where):
-        kept = space.bilinear(where, test, trial, c, reach)
-        assert kept.shape == (3, space.reach(reach).nnz)
-        single = [space.bilinear(where, test, trial, c[:, [j]], reach)[0] for j in range(3)]
-        with monkeypatch.context() as without:
-            without.setattr(module, "_MAX_KEPT", 0)
-            loop = space.bilinear(where, test, trial, c, reach)
-        size = max(np.abs(kept).max(initial=0), 1e-300)
-        assert_allclose(kept, single, atol=1e-13 * size)
-        assert_allclose(loop, single, atol=1e-13 * size)
+        many = space.bilinear(where, test, trial, c, reach)
+        assert many.shape == (35, space.reach(reach).nnz)
+        single = [space.bilinear(where, test, trial, c[:, [j]], reach)[0] for j in (0, 31, 34)]
+        assert_allclose(many[[0, 31, 34]], single, atol=1e-13 * max(np.abs(many).max(initial=0), 1e-300))
+
+
+@pytest.mark.parametrize(("name", "element"), SPACES, ids=label)
+@pytest.mark.parametrize("where", MEASURES)
+def test_sums_over_derivatives_and_adjoints(name, element, where):
+    """Σ_β E_αᵀ diag(w c_β) E_β in one product; ⟨G, E_αᵀ diag(w c) E_β⟩ is linear in c with the adjoint as slope."""
+    space = built(name, element)
+    rng = np.random.default_rng(1)
+    points, reach = space.measure(where).n_points, "facets" if where == "facets" else "cells"
+    pairs = list(jets(space, where))
+    for test in {test for test, _ in pairs}:
+        trials = {trial: rng.standard_normal(points) for one, trial in pairs if one == test}
+        each = [space.bilinear(where, test, trial, c[:, None], reach)[0] for trial, c in trials.items()]
+        size = max(np.abs(each).max(initial=0), 1e-300)
+        assert_allclose(space.bilinear_sum(where, test, trials, reach), np.sum(each, axis=0), atol=1e-12 * size)
+        G = rng.standard_normal(space.reach(reach).nnz)
+        for (trial, c), values in zip(trials.items(), each, strict=True):
+            slope = space.bilinear_adjoint(where, test, trial, G, reach)
+            assert_allclose(slope @ c, G @ values, atol=1e-11 * size * len(G))
 
 
 @pytest.mark.parametrize(("name", "element"), SPACES, ids=label)

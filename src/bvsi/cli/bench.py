@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 bench = typer.Typer(no_args_is_help=True, help="Benchmarks, with tables and figures.")
 
 
-@bench.callback()
-def _group() -> None:
-    """Keep ``discovery`` a command of its own while it is the only one."""
-
-
 @bench.command()
 def discovery(
     out: Out = Path("bench-discovery"),
@@ -73,6 +68,37 @@ def discovery(
     sys.stdout.write(f"{written.table}\n{paths}")
 
 
+@bench.command()
+def performance(
+    out: Out = Path("bench-performance"),
+    sizes: Annotated[
+        str, typer.Option(help="Cells per side of the comparison with the paper's dense way, with commas between.")
+    ] = "25,50",
+    large: Annotated[
+        bool, typer.Option("--large/--no-large", help="Also n_x = 400, Cahn–Hilliard 50 and 100, a cube of 40³ nodes.")
+    ] = False,
+    skip_peer: Annotated[bool, typer.Option("--skip-peer", help="Leave PySINDy out.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", hidden=True, help="Tiny sizes, to see that it runs.")] = False,
+) -> None:
+    """What discovery costs beside the paper's dense way, PySINDy, forward solves and the bare linear algebra.
+
+    Everything is measured in one run and given as ratios; so is the growth with nodes, times and operators.
+    """
+    check_folder(out)
+    cells = _whole_numbers(sizes, "--sizes")
+
+    from bvsi.benchmarks.performance import report
+    from bvsi.benchmarks.performance.run import Plan, run
+    from bvsi.console import progress_bar
+
+    plan = Plan.quick(cells, peer=not skip_peer) if quick else Plan.of(cells, large=large, peer=not skip_peer)
+    with progress_bar() as progress:
+        record = run(plan, progress)
+    written = report.write(record, out)
+    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
+    sys.stdout.write(f"{written.text}\n{paths}")
+
+
 def _cases(text: str, known: Mapping[str, Classic]) -> list[Classic]:
     """The cases named, or all."""
     if not known:
@@ -97,3 +123,11 @@ def _numbers(text: str, option: str) -> tuple[float, ...]:
         return tuple(dict.fromkeys(float(number) for number in text.split(",") if number.strip()))
     except ValueError:
         raise BvsiError(f"{option} {text}: numbers with commas between are needed, such as 0,1,10.") from None
+
+
+def _whole_numbers(text: str, option: str) -> tuple[int, ...]:
+    """Whole numbers with commas between, each once."""
+    numbers = _numbers(text, option)
+    if not numbers or not all(number.is_integer() and number > 0 for number in numbers):
+        raise BvsiError(f"{option} {text}: whole numbers with commas between are needed, such as 25,50.")
+    return tuple(int(number) for number in numbers)

@@ -7,8 +7,9 @@ from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.data.names import COORDINATE_NAMES, RESERVED_NAMES, check_field_name
 from bvsi.data.noise import add_noise
-from bvsi.data.noise_level import NoiseLevel, SignalNoise, estimate_noise, estimate_signal_noise, smoothed_signal
+from bvsi.data.noise_level import NoiseLevel, estimate_noise
 from bvsi.data.outliers import Outliers, filled, find_outliers
+from bvsi.data.signal_noise import SignalNoise, estimate_signal_noise, smoothed_signal
 
 __all__ = [
     "CELL_TYPES",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import reduce
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from scipy.special import fdtrc
+from numpy.typing import NDArray
 
 from bvsi.data._arrays import Floats, read_only
 from bvsi.data.data import Data, Geometry
@@ -19,16 +18,15 @@ from bvsi.errors import DataError
 
 _ORDERS = (0, 1, 2, 3, 4, 6, 8)
 _GRAPH_POWERS = (0, 1, 2, 3)
-_MAD = 0.6744897501960817  # median of |ε|, ε standard normal
+MAD = 0.6744897501960817  # median of |ε|, ε standard normal
 # n · Var(log MAD) of n independent normals, and the share of it that the correlation ρ of two values enters as ρ²;
 # the rest enters with ρ⁴ and higher powers.
-_MAD_VARIANCE, _MAD_SQUARE_SHARE = 1.3605, 0.3675
+MAD_VARIANCE, _MAD_SQUARE_SHARE = 1.3605, 0.3675
 _FEWEST = 30  # fewer filtered values do not give a scale
-_MOST = 1_000_000  # more filtered values than these only cost time
+MOST = 1_000_000  # more filtered values than these only cost time
+_ENOUGH = 250_000  # to compare filters, where σ itself is not asked for
 _ROWS_FOR_CORRELATION = 2000
 _WITHIN = 2.0  # sampling errors within which two estimates are taken to agree
-_BIN, _MOST_BINS = 60, 40  # independent values per bin of signal strength, and the number of bins
-_ALPHA = 0.01
 
 
 @dataclass(frozen=True)
@@ -38,27 +36,13 @@ class NoiseLevel:
     sigma: σ by field. Of noise-free data it is what the filters leave of the signal; of a constant field 0.
     relative_error: standard error of σ, divided by σ, by field.
     filters: the filter used, in words, by field.
+    cleanest: the filter that leaves the least signal, in words, by field.
     """
 
     sigma: Mapping[str, float]
     relative_error: Mapping[str, float]
     filters: Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class SignalNoise:
-    """Noise whose variance grows with the signal: Var(ε) = a² + b² u².
-
-    a: standard deviation where u = 0.
-    b: relative noise where u is large.
-    significant: whether b > 0 at the level of 1%.
-    p_value: probability of as strong an increase where b = 0.
-    """
-
-    a: float
-    b: float
-    significant: bool
-    p_value: float
+    cleanest: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -87,7 +71,11 @@ class _Estimate:
     @property
     def name(self) -> str:
         """The filter in words."""
-        return " × ".join(f.name for f in self.filters if f.name)
+        return _words(self.filters)
+
+
+def _words(filters: tuple[AxisFilter, ...]) -> str:
+    return " × ".join(f.name for f in filters if f.name)
 
 
 def estimate_noise(data: Data) -> NoiseLevel:
@@ -104,16 +92,22 @@ def estimate_noise(data: Data) -> NoiseLevel:
     data: at least about 40 values that vary in time or space.
     """
     banks = _filter_banks(data.geometry, data.times)
-    chosen = {name: _choose(_estimates(_shaped(u, data.geometry), banks), name) for name, u in _observed(data).items()}
+    chosen, cleanest = {}, {}
+    for name in data.fields:
+        estimates = _estimates(shaped(observed(data, name), data.geometry), banks)
+        chosen[name] = _choose(estimates, name)
+        cleanest[name] = min(estimates, key=_upper).name
     return NoiseLevel(
         sigma=read_only({name: e.sigma for name, e in chosen.items()}),
         relative_error=read_only({name: e.error for name, e in chosen.items()}),
         filters=read_only({name: e.name for name, e in chosen.items()}),
+        cleanest=read_only(cleanest),
     )
 
 
-def _observed(data: Data) -> dict[str, Floats]:
-    return {name: data.observed(name) for name in data.fields}
+def observed(data: Data, name: str) -> Floats:
+    """Values of a field, NaN where it was not measured; no copy where all were."""
+    return data.fields[name] if data.measured is None else data.observed(name)
 
 
 def field_noise(values: Floats, geometry: Geometry, times: Floats, name: str = "u") -> float:
@@ -122,52 +116,25 @@ def field_noise(values: Floats, geometry: Geometry, times: Floats, name: str = "
     values: (T, n_nodes).
     name: of the field, for messages.
     """
-    return _choose(_estimates(_shaped(values, geometry), _filter_banks(geometry, times)), name).sigma
+    return _choose(_estimates(shaped(values, geometry), _filter_banks(geometry, times)), name).sigma
 
 
-def estimate_signal_noise(data: Data) -> dict[str, SignalNoise]:
-    """Fit Var(ε) = a² + b² u² to every field, and test b > 0.
+def cleanest_filters(
+    u: Floats, geometry: Geometry, times: Floats, name: str, words: str = ""
+) -> tuple[AxisFilter, ...]:
+    """The filters, along time and each axis of space, that leave the least signal of one field.
 
-    E f² = a² + b² s with s = Σ c² u², for data f after a filter with weights c; u² is taken from
-    :func:`smoothed_signal`. The values f are put in bins of equal count by s; the squared robust scale v of a bin
-    has about a gamma distribution of mean a² + b² s. Its likelihood is maximised over a² ≥ 0, b² ≥ 0, and the
-    likelihood ratio to b = 0 is tested, divided by the scatter of the bins where this is larger than expected.
+    u: (T, *shape).
+    name: of the field, for messages.
+    words: them in words, where they were found before.
     """
-    banks = _filter_banks(data.geometry, data.times)
-    smooth = smoothed_signal(data)
-    result = {}
-    for name, u in _observed(data).items():
-        estimates = _estimates(_shaped(u, data.geometry), banks)
-        _choose(estimates, name)
-        cleanest = min(estimates, key=_upper)
-        f = _apply([k.K for k in cleanest.filters], _shaped(u, data.geometry)).ravel()
-        s = _apply([k.K.power(2) for k in cleanest.filters], _shaped(smooth[name] ** 2, data.geometry)).ravel()
-        result[name] = _fit_signal_noise(f, s, _inflation(cleanest.filters))
-    return result
-
-
-def smoothed_signal(data: Data) -> dict[str, Floats]:
-    """Local low-pass of every field, (T, n_nodes): binomial weights 1, 4, 6, 4, 1 along time and every grid axis.
-
-    On meshes: node and neighbours with equal weights. At ends the weights that remain are scaled to the sum one.
-    """
-    return {name: smoothed(u, data.geometry) for name, u in _observed(data).items()}
-
-
-def smoothed(values: Floats, geometry: Geometry) -> Floats:
-    """Low-pass of one field as in :func:`smoothed_signal`; NaN count as missing, and are filled where a value is near.
-
-    values: (T, n_nodes).
-    """
-    u = _shaped(values, geometry)
-    periodic = (False, *(n in geometry.periods for n in geometry.names)) if isinstance(geometry, Grid) else (False,)
-    passes = [_binomial(n, wraps) for n, wraps in zip(u.shape, periodic, strict=False)]
-    if isinstance(geometry, Mesh):
-        passes.append(_adjacency(geometry) + sparse.eye_array(geometry.n_nodes, format="csr"))
-    present = np.isfinite(u)
-    weight = _apply(passes, present.astype(np.float64))
-    total = _apply(passes, np.where(present, u, 0.0))
-    return np.divide(total, weight, out=np.full_like(total, np.nan), where=weight > 0).reshape(values.shape)
+    banks = _filter_banks(geometry, times)
+    for filters in banks:
+        if _words(filters) == words:
+            return filters
+    estimates = _estimates(u, banks, _ENOUGH)
+    _choose(estimates, name)
+    return min(estimates, key=_upper).filters
 
 
 def difference_filter(x: Floats, order: int, period: float | None = None) -> Any:
@@ -176,9 +143,20 @@ def difference_filter(x: Floats, order: int, period: float | None = None) -> Any
     They remove polynomials of degree < order. Sparse (m, n), rows with Σ c² = 1; m = n on a periodic axis,
     n − order otherwise.
     """
-    n = x.size
     if order == 0:
-        return sparse.eye_array(n, format="csr")
+        return sparse.eye_array(x.size, format="csr")
+    return _matrix(*_differences(x, order, period), x.size)
+
+
+def _matrix(c: Floats, index: NDArray[np.int64], n: int) -> Any:
+    """Sparse (m, n) with weights c at nodes ``index``, both (m, K)."""
+    rows = np.repeat(np.arange(len(c)), c.shape[1])
+    return sparse.csr_array((c.ravel(), (rows, index.ravel())), shape=(len(c), n))
+
+
+def _differences(x: Floats, order: int, period: float | None) -> tuple[Floats, NDArray[np.int64]]:
+    """Weights c and nodes of divided differences, both (m, order + 1)."""
+    n = x.size
     rows = n if period is not None else n - order
     index = np.arange(rows)[:, None] + np.arange(order + 1)
     nodes = x[index] if period is None else x[index % n] + period * (index // n)
@@ -186,7 +164,7 @@ def difference_filter(x: Floats, order: int, period: float | None = None) -> Any
     gaps[:, np.arange(order + 1), np.arange(order + 1)] = 1.0
     c = 1.0 / gaps.prod(axis=2)
     c /= np.linalg.norm(c, axis=1, keepdims=True)
-    return sparse.csr_array((c.ravel(), (np.repeat(np.arange(rows), order + 1), (index % n).ravel())), shape=(rows, n))
+    return c, index % n
 
 
 def graph_filter(mesh: Mesh) -> Any:
@@ -195,7 +173,7 @@ def graph_filter(mesh: Mesh) -> Any:
     w = A (AᵀA)⁻¹ e₀ for rows a_j = (1, x_j − x_i). Sparse (n, n), rows scaled to norm one; rows of nodes whose
     neighbours do not determine w are zero.
     """
-    adjacency = _adjacency(mesh)
+    adjacency = adjacency_of(mesh)
     n, start = mesh.n_nodes, adjacency.indptr[:-1]
     i, j = np.repeat(np.arange(n), np.diff(adjacency.indptr)), adjacency.indices
     step = mesh.points[j] - mesh.points[i]
@@ -218,33 +196,18 @@ def along(K: Any, u: Floats, axis: int) -> Floats:
     return np.moveaxis(out.reshape(-1, *moved.shape[1:]), 0, axis)
 
 
-def _apply(matrices: list[Any], u: Floats) -> Floats:
-    """Apply one matrix along each axis."""
-    return reduce(lambda v, axis: along(matrices[axis], v, axis), range(len(matrices)), u)
-
-
-def _shaped(values: Floats, geometry: Geometry) -> Floats:
+def shaped(values: Floats, geometry: Geometry) -> Floats:
     """Field with one axis per grid axis, (T, *shape); on a mesh as it is."""
     return values.reshape(-1, *geometry.shape) if isinstance(geometry, Grid) else values
 
 
-def _adjacency(mesh: Mesh) -> Any:
+def adjacency_of(mesh: Mesh) -> Any:
     """Ones where two different nodes share a cell, sparse (n, n)."""
     m, k = mesh.cells.shape
     incidence = sparse.csr_array((np.ones(m * k), (np.repeat(np.arange(m), k), mesh.cells.ravel())))
     pattern = (incidence.T @ incidence).tocoo()
     off = pattern.row != pattern.col
     return sparse.csr_array((np.ones(off.sum()), (pattern.row[off], pattern.col[off])), shape=pattern.shape)
-
-
-def _binomial(n: int, wraps: bool) -> Any:
-    """Weights 1, 4, 6, 4, 1 along an axis, sparse (n, n); two passes of 1, 2, 1."""
-    ends = (1.0, 1.0) if wraps else (0.0, 0.0)
-    offsets, values = [-1, 0, 1, 1 - n, n - 1], [1.0, 2.0, 1.0, *ends]
-    if n < 3:
-        offsets, values = [-1, 0, 1], [1.0, 2.0, 1.0]
-    once = sparse.diags_array(values, offsets=offsets, shape=(n, n)).tocsr()
-    return once @ once
 
 
 def _axis_filter(name: str, K: Any) -> AxisFilter:
@@ -257,8 +220,22 @@ def _axis_filter(name: str, K: Any) -> AxisFilter:
 def _difference_bank(name: str, x: Floats, period: float | None = None) -> list[AxisFilter]:
     """Differences of all orders along an axis, no longer than half of it; the last one again for higher orders."""
     longest = max(1, (x.size - 1) // 2)
-    orders = [max(o for o in _ORDERS if o <= min(order, longest)) for order in _ORDERS]
-    return [_axis_filter(f"D_{name}^{o}" if o else "", difference_filter(x, o, period)) for o in orders]
+    bank = {o: _difference_axis_filter(name, x, o, period) for o in _ORDERS if o <= longest}
+    return [bank[min(order, max(bank))] for order in _ORDERS]
+
+
+def _difference_axis_filter(name: str, x: Floats, order: int, period: float | None) -> AxisFilter:
+    """Differences of one order, with the correlations Σ_k c_{i,k+s} c_{i+s,k} of rows s apart."""
+    if order == 0:
+        return AxisFilter("", difference_filter(x, 0), 1.0, 1.0)
+    c, index = _differences(x, order, period)
+    squares = fourths = 1.0
+    for s in range(1, order + 1):
+        later = c[s:] if period is None else np.roll(c, -s, axis=0)
+        rho = np.einsum("ik,ik->i", c[: len(later), s:], later[:, :-s])
+        squares += 2.0 * float(np.sum(rho**2)) / len(c)
+        fourths += 2.0 * float(np.sum(rho**4)) / len(c)
+    return AxisFilter(f"D_{name}^{order}", _matrix(c, index, x.size), squares, fourths)
 
 
 def _graph_bank(mesh: Mesh) -> list[AxisFilter]:
@@ -288,29 +265,66 @@ def _filter_banks(geometry: Geometry, times: Floats) -> list[tuple[AxisFilter, .
     return [(t, *s) for t in in_time.values() for s in in_space if t.name or any(f.name for f in s)]
 
 
-def _inflation(filters: tuple[AxisFilter, ...]) -> float:
+def inflation(filters: tuple[AxisFilter, ...]) -> float:
     """Variance of log median|f| times the number of values: correlated values count less."""
     squares = float(np.prod([f.squares for f in filters]))
     fourths = float(np.prod([f.fourths for f in filters]))
-    return _MAD_VARIANCE * (_MAD_SQUARE_SHARE * squares + (1.0 - _MAD_SQUARE_SHARE) * fourths)
+    return MAD_VARIANCE * (_MAD_SQUARE_SHARE * squares + (1.0 - _MAD_SQUARE_SHARE) * fourths)
 
 
-def _estimates(u: Floats, banks: list[tuple[AxisFilter, ...]]) -> list[_Estimate]:
+def _estimates(u: Floats, banks: list[tuple[AxisFilter, ...]], most: int = MOST) -> list[_Estimate]:
     """Robust scale after every filter that leaves enough values; NaN are dropped, of much data every s-th time used.
 
     u: (T, *shape).
+    most: values that are enough.
     """
-    stride = max(1, u.size // _MOST)
-    estimates, in_time, v = [], "", u[::stride]
+    stride = max(1, u.size // most)
+    estimates, in_time, v = [], "", times_last(u[::stride])
     for filters in banks:
         if filters[0].name != in_time:  # filters come grouped by their part in time
-            in_time, v = filters[0].name, along(filters[0].K[::stride], u, 0)
-        f = reduce(lambda w, k: along(k[1].K, w, k[0]), enumerate(filters[1:], start=1), v)
-        f = np.abs(f[np.isfinite(f)])
+            in_time, v = filters[0].name, times_last(along(filters[0].K[::stride], u, 0))
+        f = np.abs(in_space([k.K for k in filters[1:]], v)).ravel()
+        known = np.isfinite(f)
+        f = f if known.all() else f[known]
         if f.size >= _FEWEST:
-            error = float(np.sqrt(_inflation(filters) / f.size))
-            estimates.append(_Estimate(float(np.median(f)) / _MAD, error, filters))
+            error = float(np.sqrt(inflation(filters) / f.size))
+            estimates.append(_Estimate(median_of(f) / MAD, error, filters))
     return estimates
+
+
+def times_last(u: Floats) -> Floats:
+    """Contiguous (*shape, T) from (T, *shape)."""
+    return np.ascontiguousarray(np.moveaxis(u, 0, -1))
+
+
+def in_space(matrices: list[Any], u: Floats) -> Floats:
+    """Apply one matrix along each axis of space of an array (*shape, T).
+
+    As times are last no array is turned round: a matrix repeated down the diagonal acts on an axis in the middle.
+    """
+    for axis, K in enumerate(matrices):
+        before = int(np.prod(u.shape[:axis]))
+        out = _repeated(K, before) @ u.reshape(before * K.shape[1], -1)
+        u = out.reshape(*u.shape[:axis], K.shape[0], *u.shape[axis + 1 :])
+    return u
+
+
+def _repeated(K: Any, times: int) -> Any:
+    """Block-diagonal matrix of copies of a CSR matrix."""
+    if times == 1:
+        return K
+    m, n = K.shape
+    copy = np.arange(times)[:, None]
+    starts = np.append((K.indptr[:-1] + copy * K.nnz).ravel(), times * K.nnz)
+    columns = (K.indices + copy * n).ravel()
+    return sparse.csr_array((np.tile(K.data, times), columns, starts), shape=(times * m, times * n))
+
+
+def median_of(f: Floats) -> float:
+    """Median of a flat array, whose order is lost; ``np.median`` looks for three places and takes four times longer."""
+    half = f.size // 2
+    f.partition(half)
+    return float(f[half] if f.size % 2 else 0.5 * (f[:half].max() + f[half]))
 
 
 def _upper(estimate: _Estimate) -> float:
@@ -328,54 +342,3 @@ def _choose(estimates: list[_Estimate], name: str) -> _Estimate:
     low = min(estimates, key=_upper)
     agree = [e for e in estimates if e.sigma - low.sigma <= _WITHIN * low.sigma * max(e.error, low.error)]
     return min(agree, key=lambda e: e.error)
-
-
-def _fit_signal_noise(f: Floats, s: Floats, inflation: float) -> SignalNoise:
-    """a, b and the test of b > 0 from filtered values f and the signal s = Σ c² u² under the filter, both (m,)."""
-    known = np.isfinite(f) & np.isfinite(s)
-    f, s = f[known], s[known]
-    # Independent values that the filtered ones are worth decide how many bins there can be.
-    n_bins = int(np.clip(f.size * _MAD_VARIANCE / inflation / _BIN, 3, _MOST_BINS))
-    bins = np.array_split(np.argsort(s, kind="stable"), n_bins)
-    v = np.array([(np.median(np.abs(f[k])) / _MAD) ** 2 for k in bins])
-    mean_s = np.array([s[k].mean() for k in bins])
-    shape = f.size / n_bins / (4.0 * inflation)  # Var(log v) = 4 Var(log median), gamma: 1 / shape
-    if not np.any(v > 0) or np.ptp(mean_s) <= 1e-12 * mean_s.max():
-        return SignalNoise(float(np.sqrt(v.mean())), 0.0, False, 1.0)
-    v = np.maximum(v, 1e-12 * v.max())
-    variance = _gamma_fit(v, mean_s)
-    deviance = _deviance(v, variance[0] + variance[1] * mean_s, shape)
-    gain = _deviance(v, np.full_like(v, v.mean()), shape) - deviance
-    scatter = max(1.0, deviance / (n_bins - 2))
-    p_value = 0.5 * float(fdtrc(1, n_bins - 2, gain / scatter)) if gain > 0 else 1.0
-    a, b = np.sqrt(variance)
-    return SignalNoise(float(a), float(b), p_value < _ALPHA, p_value)
-
-
-def _gamma_fit(v: Floats, s: Floats) -> Floats:
-    """(a², b²) ≥ 0 of the largest gamma likelihood of v, mean μ = a² + b² s: scoring with weights 1/μ²."""
-    best = np.array([v.mean(), 0.0])
-    for _ in range(50):
-        mu = np.maximum(best[0] + best[1] * s, 1e-12 * v.max())
-        new = _positive_least_squares(v / mu, np.stack([1.0 / mu, s / mu], axis=1))
-        if np.allclose(new, best, rtol=1e-10, atol=0.0):
-            break
-        best = new
-    return best
-
-
-def _positive_least_squares(y: Floats, X: Floats) -> Floats:
-    """Least squares y ≈ X θ with two coefficients θ ≥ 0: if one is negative the other is fitted alone."""
-    theta = np.linalg.lstsq(X, y, rcond=None)[0]
-    if np.all(theta >= 0):
-        return np.asarray(theta)
-    alone = np.maximum(X.T @ y / (X**2).sum(axis=0), 0.0)
-    misfit = ((y[:, None] - X * alone) ** 2).sum(axis=0)
-    keep = int(np.argmin(misfit))
-    return np.where(np.arange(2) == keep, alone, 0.0)
-
-
-def _deviance(v: Floats, mu: Floats, shape: float) -> float:
-    """Twice the lack of gamma log-likelihood, 2 k Σ (v/μ − 1 − log v/μ)."""
-    mu = np.maximum(mu, 1e-12 * v.max())
-    return float(2.0 * shape * np.sum(v / mu - 1.0 - np.log(v / mu)))

@@ -76,7 +76,7 @@ def check(
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     levels = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
-    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood), rng=rng)
+    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood))
     efficient = isinstance(likelihood.weighting, Stacked)
     usable = [(one, refit) for one, refit in refits if refit.status.converged]
     comparisons = tuple(compare(fit, one, refit, efficient=efficient) for one, refit in usable)

@@ -19,7 +19,7 @@ from scipy.special import ndtr, stdtr
 from bvsi.inference import Fit
 from bvsi.likelihood import ResidualLikelihood, Stacked
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.smoothing import weighter
+from bvsi.likelihood.smoothing import reweighted, weighter
 from bvsi.likelihood.stacked_products import SpaceTime
 
 Array = NDArray[np.float64]
@@ -120,7 +120,7 @@ class _Columns:
         H = np.einsum("nki,nkj->ij", X, WX)
         c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
         c[:, 0] = 0.0  # the fit has absorbed its share
-        again = [weighter(part, likelihood.weighting, other)(own[:, :, None]) for other in others]
+        again = [reweighted(part, likelihood.weighting, weigh, other, own[:, :, None]) for other in others]
         r = np.concatenate([r - X @ c, *([own[:, :, None]] * len(again))], axis=2)
         return _statistics(r, np.concatenate([w - WX @ c, *again], axis=2))
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.cluster import check_client, cluster_likelihood
 from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.data import Data, as_experiments
 from bvsi.diagnose import Check
@@ -18,6 +20,7 @@ from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.relinearise import relinearised
 from bvsi.discovery.result import Discovery
+from bvsi.discovery.submodel import assembled
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import BvsiError
@@ -53,6 +56,7 @@ def discover(
     constraints: AnyConstraints = None,
     relinearise: int = 0,
     check: bool = True,
+    client: Any = None,
     progress: Progress = silent,
 ) -> Discovery:
     """Select the operators that the data support, infer their coefficients, and check that the answer can be trusted.
@@ -74,8 +78,12 @@ def discover(
     relinearise: how often the selected operators are linearised anew, at states smoothed by their own residual, before
         the last fit; it matters where nonlinear operators meet large noise.
     check: whether the fit is repeated on coarser samplings and with other test functions, for the verdict.
+    client: a ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same
+        result to rounding. Noise is measured and the answer checked here, with the selected operators only.
     """
     begin = time.perf_counter()
+    if client is not None:
+        check_client(client)
     _check_prior(prior, library)
     if estimator is not None and not isinstance(estimator, Estimator):
         raise BvsiError(f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {estimator!r}.")
@@ -83,26 +91,27 @@ def discover(
     measured = measure_all(as_experiments(data), noise, robust=robust)
     method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
     library, treated = _treated(measured, library, method, progress)
-    likelihood = _likelihood(measured, library, method, progress)
+    likelihood = _likelihood(measured, library, method, client, progress)
     ties = ties_of(allowed)
     keep = ties.keep([*library.keep, *needed(allowed)])
     path = ties.path(method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
     selected = likelihood.restrict(path.best.names)
     limits = allowed.restrict(selected.names)
+    here = selected if client is None else None  # with residuals at hand, for what needs more than sums
     for _ in range(_count(relinearise)):
-        selected = relinearised(measured, selected, path.best.theta, library, method)
+        here = here or _here(measured, library, method, selected.names)
+        here = selected = relinearised(measured, here, path.best.theta, library, method)
     fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
     judged = pictures = None
     if check:
-        pictures = frames_of([m.data for m in measured], selected, fit.theta, rng=np.random.default_rng(0))
+        here = here or _here(measured, library, method, selected.names)
+        pictures = frames_of([m.data for m in measured], here, fit.theta, rng=np.random.default_rng(0))
         # constraints hide what moves, so that the free fit is looked at, unless they cause a misfit of their own
-        contradicted = bool(limits) and misfit_excess(fit.chi2, selected.system.n)
+        contradicted = bool(limits) and misfit_excess(fit.chi2, selected.n)
         subject = fit if contradicted else path.best.fit
-        judged = check_discovery(
-            subject, selected, path.best.theta, measured, library, method, progress, held=contradicted
-        )
+        judged = check_discovery(subject, here, path.best.theta, measured, library, method, progress, held=contradicted)
     if judged is not None and fit.posterior is not None:
         fit = replace(fit, posterior=with_bias(fit.posterior, judged, limits))
     settings = {
@@ -116,8 +125,7 @@ def discover(
         "constraints": "; ".join(allowed.texts),
         **({"biharmonic": str(treated)} if treated.chi2 else {}),
     }
-    rows = tuple(part.structure.n_rows for part in likelihood.system.experiments)
-    return _result(library, fit, path, rows, settings, judged, pictures, time.perf_counter() - begin)
+    return _result(library, fit, path, likelihood.rows, settings, judged, pictures, time.perf_counter() - begin)
 
 
 def _count(relinearise: int) -> int:
@@ -151,8 +159,20 @@ def _noise(measured: Sequence[Measurement], method: Method) -> list[Noise]:
 
 
 def _likelihood(
-    measured: Sequence[Measurement], library: Library, method: Method, progress: Progress
+    measured: Sequence[Measurement], library: Library, method: Method, client: Any, progress: Progress
 ) -> ResidualLikelihood:
+    if client is not None:
+        return cluster_likelihood(
+            client,
+            [m.data for m in measured],
+            library,
+            _noise(measured, method),
+            weighting=method.weighting,
+            discretisation=method.discretisation,
+            stencil=method.stencil,
+            variance=[m.variance for m in measured],
+            progress=progress,
+        )
     system = assemble(
         [m.data for m in measured],
         library,
@@ -160,6 +180,21 @@ def _likelihood(
         stencil=method.stencil,
         variance=[m.variance for m in measured],
         progress=progress,
+    )
+    return residual_likelihood(system, _noise(measured, method), method.weighting)
+
+
+def _here(
+    measured: Sequence[Measurement], library: Library, method: Method, names: tuple[str, ...]
+) -> ResidualLikelihood:
+    """The likelihood of the selected operators on this machine."""
+    system = assembled(
+        [m.data for m in measured],
+        library,
+        names,
+        discretisation=method.discretisation,
+        stencil=method.stencil,
+        variance=[m.variance for m in measured],
     )
     return residual_likelihood(system, _noise(measured, method), method.weighting)
 

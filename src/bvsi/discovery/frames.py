@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
+from bvsi.data.noise_level import observed
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.smoothing import noise_estimates, weighter
@@ -25,6 +26,8 @@ from bvsi.residual.system import Structure
 Array = NDArray[np.float64]
 
 _DRAWS = 24
+# Residuals of draws that are weighted at a time.
+_AT_ONCE = 4_000_000
 # Nodes per axis and frames that are kept, by dimension; together about 64,000 values a field.
 _NODES = {1: 256, 2: 96, 3: 24}
 _FRAMES = {1: 256, 2: 12, 3: 6}
@@ -88,7 +91,7 @@ def _experiment(
     structure = part.residuals.structure
     times, nodes, axes = _thinned(data)
     at = np.ix_(times, nodes)
-    fit = {} if structure.transfer is not None else {f: (data.fields[f] - e)[at] for f, e in estimate.items()}
+    fit = {} if structure.transfer is not None else {f: data.fields[f][at] - e[at] for f, e in estimate.items()}
     w = _standardised(part, likelihood, theta, rng)
     rows = {name: structure.equation_of_row == i for i, name in enumerate(structure.equations)}
     return ExperimentFrames(
@@ -96,7 +99,7 @@ def _experiment(
         points=data.geometry.points[nodes],
         axes=axes,
         cells=None if isinstance(data.geometry, Grid) else np.asarray(data.geometry.cells),
-        data={f: data.observed(f)[at] for f in data.names},
+        data={f: observed(data, f)[at] for f in data.names},
         fit=fit,
         residual_times=_block_times(structure),
         residual_points={name: structure.coordinates[chosen] for name, chosen in rows.items()},
@@ -127,11 +130,16 @@ def _standardised(part: Part, likelihood: ResidualLikelihood, theta: Array, rng:
     """W r in standard deviations of draws, (N, K); NaN for residuals that are not used."""
     products, structure = SpaceTime(part, theta), part.residuals.structure
     weigh = weighter(part, likelihood.weighting, theta)
-    draws = [products.sensitivity(products.draw(rng)) for _ in range(_DRAWS)]
-    w = weigh(np.stack([part.residuals.residual(theta), *draws], axis=2))
-    spread = np.sqrt(np.mean(np.square(w[:, :, 1:]), axis=2))
+    r = part.residuals.residual(theta)
+    w, squares = weigh(r[:, :, None])[:, :, 0], np.zeros(r.shape)
+    together = max(1, _AT_ONCE // max(1, r.size))
+    for start in range(0, _DRAWS, together):
+        count = min(together, _DRAWS - start)
+        draws = np.stack([products.sensitivity(products.draw(rng)) for _ in range(count)], axis=2)
+        squares += np.square(weigh(draws)).sum(axis=2)
+    spread = np.sqrt(squares / _DRAWS)
     used = spread > 0 if structure.active is None else structure.active & (spread > 0)
-    return np.where(used, w[:, :, 0] / np.where(used, spread, 1.0), np.nan)
+    return np.where(used, w / np.where(used, spread, 1.0), np.nan)
 
 
 def _block_times(structure: Structure) -> Array:

@@ -14,7 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.data import Data, Grid, NoiseLevel, estimate_noise, estimate_signal_noise, find_outliers, smoothed_signal
+from bvsi.data import Data, Grid, NoiseLevel, estimate_noise, estimate_signal_noise
+from bvsi.data.noise_level import observed
+from bvsi.data.outliers import scattered_outliers
+from bvsi.data.signal_noise import smoothed
 from bvsi.errors import DataError, NoiseError
 from bvsi.likelihood import IID, Diagonal, Noise, PerField, UnknownScale
 
@@ -78,9 +81,9 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     sigma = {f: max(level.sigma[f], _floor(data, f)) for f in data.fields}
     variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
     told = [*told, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
-    for name, found in estimate_signal_noise(clean).items():
+    for name, found in estimate_signal_noise(clean, None if single else level).items():
         if found.significant:
-            signal = smoothed_signal(clean)[name]
+            signal = smoothed(observed(clean, name), clean.geometry)
             variance[name] = np.maximum(found.a**2 + found.b**2 * signal**2, _floor(data, name) ** 2)
             told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
     for name, w in weights.items():
@@ -129,7 +132,8 @@ def _level(data: Data) -> NoiseLevel | None:
 
 def _size(data: Data, name: str) -> float:
     """RMS of a field."""
-    return float(np.sqrt(np.mean(np.square(data.fields[name]))))
+    values = data.fields[name].ravel()
+    return float(np.sqrt(values @ values / values.size))
 
 
 def _floor(data: Data, name: str) -> float:
@@ -151,16 +155,22 @@ def _without_outliers(
     if robust is False or level is None:
         return data, {}, []
     try:
-        found = find_outliers(data, level=level)
+        found = {
+            f: scattered_outliers(observed(data, f), data.geometry, data.times, level.sigma[f]) for f in data.names
+        }
     except DataError:
         return data, {}, []
-    total = {f: int(n) for f, n in found.count.items()}
+    total = {f: one.outliers.size for f, one in found.items()}
     many = {f for f, n in total.items() if n > (0 if robust else max(3, _TAIL * data.fields[f].size))}
     if not many:
         return data, {}, []
     # missing values have no weight of their own
-    weights = {f: np.where(found.weights[f] > 0, found.weights[f], 1.0) for f in many}
-    fields = {f: found.replaced[f] if f in many else v for f, v in data.fields.items()}
+    weights, fields = {f: np.ones(data.fields[f].shape) for f in many}, dict(data.fields)
+    for f in many:
+        fields[f] = np.array(data.fields[f])
+        weights[f].ravel()[found[f].outliers] = found[f].weights
+        fields[f].ravel()[found[f].outliers] = found[f].values
+        fields[f].ravel()[found[f].missing] = found[f].filled
     told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
     return data.with_fields(fields), weights, told
 

@@ -33,7 +33,7 @@ class Ties:
         """The likelihood of η."""
         if len(self.free) == len(self.names):
             return likelihood
-        return replace(likelihood, system=likelihood.system.combined(self.T, self.free))
+        return likelihood.combined(self.T, self.free)
 
     def keep(self, names: Iterable[str]) -> list[str]:
         """Names of η on which the given operators depend."""

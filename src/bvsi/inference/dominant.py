@@ -40,6 +40,9 @@ _MUCH = 0.1
 _MISFIT = 5.0
 _CLEARLY_LOWER = 0.9
 
+PILOT = 10
+"""Blocks of each experiment that are enough for a rough estimate."""
+
 PLATEAU = (
     "This is a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust this one; "
     "leave the start out, or use Profile()."
@@ -102,15 +105,20 @@ class Dominant:
         return estimate, own.q / own.n
 
 
-def on_plateau(likelihood: ResidualLikelihood, prior: BoundPrior, q: float, constraints: LinearConstraints) -> bool:
+def on_plateau(
+    likelihood: ResidualLikelihood, prior: BoundPrior, estimate: Array, q: float, constraints: LinearConstraints
+) -> bool:
     """Whether an estimate with the misfit q = rᵀWr is stuck: q/n > 1 + 5(2/n)^½, and Dominant() reaches below 0.9 q.
 
-    Under constraints its estimate counts only where they allow it: they may well cost misfit.
+    Under constraints its estimate counts only where they allow it: they may well cost misfit. Some of the blocks are
+    enough to see that.
     """
-    n = likelihood.system.n
+    n = likelihood.n
     if not likelihood.scale_known or q <= n * (1 + _MISFIT * np.sqrt(2 / n)):
         return False
     try:
+        if (few := likelihood.pilot(PILOT)) is not None:
+            likelihood, q = few, few.normal_equations(estimate).q
         theta = Dominant().estimate(likelihood, prior)
         if not constraints.satisfied(theta):
             return False

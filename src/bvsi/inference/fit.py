@@ -157,8 +157,7 @@ def assessed(
     method: str,
 ) -> Fit:
     """A fit with its misfit, from a posterior; ``scale`` is σ² in units of the noise model."""
-    rows = [e.structure.block_rows for e in likelihood.system.experiments]
-    blocks = tuple(q / n / scale for q, n in zip(equations.q_blocks, rows, strict=True))
+    blocks = tuple(q / n / scale for q, n in zip(equations.q_blocks, likelihood.block_rows, strict=True))
     chi2 = equations.q / equations.n / scale
     if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
         status = replace(status, message=f"{status.message} {_misfit(chi2)}")

@@ -69,7 +69,7 @@ def with_support(constraints: AnyConstraints, prior: PriorDensity) -> LinearCons
 
 def _information(likelihood: ResidualLikelihood, in_units: bool) -> Array:
     try:
-        theta = LeastSquares().fit(likelihood.system).theta
+        theta = LeastSquares().fit(likelihood).theta
     except RankError:
         theta = np.zeros(likelihood.system.d)
     equations = likelihood.normal_equations(theta)

@@ -28,7 +28,7 @@ class Instrumental:
     def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior) -> Array | None:
         """θ (d,), or None where the instruments do not determine it."""
         try:
-            theta = LeastSquares().fit(likelihood.system).theta
+            theta = LeastSquares().fit(likelihood).theta
         except RankError:
             theta = prior.mean
         for _ in range(self.iterations):

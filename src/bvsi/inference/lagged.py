@@ -87,7 +87,9 @@ class Lagged:
         if replaced := replaced_text(density):
             status = replace(status, message=f"{status.message} {replaced}")
         moved = equations.moved(step)
-        if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(likelihood, bound, moved.q, allowed):
+        if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(
+            likelihood, bound, theta, moved.q, allowed
+        ):
             status = Status(False, status.iterations, f"{status.message} {PLATEAU}")
         return make_fit(
             likelihood,
@@ -135,7 +137,7 @@ def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior, constraint
     Where noise swamps an operator, least squares is the edge of a plateau from which the iteration does not come back.
     """
     try:
-        theta = LeastSquares().fit(likelihood.system).theta
+        theta = LeastSquares().fit(likelihood).theta
     except RankError:
         if not (prior.precision.any() or constraints.equality.any()):
             raise

@@ -10,23 +10,25 @@ import importlib
 import importlib.util
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.constraints import AnyConstraints
+from bvsi.constraints import AnyConstraints, LinearConstraints
 from bvsi.errors import BvsiError, MissingDependencyError
+from bvsi.inference.coordinates import Coordinates
 from bvsi.inference.fit import Fit, Status
 from bvsi.inference.gaussian_prior import AnyPrior
-from bvsi.inference.objective import Objective, ProfileDensity, check_objective
+from bvsi.inference.objective import Objective, ProfileDensity, check_objective, settled
 from bvsi.inference.sampling import Problem, prepare, sampled_fit
+from bvsi.inference.target import Target
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.linalg import single_threaded_blas, usable_cores
-from bvsi.posteriors import ChainPosterior
-from bvsi.priors import InverseGammaPrior
+from bvsi.posteriors import ChainPosterior, Posterior
+from bvsi.priors import InverseGammaPrior, PriorDensity
 from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
@@ -70,11 +72,13 @@ class NUTS:
         progress: Progress = silent,
     ) -> Fit:
         """Sample the target; arguments as for :meth:`SVGD.fit`."""
-        nutpie = _nutpie()
+        with _quiet():
+            _nutpie()  # refuses before anything is worked out
         rng = np.random.default_rng(0) if rng is None else rng
+        objective = settled(self.objective, likelihood)
         problem = prepare(
             likelihood,
-            self.objective,
+            objective,
             prior=prior,
             constraints=constraints,
             noise_prior=noise_prior,
@@ -82,7 +86,17 @@ class NUTS:
             rng=rng,
             progress=progress,
         )
-        posterior = self._sampled(nutpie, problem, rng, progress)
+        chain = _Chain(
+            self,
+            objective,
+            noise_prior or InverseGammaPrior(),
+            problem.target.prior,
+            problem.target.constraints,
+            problem.approximation,
+            problem.coordinates,
+            progress,
+        )
+        posterior = self._sampled(chain, problem, rng)
         r_hat, ess = np.nanmax(posterior.r_hat), np.nanmin(posterior.ess_bulk)
         agree = f"chains agree: R̂ ≤ {r_hat:.3f}, at least {ess:.0f} effective draws."
         if posterior.divergences:
@@ -91,33 +105,65 @@ class NUTS:
         status = Status(not told, self.chains * (self.draws + self.tune), " ".join(told) or agree)
         return sampled_fit(problem, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
-    def _sampled(self, nutpie: Any, problem: Problem, rng: np.random.Generator, progress: Progress) -> ChainPosterior:
-        model = _model(nutpie, problem, progress)
-        with single_threaded_blas(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of nutpie's own dependencies
-            try:
-                trace = nutpie.sample(
-                    model,
-                    draws=self.draws,
-                    tune=self.tune,
-                    chains=self.chains,
-                    cores=usable_cores(),
-                    seed=int(rng.integers(2**31)),
-                    progress_bar=False,
-                    save_warmup=False,
-                )
-            except RuntimeError as error:
-                reason = str(error).splitlines()[0]
-                raise BvsiError(
-                    f"NUTS: the sampler could not start or go on ({reason}); is there room between the constraints?"
-                ) from None
-        w = np.asarray(trace.posterior["w"].values, dtype=np.float64)
-        stats = trace.sample_stats
-        draws = problem.coordinates.theta(w)
-        log_density = np.asarray(stats["logp"].values, dtype=np.float64)
-        diverging = np.asarray(stats["diverging"].values, dtype=bool)
-        chains = ChainPosterior(problem.likelihood.names, draws, log_density, diverging)
+    def _sampled(self, chain: _Chain, problem: Problem, rng: np.random.Generator) -> ChainPosterior:
+        """Chains side by side, each with a seed of its own."""
+        seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
+        with _quiet():  # here and not in the threads, since filters of warnings belong to all of them
+            found = problem.likelihood.each(chain, seeds, threads=True)
+        w, log_density, diverging = (np.stack(arrays) for arrays in zip(*found, strict=True))
+        chains = ChainPosterior(problem.likelihood.names, problem.coordinates.theta(w), log_density, diverging)
         return replace(chains, warnings=_doubts(chains))
+
+
+@dataclass(frozen=True, eq=False)
+class _Chain:
+    """One chain for a seed: what makes up the target, but for the likelihood, which may be on another machine.
+
+    objective: one that is settled; progress: stays behind when a chain travels.
+    """
+
+    settings: NUTS
+    objective: Objective
+    noise_prior: InverseGammaPrior
+    prior: PriorDensity
+    constraints: LinearConstraints
+    approximation: Posterior
+    coordinates: Coordinates
+    progress: Progress
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "progress": silent}
+
+    def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """Draws w (draws, n), their log-density (draws,), and where steps diverged (draws,)."""
+        bound = self.objective.bind(likelihood, self.noise_prior)
+        target = Target(likelihood.names, bound, self.prior, self.constraints)
+        problem = Problem(likelihood, target, self.approximation, self.coordinates)
+        trace = self._trace(problem, seed)
+        w = np.asarray(trace.posterior["w"].values, dtype=np.float64)
+        log_density = np.asarray(trace.sample_stats["logp"].values, dtype=np.float64)
+        diverging = np.asarray(trace.sample_stats["diverging"].values, dtype=bool)
+        return w[0], log_density[0], diverging[0]
+
+    def _trace(self, problem: Problem, seed: int) -> Any:
+        nutpie = _nutpie()
+        model = _model(nutpie, problem, self.progress)
+        try:
+            return nutpie.sample(
+                model,
+                draws=self.settings.draws,
+                tune=self.settings.tune,
+                chains=1,
+                cores=1,
+                seed=seed,
+                progress_bar=False,
+                save_warmup=False,
+            )
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0]
+            raise BvsiError(
+                f"NUTS: the sampler could not start or go on ({reason}); is there room between the constraints?"
+            ) from None
 
 
 def _model(nutpie: Any, problem: Problem, progress: Progress) -> Any:
@@ -163,6 +209,14 @@ def _doubts(chains: ChainPosterior) -> tuple[str, ...]:
     return tuple(told)
 
 
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings of nutpie's own dependencies."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
 def sampler_available() -> bool:
     """Whether nutpie is installed."""
     return importlib.util.find_spec("nutpie") is not None
@@ -170,9 +224,7 @@ def sampler_available() -> bool:
 
 def _nutpie() -> Any:
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of nutpie's own dependencies
-            importlib.import_module("nutpie.compiled_pyfunc")
-            return importlib.import_module("nutpie")
+        importlib.import_module("nutpie.compiled_pyfunc")
+        return importlib.import_module("nutpie")
     except ImportError:
         raise MissingDependencyError("NUTS() needs the sampler nutpie: pip install 'bvsi[mcmc]'.") from None

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -97,6 +97,10 @@ class ProfileDensity:
 
         return log_likelihood
 
+    def settled(self, likelihood: ResidualLikelihood) -> ProfileDensity:
+        """The same with its fit made."""
+        return self if self.fit is not None or not self.calibrated else replace(self, fit=self._made(likelihood))
+
     def _calibration(self, likelihood: ResidualLikelihood) -> tuple[Array, Array]:
         """θ̂ and B, with A B symmetric, which no change of units or order affects; zero and I without calibration."""
         if not self.calibrated:
@@ -154,6 +158,11 @@ class FrozenCovariance:
             return _misfit(likelihood, q, equations.n, noise_prior)
 
         return log_likelihood
+
+
+def settled(objective: Objective, likelihood: ResidualLikelihood) -> Objective:
+    """The same objective with the fit that it is calibrated by, so that it can be bound many times for little."""
+    return objective.settled(likelihood) if isinstance(objective, ProfileDensity) else objective
 
 
 def check_objective(objective: object) -> None:

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.constraints import AnyConstraints, LinearConstraints
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.inference.constrained import ConstrainedSolver, constrained
-from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
+from bvsi.inference.dominant import PILOT, PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Curvature, Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.gaussian_prior import AnyPrior, matched, replaced_text, with_support
 from bvsi.inference.instrumental import Instrumental
@@ -37,6 +37,8 @@ _HALVINGS = 8
 _NEGLIGIBLE = 1e-2
 # Two minima are two estimates this many standard deviations apart.
 _APART = 5.0
+# Two estimates less than this many standard deviations apart are one.
+_TOGETHER = 0.1
 _AMBIGUOUS = (
     "But two estimates fit the data about equally well, {name!r} at {one:.3g} and at {other:.3g}; do not trust either: "
     "use fewer operators, less noise, or a prior."
@@ -182,12 +184,34 @@ class _Problem:
     def from_start(self, theta: Array) -> _Attempt:
         """Minimise from a start that was given, and tell where that ends on a plateau."""
         attempt = self.minimise(theta)
-        q = attempt.history[-1].chi2 * self.likelihood.system.n
-        if not on_plateau(self.likelihood, self.prior, q, self.constraints):
+        q = attempt.history[-1].chi2 * self.likelihood.n
+        if not on_plateau(self.likelihood, self.prior, attempt.theta, q, self.constraints):
             return attempt
         return replace(attempt, converged=False, message=f"{attempt.message} {PLATEAU}")
 
     def search(self, prior: AnyPrior) -> _Attempt:
+        """Minimise from where a pilot on some of the blocks ends, else from the starts of :meth:`everywhere`."""
+        pilot = self.likelihood.pilot(PILOT)
+        if pilot is not None:
+            found = self._piloted(replace(self, likelihood=pilot, settings=self._roughly()), prior)
+            if found is not None:
+                return found
+        return self.everywhere(prior)
+
+    def _roughly(self) -> Profile:
+        """The settings of a pilot: its own error is larger than that of the whole, and so is its tolerance."""
+        return replace(self.settings, tol=max(self.settings.tol, _NEGLIGIBLE))
+
+    def _piloted(self, pilot: _Problem, prior: AnyPrior) -> _Attempt | None:
+        """Minimise from the estimate of a pilot, which heard all starts; None where one of the two did not converge."""
+        try:
+            rough = pilot.everywhere(prior)
+        except (RankError, NotPositiveDefiniteError):
+            return None
+        attempt = self._started(rough.theta) if rough.converged else None
+        return self._assessed(attempt) if attempt is not None and attempt.converged else None
+
+    def everywhere(self, prior: AnyPrior) -> _Attempt:
         """Minimise from the weights of the noisiest operators; from other starts where that may not be enough."""
         attempts = [self._started(self._dominant(self.settings.dominant))]
         best = self._better(None, attempts[0])
@@ -196,7 +220,7 @@ class _Problem:
             return best
         attempts.append(self._started(self.settings.instrumental.estimate(self.likelihood, self.prior)))
         best = self._better(best, attempts[1])
-        if best is not None and self._settled(best):
+        if best is not None and (self._settled(best) or self._agreed(attempts, best)):
             return best
         attempts.append(self._started(self._dominant(self.settings.dominant.stronger)))
         best = self._better(best, attempts[2])
@@ -253,6 +277,14 @@ class _Problem:
     def _settled(self, attempt: _Attempt) -> bool:
         """Converged, with the misfit of the stated noise, and with little noise in H, so that Q has one minimum."""
         return attempt.converged and self.plausible(attempt) and not self._noisy(attempt)
+
+    def _agreed(self, attempts: Sequence[_Attempt | None], best: _Attempt) -> bool:
+        """Whether starts that have nothing in common end at one point, with little noise: misfit is then no plateau."""
+        point = best.point
+        assert point is not None
+        if any(other is None or not other.converged for other in attempts) or self._noisy(best):
+            return False
+        return all(self._size(other.theta - best.theta, point) < _TOGETHER for other in attempts if other is not None)
 
     def _noisy(self, attempt: _Attempt) -> bool:
         """Whether noise makes up much of H, so that Q may have several minima: λ_max(H⁻¹N) > 0.1."""

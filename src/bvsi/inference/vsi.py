@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +20,15 @@ from bvsi.likelihood import IID, Isotropic, NormalEquations, ResidualLikelihood,
 from bvsi.residual import ResidualSystem
 
 Array = NDArray[np.float64]
+Unweighted: TypeAlias = ResidualSystem | ResidualLikelihood
+"""Residuals; of a likelihood the noise and the weighting are left aside."""
 
 
 @dataclass(frozen=True)
 class LeastSquares:
     """θ = (XᵀX)⁻¹ Xᵀy (eq:VSI_solution), with one step of refinement; a quadratic program under constraints."""
 
-    def fit(self, system: ResidualSystem, *, constraints: AnyConstraints = None) -> Fit:
+    def fit(self, system: Unweighted, *, constraints: AnyConstraints = None) -> Fit:
         """Estimate all coefficients; constraints: as for :meth:`Lagged.fit`."""
         unweighted, allowed = _unweighted(system), as_linear(constraints, system.names)
         theta = np.zeros(system.d)
@@ -48,7 +51,7 @@ class Ridge:
     def __post_init__(self) -> None:
         _penalty(self.alpha)
 
-    def fit(self, system: ResidualSystem, *, constraints: AnyConstraints = None) -> Fit:
+    def fit(self, system: Unweighted, *, constraints: AnyConstraints = None) -> Fit:
         """Estimate all coefficients; constraints: as for :meth:`Lagged.fit`."""
         unweighted, zero = _unweighted(system), np.zeros(system.d)
         equations = unweighted.normal_equations(zero)
@@ -72,7 +75,7 @@ class Lasso:
         _penalty(self.alpha)
         check_iteration(self.tol, max_sweeps=self.max_sweeps)
 
-    def fit(self, system: ResidualSystem) -> Fit:
+    def fit(self, system: Unweighted) -> Fit:
         """Estimate all coefficients."""
         unweighted = _unweighted(system)
         equations = unweighted.normal_equations(np.zeros(system.d))
@@ -107,7 +110,9 @@ def _penalty(alpha: float) -> None:
         raise BvsiError(f"alpha: a penalty is a number that is not negative; got {alpha}.")
 
 
-def _unweighted(system: ResidualSystem) -> ResidualLikelihood:
+def _unweighted(system: Unweighted) -> ResidualLikelihood:
+    if isinstance(system, ResidualLikelihood):
+        return system.unweighted()
     # Without weights the noise has no part in the fit; any model binds.
     return residual_likelihood(system, IID(1.0), Isotropic())
 
@@ -116,8 +121,6 @@ def _result(
     unweighted: ResidualLikelihood, theta: Array, method: str, iterations: int, inverse: Array | None = None
 ) -> Fit:
     equations = unweighted.normal_equations(theta)
-    blocks = tuple(
-        q / e.structure.block_rows for q, e in zip(equations.q_blocks, unweighted.system.experiments, strict=True)
-    )
+    blocks = tuple(q / rows for q, rows in zip(equations.q_blocks, unweighted.block_rows, strict=True))
     status = Status(True, iterations, "done; least squares gives no error bars, use Lagged() for them.")
     return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method, equations, inverse)

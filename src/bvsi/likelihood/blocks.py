@@ -38,8 +38,8 @@ def over_groups(
     def one(group: BlockGroup) -> Result:
         return work(part.factorised(theta, group, newest=newest))
 
-    if len(groups) == 1:
-        yield one(groups[0])
+    if len(groups) <= 1:
+        yield from map(one, groups)
         return
     threads = min(len(groups), usable_cores()) if part.covariance.pattern.nnz >= _LEAST_ENTRIES else 1
     with single_threaded_blas():

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.likelihood.noise import Noise, StateCovariance
@@ -151,8 +151,34 @@ def plan_covariance(structure: Structure, noise: Noise, backend: Backend | None 
         smear = Product.plan(structure.pattern, common)
         left = smear.out
     product = Product.plan(left, structure.pattern)
-    analysis = analyse(product.out, coordinates=structure.coordinates, backend=backend)
-    return CovariancePlan(structure, state, product, analysis, smear, spread)
+    return CovariancePlan(structure, state, product, DeferredAnalysis(product, structure, backend), smear, spread)
+
+
+@dataclass(frozen=True, eq=False)
+class DeferredAnalysis:
+    """Symbolic Cholesky of Σ_kk, worked out when a block is first factorised: stacked weighting has no use for it."""
+
+    product: Product
+    structure: Structure
+    chosen: Backend | None
+
+    @cached_property
+    def _made(self) -> Analysis:
+        return analyse(self.product.out, coordinates=self.structure.coordinates, backend=self.chosen)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Pattern of Σ_kk."""
+        return self.product.out
+
+    @property
+    def backend(self) -> str:
+        """Name of the back end."""
+        return self._made.backend
+
+    def factor(self, values: ArrayLike, *, label: str = "matrix") -> Factor:
+        """Factorise."""
+        return self._made.factor(values, label=label)
 
 
 def stencil_row(structure: Structure, k: int) -> tuple[NDArray[np.int64], Array, Array]:

@@ -116,7 +116,8 @@ def _logdet(part: Part, one: FactorisedGroup, gradient: bool) -> Term:
 def _on_operators(part: Part, one: FactorisedGroup, G: Array) -> Array:
     """Σ_j ⟨G_j, J_i(û_j)⟩ over the times with b ≠ 0, (d,)."""
     times = one.times[one.b != 0]
-    return np.array([sum(J.inner(g, int(j)) for g, j in zip(G, times, strict=True)) for J in part.residuals.J])
+    sums = (part.residuals.operators_inner(g, int(j)) for g, j in zip(G, times, strict=True))
+    return np.asarray(sum(sums, start=np.zeros(part.residuals.d)))
 
 
 def change_of_variables(part: Part, theta: Array, gradient: bool) -> Term:

@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, Part
-from bvsi.likelihood.density import Density
+from bvsi.likelihood.density import Density, check_change_of_variables
 from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
 from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.noise import Noise, noise_of_experiments
@@ -22,10 +24,15 @@ from bvsi.likelihood.noise_share import NoiseShare, noise_share
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.stacked import Stacked
-from bvsi.likelihood.weighting import Block, Weighting
+from bvsi.likelihood.weighting import Block, Isotropic, Weighting
+from bvsi.linalg import single_threaded_blas, usable_cores
 from bvsi.residual import ResidualSystem
 
 Array = NDArray[np.float64]
+# Saves less than it costs where a pilot has more than a third of the blocks.
+_WORTH_A_PILOT = 3
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +40,9 @@ class ResidualLikelihood:
     """Likelihood of the residuals; make it with :func:`residual_likelihood`.
 
     plans: one per experiment, shared by every restriction to fewer operators.
+
+    Estimators and selection ask it for sums over experiments and blocks only, so that its parts may live elsewhere; see
+    :class:`bvsi.cluster.ClusterLikelihood`.
     """
 
     system: ResidualSystem
@@ -54,12 +64,75 @@ class ResidualLikelihood:
         """Coefficient names."""
         return self.system.names
 
+    @property
+    def d(self) -> int:
+        """Number of operators."""
+        return self.system.d
+
+    @property
+    def n(self) -> int:
+        """Number of residuals used, over all experiments."""
+        return self.system.n
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """Residuals per block of each experiment, N."""
+        return tuple(e.structure.n_rows for e in self.system.experiments)
+
+    @property
+    def block_rows(self) -> tuple[NDArray[np.int64], ...]:
+        """Residuals used in each block of each experiment, (K,)."""
+        return tuple(e.structure.block_rows for e in self.system.experiments)
+
+    def vector(self, theta: ArrayLike) -> Array:
+        """A coefficient vector (d,), checked."""
+        return self.system.vector(theta)
+
     def __repr__(self) -> str:
         return f"ResidualLikelihood({self.system!r}, noise={self.noise[0]!r}, weighting={self.weighting!r})"
 
     def restrict(self, names: Iterable[str]) -> ResidualLikelihood:
         """The likelihood of a model with only the named operators; nothing is planned or assembled again."""
         return replace(self, system=self.system.subset(names))
+
+    def combined(self, T: Array, names: tuple[str, ...]) -> ResidualLikelihood:
+        """The likelihood of η with θ = T η, T (d, m), and m names: operators that move together become one."""
+        return replace(self, system=self.system.combined(T, names))
+
+    def unweighted(self) -> ResidualLikelihood:
+        """The same residuals with W = I."""
+        return replace(self, weighting=Isotropic())
+
+    def pilot(self, blocks: int) -> ResidualLikelihood | None:
+        """A likelihood with about so many blocks of each experiment, evenly spread: rough estimates for less.
+
+        None where blocks do not stand for themselves (stacked weighting), or where that would save little.
+        """
+        numbers = [len(rows) for rows in self.block_rows]
+        if isinstance(self.weighting, Stacked) or min(numbers) < _WORTH_A_PILOT * blocks:
+            return None
+        return self.some_blocks([np.arange(K // blocks // 2, K, K // blocks) for K in numbers])
+
+    def some_blocks(self, chosen: Sequence[NDArray[np.int64]]) -> ResidualLikelihood:
+        """The likelihood of some blocks of each experiment, by index; nothing is planned or assembled again."""
+        few = tuple(e.some_blocks(k) for e, k in zip(self.system.experiments, chosen, strict=True))
+        pairs = zip(self.plans, few, strict=True)
+        plans = tuple(None if plan is None else replace(plan, structure=e.structure) for plan, e in pairs)
+        return replace(self, system=replace(self.system, experiments=few), plans=plans)
+
+    def each(
+        self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
+    ) -> list[Result]:
+        """work(likelihood, item) for every item, in order; independent of each other, so that they may run anywhere.
+
+        work: a function of a module, or an instance of a class of one: on a cluster it travels.
+        threads: whether it pays to run them side by side here, since evaluations alone do not keep all cores busy.
+        """
+        chosen = list(items)
+        if not threads:
+            return [work(self, item) for item in chosen]
+        with single_threaded_blas(), ThreadPoolExecutor(max(1, min(usable_cores(), len(chosen)))) as pool:
+            return list(pool.map(work, [self] * len(chosen), chosen))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -77,31 +150,28 @@ class ResidualLikelihood:
         self, theta: ArrayLike, *, smoothing: float = 1.0, rng: np.random.Generator | None = None
     ) -> ProfileEquations:
         """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng."""
-        vector = self.system.vector(theta)
-        return ProfileEquations.total(
-            [self.weighting.profile_equations(part, vector, smoothing=smoothing, rng=rng) for part in self.parts]
-        )
+        vector, of = self.system.vector(theta), self.weighting.profile_equations
+        pairs = zip(self.parts, generators(rng, len(self.plans)), strict=True)
+        return ProfileEquations.total([of(part, vector, smoothing=smoothing, rng=own) for part, own in pairs])
 
     def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments; of Stacked() weighting."""
         vector = self.system.vector(theta)
         if not isinstance(self.weighting, Stacked):
             raise BvsiError("moment equations need Stacked() weighting.")
+        pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
         of = self.weighting.moment_equations
-        return MomentEquations.total([of(part, vector, rng=rng, draws=draws) for part in self.parts])
+        return MomentEquations.total([of(part, vector, rng=own, draws=draws) for part, own in pairs])
 
     def instrumental_equations(self, theta: ArrayLike) -> InstrumentalEquations:
         """A and c at θ with regressors of other times as instruments, summed over experiments."""
         vector = self.system.vector(theta)
-        sums = [instrumental_equations(part, vector) for part in self.parts]
-        return InstrumentalEquations(np.asarray(sum(e.A for e in sums)), np.asarray(sum(e.c for e in sums)))
+        return InstrumentalEquations.total([instrumental_equations(part, vector) for part in self.parts])
 
     def noise_share(self, rng: np.random.Generator) -> NoiseShare:
         """How much of each operator is noise, by equation, summed over experiments."""
-        sums = [noise_share(part, rng) for part in self.parts]
-        return NoiseShare(
-            *(np.sum([getattr(s, field) for s in sums], axis=0) for field in ("y", "X", "smooth", "size"))
-        )
+        pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
+        return NoiseShare.total([noise_share(part, own) for part, own in pairs])
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False
@@ -114,6 +184,11 @@ class ResidualLikelihood:
         vector, of = self.system.vector(theta), self.weighting.density
         parts = [of(part, vector, gradient=gradient, logdet=logdet, change=change) for part in self.parts]
         return Density.total(parts)
+
+    def check_change_of_variables(self) -> None:
+        """Refuse where the residuals are no change of variables from the data."""
+        for part in self.parts:
+            check_change_of_variables(part)
 
     def logdet_gradient(self, theta: ArrayLike) -> Array:
         """Gradient of log det Σ(θ), summed over blocks and experiments, (d,)."""
@@ -128,6 +203,11 @@ class ResidualLikelihood:
         return -0.5 * (n + n * math.log(q / n) + density.logdet.value + n * math.log(2 * math.pi))
 
 
+def generators(rng: np.random.Generator | None, n: int) -> Sequence[np.random.Generator | None]:
+    """One generator for each of n experiments; None for each where there is none."""
+    return [None] * n if rng is None else rng.spawn(n)
+
+
 def residual_likelihood(
     system: ResidualSystem, noise: Noise | Sequence[Noise], weighting: Weighting | None = None
 ) -> ResidualLikelihood:
@@ -135,7 +215,7 @@ def residual_likelihood(
     weighting = weighting or Block()
     if isinstance(weighting, type) or not hasattr(weighting, "normal_equations"):
         raise BvsiError(f"weighting: an instance such as Block() is needed, not {weighting!r}.")
-    models = noise_of_experiments(noise, system)
+    models = noise_of_experiments(noise, len(system.experiments))
     pairs = zip(system.experiments, models, strict=True)
     plans = tuple(weighting.plan(residuals.structure, model) for residuals, model in pairs)
     return ResidualLikelihood(system, models, weighting, plans)

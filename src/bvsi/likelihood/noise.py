@@ -16,7 +16,7 @@ import scipy.sparse.linalg
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NoiseError
-from bvsi.residual import ResidualSystem, Structure
+from bvsi.residual import Structure
 
 Array = NDArray[np.float64]
 
@@ -28,11 +28,13 @@ class StateCovariance:
     distinct: each a vector of variances (n_u,) where diagonal, or a sparse symmetric matrix (n_u × n_u).
     roots: R with R Rᵀ = Σ_u of each: a vector where diagonal, or a sparse matrix (n_u × anything).
     label: (T,); times with one label share their covariance, and so their factorisation.
+    first: number of the first time in the experiment, of which these may be a part.
     """
 
     distinct: tuple[Any, ...]
     roots: tuple[Any, ...]
     label: NDArray[np.int64]
+    first: int = 0
 
     @property
     def diagonal(self) -> bool:
@@ -52,6 +54,14 @@ class StateCovariance:
         xi = rng.standard_normal(root.shape[-1])
         draw: Array = root @ xi if sparse.issparse(root) else root * xi
         return draw
+
+    def draws(self, rng: np.random.Generator) -> list[Array]:
+        """One draw of ε at every time, (n_u,) each; every time has a generator of its own.
+
+        The draw of a time is then the same however an experiment is cut into parts.
+        """
+        seed = int(rng.integers(2**63))
+        return [self.sample(j, np.random.default_rng([seed, self.first + j])) for j in range(len(self.label))]
 
 
 class Noise(Protocol):
@@ -183,19 +193,30 @@ class UnknownScale:
         return self.shape.covariance(structure)
 
 
-def noise_of_experiments(noise: Noise | Sequence[Noise], system: ResidualSystem) -> tuple[Noise, ...]:
-    """One noise model per experiment; a single one serves all."""
+def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise, ...]:
+    """One noise model for each of n experiments; a single one serves all."""
     several = isinstance(noise, Sequence) and not isinstance(noise, str)
-    models: tuple[Any, ...] = tuple(noise) if several else (noise,) * len(system.experiments)  # type: ignore[arg-type]
-    if len(models) != len(system.experiments):
-        raise NoiseError(
-            f"noise: {len(models)} models for {len(system.experiments)} experiments; give one, or one each."
-        )
+    models: tuple[Any, ...] = tuple(noise) if several else (noise,) * n  # type: ignore[arg-type]
+    if len(models) != n:
+        raise NoiseError(f"noise: {len(models)} models for {n} experiments; give one, or one each.")
     for model in models:
         _check_model(model, "noise")
     if len({model.scale_known for model in models}) > 1:
         raise NoiseError("noise: the scale has to be known for all experiments or for none.")
     return models
+
+
+def noise_of_frames(noise: Noise, frames: slice) -> Noise | None:
+    """The same model for some of the times of an experiment; None where the model is not one of these."""
+    if isinstance(noise, UnknownScale):
+        shape = noise_of_frames(noise.shape, frames)
+        return None if shape is None else UnknownScale(shape)
+    if isinstance(noise, PerTime):
+        return PerTime(_positive(noise.sigma, "sigma")[frames])
+    if isinstance(noise, Diagonal):
+        sigma = {field: np.asarray(values, dtype=float) for field, values in noise.sigma.items()}
+        return Diagonal({f: s[frames] if s.ndim == 2 and len(s) > 1 else s for f, s in sigma.items()})
+    return noise if isinstance(noise, IID | PerField | Covariance) else None
 
 
 def _n_nodes(structure: Structure) -> int:

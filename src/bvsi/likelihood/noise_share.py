@@ -10,8 +10,8 @@ of the first equation and its own field, for every field: one without an equatio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,12 @@ class NoiseShare:
     smooth: Array
     size: Array
 
+    @staticmethod
+    def total(parts: Sequence[NoiseShare]) -> NoiseShare:
+        """Sum over parts."""
+        fields = ("y", "X", "smooth", "size")
+        return NoiseShare(*(np.sum([getattr(part, field) for part in parts], axis=0) for field in fields))
+
     @property
     def share(self) -> Array:
         """ν (E, d), zero where an operator does not stand in the equation."""
@@ -44,33 +50,31 @@ class NoiseShare:
 
 def noise_share(part: Part, rng: np.random.Generator) -> NoiseShare:
     """Sizes of noise of one experiment."""
-    residuals, structure, plan = part.residuals, part.residuals.structure, part.covariance
-    M = structure.pattern.matrix(structure.M)
-    average = _average(structure, M)
-    pairs = [_with_smoothed(plan.noise.sample(j, rng), average) for j in range(structure.n_times)]
-    y = structure.only_active((structure.a @ np.stack([M @ pair[:, 0] for pair in pairs])).T)
+    residuals, structure = part.residuals, part.residuals.structure
+    draw = np.stack(part.covariance.noise.draws(rng), axis=1)
+    smoothed = _smoothed(draw, structure)
     equations = np.eye(len(structure.equations))[structure.equation_of_row].T
-    X, smooth = np.empty((2, len(equations), residuals.d))
-    for i, J in enumerate(residuals.J):
-        noise = np.stack([J.apply(j, pair) for j, pair in enumerate(pairs)])
-        for total, column in ((X, 0), (smooth, 1)):
-            tested = structure.only_active((structure.b @ noise[:, :, column]).T)
-            total[:, i] = equations @ np.square(tested).sum(axis=1)
-    size = equations @ np.square(residuals.X).sum(axis=1)
-    return NoiseShare(equations @ np.square(y).sum(axis=1), X, smooth, size)
+
+    def sizes(tested: Array) -> Array:
+        return np.asarray(equations @ np.square(structure.only_active(tested)).sum(axis=1))
+
+    y = sizes(structure.mass.summed(structure.a, draw))
+    X, smooth = (np.stack([sizes(J.summed(structure.b, e)) for J in residuals.J], axis=1) for e in (draw, smoothed))
+    return NoiseShare(y, X, smooth, equations @ np.square(residuals.X).sum(axis=1))
 
 
-def _average(structure: Structure, M: Any) -> Any:
-    """MᵀM of one field, (n_dofs, n_dofs), with the tests of the first equation."""
+def _smoothed(epsilon: Array, structure: Structure) -> Array:
+    """ε̃ for ε (n_u, T): MᵀMε field by field, each as long as ε, with the tests of the first equation."""
+    T = epsilon.shape[1]
+    fields = epsilon.reshape(len(structure.fields), structure.n_dofs, T)
     first = structure.fields.index(structure.equations[0]) * structure.n_dofs
-    own = M[np.flatnonzero(structure.equation_of_row == 0)][:, first : first + structure.n_dofs]
-    return own.T @ own
-
-
-def _with_smoothed(epsilon: Array, average: Any) -> Array:
-    """ε and ε̃ side by side, (n_u, 2)."""
-    fields = epsilon.reshape(-1, average.shape[0])
-    smoothed = (average @ fields.T).T
-    length, wanted = (np.linalg.norm(values, axis=1, keepdims=True) for values in (smoothed, fields))
-    smoothed = smoothed * np.divide(wanted, length, out=np.zeros_like(length), where=length > 0)
-    return np.stack([epsilon, smoothed.ravel()], axis=1)
+    rows = structure.equation_of_row == 0
+    out = np.empty_like(fields)
+    for field, own in zip(out, fields, strict=True):
+        alone = np.zeros_like(epsilon)
+        alone[first : first + structure.n_dofs] = own
+        tested = structure.mass.everywhere(alone) * rows[:, None]
+        averaged = structure.mass.transposed_everywhere(tested)[first : first + structure.n_dofs]
+        length, wanted = (np.linalg.norm(values, axis=0) for values in (averaged, own))
+        field[:] = averaged * np.divide(wanted, length, out=np.zeros(T), where=length > 0)
+    return out.reshape(epsilon.shape)

@@ -33,6 +33,11 @@ class NormalEquations:
     n: int
 
     @staticmethod
+    def none(d: int) -> NormalEquations:
+        """Those of no residuals at all."""
+        return NormalEquations(np.zeros((d, d)), np.zeros(d), (), 0.0, 0)
+
+    @staticmethod
     def total(parts: Sequence[NormalEquations], q_blocks: tuple[Array, ...]) -> NormalEquations:
         """Sum over parts; ``q_blocks`` sorts their q by experiment and block."""
         return NormalEquations(

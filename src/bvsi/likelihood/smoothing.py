@@ -13,14 +13,20 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.errors import NotPositiveDefiniteError
 from bvsi.likelihood.blocks import block_solver
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.likelihood import ResidualLikelihood
 from bvsi.likelihood.stacked import Stacked, Whole
+from bvsi.likelihood.stacked_iterative import conjugate_gradients
 from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.likelihood.weighting import Weighting
 
 Array = NDArray[np.float64]
+
+# Relative error of weights that only have to be near enough, and the steps for which they are worth while.
+_ROUGH = 1e-4
+_STEPS = 20
 
 
 def weighter(part: Part, weighting: Weighting, theta: Array) -> Callable[[Array], Array]:
@@ -28,6 +34,20 @@ def weighter(part: Part, weighting: Weighting, theta: Array) -> Callable[[Array]
     if isinstance(weighting, Stacked):
         return Whole.of(part, theta).weighted
     return block_solver(part, theta)
+
+
+def reweighted(part: Part, weighting: Weighting, near: Callable[[Array], Array], theta: Array, Z: Array) -> Array:
+    """W(θ) Z for Z (N, K, m), near weights that are at hand; of stacked weighting to some digits, without a factor.
+
+    near: Z ↦ W Z with the weights of a θ close by, which make conjugate gradients converge in a few steps.
+    """
+    if not isinstance(weighting, Stacked):
+        return weighter(part, weighting, theta)(Z)
+    product, label = SpaceTime(part, theta).covariance, f"residual covariance of {part.label}"
+    try:
+        return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
+    except NotPositiveDefiniteError:
+        return weighter(part, weighting, theta)(Z)
 
 
 def noise_estimates(likelihood: ResidualLikelihood, theta: Array) -> tuple[dict[str, Array], ...]:

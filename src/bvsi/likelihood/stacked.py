@@ -14,9 +14,9 @@ is the exact density of the data of a linear equation, with a flat prior on the 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coo
 from bvsi.likelihood.stacked_iterative import Iterative
 from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.linalg import Analysis, Backend, Factor, analyse
+from bvsi.linalg.dense_cholesky import DenseFactor
 from bvsi.linalg.supernodal_backend import SupernodalAnalysis
 from bvsi.residual import Residuals, Structure
 
@@ -40,6 +41,10 @@ Rng = np.random.Generator
 
 # Bytes per entry of Σ that its pattern, values and places take while it is factorised.
 _BYTES_PER_ENTRY = 40
+# Part of the entries of Σ from which on a dense factor is faster.
+_FULL = 0.52
+# Bytes of a factor that is kept for the next time.
+_KEPT = 3e8
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +56,28 @@ class StackedPlan(CovariancePlan):
 
     backend: Backend | None = None
     max_memory: float = math.inf
+    _last: dict[tuple[Any, ...], Factor] = field(default_factory=dict, init=False, repr=False)
+
+    def factor(self, part: Part, theta: Array) -> Factor:
+        """Cholesky factor of Σ(θ); the last one is kept, since one θ is often asked for twice in a row."""
+        key = tuple((J, float(t)) for J, t in zip(part.residuals.J, theta, strict=True) if t)
+        found = self._last.get(key)
+        if found is None:
+            self._last.clear()
+            found = self._factorised(part, theta, f"residual covariance of {part.label}")
+            if self.factor_memory <= _KEPT:
+                self._last[key] = found
+        return found
+
+    def _factorised(self, part: Part, theta: Array, label: str) -> Factor:
+        if self.dense:
+            return DenseFactor.of(self.stacked.dense(part.residuals, theta), lambda: self.stacked.pattern, label=label)
+        return self.stacked_analysis.factor(self.stacked.values(part.residuals, theta), label=label)
+
+    @cached_property
+    def dense(self) -> bool:
+        """Whether Σ is so full that it is factorised as a dense matrix."""
+        return self.backend is None and self.stacked.tensor is not None and self.stacked.density > _FULL
 
     @cached_property
     def stacked(self) -> StackedCovariance:
@@ -65,13 +92,15 @@ class StackedPlan(CovariancePlan):
     @cached_property
     def direct(self) -> bool:
         """Whether Σ is factorised; else conjugate gradients do without."""
-        if _BYTES_PER_ENTRY * self.stacked.nnz > self.max_memory:
+        if not self.dense and _BYTES_PER_ENTRY * self.stacked.nnz > self.max_memory:
             return False
         return self.factor_memory <= self.max_memory
 
     @property
     def factor_memory(self) -> float:
         """Bytes of the Cholesky factor, from the symbolic analysis, or else as if blocks of Σ filled up."""
+        if self.dense:
+            return 8.0 * float(self.structure.n_rows * self.structure.n_blocks) ** 2
         analysis = self.stacked_analysis
         if isinstance(analysis, SupernodalAnalysis):
             return 8.0 * float(analysis.symbolic.value_start[-1] + analysis.symbolic.stack_size)
@@ -154,8 +183,7 @@ class Whole:
         assert isinstance(plan, StackedPlan)
         solver: Factor | Iterative
         if plan.direct:
-            values = plan.stacked.values(part.residuals, theta)
-            solver = plan.stacked_analysis.factor(values, label=f"residual covariance of {part.label}")
+            solver = plan.factor(part, theta)
         else:
             solver = Iterative.of(part, theta, products)
         return Whole(plan, part.residuals, theta, products, solver)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from bvsi.likelihood.blocks import side_by_side
 from bvsi.likelihood.covariance import CovariancePlan
+from bvsi.likelihood.tensor_covariance import TensorCovariance
 from bvsi.linalg import Pattern
 from bvsi.residual import Residuals, Sensitivity, Structure
 
@@ -50,7 +51,15 @@ class StackedCovariance:
     @property
     def nnz(self) -> int:
         """Entries of Σ."""
+        if self.tensor is not None:
+            return len(self.k) * int(np.count_nonzero(self.tensor.ends[0] >= 0))
         return len(self.k) * self.blocks.pattern.nnz
+
+    @property
+    def density(self) -> float:
+        """Part of the entries of Σ that can be other than zero."""
+        structure = self.blocks.structure
+        return self.nnz / float(structure.n_blocks * structure.n_rows) ** 2
 
     @cached_property
     def pattern(self) -> Pattern:
@@ -97,6 +106,8 @@ class StackedCovariance:
     def values(self, residuals: Residuals, theta: Array) -> Array:
         """Σ(θ) on the pattern, (nnz,)."""
         plan, G = self.blocks, residuals.jacobians(theta)
+        if self.tensor is not None:
+            return self._with_unused(self._from_axes(self.tensor, G))
         group, first = self._groups(G)
         M = residuals.structure.M
         Q, R = (np.empty((len(first), plan.pattern.nnz)) for _ in range(2))
@@ -112,9 +123,69 @@ class StackedCovariance:
         block = self._of_time_terms - ab @ Q - ba @ Q[:, plan.pattern.transpose[1]] + bb @ R
         values = np.empty(self.pattern.nnz)
         values[self._slots] = block
+        return self._with_unused(values)
+
+    def _with_unused(self, values: Array) -> Array:
+        """With the rows of the identity for residuals that are not used, in place."""
         values[self._unused] = 0.0
         values[self._unused_diagonal] = 1.0
         return values
+
+    def dense(self, residuals: Residuals, theta: Array) -> Array:
+        """The lower triangle of Σ(θ), (K N, K N); what stands above it means nothing."""
+        assert self.tensor is not None
+        structure = self.blocks.structure
+        N, n = structure.n_rows, structure.n_rows * structure.n_blocks
+        rows, columns = (end.ravel() for end in self.tensor.ends)
+        used = np.flatnonzero(rows >= 0)
+        place = columns[used] * n + rows[used]
+        A = np.zeros((n, n))
+        flat, blocks = A.ravel(), self.tensor.values(residuals.jacobians(theta)).reshape(len(self._half), -1)
+        for own, k, l in zip(blocks, self.k[self._half], self.l[self._half], strict=True):  # noqa: E741
+            flat[place + (l * N * n + k * N)] = own if len(used) == len(own) else own[used]
+        if structure.active is not None:
+            unused = np.flatnonzero(~structure.active.T.ravel())
+            A[unused], A[:, unused] = 0.0, 0.0
+            A[unused, unused] = 1.0
+        return A
+
+    @cached_property
+    def _half(self) -> Integers:
+        """Pairs of blocks with k ≤ l."""
+        return np.flatnonzero(self.k <= self.l)
+
+    @cached_property
+    def tensor(self) -> TensorCovariance | None:
+        """Σ from products of axes, for blocks k ≤ l, which stand for their mirror images."""
+        half = self._half
+        return TensorCovariance.of(self.blocks.structure, self.blocks.noise, self.k[half], self.l[half])
+
+    def _from_axes(self, tensor: TensorCovariance, G: Sensitivity) -> Array:
+        """Σ(θ) on the pattern from products of axes."""
+        used, slots, mirrored = self._pair_slots
+        own = tensor.values(G).ravel()
+        own = own if used is None else own[used]
+        values = np.zeros(self.pattern.nnz)
+        values[slots] = own
+        values[mirrored] = own
+        return values
+
+    @cached_property
+    def _pair_slots(self) -> tuple[Integers | None, Integers, Integers]:
+        """Slots in Σ of the pairs of functions of every block k ≤ l, and those of their mirror images.
+
+        First the places of those that are used, None for all.
+        """
+        assert self.tensor is not None
+        places = self.blocks.pattern.locate(*self.tensor.ends)
+        flipped = places.transpose(1, 0, 2)[..., self.tensor.mirror]
+        reverse = np.lexsort((self.k, self.l))  # the pair (l, k) for every pair (k, l)
+        slots = self._slots[self._half][:, places.ravel()].ravel()
+        mirrored = self._slots[reverse[self._half]][:, flipped.ravel()].ravel()
+        if np.all(places >= 0):
+            return None, slots, mirrored
+        used = np.flatnonzero(np.tile(places.ravel() >= 0, len(self._half)))
+        return used, slots[used], mirrored[used]
 
     @cached_property
     def _of_time_terms(self) -> Array:
@@ -156,7 +227,7 @@ class StackedCovariance:
         for g, j in enumerate(first.tolist()):
             inner = plan.product.gradient(A_transposed[g], plan.sensitivity_times_noise(residuals.structure.M, j))
             inner -= plan.product.gradient(B[g], plan.sensitivity_times_noise(G.values(j), j))
-            slope += [J.inner(inner[0], j) for J in residuals.J]
+            slope += residuals.operators_inner(inner[0], j)
         return -2.0 * slope
 
     def _groups(self, G: Sensitivity) -> tuple[Integers, Integers]:

@@ -27,22 +27,21 @@ class SpaceTime:
         structure = part.residuals.structure
         self.plan, self.residuals, self.structure = part.covariance, part.residuals, structure
         self.a, self.b = structure.a, structure.b
-        self.M = structure.pattern.matrix(structure.M)
+        self.M = structure.mass
         self.G: Sensitivity = part.residuals.jacobians(theta)
 
     def time_terms(self, e: Array) -> Array:
         """Σ_j a_kj M e_j, (N, K)."""
-        return self.structure.only_active(np.array((self.a @ (self.M @ e).T).T))
+        return self.structure.only_active(self.M.summed(self.a, e))
 
     def sensitivity(self, e: Array) -> Array:
         """C e, (N, K)."""
-        inner = np.asarray((self.b @ self.G.everywhere(e).T).T)
-        return self.structure.only_active(self.time_terms(e) - inner)
+        return self.structure.only_active(self.time_terms(e) - self.G.summed(self.b, e))
 
     def spread(self, w: Array) -> Array:
         """Σ_u Cᵀ w, (n_u, T): the noise that goes with weighted residuals w = W r."""
         w = self.structure.only_active(np.array(w))
-        transposed = self.M.T @ (w @ self.a) - self.G.transposed_everywhere(w @ self.b)
+        transposed = self.M.summed_transposed(self.a, w) - self.G.summed_transposed(self.b, w)
         return self.plan.noise_everywhere(transposed)
 
     def covariance(self, w: Array) -> Array:
@@ -54,9 +53,9 @@ class SpaceTime:
 
     def operators(self, e: Array) -> Array:
         """Σ_j b_kj J_i(û_j) e_j, (N, K, d)."""
-        terms = np.stack([(self.b @ J.everywhere(e).T).T for J in self.residuals.J], axis=2)
+        terms = np.stack([J.summed(self.b, e) for J in self.residuals.J], axis=2)
         return self.structure.only_active(terms)
 
     def draw(self, rng: np.random.Generator) -> Array:
         """One draw of the noise, (n_u, T)."""
-        return np.stack([self.plan.noise.sample(j, rng) for j in range(self.a.shape[1])], axis=1)
+        return np.stack(self.plan.noise.draws(rng), axis=1)

@@ -100,7 +100,7 @@ class Block:
             ]
 
         q = np.zeros(residuals.structure.n_blocks)
-        sums = []
+        sums = [NormalEquations.none(residuals.d)]
         for slabs in over_groups(part, theta, of_group):
             for blocks, equations in slabs:
                 q[blocks] = equations.q_blocks[0]

@@ -93,10 +93,19 @@ class Pattern:
         data = np.asarray(values)
         if data.shape != (self.nnz,):
             raise BvsiError(f"values must have shape ({self.nnz},), one per entry; it is {data.shape}")
-        A = sparse.csr_array((data, _read_only(self.indices), _read_only(self.indptr)), shape=self.shape)
+        indices, indptr = self._as_scipy_wants
+        A = sparse.csr_array((data, indices, indptr), shape=self.shape)
         A.has_sorted_indices = True
         A.has_canonical_format = True
         return A
+
+    @cached_property
+    def _as_scipy_wants(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Columns and first slots as 32-bit integers where they fit: SciPy would convert them for every matrix."""
+        small = max(*self.shape, self.nnz) < 2**31
+        arrays = (a.astype(np.int32) if small else a for a in (self.indices, self.indptr))
+        indices, indptr = (_read_only(a) for a in arrays)
+        return indices, indptr
 
     def gather(self, A: Any) -> NDArray[np.float64]:
         """Values of a sparse matrix on this pattern, (nnz,): zero where ``A`` stores nothing.

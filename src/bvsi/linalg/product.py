@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,22 +23,25 @@ class Product:
     ----------
     left: pattern of the A_m, (n, k).
     right: pattern of the B_m, (p, k).
-    out: pattern of the result, (n, p): every entry that can be nonzero, whatever the values.
     """
 
     left: Pattern
     right: Pattern
-    out: Pattern
 
     @staticmethod
     def plan(left: Pattern, right: Pattern) -> Product:
-        """Work out the pattern of A Bᵀ."""
+        """A Bᵀ for matrices on two patterns; that of the product is worked out when it is first asked for."""
         if left.shape[1] != right.shape[1]:
             raise BvsiError(f"A Bᵀ needs as many columns in A as in B; shapes {left.shape} and {right.shape}")
+        return Product(left, right)
+
+    @cached_property
+    def out(self) -> Pattern:
+        """Pattern of the result, (n, p): every entry that can be nonzero, whatever the values."""
         # A product of ones cannot cancel, so SciPy keeps every structural entry.
-        transposed, _ = right.transpose
-        ones = left.matrix(np.ones(left.nnz)) @ transposed.matrix(np.ones(right.nnz))
-        return Product(left, right, Pattern.from_matrix(ones))
+        transposed, _ = self.right.transpose
+        ones = self.left.matrix(np.ones(self.left.nnz)) @ transposed.matrix(np.ones(self.right.nnz))
+        return Pattern.from_matrix(ones)
 
     def values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
         """Values of Σ_m A_m B_mᵀ on ``out``, (out.nnz,).

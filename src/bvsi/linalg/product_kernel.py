@@ -115,3 +115,62 @@ def sampled_products(start: Any, column: Any, A: Any, B: Any, out: Any) -> None:
             for m in range(A.shape[1]):
                 total += A[row, m] * B[other, m]
             out[slot] = total
+
+
+@njit(cache=True, nogil=True)
+def congruences(left: Any, right: Any, c: Any, out: Any, columns: int) -> None:
+    """``out_m = Aᵀ diag(c_m) B`` row by row, all m side by side: scatter into dense work rows, then read them off.
+
+    Parameters
+    ----------
+    left: (indptr, indices, values (nnz,)) of Aᵀ by rows; right: the same of B.
+    c: (q, m) in C order.
+    out: (indptr, indices, values (nnz, m)); the values are overwritten.
+    columns: number of columns of the result.
+    """
+    left_start, left_column, A = left
+    right_start, right_column, B = right
+    out_start, out_column, result = out
+    m = c.shape[1]
+    work = np.zeros((columns, m))
+    for row in range(len(out_start) - 1):
+        for e in range(left_start[row], left_start[row + 1]):
+            q = left_column[e]
+            for f in range(right_start[q], right_start[q + 1]):
+                product = A[e] * B[f]
+                column = right_column[f]
+                for i in range(m):
+                    work[column, i] += product * c[q, i]
+        for slot in range(out_start[row], out_start[row + 1]):
+            column = out_column[slot]
+            for i in range(m):
+                result[slot, i] = work[column, i]
+                work[column, i] = 0.0
+
+
+@njit(cache=True, nogil=True)
+def congruence_adjoint(left: Any, right: Any, weights: Any, out: Any, columns: int) -> None:
+    """``out_q += Σ_ij A_qi G_ij B_qj``: a row of G is laid out densely and met by the points that its function reaches.
+
+    Parameters
+    ----------
+    left, right: as for :func:`congruences`.
+    weights: (indptr, indices, values (nnz,)) of G by rows.
+    out: (q,), added to.
+    columns: number of columns of G.
+    """
+    left_start, left_column, A = left
+    right_start, right_column, B = right
+    weight_start, weight_column, G = weights
+    work = np.zeros(columns)
+    for row in range(len(weight_start) - 1):
+        for slot in range(weight_start[row], weight_start[row + 1]):
+            work[weight_column[slot]] = G[slot]
+        for e in range(left_start[row], left_start[row + 1]):
+            q = left_column[e]
+            total = 0.0
+            for f in range(right_start[q], right_start[q + 1]):
+                total += B[f] * work[right_column[f]]
+            out[q] += A[e] * total
+        for slot in range(weight_start[row], weight_start[row + 1]):
+            work[weight_column[slot]] = 0.0

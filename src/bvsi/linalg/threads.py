@@ -4,6 +4,8 @@ The dense blocks inside a sparse factor are small; on a busy machine threaded BL
 slower. The number of BLAS threads mostly belongs to the whole process, so threads of ours that each saved and
 restored it on their own could leave it wrong for good: the second would save the 1 that the first has set.
 Hence the first to enter sets it, and restores it when it leaves; whoever enters meanwhile changes nothing.
+
+How many threads of our own run is :func:`usable_cores`, which a caller that shares the machine can limit.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -56,8 +59,26 @@ def _libraries() -> _Libraries:
     return _Libraries(blas.select(filepath=others), per_thread if own else None)
 
 
+_LIMIT: ContextVar[int | None] = ContextVar("cores that may be used", default=None)
+
+
+@contextmanager
+def limited_cores(n: int) -> Iterator[None]:
+    """Context in which :func:`usable_cores` is at most n, for the thread that enters it."""
+    token = _LIMIT.set(max(1, n))
+    try:
+        yield
+    finally:
+        _LIMIT.reset(token)
+
+
 def usable_cores() -> int:
-    """Cores that this process may run on."""
+    """Cores that may be used: those of this process, or fewer inside :func:`limited_cores`."""
+    limit = _LIMIT.get()
+    return _process_cores() if limit is None else min(limit, _process_cores())
+
+
+def _process_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

@@ -17,11 +17,15 @@ Array = NDArray[np.float64]
 class Kernel:
     """Values of several expressions at once, common subexpressions computed once.
 
-    symbols: what has to be given, in the order of the compiled function.
+    symbols: what has to be given, in the order of the compiled function; expressions: what it was compiled from.
     """
 
     symbols: tuple[sp.Symbol, ...]
     function: Callable[..., Any]
+    expressions: tuple[sp.Expr, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return compile_kernel, (self.expressions,)  # compiled anew where it arrives
 
     def __call__(self, values: Mapping[sp.Symbol, Array]) -> list[Array]:
         """Evaluate; ``values`` maps symbols to arrays that broadcast against each other."""
@@ -33,4 +37,4 @@ def compile_kernel(expressions: tuple[sp.Expr, ...]) -> Kernel:
     """Compile expressions; their symbols become the inputs."""
     symbols = sorted({s for e in expressions for s in e.free_symbols}, key=lambda s: s.name)
     function = sp.lambdify(symbols, list(expressions), modules=["scipy", "numpy"], cse=True)
-    return Kernel(tuple(symbols), function)
+    return Kernel(tuple(symbols), function, expressions)

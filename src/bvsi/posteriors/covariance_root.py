@@ -56,6 +56,18 @@ def covariance_root(covariance: Array) -> CovarianceRoot:
     sd = np.sqrt(np.diag(covariance))
     scale = np.where(sd > 0, sd, 1.0)
     eigenvalues, V = np.linalg.eigh(covariance / scale[:, None] / scale)
+    V = V * _signs(V)
     kept = eigenvalues > RANK_TOLERANCE * eigenvalues.max(initial=0.0)
     root = np.sqrt(eigenvalues[kept])
     return CovarianceRoot(scale[:, None] * V[:, kept] * root, V[:, kept].T / root[:, None] / scale)
+
+
+def _signs(V: Array) -> Array:
+    """±1 for every column (d,): with it the first entry that is not small is positive.
+
+    Eigenvectors have any sign, and rounding decides which; draws of a covariance should not depend on that.
+    """
+    if not V.size:
+        return np.ones(V.shape[1])
+    first = np.argmax(np.abs(V) > 0.5 * np.abs(V).max(axis=0, initial=0.0), axis=0)
+    return np.asarray(np.where(np.take_along_axis(V, first[None], axis=0)[0] < 0, -1.0, 1.0))

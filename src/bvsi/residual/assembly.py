@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,29 +12,31 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.data import Data, as_experiments
 from bvsi.errors import DataError, OperatorError
 from bvsi.jets import Jet, MultiIndex, Sided, order
-from bvsi.linalg import Pattern
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
 from bvsi.progress import Progress, silent
 from bvsi.residual.activity import active_residuals, missing_unknowns
-from bvsi.residual.discrete import DiscreteOperator, State, discretise, reach_of
-from bvsi.residual.sensitivity import Entries, Scaled, Sensitivity
+from bvsi.residual.columns import columns
+from bvsi.residual.discrete import NodalTerm, State, reach_of
+from bvsi.residual.layout import Layout
+from bvsi.residual.sensitivity import Entries, Sensitivity, Streamed
 from bvsi.residual.stencils import BackwardEuler, Stencil
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
-from bvsi.spaces import Element, Galerkin, Reach, Space, SplineTests
+from bvsi.residual.weak_jacobians import WeakJacobians
+from bvsi.spaces import Element, Galerkin, Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-Block: TypeAlias = tuple[str, str, Reach]
-"""Equation, field, and how far the coupling reaches."""
-
 Discretisation: TypeAlias = Galerkin | SplineTests
 """How test functions and fields are made."""
 
 Variance: TypeAlias = Mapping[str, ArrayLike]
 """Noise variance by field: a number, or (T, nodes)."""
+
+Discretised: TypeAlias = tuple[tuple[WeakOperator, ...], Space]
+"""Weak operators, and the space that integrates them."""
 
 MAX_QUADRATURE = 16
 
@@ -48,6 +50,7 @@ def assemble(
     quadrature: int | None = None,
     variance: Variance | Sequence[Variance] | None = None,
     linearise_at: Data | Sequence[Data] | None = None,
+    discretised: Discretised | None = None,
     progress: Progress = silent,
 ) -> ResidualSystem:
     """Residual system of one or several experiments.
@@ -63,6 +66,7 @@ def assemble(
     variance: noise variance by field, a number or (T, nodes), one mapping or one per experiment: on spline tests
         nonlinear operators are then without the bias that noise gives them, u² without σ².
     linearise_at: states at which Jacobians are taken, such as smoothed data; by default the data.
+    discretised: what :func:`discretise_library` makes of other times of the same experiments, to save its work.
     """
     discretisation = discretisation or Galerkin()
     stencil = stencil or BackwardEuler()
@@ -71,7 +75,7 @@ def assemble(
     variances = _per_experiment(variance, len(experiments))
     parts, spaces = [], []
     for number, (experiment, at) in enumerate(zip(experiments, smooth, strict=True)):
-        operators, space = discretise_library(experiment, library, discretisation, quadrature)
+        operators, space = discretised or discretise_library(experiment, library, discretisation, quadrature)
         state = replace(state_of(experiment, space), variance=_variance(variances[number], experiment))
         states = (state, state if at is experiment else state_of(at, space))
         label = f"experiment {number + 1} of {len(experiments)}"
@@ -86,7 +90,7 @@ def assemble(
 
 def discretise_library(
     data: Data, library: Library, discretisation: Discretisation, quadrature: int | None = None
-) -> tuple[tuple[WeakOperator, ...], Space]:
+) -> Discretised:
     """Weak operators for the names of the data, and the space that integrates them."""
     words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
     element = discretisation.element_for(data.geometry)
@@ -178,104 +182,6 @@ def state_of(data: Data, space: Space) -> State:
     return State(data.times, fields, {name: nodal(values) for name, values in data.auxiliary.items()})
 
 
-class Layout:
-    """Where equations and fields stand in the stacked system.
-
-    Rows: for each equation its test functions (those on the boundary left out where they have to vanish, their
-    neighbours too where an operator keeps inside).
-    Columns: for each field all unknowns. Blocks (equation, field, reach) exist where an operator, or M, needs them.
-
-    tests: test functions by equation, where they are not to be all that can be used.
-    """
-
-    def __init__(
-        self,
-        library: Library,
-        operators: tuple[WeakOperator, ...],
-        space: Space,
-        tests: Mapping[str, Integers] | None = None,
-    ) -> None:
-        self.space = space
-        used = {operator.equation for operator in operators}
-        self.equations = tuple(e for e in library.equations if e in used)
-        read = {field for operator in operators for field in operator.reads}
-        self.fields = tuple(f for f in operators[0].words.fields if f in read or f in self.equations)
-        self.tests = dict(tests or {e: _tests(library, e, operators, space) for e in self.equations})
-        self.row_start = _starts([len(self.tests[e]) for e in self.equations])
-        self.column_start = {f: i * space.n_dofs for i, f in enumerate(self.fields)}
-        blocks: list[Block] = [(e, e, "cells") for e in self.equations]
-        blocks += [(o.equation, f, reach_of(o)) for o in operators for f in o.reads]
-        self._restricted = {
-            (e, reach): space.reach(reach).restrict_rows(self.tests[e]) for e, reach in {(b[0], b[2]) for b in blocks}
-        }
-        self.pattern, self.slots = self._build(list(dict.fromkeys(blocks)))
-        self._placed: dict[tuple[str, int], tuple[Array, Integers]] = {}
-
-    def rows(self, equation: str) -> slice:
-        """Rows of an equation."""
-        position = self.equations.index(equation)
-        return slice(self.row_start[position], self.row_start[position + 1])
-
-    def mass(self) -> Array:
-        """Mass matrix M of all equations on the pattern, (nnz,)."""
-        M = np.zeros(self.pattern.nnz)
-        for equation in self.equations:
-            M[self.slots[equation, equation, "cells"]] = self.restrict(equation, self.space.mass)
-        return M
-
-    def placed(self, equation: str, field: str, entries: Scaled) -> Scaled:
-        """Entries of a nodal space in the rows of the equation; the same arrays for the same derivative."""
-        key = (equation, id(entries.values))
-        if key not in self._placed:
-            self._placed[key] = (
-                self.restrict(equation, entries.values),
-                np.asarray(self.restrict(equation, entries.columns)),
-            )
-        values, columns = self._placed[key]
-        return replace(entries, values=values, columns=columns, first=self.column_start[field])
-
-    def restrict(self, equation: str, values: NDArray[Any], reach: Reach = "cells") -> NDArray[Any]:
-        """Values on the space's pattern of a reach → those in the rows of the equation."""
-        if len(self.tests[equation]) == self.space.n_tests:
-            return values
-        return values[..., self._restricted[equation, reach][1]]
-
-    def _build(self, blocks: list[Block]) -> tuple[Pattern, dict[Block, Integers]]:
-        rows, columns, lengths = [], [], []
-        for equation, field, reach in blocks:
-            pattern = self._restricted[equation, reach][0]
-            rows.append(pattern.rows + self.rows(equation).start)
-            columns.append(pattern.indices + self.column_start[field])
-            lengths.append(pattern.nnz)
-        shape = (int(self.row_start[-1]), len(self.fields) * self.space.n_dofs)
-        pattern, positions = Pattern.from_coo(np.concatenate(rows), np.concatenate(columns), shape)
-        return pattern, dict(zip(blocks, np.split(positions, np.cumsum(lengths)[:-1]), strict=True))
-
-
-def _tests(library: Library, equation: str, operators: tuple[WeakOperator, ...], space: Space) -> Integers:
-    every = np.arange(space.n_tests)
-    steep = [o for o in operators if o.equation == equation and library.keeps_inside(o)]
-    if steep:
-        return _inner_tests(steep[0], space)
-    return np.setdiff1d(every, space.boundary_tests) if library.condition(equation).tests_vanish else every
-
-
-def _inner_tests(operator: WeakOperator, space: Space) -> Integers:
-    """Test functions that share no cell with one that does not vanish on the boundary."""
-    near = space.pattern.rows[np.isin(space.pattern.indices, space.boundary_tests)]
-    inner = np.setdiff1d(np.arange(space.n_tests), near)
-    if not len(inner):
-        raise OperatorError(
-            f"operator {operator.name!r}: with its derivatives only test functions away from the boundary can be used, "
-            f"and {space.name} has none; use a finer grid or mesh, or biharmonic(...) and ZeroNeumann() if that holds."
-        )
-    return inner
-
-
-def _starts(lengths: list[int]) -> Integers:
-    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-
-
 def _residuals(
     data: Data,
     library: Library,
@@ -288,24 +194,44 @@ def _residuals(
 ) -> Residuals:
     """Residuals of one experiment; states: where operators are evaluated, and where they are linearised."""
     layout, a, b, active = _usable(data, library, operators, space, stencil)
-    state, at = states
+    state = states[0]
     structure = _structure(layout, data, a, b, active)
     N, K = structure.n_rows, structure.n_blocks
     Z = np.zeros((N, K, 1 + len(operators)))
     for equation in layout.equations:
-        mass = space.pattern.matrix(space.mass) @ state.fields[equation]
+        mass = space.mass_times(state.fields[equation])
         Z[layout.rows(equation), :, 0] = (a @ mass[layout.tests[equation]].T).T
+    monic = [operator.monic() for operator in operators]
+    made = columns([one for one, _ in monic], space, states, b)
+    streamed = _StreamedOperators.of([one for one, _ in monic if made[one.key].J is None], layout, states[1])
     J = []
-    made: dict[object, DiscreteOperator] = {}  # the same weak form, up to a number, is assembled once
-    for i, operator in enumerate(operators):
-        monic, factor = operator.monic()
-        if monic.key not in made:
-            made[monic.key] = discretise(monic, space, state, at)
-        discrete = made[monic.key]
-        Z[layout.rows(operator.equation), :, 1 + i] = factor * (b @ discrete.F[layout.tests[operator.equation]].T).T
-        J.append(_sensitivity(operator, discrete, factor, layout))
+    for i, (operator, (one, factor)) in enumerate(zip(operators, monic, strict=True)):
+        column = made[one.key]
+        Z[layout.rows(operator.equation), :, 1 + i] = factor * column.X[layout.tests[operator.equation]]
+        J.append(streamed.sensitivity(one, factor) if column.J is None else _sensitivity(one, column.J, factor, layout))
         progress(i + 1, len(operators), f"assembling {label}")
     return Residuals(structure, structure.only_active(Z), tuple(J))
+
+
+@dataclass(frozen=True, eq=False)
+class _StreamedOperators:
+    """Operators whose Jacobians are not kept; source: works them out; slots: all of the pattern."""
+
+    source: WeakJacobians
+    slots: Integers
+
+    @staticmethod
+    def of(operators: Sequence[WeakOperator], layout: Layout, at: State) -> _StreamedOperators:
+        """Each weak form once for each equation; those whose derivative is not finite are refused."""
+        distinct = {(o.key, o.equation): o for o in operators}
+        source = WeakJacobians(layout, tuple(distinct.values()), at)
+        source.check()
+        return _StreamedOperators(source, np.arange(layout.pattern.nnz if operators else 0))
+
+    def sensitivity(self, operator: WeakOperator, factor: float) -> Sensitivity:
+        """factor · J of one of them; those that differ by a number share it."""
+        entries = Streamed(self.source, {self.source.number(operator): 1.0})
+        return Sensitivity(self.source.pattern, ((self.slots, entries),), factor)
 
 
 def _usable(
@@ -348,13 +274,16 @@ def _structure(layout: Layout, data: Data, a: Any, b: Any, active: Mask | None) 
         times=data.times,
         transfer=space.transfer,
         active=active,
+        mass_at_nodes=layout.mass_at_nodes() if space.nodal else None,
     )
 
 
-def _sensitivity(operator: WeakOperator, discrete: DiscreteOperator, factor: float, layout: Layout) -> Sensitivity:
-    equation, reach = operator.equation, discrete.reach
+def _sensitivity(
+    operator: WeakOperator, J: Mapping[str, Array | tuple[NodalTerm, ...]], factor: float, layout: Layout
+) -> Sensitivity:
+    equation, reach = operator.equation, reach_of(operator)
     blocks: list[tuple[Integers, Entries]] = []
-    for field, values in discrete.J.items():
+    for field, values in J.items():
         slots = layout.slots[equation, field, reach]
         if isinstance(values, tuple):
             blocks += [(slots, layout.placed(equation, field, one)) for one in values]

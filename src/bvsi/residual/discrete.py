@@ -20,7 +20,6 @@ from bvsi.jets import Jet
 from bvsi.linalg import Pattern
 from bvsi.operators import Vocabulary, WeakOperator
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
-from bvsi.residual.sensitivity import Scaled
 from bvsi.spaces import Measure, Reach, Space
 
 Array = NDArray[np.float64]
@@ -67,6 +66,14 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
+class NodalTerm:
+    """V diag(c_j) on a nodal space: derivative of the test functions in V; factor c, (T, n), or (1, n) if constant."""
+
+    test: Jet
+    factor: Array
+
+
+@dataclass(frozen=True, eq=False)
 class DiscreteOperator:
     """F and J of one operator for all times of a state.
 
@@ -75,7 +82,7 @@ class DiscreteOperator:
     """
 
     F: Array
-    J: Mapping[str, Array | tuple[Scaled, ...]]
+    J: Mapping[str, Array | tuple[NodalTerm, ...]]
     reach: Reach
 
 
@@ -83,16 +90,19 @@ class NotFiniteError(OperatorError):
     """An operator, or its derivative, is not a finite number on the state given."""
 
 
+def streams(operator: WeakOperator, space: Space, state: State) -> bool:
+    """Whether Jacobians are worked out anew for every time: nonlinear on elements, so that keeping all is too much."""
+    return not space.nodal and not operator.recovered and not has_constant_jacobian(operator, state)
+
+
 def discretise(operator: WeakOperator, space: Space, state: State, at: State | None = None) -> DiscreteOperator:
     """Evaluate an operator at all times of a state, and its Jacobian there, or at another state if given."""
     reach = reach_of(operator)
-    if space.nodal and not has_constant_jacobian(operator, state):
-        return DiscreteOperator(
-            _values(operator, space, state, {}), nodal_jacobian(operator, space, at or state), reach
-        )
+    if space.nodal:
+        return _discretised_at_nodes(operator, space, state, at or state)
     J = jacobian(operator, space, at or state)
     F = _values(operator, space, state, J)
-    return DiscreteOperator(np.zeros_like(F) if _is_rounding(F, J, space.reach(reach), state) else F, J, reach)
+    return DiscreteOperator(np.zeros_like(F) if is_rounding(F, J, space.reach(reach), state) else F, J, reach)
 
 
 def reach_of(operator: WeakOperator) -> Reach:
@@ -106,7 +116,7 @@ def reach_of(operator: WeakOperator) -> Reach:
     return "facets" if operator.forms["facets"].terms else "cells"
 
 
-def _is_rounding(F: Array, J: Mapping[str, Array], pattern: Pattern, state: State) -> bool:
+def is_rounding(F: Array, J: Mapping[str, Array], pattern: Pattern, state: State) -> bool:
     """Whether F is what rounding leaves of zero, such as the derivative of a constant: ‖F‖ ≪ ‖|J||u|‖."""
     largest = np.abs(F).max()
     with np.errstate(over="ignore"):
@@ -132,27 +142,41 @@ def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Ar
     with np.errstate(all="ignore"):  # what is not finite is refused by name below
         total = _jacobians(operator, space, times)
     for block in total.values():
-        _check_finite(operator, block, times)
+        check_finite(operator, block, times)
     return {name: block[0] if constant else block for name, block in total.items()}
 
 
-def nodal_jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, tuple[Scaled, ...]]:
+def nodal_jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, tuple[NodalTerm, ...]]:
     """J(u) by field on a nodal space, V diag(∂g/∂u) for every derivative of the test functions."""
     form, measure = operator.forms["cells"], space.measure("cells")
+    times = state.at(slice(0, 1)) if has_constant_jacobian(operator, state) else state
     total: dict[tuple[str, Jet], Array] = {}
     with np.errstate(all="ignore"):  # what is not finite is refused by name below
-        values = _SymbolValues(operator.words, measure, state)
+        values = SymbolValues(operator.words, measure, times)
         for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
-            full = np.broadcast_to(c, (measure.n_points, state.n_times)).T
+            full = np.broadcast_to(c, (measure.n_points, times.n_times)).T
             key = (term.field, term.test)
             total[key] = total[key] + full if key in total else np.array(full)
     for factor in total.values():
-        _check_finite(operator, factor, state)
+        check_finite(operator, factor, times)
     fields = dict.fromkeys(field for field, _ in total)
-    return {
-        f: tuple(Scaled(space.tested(t), c, space.pattern.indices) for (g, t), c in total.items() if g == f)
-        for f in fields
-    }
+    return {f: tuple(NodalTerm(t, c) for (g, t), c in total.items() if g == f) for f in fields}
+
+
+def _discretised_at_nodes(operator: WeakOperator, space: Space, state: State, at: State) -> DiscreteOperator:
+    """On a nodal space; what is left of zero by rounding is zero where the operator is linear."""
+    F, J = _values(operator, space, state, {}), nodal_jacobian(operator, space, at)
+    if J and has_constant_jacobian(operator, state):
+        size = np.zeros(space.n_tests)
+        for name, terms in J.items():
+            largest = np.abs(state.fields[name]).max(axis=1)
+            for term in terms:
+                size += (space.tests_at_nodes(term.test).magnitude() @ (np.abs(term.factor[0]) * largest)[:, None])[
+                    :, 0
+                ]
+        if np.abs(F).max() <= _ROUNDING * size.max():
+            F = np.zeros_like(F)
+    return DiscreteOperator(F, J, reach_of(operator))
 
 
 def _jacobians(operator: WeakOperator, space: Space, times: State) -> dict[str, Array]:
@@ -178,8 +202,8 @@ def _direct_jacobians(operator: WeakOperator, space: Space, times: State, reach:
         if not form.jacobian:
             continue
         measure = space.measure(where)
-        for chunk in _chunks(times.n_times, measure.n_points):
-            values = _SymbolValues(operator.words, measure, times.at(chunk))
+        for chunk in chunks(times.n_times, measure.n_points):
+            values = SymbolValues(operator.words, measure, times.at(chunk))
             for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
                 block = total.setdefault(term.field, np.zeros((times.n_times, space.reach(reach).nnz)))
                 full = np.broadcast_to(c, (c.shape[0] if c.ndim else 1, values.n_times))
@@ -201,7 +225,7 @@ def has_constant_jacobian(operator: WeakOperator, state: State) -> bool:
     return operator.state_linear and not operator.uses(operator.jacobian, state.varying())
 
 
-def _check_finite(operator: WeakOperator, values: Array, state: State) -> None:
+def check_finite(operator: WeakOperator, values: Array, state: State) -> None:
     """Refuse values (T, ...) that are not finite, naming the operator and the first time."""
     finite = np.isfinite(values).reshape(state.n_times, -1).all(axis=1)
     if not finite.all():
@@ -217,7 +241,7 @@ def _values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, 
     with np.errstate(all="ignore"):  # what is not finite is refused by name below
         linear = bool(J) and has_constant_jacobian(operator, state)
         total = _linear_values(operator, space, state, J) if linear else _weak_values(operator, space, state)
-    _check_finite(operator, total.T, state)
+    check_finite(operator, total.T, state)
     return total
 
 
@@ -225,7 +249,7 @@ def _linear_values(operator: WeakOperator, space: Space, state: State, J: Mappin
     total = np.zeros((space.n_tests, state.n_times))
     for name, entries in J.items():
         total += space.reach(reach_of(operator)).matrix(entries) @ state.fields[name]
-    return total + _at_zero_state(operator, space, state) if operator.has_source else total
+    return total + at_zero_state(operator, space, state) if operator.has_source else total
 
 
 def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
@@ -235,8 +259,8 @@ def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
         if not form.terms:
             continue
         measure = space.measure(where)
-        for chunk in _chunks(state.n_times, measure.n_points):
-            values = _SymbolValues(operator.words, measure, state.at(chunk))
+        for chunk in chunks(state.n_times, measure.n_points):
+            values = SymbolValues(operator.words, measure, state.at(chunk))
             unbiased = where == "cells" and space.nodal and bool(state.variance)
             kernel = operator.unbiased_kernel if unbiased else form.value_kernel
             for term, g in zip(form.terms, kernel(values), strict=True):
@@ -245,19 +269,20 @@ def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
     return total
 
 
-def _at_zero_state(operator: WeakOperator, space: Space, state: State) -> Array:
+def at_zero_state(operator: WeakOperator, space: Space, state: State) -> Array:
+    """F(0) (n_tests, T), of measured fields that vanish."""
     zero = {name: np.zeros((space.n_dofs, state.n_times)) for name in state.fields}
     return _weak_values(operator, space, State(state.times, zero, state.auxiliary))
 
 
-def _chunks(n_times: int, n_points: int) -> Iterator[slice]:
+def chunks(n_times: int, n_points: int) -> Iterator[slice]:
     """Times taken together so that an array of quadrature values stays small."""
     size = max(1, _CHUNK_BYTES // (8 * max(n_points, 1)))
     for start in range(0, n_times, size):
         yield slice(start, min(start + size, n_times))
 
 
-class _SymbolValues(Mapping[sp.Symbol, Array]):
+class SymbolValues(Mapping[sp.Symbol, Array]):
     """Arrays of the symbols of a kernel at the points of a measure, made when first asked for."""
 
     def __init__(self, words: Vocabulary, measure: Measure, state: State) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
 from bvsi.naming import position
-from bvsi.residual.sensitivity import Sensitivity, combined_sensitivity
+from bvsi.residual.sensitivity import Sensitivity, apply_all, combined_sensitivity, inner_all, total_at
 
 Array = NDArray[np.float64]
 
@@ -31,6 +32,7 @@ class Structure:
     transfer: map P (n_dofs × nodes) from measured nodes to unknowns; None where they are the same.
     active: (N, K), False where a residual depends on a value that was not measured: it is not used, its rows of y, X
         and C are zero, its row of the covariance is that of the identity. None where all are used. No block is empty.
+    mass_at_nodes: M as a Kronecker product, on nodal spaces.
     """
 
     pattern: Pattern
@@ -45,6 +47,7 @@ class Structure:
     times: Array
     transfer: Any | None
     active: NDArray[np.bool_] | None = None
+    mass_at_nodes: Sensitivity | None = None
 
     @property
     def n_rows(self) -> int:
@@ -65,6 +68,13 @@ class Structure:
     def n_times(self) -> int:
         """Times, T."""
         return int(self.a.shape[1])
+
+    @cached_property
+    def mass(self) -> Sensitivity:
+        """M as a sensitivity that is the same at all times."""
+        if self.mass_at_nodes is not None:
+            return self.mass_at_nodes
+        return Sensitivity(self.pattern, ((np.arange(self.pattern.nnz), self.M),))
 
     @property
     def block_rows(self) -> NDArray[np.int64]:
@@ -126,10 +136,15 @@ class Residuals:
 
     def jacobian(self, theta: Array, time: int) -> Array:
         """Σ_i θ_i J_i(û_time) on the pattern, (nnz,)."""
-        total = np.zeros(self.structure.pattern.nnz)
-        for coefficient, sensitivity in zip(theta, self.J, strict=True):
-            sensitivity.add(total, float(coefficient), time)
-        return total
+        return total_at(self.J, theta, time)
+
+    def operators_on(self, time: int, V: Array) -> Array:
+        """J_i(û_time) V of all operators for V (n_u, m), (N, m, d)."""
+        return apply_all(self.J, time, V)
+
+    def operators_inner(self, G: Array, time: int) -> Array:
+        """⟨G, J_i(û_time)⟩ of all operators for values G (nnz,) on the pattern, (d,)."""
+        return inner_all(self.J, G, time)
 
     def jacobians(self, theta: Array) -> Sensitivity:
         """Σ_i θ_i J_i at all times."""
@@ -139,6 +154,13 @@ class Residuals:
         """Residuals as functions of η, θ = T η, for T (d, m): columns X T and sensitivities Σ_i T_ij J_i."""
         Z = np.concatenate([self.Z[:, :, :1], self.X @ T], axis=2)
         return replace(self, Z=Z, J=tuple(combined_sensitivity(self.J, column) for column in T.T))
+
+    def some_blocks(self, blocks: NDArray[np.int64]) -> Residuals:
+        """Only some of the blocks, by index k; nothing is assembled again."""
+        structure = self.structure
+        active = None if structure.active is None else structure.active[:, blocks]
+        few = replace(structure, a=structure.a[blocks], b=structure.b[blocks], active=active)
+        return replace(self, structure=few, Z=self.Z[:, blocks])
 
     def subset(self, columns: list[int]) -> Residuals:
         """Only some of the operators; nothing is assembled again."""

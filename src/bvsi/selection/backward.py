@@ -69,15 +69,24 @@ class Backward:
         lowest = min(change[name] for name in free)
         margin = _MARGIN + _RELATIVE_MARGIN * abs(lowest) if self.criterion.absolute else 0.0
         contenders = free if self.refit_all else [name for name in free if change[name] <= lowest + margin]
-        fits: dict[str, Fit] = {}
-        for name in contenders:
-            fits[name] = self._fit_without(likelihood, current.fit, name)
-            if self.criterion.absolute:
-                scores[name] = self.criterion.score(likelihood.restrict(fits[name].names), fits[name])
-        removed = min(fits, key=lambda name: scores[name])
-        return Visited.of(fits[removed], scores[removed], removed, scores, frozenset(fits))
+        found = dict(zip(contenders, likelihood.each(_Without(self.criterion, current.fit), contenders), strict=True))
+        if self.criterion.absolute:
+            scores.update({name: score for name, (_, score) in found.items()})
+        removed = min(found, key=lambda name: scores[name])
+        return Visited.of(found[removed][0], scores[removed], removed, scores, frozenset(found))
 
-    def _fit_without(self, likelihood: ResidualLikelihood, parent: Fit, name: str) -> Fit:
-        i = parent.names.index(name)
-        start = np.delete(parent.theta + QuadraticModel.of(likelihood, parent).removal_step(i), i)
-        return self.criterion.fit(likelihood.restrict([n for n in parent.names if n != name]), start)
+
+@dataclass(frozen=True, eq=False)
+class _Without:
+    """Fits of models with one operator less than that of a fit, and their scores; each stands for itself."""
+
+    criterion: Criterion
+    parent: Fit
+
+    def __call__(self, likelihood: ResidualLikelihood, name: str) -> tuple[Fit, float]:
+        """The model without an operator, from the start that the quadratic model predicts."""
+        i = self.parent.names.index(name)
+        start = np.delete(self.parent.theta + QuadraticModel.of(likelihood, self.parent).removal_step(i), i)
+        model = likelihood.restrict([n for n in self.parent.names if n != name])
+        fit = self.criterion.fit(model, start)
+        return fit, self.criterion.score(model, fit)

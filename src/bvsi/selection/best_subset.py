@@ -144,24 +144,21 @@ class _Search:
         if not near:
             return
         small = min(near, key=lambda one: len(one[1]))  # with poor weights the lowest has too many operators
-        left = _FITTED
-        for _, model in dict.fromkeys([small, *sorted(near)[:_LOOKED_AT]]):
-            if model not in self.fits:
-                self._fit(model, misfit.solve([model])[1][0], misfit)
-            left -= model in self.fits
-            if not left:
-                return
+        models, left = [model for _, model in dict.fromkeys([small, *sorted(near)[:_LOOKED_AT]])], _FITTED
+        while models and left:
+            batch, models = models[:left], models[left:]
+            self._fit([model for model in batch if model not in self.fits], misfit)
+            left -= sum(model in self.fits for model in batch)
 
-    def _fit(self, model: Model, theta: Array, misfit: QuadraticMisfit) -> None:
-        names = tuple(self.likelihood.names[i] for i in model)
-        try:
-            fit = self.settings.estimator.fit(self.likelihood.restrict(names), start=theta)
-        except (RankError, NotPositiveDefiniteError):
-            return
-        assert fit.curvature is not None
-        if swamped(fit.equations.H, fit.curvature.A):
-            return
-        self.fits[model] = (float(misfit.misfit(np.array(fit.equations.q))) + len(names) * misfit.price, fit)
+    def _fit(self, models: Sequence[Model], misfit: QuadraticMisfit) -> None:
+        """Fit models from their estimates on the quadratic misfit, each on its own; those that fail are left out."""
+        names = [tuple(self.likelihood.names[i] for i in model) for model in models]
+        starts = [misfit.solve([model])[1][0] for model in models]
+        found = self.likelihood.each(_Candidate(self.settings.estimator), list(zip(names, starts, strict=True)))
+        for model, fit in zip(models, found, strict=True):
+            if fit is not None:
+                score = float(misfit.misfit(np.array(fit.equations.q))) + len(model) * misfit.price
+                self.fits[model] = (score, fit)
 
     def _around(self, model: Model) -> _Around:
         """All operators around the fit of some of them."""
@@ -216,6 +213,23 @@ class _Search:
                 if change < 2 * np.log(ODDS if lacks else ODDS_OF_MORE):
                     rivals.append(Rival(lacks, adds, float(np.exp(min(0.5 * change, 50.0)))))
         return rivals_text(tuple(sorted(rivals, key=lambda rival: rival.odds)))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Fits a model: names of its operators, and a start. A task of its own, so that it may run anywhere."""
+
+    estimator: Profile
+
+    def __call__(self, likelihood: ResidualLikelihood, item: tuple[tuple[str, ...], Array]) -> Fit | None:
+        """The fit; None where there is none, or where noise swamps the model."""
+        names, start = item
+        try:
+            fit = self.estimator.fit(likelihood.restrict(names), start=start)
+        except (RankError, NotPositiveDefiniteError):
+            return None
+        assert fit.curvature is not None
+        return None if swamped(fit.equations.H, fit.curvature.A) else fit
 
 
 def _quadratic(expansion: Expansion) -> QuadraticMisfit:

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.likelihood.density import change_of_variables, check_change_of_variables
 from bvsi.likelihood.stacked import Stacked
 from bvsi.selection.quadratic import QuadraticModel
 
@@ -121,7 +120,7 @@ class ResidualBIC:
 
     def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
         """−2 log p + d log n."""
-        return -2 * likelihood.log_density(fit.theta) + len(fit.theta) * math.log(likelihood.system.n)
+        return -2 * likelihood.log_density(fit.theta) + len(fit.theta) * math.log(likelihood.n)
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """ΔQ_i + (∂ log det Σ/∂θ) · δθ_i − log n, the log-determinant to first order by exact traces."""
@@ -150,8 +149,8 @@ class ExactBIC:
     def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
         """−2 log p + d log n."""
         _check_exact(likelihood)
-        change = sum(change_of_variables(part, fit.theta, False).value for part in likelihood.parts)
-        return -2 * (likelihood.log_density(fit.theta) + change) + len(fit.theta) * math.log(likelihood.system.n)
+        change = likelihood.density(fit.theta, logdet=False, change=True).change.value
+        return -2 * (likelihood.log_density(fit.theta) + change) + len(fit.theta) * math.log(likelihood.n)
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """ΔQ_i + ∂(log det Σ − 2 Σ_k log |det C_kk|)/∂θ · δθ_i − log n, the determinants to first order."""
@@ -176,7 +175,7 @@ class FStatistic:
     def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
         """Least squares."""
         del start
-        return LeastSquares().fit(likelihood.system)
+        return LeastSquares().fit(likelihood)
 
     def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
         """Zero: only differences count."""
@@ -202,11 +201,10 @@ def _check_exact(likelihood: ResidualLikelihood) -> None:
             f"criterion: ExactBIC() needs Stacked() weighting, since {likelihood.weighting!r} leaves out correlations "
             "and so has no density of the data; use ProfileBIC() or Wald()."
         )
-    for part in likelihood.parts:
-        try:
-            check_change_of_variables(part)
-        except BvsiError as error:
-            raise BvsiError(f"criterion: ExactBIC() has no density here, use ProfileBIC() or Wald(). {error}") from None
+    try:
+        likelihood.check_change_of_variables()
+    except BvsiError as error:
+        raise BvsiError(f"criterion: ExactBIC() has no density here, use ProfileBIC() or Wald(). {error}") from None
 
 
 def _from_start(estimator: Profile, likelihood: ResidualLikelihood, start: Array | None) -> Fit:

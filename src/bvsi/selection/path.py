@@ -37,6 +37,13 @@ class Visited:
     def __post_init__(self) -> None:
         object.__setattr__(self, "candidates", MappingProxyType(dict(self.candidates)))
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "candidates": dict(self.candidates)}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # read-only again
+
     @property
     def predicted(self) -> bool:
         """Whether score and coefficients come from a closed form, without a fit of this model."""

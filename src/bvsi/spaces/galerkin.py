@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
@@ -37,6 +38,9 @@ class Galerkin:
     def build(self, geometry: Grid | Mesh, quadrature: int, derivatives: int = 2) -> Space:
         """The space for data on a geometry, with integrals exact to degree ``quadrature``."""
         del derivatives  # elements have those that they have
+        return replace(self._built(geometry, quadrature), made_by=partial(self.build, geometry, quadrature))
+
+    def _built(self, geometry: Grid | Mesh, quadrature: int) -> Space:
         element = self.element_for(geometry)
         if self.on is None:
             return _space(geometry, element, quadrature, None)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import SpaceError
-from bvsi.jets import Jet, Where
-from bvsi.linalg import Pattern, Product
+from bvsi.jets import Jet, MultiIndex, Sided, Where
+from bvsi.linalg import Kronecker, Pattern, Product
 from bvsi.spaces.bilinear import Bilinear
 from bvsi.spaces.measure import Measure
 
@@ -32,7 +33,9 @@ class Space:
     cells: quadrature over the cells; make_boundary, make_facets: build those over the boundary and over the facets
         between cells when they are needed.
     transfer: sparse map P (n × nodes) from measured nodes to degrees of freedom; None where they are the same.
-    nodal: whether the quadrature points of the cells are the degrees of freedom, so that fields enter as they are.
+    nodal_tests: of a nodal space, where the quadrature points of the cells are the degrees of freedom, so that fields
+        enter as they are: w_n ∂^α v(x_n) as a Kronecker product (n_test × n) by α. None for all others.
+    made_by: makes the same space again; where it is given, the space can be pickled.
     """
 
     name: str
@@ -43,7 +46,14 @@ class Space:
     make_boundary: Callable[[], Measure]
     make_facets: Callable[[], Measure]
     transfer: Any | None = None
-    nodal: bool = False
+    nodal_tests: Callable[[MultiIndex], Kronecker] | None = None
+    made_by: Callable[[], Space] | None = None
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        # Measures are made when asked for, by functions that cannot travel: the space is made anew where it arrives.
+        if self.made_by is None:
+            return super().__reduce__()
+        return _made_anew, (pickle.dumps(self.made_by),)
 
     @property
     def n_dofs(self) -> int:
@@ -59,6 +69,11 @@ class Space:
     def dim(self) -> int:
         """Spatial dimension."""
         return int(self.dof_points.shape[1])
+
+    @property
+    def nodal(self) -> bool:
+        """Whether the quadrature points of the cells are the degrees of freedom."""
+        return self.nodal_tests is not None
 
     def measure(self, where: Where) -> Measure:
         """Quadrature over the cells, the facets between them, or the boundary; made when first asked for."""
@@ -80,6 +95,8 @@ class Space:
     @property
     def pattern(self) -> Pattern:
         """Pattern (n_test × n) of every matrix ∫ ∂^α v c ∂^β u over the cells."""
+        if self.nodal:
+            return self.cells.test.pattern.transpose[0]
         return self._forms("cells").pattern
 
     @cached_property
@@ -107,6 +124,8 @@ class Space:
 
         g: (n_q, T) or anything that broadcasts to it. Returns (n_test, T).
         """
+        if self.nodal and measure is self.cells:
+            return self.tests_at_nodes(test) @ np.broadcast_to(g, (measure.n_points, g.shape[1]))
         weighted = np.broadcast_to(g, (measure.n_points, g.shape[1])) * measure.weights[:, None]
         result: Array = measure.test.matrix(test).T @ weighted
         return result
@@ -122,13 +141,29 @@ class Space:
             return values
         return self._placed(where, reach, form.pattern, values)
 
+    def bilinear_sum(self, where: Where, test: Jet, trials: Mapping[Jet, Array], reach: Reach = "cells") -> Array:
+        """Σ_β ∫ ∂^test v · c_β · ∂^β u on a pattern of the space, for c_β (n_q,) by derivative β, (nnz,)."""
+        form = self._forms(where)
+        values = form.summed(test, trials)
+        return values if where == reach == "cells" else self._placed(where, reach, form.pattern, values[None])[0]
+
+    def bilinear_adjoint(self, where: Where, test: Jet, trial: Jet, G: Array, reach: Reach = "cells") -> Array:
+        """w_q (E_α G E_βᵀ)_qq at the points (n_q,) for values G (nnz,) on a pattern of the space."""
+        form = self._forms(where)
+        if not where == reach == "cells":
+            G = G[self._slots_in(where, reach, form.pattern)]
+        return form.adjoint(test, trial, G)
+
+    def _slots_in(self, where: Where, reach: Reach, pattern: Pattern) -> NDArray[np.int64]:
+        """Slots of ``pattern`` in the wider one of ``reach``."""
+        if (where, reach) not in self._slots:
+            self._slots[where, reach] = self.reach(reach).locate(pattern.rows, pattern.indices)
+        return self._slots[where, reach]
+
     def _placed(self, where: Where, reach: Reach, pattern: Pattern, values: Array) -> Array:
         """Values (T, nnz of ``pattern``) on the wider pattern of ``reach``."""
-        wide = self.reach(reach)
-        if (where, reach) not in self._slots:
-            self._slots[where, reach] = wide.locate(pattern.rows, pattern.indices)
-        placed = np.zeros((len(values), wide.nnz))
-        placed[:, self._slots[where, reach]] = values
+        placed = np.zeros((len(values), self.reach(reach).nnz))
+        placed[:, self._slots_in(where, reach, pattern)] = values
         return placed
 
     def widened(self, values: Array) -> Array:
@@ -140,22 +175,26 @@ class Space:
         scaled = outer / self.lumped_mass[self.pattern.indices]
         return self._chain.values(scaled, inner[self.pattern.transpose[1]])
 
-    @cached_property
-    def _tested(self) -> dict[Jet, Array]:
-        return {}
-
-    def tested(self, test: Jet) -> Array:
-        """w_n ∂^test v(x_n) on the pattern, (nnz,), of a nodal space; one array per derivative, made once."""
-        if test not in self._tested:
-            self._tested[test] = self.bilinear("cells", test, (0,) * self.dim, np.ones((1, 1)))[0]
-        return self._tested[test]
+    def tests_at_nodes(self, test: Jet) -> Kronecker:
+        """w_n ∂^test v(x_n) of a nodal space, (n_test × n)."""
+        assert self.nodal_tests is not None
+        assert not isinstance(test, Sided)
+        return self.nodal_tests(test)
 
     @cached_property
     def mass(self) -> Array:
         """Mass matrix M on the pattern, ∫ v u."""
         zero = (0,) * self.dim
+        if self.nodal:
+            return self.tests_at_nodes(zero).entries(self.pattern.rows, self.pattern.indices)
         values: Array = self.bilinear("cells", zero, zero, np.ones((1, 1)))[0]
         return values
+
+    def mass_times(self, values: Array) -> Array:
+        """M u for u (n, m)."""
+        if self.nodal:
+            return self.tests_at_nodes((0,) * self.dim) @ values
+        return np.asarray(self.pattern.matrix(self.mass) @ values)
 
     @cached_property
     def lumped_mass(self) -> Array:
@@ -167,3 +206,10 @@ class Space:
                 "use InteriorPenalty() for biharmonic(...), an element P1 or Q1, or Q2 on evenly spaced nodes."
             )
         return weights
+
+
+@lru_cache(maxsize=8)
+def _made_anew(made_by: bytes) -> Space:
+    """A space that was pickled; parts of one system that arrive one by one share it."""
+    space: Space = pickle.loads(made_by)()
+    return space

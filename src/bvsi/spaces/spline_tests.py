@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.bsplines import UniformSplines
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.jets import MultiIndex
-from bvsi.linalg import Pattern
+from bvsi.linalg import Kronecker, Pattern
 from bvsi.spaces.measure import Evaluation, LazyValues, Measure
 from bvsi.spaces.space import Space
 from bvsi.spaces.tensor import kronecker
@@ -95,7 +97,8 @@ class SplineTests:
             cells,
             lambda: empty,
             _no_facets,
-            nodal=True,
+            nodal_tests=cache(partial(_at_nodes, geometry, axes)),
+            made_by=partial(self.build, geometry, 0, derivatives),
         )
 
     def gap_of(self, name: str) -> float:
@@ -152,6 +155,20 @@ def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
     weights = kronecker([_weights(grid, name)[:, None] for name in grid.names])[:, 0]
     test = Evaluation(pattern, LazyValues(tuple(product(range(axes[0].degree), repeat=grid.dim)), make))
     return Measure(weights, grid.points, None, own, test)
+
+
+def _at_nodes(grid: Grid, axes: list[UniformSplines], index: MultiIndex) -> Kronecker:
+    """w_n ∂^index v(x_n) as a Kronecker product of the axes' matrices (functions × nodes)."""
+    factors = []
+    for splines, (name, x), order in zip(axes, grid.axes.items(), index, strict=True):
+        if order >= splines.degree:
+            raise SpaceError(f"degree: {splines.degree} does not carry {order} derivatives; raise it.")
+        functions, values = splines.functions(x), splines.values(x, order) * _weights(grid, name)[:, None]
+        there = functions >= 0  # towards the ends of an axis a node meets fewer functions
+        nodes = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
+        entries = (values[there], (functions[there], nodes[there]))
+        factors.append(sparse.csr_array(entries, shape=(splines.n, len(x))))
+    return Kronecker.of(factors)
 
 
 def _weights(grid: Grid, name: str) -> Array:

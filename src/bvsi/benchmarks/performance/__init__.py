@@ -1,0 +1,1 @@
+"""``bvsi bench performance``: what discovery costs beside what else one could do, as ratios measured in one run."""

@@ -1,0 +1,8 @@
+"""Likelihoods whose parts live on the workers of a Dask cluster."""
+
+from bvsi.cluster.client import check_client, connect, dashboard
+from bvsi.cluster.likelihood import ClusterLikelihood
+from bvsi.cluster.setup import cluster_likelihood
+from bvsi.cluster.stored import Stored
+
+__all__ = ["ClusterLikelihood", "Stored", "check_client", "cluster_likelihood", "connect", "dashboard"]

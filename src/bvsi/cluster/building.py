@@ -1,0 +1,121 @@
+"""Pieces made on the workers: pure functions of what is sent, so that Dask can repeat them when a worker dies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from bvsi.cluster.cutting import Cut
+from bvsi.cluster.piece import Piece
+from bvsi.cluster.stored import Frames
+from bvsi.data import Data
+from bvsi.likelihood import CovariancePlan, Noise, ResidualLikelihood, StateCovariance, Weighting
+from bvsi.operators import Library
+from bvsi.residual import Stencil, Structure, assemble, discretise_library
+from bvsi.residual.assembly import Discretisation, Discretised
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How all pieces of an experiment are made."""
+
+    library: Library
+    discretisation: Discretisation
+    weighting: Weighting
+
+
+@dataclass(frozen=True, eq=False)
+class Ingredients:
+    """What one piece is made of.
+
+    source: its frames; stencil: the rows of its blocks and its halo, or the whole stencil where it is not cut.
+    noise, variance: at its frames.
+    """
+
+    source: Data | Frames
+    stencil: Stencil
+    noise: Noise
+    variance: Mapping[str, Array]
+    cut: Cut | None
+    label: str
+
+    def data(self) -> Data:
+        """The frames."""
+        return self.source.data() if isinstance(self.source, Frames) else self.source
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """What all pieces of an experiment share: weak operators, space, and the plan of the covariance."""
+
+    discretised: Discretised
+    plan: CovariancePlan | None
+
+
+def prepare(recipe: Recipe, ingredients: Ingredients) -> Prepared:
+    """Weak forms, space and symbolic factorisation, from a piece of one block."""
+    data = ingredients.data()
+    discretised = discretise_library(data, recipe.library, recipe.discretisation)
+    (residuals,) = _assembled(recipe, ingredients, data, discretised).experiments
+    return Prepared(discretised, recipe.weighting.plan(residuals.structure, ingredients.noise))
+
+
+def build(recipe: Recipe, ingredients: Ingredients, prepared: Prepared | None) -> Piece:
+    """A piece, assembled from its frames."""
+    discretised = None if prepared is None else prepared.discretised
+    system = _assembled(recipe, ingredients, ingredients.data(), discretised)
+    (residuals,) = system.experiments
+    plan = _plan(recipe.weighting, residuals.structure, ingredients.noise, prepared)
+    cut = ingredients.cut
+    if plan is not None and cut is not None:
+        plan = replace(plan, noise=replace(plan.noise, first=cut.frames[0]))
+    everything = ResidualLikelihood(system, (ingredients.noise,), recipe.weighting, (plan,))
+    if cut is None:
+        every = frozenset(range(residuals.structure.n_times))
+        return Piece(everything, None, every, True, ingredients.label)
+    blocks = np.arange(cut.halo - cut.blocks[0])
+    own, after = np.split(blocks, [cut.blocks[1] - cut.blocks[0]])
+    halo = everything.some_blocks([after]) if len(after) and plan is not None else None
+    return Piece(everything.some_blocks([own]), halo, cut.owned, False, ingredients.label)
+
+
+def _assembled(recipe: Recipe, ingredients: Ingredients, data: Data, discretised: Discretised | None) -> Any:
+    return assemble(
+        data,
+        recipe.library,
+        discretisation=recipe.discretisation,
+        stencil=ingredients.stencil,
+        variance=ingredients.variance,
+        discretised=discretised,
+    )
+
+
+def _plan(weighting: Weighting, structure: Structure, noise: Noise, prepared: Prepared | None) -> CovariancePlan | None:
+    """The plan of another piece where it fits, else a new one."""
+    known = None if prepared is None else prepared.plan
+    if known is None or not _same_pattern(known.structure, structure):
+        return weighting.plan(structure, noise)
+    state = noise.covariance(structure)
+    if not (known.smear is None and state.diagonal) and not _same_covariances(known.noise, state):
+        return weighting.plan(structure, noise)
+    return replace(known, structure=structure, noise=state)
+
+
+def _same_pattern(one: Structure, other: Structure) -> bool:
+    p, q = one.pattern, other.pattern
+    return p.shape == q.shape and np.array_equal(p.indptr, q.indptr) and np.array_equal(p.indices, q.indices)
+
+
+def _same_covariances(one: StateCovariance, other: StateCovariance) -> bool:
+    """Whether covariances that are not diagonal are the same, one by one."""
+    if len(one.distinct) != len(other.distinct):
+        return False
+    pairs = list(zip(one.distinct, other.distinct, strict=True))
+    return all(sparse.issparse(p) and sparse.issparse(q) and not (p != q).nnz for p, q in pairs)

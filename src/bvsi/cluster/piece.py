@@ -1,0 +1,161 @@
+"""A piece of an experiment on a worker, and what it is asked for. Results are sums over its own blocks."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.likelihood import Block, Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
+from bvsi.likelihood.covariance import Part
+from bvsi.likelihood.density import check_change_of_variables
+from bvsi.likelihood.instruments import Neighbours, instrumental_equations
+from bvsi.likelihood.moments import MomentEquations
+from bvsi.likelihood.noise_share import NoiseShare, noise_share
+from bvsi.likelihood.profile_equations import Beyond, block_profile_equations
+from bvsi.likelihood.stacked import Stacked
+from bvsi.likelihood.weighting import Weighting
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Which operators, with which weights, on which blocks of a piece.
+
+    names: of the operators; T: θ of all operators = T η where operators are tied together, (d, m), else None.
+    own, halo: some of the blocks there, by index; None for all.
+    """
+
+    names: tuple[str, ...]
+    T: Array | None
+    weighting: Weighting
+    own: Integers | None = None
+    halo: Integers | None = None
+
+    def of(self, likelihood: ResidualLikelihood, blocks: Integers | None) -> ResidualLikelihood:
+        """The likelihood of this model, from that of all operators and blocks."""
+        some = likelihood if blocks is None else likelihood.some_blocks([blocks])
+        own = some.restrict(self.names) if self.T is None else some.combined(self.T, self.names)
+        return replace(own, weighting=self.weighting)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Equal for equal models."""
+        arrays = (None if values is None else values.tobytes() for values in (self.T, self.own, self.halo))
+        return (self.names, self.weighting, *arrays)
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Residual blocks of one experiment, all operators.
+
+    own: likelihood of the own blocks; halo: of the blocks after them that share an owned time; owned: see
+    :class:`~bvsi.cluster.cutting.Cut`; whole: whether it is the whole experiment. label: for messages.
+    """
+
+    own: ResidualLikelihood
+    halo: ResidualLikelihood | None
+    owned: frozenset[int]
+    whole: bool
+    label: str
+    _last: list[tuple[tuple[object, ...], Piece]] = field(default_factory=list, repr=False)
+
+    def of(self, model: Model) -> Piece:
+        """The piece of a model. The last one is kept, since the same model is asked for many times in a row."""
+        key = model.key
+        for known, piece in list(self._last):
+            if known == key:
+                return piece
+        halo = None if self.halo is None else model.of(self.halo, model.halo)
+        piece = replace(self, own=model.of(self.own, model.own), halo=halo, _last=[])
+        self._last[:] = [(key, piece)]
+        return piece
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_last": []}
+
+    @property
+    def part(self) -> Part:
+        """Residuals and plan of the own blocks."""
+        return replace(self.own.parts[0], label=self.label)
+
+    @property
+    def weighting(self) -> Weighting:
+        """The choice of W."""
+        return self.own.weighting
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """What the caller knows of a piece: N, residuals used in each own block (K,), and the discretisation in words."""
+
+    rows: int
+    block_rows: NDArray[np.int64]
+    description: str
+
+
+def outline(piece: Piece) -> Outline:
+    """Sizes of a piece."""
+    structure = piece.part.residuals.structure
+    return Outline(structure.n_rows, structure.block_rows, piece.own.system.description)
+
+
+def normal(piece: Piece, model: Model, theta: Array) -> NormalEquations:
+    """H, g, q."""
+    own = piece.of(model)
+    return own.weighting.normal_equations(own.part, theta)
+
+
+def profile(piece: Piece, model: Model, theta: Array, smoothing: float, rng: Rng | None) -> ProfileEquations:
+    """H, g, q, scores; S and N with an rng."""
+    own, rng = piece.of(model), copy.deepcopy(rng)  # in one process pieces would share a generator
+    if own.whole or not isinstance(own.weighting, Block):
+        return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
+    beyond = Beyond(None if own.halo is None else replace(own.halo.parts[0], label=own.label), own.owned)
+    return block_profile_equations(own.part, theta, smoothing=smoothing, rng=rng, beyond=beyond)
+
+
+def moments(piece: Piece, model: Model, theta: Array, rng: Rng, draws: int) -> MomentEquations:
+    """ZᵀWZ and what noise adds to it."""
+    own = piece.of(model)
+    assert isinstance(own.weighting, Stacked)
+    return own.weighting.moment_equations(own.part, theta, rng=copy.deepcopy(rng), draws=draws)
+
+
+def share(piece: Piece, model: Model, rng: Rng) -> NoiseShare:
+    """How much of each operator is noise."""
+    return noise_share(piece.of(model).part, copy.deepcopy(rng))
+
+
+def density(piece: Piece, model: Model, theta: Array, gradient: bool, logdet: bool, change: bool) -> Density:
+    """Misfit, log-determinant, change of variables."""
+    own = piece.of(model)
+    return own.weighting.density(own.part, theta, gradient=gradient, logdet=logdet, change=change)
+
+
+def check_change(piece: Piece, model: Model) -> None:
+    """Refuse where residuals are no change of variables."""
+    check_change_of_variables(piece.of(model).part)
+
+
+def lend(piece: Piece, model: Model, first: int, last: int) -> Array:
+    """Regressors of some own blocks, (N, last − first, d), for the instruments of another piece."""
+    return np.ascontiguousarray(piece.of(model).part.residuals.X[:, first:last])
+
+
+def instruments(
+    piece: Piece, model: Model, theta: Array, before: Sequence[Array], after: Sequence[Array], shift: int
+) -> InstrumentalEquations:
+    """A and c; before, after: regressors of the blocks on both sides, in order of time."""
+    own = piece.of(model)
+    if own.whole:
+        return instrumental_equations(own.part, theta)
+    nothing = own.part.residuals.X[:, :0]
+    left, right = (np.concatenate([nothing, *some], axis=1) for some in (before, after))
+    return instrumental_equations(own.part, theta, Neighbours(left, right, shift))
