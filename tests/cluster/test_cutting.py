@@ -29,16 +29,15 @@ def test_pieces_make_up_the_experiment(stencil, n):
     assert_array_equal(np.concatenate([np.arange(*cut.blocks) for cut in found]), np.arange(len(a)))
     sizes = [cut.blocks[1] - cut.blocks[0] for cut in found]
     assert max(sizes) - min(sizes) <= 1
-    owned = [j + cut.frames[0] for cut in found for j in sorted(cut.owned)]
-    assert sorted(owned) == np.flatnonzero(used.any(axis=0)).tolist()
-    for cut in found:
-        own = np.array(sorted(cut.owned), dtype=int) + cut.frames[0]
-        everyone = np.flatnonzero(used[:, own].any(axis=1)) if len(own) else np.array([cut.blocks[0]])
-        assert everyone.min() >= cut.blocks[0], "a time is owned by the first piece that has it"
-        assert everyone.max() < cut.halo
-        inside = used[cut.blocks[0] : cut.halo]
-        assert not inside[:, : cut.frames[0]].any()
-        assert not inside[:, cut.frames[1] :].any()
+    has = np.stack([used[slice(*cut.blocks)].any(axis=0) for cut in found])
+    several = np.flatnonzero(has.sum(axis=0) > 1)
+    assert sorted(j for cut in found for j in cut.first) == several.tolist()
+    for p, cut in enumerate(found):
+        assert not has[p, : cut.frames[0]].any()
+        assert not has[p, cut.frames[1] :].any()
+        assert cut.shared == set(several) & set(np.flatnonzero(has[p]))
+        assert cut.first <= cut.shared
+        assert not has[:p, sorted(cut.first)].any()
 
 
 @pytest.mark.parametrize("stencil", STENCILS.values(), ids=STENCILS)
@@ -47,4 +46,4 @@ def test_rows_of_a_piece_are_those_of_the_experiment(stencil):
     for cut in cuts(a, b, 4):
         rows = Rows.of(a, b, cut).matrices(TIMES[slice(*cut.frames)])
         for whole, part in zip((a, b), rows, strict=True):
-            assert_array_equal(part.toarray(), whole.toarray()[cut.blocks[0] : cut.halo, cut.frames[0] : cut.frames[1]])
+            assert_array_equal(part.toarray(), whole.toarray()[slice(*cut.blocks), slice(*cut.frames)])

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.cluster import Stored, cluster_likelihood
+import bvsi
+from bvsi.cluster import Stored, cluster_likelihood, sources
 from bvsi.errors import DataError
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.readers import Reading
-from bvsi.residual import assemble
+from bvsi.residual import BackwardEuler, assemble
 
 from .cluster_cases import LIBRARY, SIGMA, TIMES, waves
 
@@ -48,6 +49,32 @@ def test_the_same_sums(client, store):
     one, other = (x.profile_equations(theta, rng=np.random.default_rng(0)) for x in (remote, local))
     assert_allclose(one.S, other.S, rtol=0, atol=1e-10 * np.abs(other.S).max())
     assert_allclose(one.equations.H, other.equations.H, rtol=0, atol=1e-10 * np.abs(other.equations.H).max())
+
+
+def test_discoveries_read_the_file_where_it_is_the_same(client, store):
+    data, options = waves(TIMES), {"noise": IID(SIGMA), "stencil": BackwardEuler(), "check": False}
+    assert sources([data], [data], [Stored(store)]) == [Stored(store)]
+    found = bvsi.discover(data, LIBRARY, client=client, stored=[Stored(store)], **options)
+    expected = bvsi.discover(data, LIBRARY, **options)
+    assert found.names == expected.names
+    assert_allclose(found.theta, expected.theta, rtol=1e-8)
+
+
+def test_other_data_are_sent(store):
+    data = waves(TIMES)
+    replaced = data.with_fields({"u": data.fields["u"] + 1})
+    assert sources([replaced], [data], [Stored(store)]) == [replaced]
+    for other in (data.select_times(slice(1, None)), data.subsample(2)):
+        assert sources([other], [other], [Stored(store)]) == [other]
+    with pytest.raises(DataError, match="stored: one"):
+        sources([data, data], [data, data], [Stored(store)])
+
+
+def test_another_file_is_refused(store):
+    wrong = waves(TIMES).with_fields({"u": waves(TIMES, seed=9).fields["u"]})
+    (source,) = sources([wrong], [wrong], [Stored(store)])
+    with pytest.raises(DataError, match="holds other values"):
+        source.frames(3, 6).data()
 
 
 def test_no_file(client):

@@ -48,15 +48,17 @@ def test_misfit_has_n_minus_d_degrees_of_freedom():
 
 
 def test_block_weighting_has_fewer_degrees_of_freedom_and_is_not_alarmed():
-    clean = wave(nodes=64, times=61, modes=2)
-    for seed in range(3):
+    """About 0.64 n, which forty draws tell to a fifth, and never more than n − d."""
+    clean, freedom = wave(nodes=64, times=61, modes=2), []
+    for seed in range(6):
         data = add_noise(clean, {"u": SIGMA}, np.random.default_rng(seed))
         library = Library({"u": list(TRUTH)})
         system = assemble(data, library, discretisation=Galerkin(Q2), stencil=CrankNicolson())
         likelihood = residual_likelihood(system, IID(SIGMA), Block())
         found = residual_tests(Profile().fit(likelihood), likelihood, noise_error=0.0, rng=np.random.default_rng(seed))
-        assert found.freedom < 0.95 * likelihood.system.n
+        freedom.append(found.freedom / likelihood.system.n)
         assert found.tests[0].p > 1e-3
+    assert np.mean(freedom) < 0.9
 
 
 def test_white_noise_is_white_whatever_the_signal_and_smoothed_noise_is_not():

@@ -81,7 +81,8 @@ def test_iterations_do_not_grow_with_the_number_of_times(steps):
         count += 1
         return products.covariance(w)
 
-    conjugate_gradients(counted, solver.preconditioner, part.residuals.Z, label="test", tol=1e-9)  # rounding leaves 1e-10
+    above_rounding = 1e-9
+    conjugate_gradients(counted, solver.preconditioner, part.residuals.Z, label="test", tol=above_rounding)
     assert 2 <= count <= n_u + 1
 
 

@@ -3,6 +3,6 @@
 from bvsi.cluster.client import check_client, connect, dashboard
 from bvsi.cluster.likelihood import ClusterLikelihood
 from bvsi.cluster.setup import cluster_likelihood
-from bvsi.cluster.stored import Stored
+from bvsi.cluster.stored import Stored, sources
 
-__all__ = ["ClusterLikelihood", "Stored", "check_client", "cluster_likelihood", "connect", "dashboard"]
+__all__ = ["ClusterLikelihood", "Stored", "check_client", "cluster_likelihood", "connect", "dashboard", "sources"]

@@ -35,7 +35,7 @@ class Recipe:
 class Ingredients:
     """What one piece is made of.
 
-    source: its frames; stencil: the rows of its blocks and its halo, or the whole stencil where it is not cut.
+    source: its frames; stencil: the rows of its blocks, or the whole stencil where it is not cut.
     noise, variance: at its frames.
     """
 
@@ -76,14 +76,7 @@ def build(recipe: Recipe, ingredients: Ingredients, prepared: Prepared | None) -
     cut = ingredients.cut
     if plan is not None and cut is not None:
         plan = replace(plan, noise=replace(plan.noise, first=cut.frames[0]))
-    everything = ResidualLikelihood(system, (ingredients.noise,), recipe.weighting, (plan,))
-    if cut is None:
-        every = frozenset(range(residuals.structure.n_times))
-        return Piece(everything, None, every, True, ingredients.label)
-    blocks = np.arange(cut.halo - cut.blocks[0])
-    own, after = np.split(blocks, [cut.blocks[1] - cut.blocks[0]])
-    halo = everything.some_blocks([after]) if len(after) and plan is not None else None
-    return Piece(everything.some_blocks([own]), halo, cut.owned, False, ingredients.label)
+    return Piece(ResidualLikelihood(system, (ingredients.noise,), recipe.weighting, (plan,)), cut, ingredients.label)
 
 
 def _assembled(recipe: Recipe, ingredients: Ingredients, data: Data, discretised: Discretised | None) -> Any:

@@ -1,7 +1,7 @@
 """An experiment cut in time: pieces of consecutive residual blocks, and the frames that each of them needs.
 
-A piece owns the blocks k0 ≤ k < k1, and the times that they are the first to have. Blocks after them that have an owned
-time as well (the halo) are needed for S = Σ_j V_jᵀΣ_u,jV_j only, where V_j sums over all blocks with time j.
+Blocks on both sides of a cut have times in common. Sums over blocks do not mind, but S = Σ_j V_jᵀΣ_u,jV_j does, where
+V_j sums over all blocks with time j: pieces hand on their part of V_j to the first piece that has the time.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """blocks: own, first and last + 1; halo: last + 1 of those after them; frames: first and last + 1 of all these.
+    """blocks: of a piece, first and last + 1; frames: that they need, first and last + 1.
 
-    owned: own times, counted from the first frame.
+    shared: times that other pieces have as well; first: those of them that no earlier piece has.
     """
 
     blocks: tuple[int, int]
-    halo: int
     frames: tuple[int, int]
-    owned: frozenset[int]
+    shared: frozenset[int]
+    first: frozenset[int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,8 @@ class Rows:
 
     @staticmethod
     def of(a: Any, b: Any, cut: Cut) -> Rows:
-        """Rows of the blocks of a piece, its halo included, on its frames."""
-        blocks, frames = slice(cut.blocks[0], cut.halo), slice(*cut.frames)
+        """Rows of the blocks of a piece on its frames."""
+        blocks, frames = slice(*cut.blocks), slice(*cut.frames)
         return Rows(sparse.csr_array(a[blocks, frames]), sparse.csr_array(b[blocks, frames]))
 
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
@@ -53,16 +54,19 @@ def cuts(a: Any, b: Any, n: int) -> tuple[Cut, ...]:
     """n pieces of the blocks of a stencil (K × T), sizes differing by one at most; K where there are fewer blocks."""
     used = sparse.csr_array((abs(a) + abs(b)) != 0)
     K, T = used.shape
-    owner = np.full(T, K)
-    np.minimum.at(owner, used.indices, np.repeat(np.arange(K), np.diff(used.indptr)))
-    bounds = np.linspace(0, K, min(n, K) + 1).round().astype(int)
-    return tuple(_cut(used, owner, int(k0), int(k1)) for k0, k1 in itertools.pairwise(bounds))
+    bounds = [int(k) for k in np.linspace(0, K, min(n, K) + 1).round()]
+    blocks = list(itertools.pairwise(bounds))
+    has = np.zeros((len(blocks), T), dtype=bool)  # which piece has which time
+    for p, (k0, k1) in enumerate(blocks):
+        has[p, used.indices[used.indptr[k0] : used.indptr[k1]]] = True
+    shared = has.sum(axis=0) > 1
+    owner = has.argmax(axis=0)
+    return tuple(_cut(own, has[p], shared, shared & (owner == p)) for p, own in enumerate(blocks))
 
 
-def _cut(used: Any, owner: NDArray[np.int64], k0: int, k1: int) -> Cut:
-    owned = np.flatnonzero((owner >= k0) & (owner < k1))
-    late = used[k1:, owned]
-    halo = k1 + (int(np.flatnonzero(np.diff(late.indptr)).max()) + 1 if late.nnz else 0)
-    times = used.indices[used.indptr[k0] : used.indptr[halo]]
-    first, last = int(times.min()), int(times.max())
-    return Cut((k0, k1), halo, (first, last + 1), frozenset((owned - first).tolist()))
+def _cut(blocks: tuple[int, int], has: Mask, shared: Mask, first: Mask) -> Cut:
+    times = np.flatnonzero(has)
+    frames = (int(times[0]), int(times[-1]) + 1)
+    return Cut(
+        blocks, frames, frozenset(np.flatnonzero(has & shared).tolist()), frozenset(np.flatnonzero(first).tolist())
+    )

@@ -31,7 +31,6 @@ from bvsi.likelihood import (
 )
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.instruments import stencil_shift
-from bvsi.likelihood.likelihood import generators
 from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.noise_share import NoiseShare
 from bvsi.likelihood.stacked import Stacked
@@ -65,11 +64,12 @@ class Extent:
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a piece stands: its experiment, its own blocks (first and last + 1), and last + 1 of its halo."""
+    """Where a piece stands: its experiment, its blocks there, and times as in :class:`~bvsi.cluster.cutting.Cut`."""
 
     experiment: int
     blocks: tuple[int, int]
-    halo: int
+    shared: frozenset[int] = frozenset()
+    first: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,9 +167,11 @@ class ClusterLikelihood(ResidualLikelihood):
         self, theta: ArrayLike, *, smoothing: float = 1.0, rng: Rng | None = None
     ) -> ProfileEquations:
         """H, g, q and scores at θ with smoothed regressors, summed over pieces; S and N where given an rng."""
-        own = generators(rng, len(self.extents))
-        arguments = [(self.vector(theta), smoothing, own[seat.experiment]) for seat in self.seats]
-        found: list[ProfileEquations] = self._sums(piece.profile, arguments)
+        vector = self.vector(theta)
+        if rng is None:
+            found, more = self._sum(piece.profile, vector, smoothing), np.zeros((self.d, self.d))
+        else:
+            found, more = self._with_spread(vector, smoothing, rng)
         joined = [
             replace(
                 ProfileEquations.total(some),
@@ -178,7 +180,24 @@ class ClusterLikelihood(ResidualLikelihood):
             )
             for some in self._by_experiment(found)
         ]
-        return ProfileEquations.total(joined)
+        total = ProfileEquations.total(joined)
+        return total if total.S is None else replace(total, S=total.S + more)
+
+    def _with_spread(self, theta: Array, smoothing: float, rng: Rng) -> tuple[list[ProfileEquations], Array]:
+        """Equations of the pieces, and what times of several pieces add to S, for which workers exchange V."""
+        own, calls = rng.spawn(len(self.extents)), self.place.calls
+        arguments = [(theta, smoothing, own[seat.experiment]) for seat in self.seats]
+        opened = calls(piece.profile_open, self._asked(arguments))
+        together = []
+        for one, seat in zip(self.pieces, self.seats, strict=True):
+            if seat.first:
+                pairs = zip(opened, self.seats, strict=True)
+                parts = [o for o, s in pairs if s.experiment == seat.experiment and s.shared & seat.first]
+                together.append((one, self._model(seat), parts))
+        equations = calls(piece.without_spread, [(one,) for one in opened])
+        results = self.place.values([*equations, *calls(piece.spread_together, together)])
+        n = len(self.pieces)
+        return results[:n], sum(results[n:], start=np.zeros((self.d, self.d)))
 
     def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments; of Stacked() weighting."""
@@ -219,8 +238,8 @@ class ClusterLikelihood(ResidualLikelihood):
         if self.chosen is None:
             return Model(self.names, self.T, self.weighting)
         chosen, (first, last) = self.chosen[seat.experiment], seat.blocks
-        own, halo = (chosen[(chosen >= k) & (chosen < m)] - k for k, m in ((first, last), (last, seat.halo)))
-        return Model(self.names, self.T, self.weighting, own, halo)
+        blocks = chosen[(chosen >= first) & (chosen < last)] - first
+        return Model(self.names, self.T, self.weighting, blocks)
 
     def _blocks(self, seat: Seat) -> tuple[int, int]:
         """Own blocks of a piece, first and last + 1, counted among those that are chosen."""
@@ -234,9 +253,12 @@ class ClusterLikelihood(ResidualLikelihood):
         return self._sums(function, [args] * len(self.pieces))
 
     def _sums(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        return self.place.values(self.place.calls(function, self._asked(arguments)))
+
+    def _asked(self, arguments: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+        """Piece and model in front of what else each piece is given."""
         triples = zip(self.pieces, self.seats, arguments, strict=True)
-        calls = self.place.calls(function, [(one, self._model(seat), *args) for one, seat, args in triples])
-        return self.place.values(calls)
+        return [(one, self._model(seat), *args) for one, seat, args in triples]
 
     def _lent(self, experiment: int, first: int, last: int) -> list[Any]:
         """Regressors of the blocks first ≤ k < last of an experiment, from the pieces that own them."""

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.cluster.cutting import Cut
 from bvsi.likelihood import Block, Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.density import check_change_of_variables
 from bvsi.likelihood.instruments import Neighbours, instrumental_equations
 from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.noise_share import NoiseShare, noise_share
-from bvsi.likelihood.profile_equations import Beyond, block_profile_equations
+from bvsi.likelihood.profile_equations import OpenEquations, open_profile_equations, shared_spread
 from bvsi.likelihood.stacked import Stacked
 from bvsi.likelihood.weighting import Weighting
 
@@ -29,25 +30,24 @@ class Model:
     """Which operators, with which weights, on which blocks of a piece.
 
     names: of the operators; T: θ of all operators = T η where operators are tied together, (d, m), else None.
-    own, halo: some of the blocks there, by index; None for all.
+    blocks: some of the blocks there, by index; None for all.
     """
 
     names: tuple[str, ...]
     T: Array | None
     weighting: Weighting
-    own: Integers | None = None
-    halo: Integers | None = None
+    blocks: Integers | None = None
 
-    def of(self, likelihood: ResidualLikelihood, blocks: Integers | None) -> ResidualLikelihood:
+    def of(self, likelihood: ResidualLikelihood) -> ResidualLikelihood:
         """The likelihood of this model, from that of all operators and blocks."""
-        some = likelihood if blocks is None else likelihood.some_blocks([blocks])
+        some = likelihood if self.blocks is None else likelihood.some_blocks([self.blocks])
         own = some.restrict(self.names) if self.T is None else some.combined(self.T, self.names)
         return replace(own, weighting=self.weighting)
 
     @property
     def key(self) -> tuple[object, ...]:
         """Equal for equal models."""
-        arrays = (None if values is None else values.tobytes() for values in (self.T, self.own, self.halo))
+        arrays = (None if values is None else values.tobytes() for values in (self.T, self.blocks))
         return (self.names, self.weighting, *arrays)
 
 
@@ -55,14 +55,11 @@ class Model:
 class Piece:
     """Residual blocks of one experiment, all operators.
 
-    own: likelihood of the own blocks; halo: of the blocks after them that share an owned time; owned: see
-    :class:`~bvsi.cluster.cutting.Cut`; whole: whether it is the whole experiment. label: for messages.
+    own: its likelihood; cut: None where it is the whole experiment. label: for messages.
     """
 
     own: ResidualLikelihood
-    halo: ResidualLikelihood | None
-    owned: frozenset[int]
-    whole: bool
+    cut: Cut | None
     label: str
     _last: list[tuple[tuple[object, ...], Piece]] = field(default_factory=list, repr=False)
 
@@ -72,8 +69,7 @@ class Piece:
         for known, piece in list(self._last):
             if known == key:
                 return piece
-        halo = None if self.halo is None else model.of(self.halo, model.halo)
-        piece = replace(self, own=model.of(self.own, model.own), halo=halo, _last=[])
+        piece = replace(self, own=model.of(self.own), _last=[])
         self._last[:] = [(key, piece)]
         return piece
 
@@ -112,13 +108,39 @@ def normal(piece: Piece, model: Model, theta: Array) -> NormalEquations:
     return own.weighting.normal_equations(own.part, theta)
 
 
-def profile(piece: Piece, model: Model, theta: Array, smoothing: float, rng: Rng | None) -> ProfileEquations:
-    """H, g, q, scores; S and N with an rng."""
+def profile(piece: Piece, model: Model, theta: Array, smoothing: float) -> ProfileEquations:
+    """H, g, q, scores."""
+    own = piece.of(model)
+    return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=None)
+
+
+def profile_open(piece: Piece, model: Model, theta: Array, smoothing: float, rng: Rng) -> OpenEquations:
+    """The same with N, and S but for the times that other pieces have as well; times are those of the experiment."""
     own, rng = piece.of(model), copy.deepcopy(rng)  # in one process pieces would share a generator
-    if own.whole or not isinstance(own.weighting, Block):
-        return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
-    beyond = Beyond(None if own.halo is None else replace(own.halo.parts[0], label=own.label), own.owned)
-    return block_profile_equations(own.part, theta, smoothing=smoothing, rng=rng, beyond=beyond)
+    if own.cut is None or not isinstance(own.weighting, Block):
+        whole = own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
+        return OpenEquations(whole, {})
+    first = own.cut.frames[0]
+    shared = frozenset(j - first for j in own.cut.shared)
+    found = open_profile_equations(own.part, theta, smoothing=smoothing, rng=rng, shared=shared)
+    return replace(found, V={first + j: V for j, V in found.V.items()})
+
+
+def without_spread(found: OpenEquations) -> ProfileEquations:
+    """What goes to the caller: V stays among the workers."""
+    return found.equations
+
+
+def spread_together(piece: Piece, model: Model, found: Sequence[OpenEquations]) -> Array:
+    """What the times that this piece is the first to have add to S, (d, d); found: of all pieces with such times."""
+    own = piece.of(model)
+    assert own.cut is not None
+    V: dict[int, Array] = {}
+    for one in found:
+        for j in sorted(own.cut.first & one.V.keys()):
+            local = j - own.cut.frames[0]
+            V[local] = V[local] + one.V[j] if local in V else one.V[j]
+    return shared_spread(own.part, V)
 
 
 def moments(piece: Piece, model: Model, theta: Array, rng: Rng, draws: int) -> MomentEquations:
@@ -154,7 +176,7 @@ def instruments(
 ) -> InstrumentalEquations:
     """A and c; before, after: regressors of the blocks on both sides, in order of time."""
     own = piece.of(model)
-    if own.whole:
+    if own.cut is None:
         return instrumental_equations(own.part, theta)
     nothing = own.part.residuals.X[:, :0]
     left, right = (np.concatenate([nothing, *some], axis=1) for some in (before, after))

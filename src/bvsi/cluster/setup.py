@@ -97,8 +97,8 @@ class _Wanted:
     def seat(self, n_blocks: int) -> Seat:
         """Where it stands; n_blocks: its own blocks, where it is all of them."""
         if self.cut is None:
-            return Seat(self.experiment, (0, n_blocks), n_blocks)
-        return Seat(self.experiment, self.cut.blocks, self.cut.halo)
+            return Seat(self.experiment, (0, n_blocks))
+        return Seat(self.experiment, self.cut.blocks, self.cut.shared, self.cut.first)
 
 
 @dataclass(frozen=True, eq=False)

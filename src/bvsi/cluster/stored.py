@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,18 +26,19 @@ class Stored:
     """An experiment in a file, such as a Zarr store in chunks of a few frames.
 
     path: a file that the workers can open under the same name. reading: what to take, as for :func:`bvsi.readers.read`;
-        nothing is coarsened.
+        nothing is coarsened. like: the same data in memory, where they are; workers then check that the file has them.
     """
 
     path: Path | str
     reading: Reading = field(default_factory=Reading)
+    like: Data | None = field(default=None, compare=False, repr=False)
 
     @cached_property
     def times(self) -> Array:
         """All times (T,)."""
         return self._time[1]
 
-    def frames(self, first: int, last: int) -> Frames:
+    def frames(self, first: int, last: int, *, checked: bool = True) -> Frames:
         """Frames first ≤ j < last, read by whoever asks for their data."""
         name, times = self._time
         if not 0 <= first < last <= len(times):
@@ -46,7 +48,9 @@ class Stored:
             name: (float(times[first]), float(times[last - 1])),
         }
         everything = replace(self.reading, select=limits, max_memory=_ALL, comfortable=_ALL)
-        return Frames(Path(self.path).resolve(), everything)
+        like = self.like if checked else None
+        digest = "" if like is None else _digest(like.select_times(slice(first, last)))
+        return Frames(Path(self.path).resolve(), everything, digest)
 
     @cached_property
     def _time(self) -> tuple[str, Array]:
@@ -64,11 +68,47 @@ class Stored:
 
 @dataclass(frozen=True)
 class Frames:
-    """Some frames of a file."""
+    """Some frames of a file; digest: of their values, empty where these are not known."""
 
     path: Path
     reading: Reading
+    digest: str = ""
 
     def data(self) -> Data:
         """The frames, read now."""
-        return read(self.path, self.reading)
+        found = read(self.path, self.reading)
+        if self.digest and _digest(found) != self.digest:
+            raise DataError(f"stored: {self.path} holds other values than the data; leave out stored.")
+        return found
+
+
+def sources(data: Sequence[Data], given: Sequence[Data], stored: Sequence[Stored] | None) -> list[Data | Stored]:
+    """For every experiment its file, where data are as they were given, else the data themselves.
+
+    data: what is used; given: what was read from the files, before outliers were replaced. Workers check that a file
+        has the same values.
+    """
+    if stored is None:
+        return list(data)
+    if len(stored) != len(data) or not all(isinstance(one, Stored) for one in stored):
+        raise DataError(f"stored: one Stored(path) for each of {len(data)} experiments is needed.")
+    triples = zip(data, given, stored, strict=True)
+    return [replace(file, like=one) if _as_given(one, before, file) else one for one, before, file in triples]
+
+
+def _as_given(data: Data, given: Data, stored: Stored) -> bool:
+    """Whether nothing was changed, and the file has the same times: coarsened data have others, or other nodes."""
+    if data.measured is not None or not np.array_equal(stored.times, data.times):
+        return False
+    untouched = data is given or all(np.array_equal(values, given.fields[f]) for f, values in data.fields.items())
+    return untouched and stored.frames(0, 2, checked=False).data().n_nodes == data.n_nodes
+
+
+def _digest(data: Data) -> str:
+    """Of times and values."""
+    found = hashlib.sha256(np.ascontiguousarray(data.times).tobytes())
+    for group in (data.fields, data.auxiliary):
+        for name in sorted(group):
+            found.update(name.encode())
+            found.update(np.ascontiguousarray(group[name]).tobytes())
+    return found.hexdigest()

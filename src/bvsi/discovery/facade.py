@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.cluster import check_client, cluster_likelihood
+from bvsi.cluster import Stored, check_client, cluster_likelihood, sources
 from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.data import Data, as_experiments
 from bvsi.diagnose import Check
@@ -34,7 +34,7 @@ from bvsi.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.progress import Progress, silent
 from bvsi.residual import Stencil, assemble
 from bvsi.residual.assembly import Discretisation
-from bvsi.selection import SelectionPath
+from bvsi.selection import SelectionPath, Sweep
 from bvsi.spaces import Galerkin
 
 Array = NDArray[np.float64]
@@ -57,6 +57,7 @@ def discover(
     relinearise: int = 0,
     check: bool = True,
     client: Any = None,
+    stored: Sequence[Stored] | None = None,
     progress: Progress = silent,
 ) -> Discovery:
     """Select the operators that the data support, infer their coefficients, and check that the answer can be trusted.
@@ -80,6 +81,8 @@ def discover(
     check: whether the fit is repeated on coarser samplings and with other test functions, for the verdict.
     client: a ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same
         result to rounding. Noise is measured and the answer checked here, with the selected operators only.
+    stored: with a client, the files of the experiments, one each: workers then read their frames themselves, unless
+        outliers were replaced or the data were coarsened.
     """
     begin = time.perf_counter()
     if client is not None:
@@ -91,7 +94,7 @@ def discover(
     measured = measure_all(as_experiments(data), noise, robust=robust)
     method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
     library, treated = _treated(measured, library, method, progress)
-    likelihood = _likelihood(measured, library, method, client, progress)
+    likelihood = _likelihood(measured, as_experiments(data), library, method, client, stored, progress)
     ties = ties_of(allowed)
     keep = ties.keep([*library.keep, *needed(allowed)])
     path = ties.path(method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
@@ -101,7 +104,11 @@ def discover(
     for _ in range(_count(relinearise)):
         here = here or _here(measured, library, method, selected.names)
         here = selected = relinearised(measured, here, path.best.theta, library, method)
-    fit = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, _level_prior(measured, path), progress)
+    level = _level_prior(measured, path) if selected.scale_known else None
+    done = path.best.fit if isinstance(method.selection, Sweep) else None  # its estimate is already what is wanted
+    if done is None or estimator or prior is not None or limits or relinearise or level is not None:
+        done = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, level, progress)
+    fit = done
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
     judged = pictures = None
@@ -159,12 +166,18 @@ def _noise(measured: Sequence[Measurement], method: Method) -> list[Noise]:
 
 
 def _likelihood(
-    measured: Sequence[Measurement], library: Library, method: Method, client: Any, progress: Progress
+    measured: Sequence[Measurement],
+    data: Sequence[Data],
+    library: Library,
+    method: Method,
+    client: Any,
+    stored: Sequence[Stored] | None,
+    progress: Progress,
 ) -> ResidualLikelihood:
     if client is not None:
         return cluster_likelihood(
             client,
-            [m.data for m in measured],
+            sources([m.data for m in measured], data, stored),
             library,
             _noise(measured, method),
             weighting=method.weighting,
@@ -212,7 +225,7 @@ def _fit(
 
     level: what filters know of the noise, where the fit may refine it.
     """
-    if isinstance(estimator, Profile | Lagged) and level is not None and selected.scale_known and prior is None:
+    if isinstance(estimator, Profile | Lagged) and level is not None and prior is None:
         unknown = replace(selected, noise=tuple(UnknownScale(model) for model in selected.noise))
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
     if isinstance(estimator, Profile | Lagged):

@@ -4,7 +4,8 @@ The covariance is frozen at the current θ, the Gaussian (or normal-inverse-gamm
 
     H = XᵀW(θ)X,  g = XᵀW(θ)r(θ);     θ ← θ + (H + Σ_0⁻¹)⁻¹ (g + Σ_0⁻¹(μ_0 − θ))
 
-With constraints each update is the quadratic program eq:constrained_lagged_update.
+With constraints each update is the quadratic program eq:constrained_lagged_update. Without, updates are accelerated
+(:mod:`bvsi.inference.anderson`); the fixed point is the same.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.constraints import AnyConstraints, LinearConstraints
 from bvsi.errors import NotPositiveDefiniteError, RankError
+from bvsi.inference.anderson import Anderson
 from bvsi.inference.constrained import constrained, nearest
-from bvsi.inference.dominant import PLATEAU, Dominant, on_plateau
+from bvsi.inference.dominant import PILOT, PLATEAU, Dominant, on_plateau
 from bvsi.inference.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
 from bvsi.inference.gaussian_prior import AnyPrior, matched, replaced_text, with_support
 from bvsi.inference.vsi import LeastSquares
@@ -28,6 +30,8 @@ from bvsi.progress import Progress, silent
 
 Array = NDArray[np.float64]
 _TINY = np.finfo(float).tiny
+# Relative changes below which the iteration is accelerated.
+_NEAR = 0.5
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,7 @@ class Lagged:
         theta = _default_start(likelihood, bound, allowed) if start is None else start_vector(likelihood, start)
         theta = feasible(likelihood, theta, allowed)
         history: list[Step] = []
+        ahead = Anderson()
         status = Status(False, self.max_iterations, self._advice())
         for iteration in range(1, self.max_iterations + 1):
             equations = likelihood.normal_equations(theta)
@@ -79,8 +84,10 @@ class Lagged:
             sd = np.sqrt(likelihood.noise_scale(equations) * np.diag(solver.inverse()))
             change = float(np.max(np.abs(step) / np.maximum(np.abs(updated) + sd, _TINY)))
             history.append(Step(theta, change, equations.q / equations.n))
-            theta = updated
             progress(iteration, None, f"lagged covariance, change {change:.1e}")
+            # constraints bend the iteration where they are met, and far away it is anything but linear
+            smooth = not allowed and change < _NEAR and change > self.tol and iteration < self.max_iterations
+            theta = ahead.next(theta, updated, np.maximum(sd, _TINY)) if smooth else updated
             if change <= self.tol:
                 status = Status(True, iteration, f"converged (iterations: {iteration}).")
                 break
@@ -144,11 +151,12 @@ def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior, constraint
         return prior.mean  # prior or equalities settle what the data leave open
     if not likelihood.weighting.uses_noise:
         return theta
-    equations = likelihood.normal_equations(theta)
+    few = likelihood.pilot(PILOT) or likelihood  # some of the blocks are enough to choose a start
+    equations = few.normal_equations(theta)
     if likelihood.scale_known and equations.q < CHI2_FACTOR * equations.n:
         return theta
     try:
-        other = Dominant().estimate(likelihood, prior)
+        other = Dominant().estimate(few, prior)
     except (RankError, NotPositiveDefiniteError):
         return theta
-    return other if likelihood.normal_equations(other).q < equations.q else theta
+    return other if few.normal_equations(other).q < equations.q else theta

@@ -35,6 +35,8 @@ _NOISY = 0.1
 _HALVINGS = 8
 # A step of this many standard deviations that does not lower Q is rounding, not misfit; fewer halvings show that.
 _NEGLIGIBLE = 1e-2
+# From steps of this many standard deviations on the matrix is worked out anew.
+_CLOSE = 3.0
 # Two minima are two estimates this many standard deviations apart.
 _APART = 5.0
 # Two estimates less than this many standard deviations apart are one.
@@ -113,12 +115,24 @@ class _Attempt:
 
 @dataclass(frozen=True, eq=False)
 class _Point:
-    """θ with its equations, the factor of H + Σ_0⁻¹ and the objective Q."""
+    """θ with its misfit q, g = −½∇q, the objective Q, and a matrix H, of θ itself or of a point near it.
+
+    equations: with S and N, where all of it was worked out; solver: factor of H + Σ_0⁻¹.
+    """
 
     theta: Array
-    equations: ProfileEquations
+    q: float
+    g: Array
+    H: Array
     solver: ConstrainedSolver
     objective: float
+    equations: ProfileEquations | None = None
+
+    @property
+    def exact(self) -> ProfileEquations:
+        """The equations, of a point whose own they are."""
+        assert self.equations is not None
+        return self.equations
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +145,26 @@ class _Problem:
 
     def at(self, theta: Array, smoothing: float = 1.0, rng: np.random.Generator | None = None) -> _Point:
         """Everything at one θ; S and N only with an rng."""
-        equations = self.likelihood.profile_equations(theta, smoothing=smoothing, rng=rng)
-        solver = constrained(equations.equations.H + self.prior.precision, self.constraints)
-        return _Point(theta, equations, solver, equations.equations.q + self.prior.distance(theta))
+        profile = self.likelihood.profile_equations(theta, smoothing=smoothing, rng=rng)
+        one = profile.equations
+        solver = constrained(one.H + self.prior.precision, self.constraints)
+        return _Point(theta, one.q, one.g, one.H, solver, one.q + self.prior.distance(theta), profile)
+
+    def near(self, theta: Array, other: _Point) -> _Point:
+        """q and g at θ with the matrix of a point near it: a solve for r alone, none for the columns of X̃."""
+        q = self.likelihood.density(theta, gradient=True, logdet=False).q
+        return replace(
+            other,
+            theta=theta,
+            q=q.value,
+            g=-0.5 * q.gradient,
+            objective=q.value + self.prior.distance(theta),
+            equations=None,
+        )
 
     def downhill(self, point: _Point) -> Array:
         """−½∇Q = X̃ᵀWr + Σ_0⁻¹(μ_0 − θ)."""
-        return point.equations.equations.g + self.prior.gradient(point.theta)
+        return point.g + self.prior.gradient(point.theta)
 
     def step(self, point: _Point, secants: Sequence[tuple[Array, Array]] = ()) -> Array:
         """Gauss–Newton step (X̃ᵀWX̃ + Σ_0⁻¹)⁻¹ (−½∇Q), the matrix corrected by earlier steps.
@@ -147,7 +174,7 @@ class _Problem:
         """
         if not secants:
             return point.solver.update(point.theta, self.downhill(point)) - point.theta
-        B = point.equations.equations.H + self.prior.precision
+        B = point.H + self.prior.precision
         for s, y in secants:
             if s @ y > 0:
                 B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / (s @ y)
@@ -157,29 +184,44 @@ class _Problem:
         """θ + step, with bounds kept to the last bit."""
         return self.constraints.clipped(point.theta + step)
 
-    def minimise(self, theta: Array) -> _Attempt:
-        """Gauss–Newton with secant corrections; steps that do not lower Q are halved."""
+    def minimise(self, theta: Array, metric: Array | None = None) -> _Attempt:
+        """Gauss–Newton with secant corrections; steps that do not lower Q are halved.
+
+        Close to the minimum the matrix stays as it is, and secants alone correct it: q and g cost far less than H.
+
+        metric: H to begin with, where one is known.
+        """
         history: list[Step] = []
         secants: list[tuple[Array, Array]] = []
-        point = self.at(feasible(self.likelihood, theta, self.constraints))
+        point = self._first(feasible(self.likelihood, theta, self.constraints), metric)
         for iteration in range(1, self.settings.max_iterations + 1):
             step = self.step(point, secants)
             change = self._size(step, point)
-            history.append(Step(point.theta, change, point.equations.equations.q / point.equations.equations.n))
+            history.append(Step(point.theta, change, point.q / self.likelihood.n))
             self.progress(iteration, None, f"profile, change {change:.1e} sd")
             if change <= self.settings.tol:
                 message = f"converged (iterations: {iteration})."
                 return _Attempt(self.moved(point, step), point.objective, True, tuple(history), message)
-            lower = self._descend(point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS)
+            lower = self._descend(point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS, close=change <= _CLOSE)
             if lower is None and change <= _NEGLIGIBLE:
                 message = f"converged (iterations: {iteration}), as far as rounding allows."
                 return _Attempt(point.theta, point.objective, True, tuple(history), message)
+            if lower is None and point.equations is None:  # with a matrix of its own it may go on
+                point, secants = self.at(point.theta), []
+                continue
             if lower is None:
                 return _Attempt(point.theta, point.objective, False, tuple(history), "stalled, no step lowers Q.")
             secants.append((lower.theta - point.theta, self.downhill(point) - self.downhill(lower)))
             point = lower
         message = f"not converged in {self.settings.max_iterations} iterations."
         return _Attempt(point.theta, point.objective, False, tuple(history), message)
+
+    def _first(self, theta: Array, metric: Array | None) -> _Point:
+        """The point to begin with."""
+        if metric is None:
+            return self.at(theta)
+        solver = constrained(metric + self.prior.precision, self.constraints)
+        return self.near(theta, _Point(theta, 0.0, np.zeros(len(theta)), metric, solver, 0.0))
 
     def from_start(self, theta: Array) -> _Attempt:
         """Minimise from a start that was given, and tell where that ends on a plateau."""
@@ -208,7 +250,9 @@ class _Problem:
             rough = pilot.everywhere(prior)
         except (RankError, NotPositiveDefiniteError):
             return None
-        attempt = self._started(rough.theta) if rough.converged else None
+        if not rough.converged or rough.point is None:
+            return None
+        attempt = self._started(rough.theta, rough.point.H * (self.likelihood.n / pilot.likelihood.n))
         return self._assessed(attempt) if attempt is not None and attempt.converged else None
 
     def everywhere(self, prior: AnyPrior) -> _Attempt:
@@ -239,8 +283,7 @@ class _Problem:
         """
         point = best.point
         assert point is not None
-        equations = point.equations.equations
-        allowed = np.sqrt(2 * equations.n) * self.likelihood.noise_scale(equations)
+        allowed = np.sqrt(2 * self.likelihood.n) * self._scale(point)
         for other in attempts:
             if other is None or not other.converged or other.objective - best.objective > allowed:
                 continue
@@ -257,10 +300,10 @@ class _Problem:
         except (RankError, NotPositiveDefiniteError):
             return None
 
-    def _started(self, theta: Array | None) -> _Attempt | None:
+    def _started(self, theta: Array | None, metric: Array | None = None) -> _Attempt | None:
         """Minimise from a start of our own; None where there is none, or where it leads nowhere."""
         try:
-            return None if theta is None else self.minimise(theta)
+            return None if theta is None else self.minimise(theta, metric)
         except (RankError, NotPositiveDefiniteError):
             return None
 
@@ -290,9 +333,9 @@ class _Problem:
         """Whether noise makes up much of H, so that Q may have several minima: λ_max(H⁻¹N) > 0.1."""
         point = attempt.point
         assert point is not None
-        assert point.equations.N is not None
-        share = np.linalg.eigvals(point.solver.inverse() @ point.equations.N).real.max(initial=0.0)
-        return bool(self.likelihood.noise_scale(point.equations.equations) * share > _NOISY)
+        assert point.exact.N is not None
+        share = np.linalg.eigvals(point.solver.inverse() @ point.exact.N).real.max(initial=0.0)
+        return bool(self._scale(point) * share > _NOISY)
 
     def continuation(self, theta: Array) -> _Attempt | None:
         """Follow the solution from the lagged (smoothing 0) to the profile equations (smoothing 1)."""
@@ -316,7 +359,7 @@ class _Problem:
         point = attempt.point if rng is None else self.at(attempt.theta, rng=rng)
         assert point is not None
         status = Status(attempt.converged, len(attempt.history), attempt.message)
-        curved = curvature(self.likelihood, point.equations, self.prior)
+        curved = curvature(self.likelihood, point.exact, self.prior)
         solver = point.solver
         try:
             solver = constrained(curved.A, self.constraints)
@@ -326,7 +369,7 @@ class _Problem:
         fit = make_fit(
             self.likelihood,
             attempt.theta,
-            point.equations.equations,
+            point.exact.equations,
             self.prior,
             noise_prior,
             covariance=sandwich(inverse, curved.S),
@@ -340,10 +383,11 @@ class _Problem:
         )
         return replace(fit, curvature=curved)
 
-    def _descend(self, point: _Point, step: Array, attempts: int) -> _Point | None:
+    def _descend(self, point: _Point, step: Array, attempts: int, *, close: bool) -> _Point | None:
         for _ in range(attempts):
+            theta = self.moved(point, step)
             try:
-                tried = self.at(self.moved(point, step))
+                tried = self.near(theta, point) if close else self.at(theta)
             except (RankError, NotPositiveDefiniteError):
                 tried = None
             if tried is not None and tried.objective <= point.objective * (1 + 1e-12):
@@ -351,13 +395,16 @@ class _Problem:
             step = 0.5 * step
         return None
 
+    def _scale(self, point: _Point) -> float:
+        """σ² in units of the noise model: one where it is known, else its estimate q/n."""
+        return 1.0 if self.likelihood.scale_known else point.q / self.likelihood.n
+
     def _size(self, step: Array, point: _Point) -> float:
         return float(self._sizes(step, point).max())
 
     def _sizes(self, step: Array, point: _Point) -> Array:
         """|step| in standard deviations, (d,)."""
-        scale = self.likelihood.noise_scale(point.equations.equations)
-        sd = np.sqrt(scale * np.diag(point.solver.inverse()))
+        sd = np.sqrt(self._scale(point) * np.diag(point.solver.inverse()))
         return np.asarray(np.abs(step) / np.maximum(sd + 1e-9 * np.abs(point.theta), np.finfo(float).tiny))
 
 

@@ -51,7 +51,7 @@ class NoiseShare:
 def noise_share(part: Part, rng: np.random.Generator) -> NoiseShare:
     """Sizes of noise of one experiment."""
     residuals, structure = part.residuals, part.residuals.structure
-    draw = np.stack(part.covariance.noise.draws(rng), axis=1)
+    draw = np.stack(part.covariance.noise.draws(rng)).T
     smoothed = _smoothed(draw, structure)
     equations = np.eye(len(structure.equations))[structure.equation_of_row].T
 

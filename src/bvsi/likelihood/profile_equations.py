@@ -16,6 +16,7 @@ is enough, since it sums over all residuals.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,41 +56,56 @@ class ProfileEquations:
 
 
 @dataclass(frozen=True, eq=False)
-class Beyond:
-    """What S needs where a part is not a whole experiment.
+class OpenEquations:
+    """Profile equations of a part of an experiment.
 
-    part: blocks after the own ones that have a time with them, on the same frames; None where there are none.
-    owned: times whose V_j is summed here: those that no earlier block of the experiment has.
+    V: V_j (n_u, d) of the times that other parts have as well; these are not in S, see :func:`shared_spread`.
     """
 
-    part: Part | None
-    owned: frozenset[int]
+    equations: ProfileEquations
+    V: dict[int, Array]
 
 
 def block_profile_equations(
-    part: Part, theta: Array, *, smoothing: float, rng: np.random.Generator | None, beyond: Beyond | None = None
+    part: Part, theta: Array, *, smoothing: float, rng: np.random.Generator | None
 ) -> ProfileEquations:
     """Profile equations of one experiment with block weighting.
 
     smoothing: factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
     rng: for the draw that N takes; None leaves S and N out.
-    beyond: for a part of an experiment.
     """
+    return open_profile_equations(part, theta, smoothing=smoothing, rng=rng).equations
+
+
+def shared_spread(part: Part, V: Mapping[int, Array]) -> Array:
+    """What times of a part add to S, (d, d), from V_j summed over all blocks that have them."""
+    d = part.residuals.d
+    return sum((V[j].T @ part.covariance.noise_times(j, V[j]) for j in sorted(V)), start=np.zeros((d, d)))
+
+
+def open_profile_equations(
+    part: Part,
+    theta: Array,
+    *,
+    smoothing: float,
+    rng: np.random.Generator | None,
+    shared: frozenset[int] = frozenset(),
+) -> OpenEquations:
+    """The same of a part of an experiment; shared: its times that other parts have as well."""
     structure, d = part.residuals.structure, part.residuals.d
     draw = None if rng is None else part.covariance.noise.draws(rng)
     q, scores = np.zeros(structure.n_blocks), np.zeros((structure.n_blocks, d))
-    spread = None if draw is None else _Spread(part, beyond)
+    spread = None if draw is None else _Spread(part, shared)
     equations = []
-    if spread is not None and beyond is not None and beyond.part is not None:
-        spread.add_beyond(beyond.part, theta, smoothing)
     for one in over_groups(part, theta, lambda group: _Smoother(part, theta, group, smoothing, draw).equations()):
         for slab in one.slabs:
             q[slab.blocks], scores[slab.blocks] = slab.equations.q_blocks[0], slab.scores
             equations.append(slab.equations)
         if spread is not None:
             spread.add(one)
-    S, N = (None, None) if spread is None else (spread.S, spread.N)
-    return ProfileEquations(NormalEquations.total([NormalEquations.none(d), *equations], (q,)), (scores,), S, N)
+    S, N, V = (None, None, {}) if spread is None else (spread.S, spread.N, spread.V)
+    total = NormalEquations.total([NormalEquations.none(d), *equations], (q,))
+    return OpenEquations(ProfileEquations(total, (scores,), S, N), V)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,11 +129,11 @@ class _GroupEquations:
 class _Smoother:
     """Profile equations of the blocks of one group, which share C, b and J. Threads have one each.
 
-    draw: noise by time, (n_u,) each; without it N is not worked out, and V only in :meth:`spread`.
+    draw: noise by time, (n_u,) each; without it neither N nor V is worked out.
     """
 
     def __init__(
-        self, part: Part, theta: Array, one: FactorisedGroup, smoothing: float, draw: list[Array] | None = None
+        self, part: Part, theta: Array, one: FactorisedGroup, smoothing: float, draw: list[Array] | None
     ) -> None:
         residuals = part.residuals
         self.plan, self.residuals, self.one = part.covariance, residuals, one
@@ -144,14 +160,6 @@ class _Smoother:
                 N += xi.T @ xi
                 self.add_spread(V, blocks, smoothed[:, :, 1:])
         return _GroupEquations(tuple(slabs), N, V)
-
-    def spread(self) -> dict[int, Array]:
-        """V of the group alone."""
-        V = dict[int, Array]()
-        for blocks in self.one.group.slabs(1 + self.residuals.d):
-            X = np.ascontiguousarray(self.columns(blocks)[:, :, 1:])
-            self.add_spread(V, blocks, self.one.factor.whiten(X.reshape(len(X), -1)).reshape(X.shape))
-        return V
 
     def columns(self, blocks: Integers) -> Array:
         """[r, X̃] of some blocks, (N, blocks, 1 + d); with a draw [r, X̃, ξ], (N, blocks, 1 + 2d)."""
@@ -208,46 +216,31 @@ class _Smoother:
 
 
 class _Spread:
-    """Sums N and S = Σ_j V_jᵀ Σ_u,j V_j over groups; V_j is dropped once all groups with time j have been added."""
+    """Sums N and S = Σ_j V_jᵀ Σ_u,j V_j over groups; V_j is dropped once all groups with time j have been added.
 
-    def __init__(self, part: Part, beyond: Beyond | None = None) -> None:
+    shared: times whose V_j stays, and does not enter S.
+    """
+
+    def __init__(self, part: Part, shared: frozenset[int]) -> None:
         residuals, plan = part.residuals, part.covariance
-        self.plan = plan
+        self.plan, self.shared = plan, shared
         self.N, self.S = np.zeros((residuals.d, residuals.d)), np.zeros((residuals.d, residuals.d))
         self.V: dict[int, Array] = {}
-        self.owned = frozenset(range(residuals.structure.n_times)) if beyond is None else beyond.owned
-        parts = [part] if beyond is None or beyond.part is None else [part, beyond.part]
-        self.missing = Counter(j for one in parts for some in _times_of_groups(one) for j in some)
+        times = [
+            {int(j) for k in group.blocks for j in stencil_row(residuals.structure, int(k))[0]}
+            for group in plan.groups(residuals)
+        ]
+        self.missing = Counter(j for some in times for j in some)
 
     def add(self, one: _GroupEquations) -> None:
         """Add a group; groups have to come in a fixed order for the sums to be the same to the last digit."""
         self.N += one.N
-        self.add_spread(one.V)
-
-    def add_beyond(self, part: Part, theta: Array, smoothing: float) -> None:
-        """Add V of blocks that are not among the own ones."""
-        for V in over_groups(part, theta, lambda group: _Smoother(part, theta, group, smoothing).spread()):
-            self.add_spread(V)
-
-    def add_spread(self, spread: dict[int, Array]) -> None:
-        """Add V of a group by time."""
-        for j, V in spread.items():
-            if j not in self.owned:
-                continue
+        for j, V in one.V.items():
             self.V[j] = self.V[j] + V if j in self.V else V
             self.missing[j] -= 1
-            if not self.missing[j]:
+            if not self.missing[j] and j not in self.shared:
                 V = self.V.pop(j)
                 self.S += V.T @ self.plan.noise_times(j, V)
-
-
-def _times_of_groups(part: Part) -> list[set[int]]:
-    """Times that the blocks of each group have."""
-    structure = part.residuals.structure
-    return [
-        {int(j) for k in group.blocks for j in stencil_row(structure, int(k))[0]}
-        for group in part.covariance.groups(part.residuals)
-    ]
 
 
 def _sum(parts: list[Array | None]) -> Array | None:

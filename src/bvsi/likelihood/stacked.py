@@ -182,10 +182,7 @@ class Whole:
         plan, products = part.covariance, SpaceTime(part, theta)
         assert isinstance(plan, StackedPlan)
         solver: Factor | Iterative
-        if plan.direct:
-            solver = plan.factor(part, theta)
-        else:
-            solver = Iterative.of(part, theta, products)
+        solver = plan.factor(part, theta) if plan.direct else Iterative.of(part, theta, products)
         return Whole(plan, part.residuals, theta, products, solver)
 
     @cached_property

@@ -1,6 +1,6 @@
 """The residual covariance of a nodal space with diagonal noise, axis by axis.
 
-    C_kj = Σ_s t^s_kj V_s diag(c_sj),        t^s: a or −b,   c_s: (T, n) at the nodes,   V_s: one derivative of the tests
+    C_kj = Σ_s t^s_kj V_s diag(c_sj),     t^s: a or −b,   c_s: (T, n) at the nodes,   V_s: one derivative of the tests
     Σ_kl = Σ_st Σ_x V_s[·, x] V_t[·, x] Σ_j t^s_kj t^t_lj (c_sj σ_j² c_tj)(x)
 
 The sum over times is a product with a small matrix, and the sums over x go axis by axis, with matrices of products of
@@ -112,7 +112,8 @@ class TensorCovariance:
         for start in range(0, n, size):
             nodes = slice(start, start + size)
             out[:, nodes] = sum(
-                self.times.matrix(*key) @ sum(a[:, nodes] * b[:, nodes] for a, b in own) for key, own in diagonals.items()
+                self.times.matrix(*key) @ sum(a[:, nodes] * b[:, nodes] for a, b in own)
+                for key, own in diagonals.items()
             )
         return out
 

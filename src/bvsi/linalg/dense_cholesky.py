@@ -30,15 +30,16 @@ class DenseFactor:
     def of(A: Array, pattern: Callable[[], Pattern], *, label: str = "matrix") -> DenseFactor:
         """Factorise A (n, n) in C order, in place; its lower triangle is read. Errors are those of sparse back ends."""
         diagonal = A.diagonal().copy()
-        U, info = lapack.dpotrf(A.T, lower=0, clean=0, overwrite_a=1)
-        if not np.isfinite(U.diagonal()).all() and not np.isfinite(diagonal).all():
-            row = int(np.flatnonzero(~np.isfinite(diagonal))[0])
+        finite = np.isfinite(diagonal)
+        if not finite.all():
+            row = int(finite.argmin())
             raise NotPositiveDefiniteError(
-                f"{label}: entries are NaN or infinite, the first in row {row}. Look for NaN in the data, for overflow, "
-                "or for coefficients that have diverged.",
+                f"{label}: entries are NaN or infinite, the first in row {row}. "
+                "Look for NaN in the data, for overflow, or for coefficients that have diverged.",
                 label,
                 row,
             )
+        U, info = lapack.dpotrf(A.T, lower=0, clean=0, overwrite_a=1)
         if info > 0:
             raise not_positive_definite(label, info - 1, float(diagonal[info - 1]))
         check_pivots(U.diagonal() ** 2, diagonal, np.arange(len(A)), label)

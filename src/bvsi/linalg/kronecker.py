@@ -80,11 +80,6 @@ class Kronecker:
         """|V|, entry by entry."""
         return Kronecker(tuple(abs(A) for A in self.factors), self.rows)
 
-    @property
-    def largest(self) -> float:
-        """The largest |V_ij|, over all rows."""
-        return float(np.prod([abs(A).max() for A in self.factors]))
-
 
 def _best(A: Any) -> Any:
     """Sparse or dense, whichever is faster."""
@@ -109,7 +104,7 @@ def _on_axis(A: Any, X: Array) -> Array:
         lines = X.reshape(before, n)
         return np.asarray((A @ lines.T).T if sparse.issparse(A) else lines @ A.T)
     if not sparse.issparse(A):
-        return np.matmul(A, X)
+        return np.asarray(np.matmul(A, X))
     front = np.ascontiguousarray(X.transpose(1, 0, 2)).reshape(n, before * after)
     return np.asarray((A @ front).reshape(A.shape[0], before, after).transpose(1, 0, 2))
 

@@ -1,0 +1,166 @@
+"""The covariance axis by axis is that of products of sparse matrices: fields, equations, gaps, kinds of noise."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+from numpy.testing import assert_allclose
+
+from bvsi.data import Data, Grid
+from bvsi.likelihood import IID, Covariance, Diagonal, PerField, PerTime, Stacked, residual_likelihood
+from bvsi.likelihood.smoothing import reweighted, weighter
+from bvsi.likelihood.stacked import StackedPlan, Whole
+from bvsi.operators import Library
+from bvsi.residual import TemporalTests, assemble
+from bvsi.spaces import SplineTests
+
+TIMES = np.linspace(0, 1, 15)
+X, Y = np.linspace(0, 2, 17, endpoint=False), np.linspace(0, 1, 16)
+GRID = Grid(x=X, y=Y, periodic={"x": 2.0})
+LINES = Grid(x=Y)
+COUPLED = Library({"u": ["laplacian(u)", "u*v", "dx(v)", "u"], "v": ["laplacian(v)", "u**2*v", "dx(dx(u*v))"]})
+ALONE = Library({"u": ["laplacian(u)", "u*dx(u)", "sin(t)*u", "u"]})
+LINEAR = Library({"u": ["laplacian(u)", "dx(u)", "x*dx(u)"]})
+
+
+def waves(grid):
+    points, t = grid.points, TIMES[:, None]
+    along = points @ np.arange(1, 1 + grid.dim)
+    return {"u": 1 + np.cos(2 * along + t), "v": 2 + np.sin(along - 3 * t)}
+
+
+def data_of(grid, fields, *, gaps=False):
+    masks = None
+    if gaps:
+        masks = {f: np.ones((len(TIMES), grid.n_nodes), dtype=bool) for f in fields}
+        masks[fields[0]][6, 100] = False
+    return Data(TIMES, {f: waves(grid)[f] for f in fields}, grid, {}, masks)
+
+
+def sigma(grid):
+    return 0.1 + np.random.default_rng(5).random((len(TIMES), grid.n_nodes))
+
+
+CASES = {
+    "two fields": (data_of(GRID, ("u", "v")), COUPLED, PerField({"u": 0.1, "v": 0.3})),
+    "gaps": (data_of(GRID, ("u", "v"), gaps=True), COUPLED, IID(0.1)),
+    "noise by time": (data_of(GRID, ("u",)), ALONE, PerTime(np.where(np.arange(len(TIMES)) % 3, 0.1, 0.2))),
+    "noise everywhere other": (data_of(GRID, ("u",)), ALONE, Diagonal({"u": sigma(GRID)})),
+    "linear, noise by time": (data_of(LINES, ("u",)), LINEAR, PerTime(np.where(np.arange(len(TIMES)) % 2, 0.1, 0.2))),
+    "one axis": (data_of(LINES, ("u",)), ALONE, IID(0.1)),
+}
+
+
+@cache
+def part_of(name):
+    data, library, noise = CASES[name]
+    tests = SplineTests(gap=1.6, degree=6) if data.geometry is GRID else SplineTests(gap=1.2, degree=6)
+    system = assemble(data, library, discretisation=tests, stencil=TemporalTests(degree=3, gap=1.5))
+    return residual_likelihood(system, noise, Stacked()).parts[0]
+
+
+def theta_of(part):
+    return np.random.default_rng(2).standard_normal(part.residuals.d)
+
+
+def by_blocks(part, theta):
+    """Σ (K N, K N) from the blocks of the covariance plan, in products of sparse matrices."""
+    structure, plan = part.residuals.structure, part.covariance
+    K, N = structure.n_blocks, structure.n_rows
+    total = np.zeros((K, N, K, N))
+    for k in range(K):
+        for m in range(k, K):
+            block = plan.pattern.matrix(plan.block(part.residuals, theta, k, None if k == m else m)).toarray()
+            total[k, :, m], total[m, :, k] = block, block.T
+    return total.reshape(K * N, K * N)
+
+
+def assert_same(found, expected):
+    """To rounding, in units of the standard deviations of both residuals."""
+    sd = np.sqrt(np.diag(expected))
+    assert_allclose(found / sd / sd[:, None], expected / sd / sd[:, None], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_the_covariance_of_the_blocks(name):
+    part = part_of(name)
+    theta = theta_of(part)
+    stacked, expected = part.covariance.stacked, by_blocks(part, theta)
+    assert stacked.tensor is not None
+    found = stacked.pattern.matrix(stacked.values(part.residuals, theta)).toarray()
+    assert_same(found, expected)
+    assert_same(np.tril(stacked.dense(part.residuals, theta)), np.tril(expected))
+    if name == "gaps":
+        assert part.residuals.structure.active is not None
+
+
+def test_one_operator_and_none():
+    part = part_of("two fields")
+    for theta in (np.zeros(part.residuals.d), np.eye(part.residuals.d)[1]):
+        expected = by_blocks(part, theta)
+        stacked = part.covariance.stacked
+        found = stacked.pattern.matrix(stacked.values(part.residuals, theta)).toarray()
+        assert_same(found, expected)
+
+
+def test_correlated_noise_goes_the_other_way():
+    data = data_of(LINES, ("u",))
+    noise = Covariance({"u": sparse.csr_array(0.01 * np.exp(-np.abs(np.subtract.outer(Y, Y)) / 0.1))})
+    system = assemble(data, LINEAR, discretisation=SplineTests(gap=1.2, degree=6), stencil=TemporalTests(3, 1.5))
+    (part,) = residual_likelihood(system, noise, Stacked()).parts
+    stacked, theta = part.covariance.stacked, theta_of(part)
+    assert stacked.tensor is None
+    found = stacked.pattern.matrix(stacked.values(part.residuals, theta)).toarray()
+    expected = by_blocks(part, theta)
+    assert_same(found, expected)
+
+
+@pytest.mark.parametrize("name", ["two fields", "gaps", "one axis"])
+def test_dense_and_sparse_factors_give_the_same_equations(name, monkeypatch):
+    part = part_of(name)
+    theta = theta_of(part)
+    found = []
+    for limit in (0.0, 1.0):
+        monkeypatch.setattr("bvsi.likelihood.stacked._FULL", limit)
+        plan = Stacked().plan(part.residuals.structure, CASES[name][2])
+        assert plan.dense == (limit == 0.0)
+        whole = Whole.of(type(part)(part.residuals, plan, "test"), theta)
+        profile = whole.profile_equations(rng=np.random.default_rng(0))
+        found.append((profile.equations.H, profile.equations.g, profile.N, profile.equations.logdet))
+        found[-1] += (whole.determinant(gradient=True).gradient,)
+    for one, other in zip(*found, strict=True):
+        assert_allclose(one, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
+
+
+def test_a_factor_that_was_just_made_is_not_made_again(monkeypatch):
+    part = part_of("one axis")
+    made = []
+    factorised = StackedPlan._factorised
+
+    def counted(self, *arguments):
+        made.append(arguments[1])
+        return factorised(self, *arguments)
+
+    monkeypatch.setattr(StackedPlan, "_factorised", counted)
+    theta = theta_of(part)
+    theta[0] = 0.0
+    few = type(part)(part.residuals.subset([1, 2, 3]), part.plan, "fewer")
+    first, second = Whole.of(part, theta), Whole.of(few, theta[1:])
+    assert len(made) == 1
+    assert first.solver is second.solver
+    assert Whole.of(part, 2 * theta).solver is not first.solver
+    assert len(made) == 2
+
+
+def test_weights_from_neighbouring_ones():
+    part = part_of("two fields")
+    theta = theta_of(part)
+    Z = part.residuals.Z[:, :, :2]
+    other = theta * (1 + 0.02 * np.random.default_rng(1).standard_normal(len(theta)))
+    exact = weighter(part, Stacked(), other)(Z)
+    near = reweighted(part, Stacked(), weighter(part, Stacked(), theta), other, Z)
+    far = weighter(part, Stacked(), theta)(Z)
+
+    assert_allclose(near, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
+    assert np.abs(near - exact).max() < 0.05 * np.abs(far - exact).max()
