@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bvsi.cli.folder import check_folder
 from bvsi.cli.options import Json, Quiet, say, shown_progress
+
+if TYPE_CHECKING:
+    from bvsi.study.run import Inputs
 
 
 def run(
@@ -19,6 +22,9 @@ def run(
     ] = None,
     check_only: Annotated[
         bool, typer.Option("--check-only", help="Check the study against its data, compute nothing.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what would be done and how much memory it takes, compute nothing.")
     ] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -39,10 +45,12 @@ def run(
     if out is not None:
         check_folder(out)
     with shown_progress(quiet=quiet or as_json) as progress:
-        if check_only:
+        if check_only or dry_run:
             inputs = read_inputs(loaded, progress=progress)
-            words = [*(repr(one) for one in inputs.data), repr(inputs.library), *inputs.notes, "The study can be run."]
-            say("\n".join(words), {"data": words[:-1], "valid": True}, as_json=as_json, quiet=quiet)
+            words = [*(repr(one) for one in inputs.data), repr(inputs.library), *inputs.notes]
+            lines, outlook = _outlook(inputs) if dry_run else ([], {})
+            valid = {"data": words, "valid": True, **outlook}
+            say("\n".join([*words, *lines, "The study can be run."]), valid, as_json=as_json, quiet=quiet)
             return
         try:
             finished = run_study(loaded, out=out, progress=progress)
@@ -55,3 +63,27 @@ def run(
     forecast = [] if finished.found.forecast is None else [finished.found.forecast.text]
     text = "\n\n".join([str(finished.found), *forecast, "\n".join([*notes, f"report: {finished.report}"])])
     say(text, record, as_json=as_json, quiet=quiet)
+
+
+def _outlook(inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
+    """What a run would do, and the memory that it takes: lines for people, and a record."""
+    from bvsi.study.run import footprint
+
+    found = footprint(inputs)
+    method, sizes = found.method, found.sizes
+    chosen = {
+        "method": method.reason,
+        "tests": repr(method.discretisation),
+        "stencil": repr(method.stencil),
+        "weighting": type(method.weighting).__name__,
+        "selection": type(method.selection).__name__,
+    }
+    shapes = " + ".join(f"{one.shape.blocks} blocks × {one.shape.rows}" for one in sizes.experiments)
+    lines = ["", *(f"{name}: {told}" for name, told in chosen.items())]
+    lines += [f"residuals: {shapes} = {sizes.residuals}, with {sizes.operators} operators", "", str(found), ""]
+    numbers = {
+        "residuals": [one.shape.rows for one in sizes.experiments],
+        "blocks": [one.shape.blocks for one in sizes.experiments],
+        "operators": sizes.operators,
+    }
+    return lines, {**chosen, **numbers, "memory": found.record()}

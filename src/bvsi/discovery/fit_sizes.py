@@ -1,36 +1,41 @@
-"""Bytes that the residuals of all experiments and a fit to them take; see assembly_sizes and weight_sizes for parts."""
+"""Bytes that the residuals of all experiments and a fit to them take.
+
+Parts are in :mod:`bvsi.discovery.assembly_sizes` and :mod:`bvsi.discovery.weight_sizes`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sparse
 
-from bvsi.data import Data
-from bvsi.discovery.assembly_sizes import AssemblySizes, assembly_sizes
-from bvsi.discovery.weight_sizes import WeightSizes, making, weight_sizes
-from bvsi.likelihood import Noise, Weighting
-from bvsi.operators import Library
+from bvsi.data import Data, Grid
+from bvsi.discovery.assembly_sizes import AssemblySizes, Shape, assembly_sizes
+from bvsi.discovery.weight_sizes import MOST_ANALYSED, WeightSizes, estimated_stacked, weight_sizes
+from bvsi.likelihood import Noise, Stacked, Weighting
+from bvsi.operators import Library, Vocabulary, WeakOperator
 from bvsi.residual import Stencil, Structure, discretise_library
-from bvsi.residual.assembly import Discretisation
+from bvsi.residual.assembly import Discretisation, on_tests
 from bvsi.residual.layout import Layout
+from bvsi.spaces import SplineTests
+from bvsi.spaces.spline_tests import SplineElement
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment: residuals per block N, blocks K, and its bytes."""
+    """One experiment: sizes of its arrays, and bytes."""
 
-    rows: int
-    blocks: int
+    shape: Shape
     assembly: AssemblySizes
     weights: WeightSizes
 
 
 @dataclass(frozen=True)
 class FitSizes:
-    """All experiments with d operators; what is kept adds up, what comes and goes is that of the largest."""
+    """All experiments with d operators: what is kept adds up, what comes and goes is that of the largest."""
 
     experiments: tuple[Experiment, ...]
     operators: int
@@ -39,12 +44,7 @@ class FitSizes:
     @property
     def residuals(self) -> int:
         """Residuals of all experiments, Σ N K."""
-        return sum(one.rows * one.blocks for one in self.experiments)
-
-    @property
-    def largest(self) -> int:
-        """Residuals of the largest experiment."""
-        return max(one.rows * one.blocks for one in self.experiments)
+        return sum(one.shape.residuals for one in self.experiments)
 
     @property
     def exact(self) -> bool:
@@ -56,58 +56,62 @@ class FitSizes:
         """Whether fields and basis functions stay, for Jacobians that are worked out again and again."""
         return any(one.assembly.streamed for one in self.experiments)
 
-    def assembly(self, part: str) -> float:
-        """Bytes of a part of the assembly, summed over experiments."""
-        return float(sum(getattr(one.assembly, part) for one in self.experiments))
+    def total(self, part: Callable[[Experiment], float]) -> float:
+        """Bytes of a part, summed over experiments."""
+        return float(sum(part(one) for one in self.experiments))
 
-    def weights(self, part: str) -> float:
-        """Bytes of a part of the weights, that of the largest experiment."""
-        return float(max(getattr(one.weights, part) for one in self.experiments))
-
-    @property
-    def patterns(self) -> float:
-        """Bytes of the patterns of all covariances."""
-        return sum(one.weights.pattern for one in self.experiments)
+    def largest(self, part: Callable[[Experiment], float]) -> float:
+        """Bytes of a part, of the experiment with most of it."""
+        return float(max(part(one) for one in self.experiments))
 
     @property
-    def making(self) -> float:
-        """Bytes that the making of the largest of them takes on top."""
-        return max(making(one.weights) for one in self.experiments)
-
-    @property
-    def factors(self) -> float:
-        """Bytes of the Cholesky factors that exist at a time; stacked ones are kept for the next time."""
-        if self.stacked:
-            return sum(one.weights.factor for one in self.experiments)
-        return max(one.weights.factor * one.weights.threads for one in self.experiments)
-
-    @property
-    def all_factors(self) -> float:
-        """Bytes where a factor of every block that differs is kept: what weighs whole arrays of residuals."""
-        return max(one.weights.factor * one.weights.groups for one in self.experiments)
+    def at_points(self) -> float:
+        """Fields at the unknowns and basis functions at the points."""
+        return self.total(lambda one: one.assembly.states + one.assembly.points)
 
     @property
     def assembled(self) -> float:
-        """Bytes of what an assembly leaves."""
-        kept = self.assembly("Z") + self.assembly("jacobians") + self.assembly("pattern")
-        return kept + (self.assembly("states") + self.assembly("points") if self.streamed else 0.0)
+        """What an assembly leaves."""
+        kept = self.total(lambda one: one.assembly.Z + one.assembly.jacobians + one.assembly.pattern)
+        return kept + (self.at_points if self.streamed else 0.0)
 
     @property
     def assembling(self) -> float:
-        """Bytes that come and go with an assembly."""
-        gone = 0.0 if self.streamed else self.assembly("states") + self.assembly("points")
-        return gone + self.assembly("columns") + max(one.assembly.work for one in self.experiments)
+        """What comes and goes with an assembly, without fields and basis functions."""
+        return self.total(lambda one: one.assembly.columns) + self.largest(lambda one: one.assembly.work)
+
+    @property
+    def patterns(self) -> float:
+        """Patterns of all covariances."""
+        return self.total(lambda one: one.weights.pattern)
+
+    @property
+    def making(self) -> float:
+        """What the making of the largest of them takes on top."""
+        return self.largest(lambda one: one.weights.making)
+
+    @property
+    def factors(self) -> float:
+        """Cholesky factors that exist at a time; stacked ones are kept for the next time."""
+        if self.stacked:
+            return self.total(lambda one: one.weights.factor)
+        return self.largest(lambda one: one.weights.factor * one.weights.threads)
+
+    @property
+    def all_factors(self) -> float:
+        """A factor of every block that differs, as it takes to weigh whole arrays of residuals."""
+        return self.largest(lambda one: one.weights.factor * one.weights.groups)
 
     @property
     def fitting(self) -> float:
-        """Bytes that come and go with a fit, factors left out."""
-        return self.weights("values") + self.weights("solves") + self.weights("smoothed")
+        """What comes and goes with a fit, factors left out."""
+        return self.largest(lambda one: one.weights.values + one.weights.solves + one.weights.smoothed)
 
     @property
     def peak(self) -> float:
         """The most that assembly, plan and fit take, one after the other."""
-        planned = self.assembled + self.patterns
-        return max(self.assembled + self.assembling, planned + self.making, planned + self.factors + self.fitting)
+        gone = self.assembling + (0.0 if self.streamed else self.at_points)
+        return self.assembled + max(gone, self.patterns + max(self.making, self.factors + self.fitting))
 
 
 def fit_sizes(
@@ -120,12 +124,18 @@ def fit_sizes(
     weighting: Weighting,
 ) -> FitSizes:
     """Sizes of a fit of all operators; errors are those of the assembly."""
-    pairs = zip(experiments, noise, strict=True)
-    sizes = tuple(_experiment(data, library, model, discretisation, stencil, weighting) for data, model in pairs)
-    return FitSizes(sizes, len(library.names), getattr(weighting, "max_memory", None) is not None)
+    found = []
+    for data, model in zip(experiments, noise, strict=True):
+        large = isinstance(discretisation, SplineTests) and _entries(data, discretisation) > MOST_ANALYSED
+        if large and isinstance(weighting, Stacked):
+            assert isinstance(discretisation, SplineTests)
+            found.append(_axis_by_axis(data, library, discretisation, stencil, weighting))
+        else:
+            found.append(_from_patterns(data, library, model, discretisation, stencil, weighting))
+    return FitSizes(tuple(found), len(library.names), isinstance(weighting, Stacked))
 
 
-def _experiment(
+def _from_patterns(
     data: Data,
     library: Library,
     noise: Noise,
@@ -133,12 +143,17 @@ def _experiment(
     stencil: Stencil,
     weighting: Weighting,
 ) -> Experiment:
+    """With the patterns that the fit itself would make."""
     operators, space = discretise_library(data, library, discretisation)
     layout = Layout(library, operators, space)
     structure = _structure(layout, data, *stencil.matrices(data.times, library.time_order))
-    assembly = assembly_sizes(data, operators, space, layout, structure)
-    weights = weight_sizes(weighting.plan(structure, noise), structure, assembly, len(operators))
-    return Experiment(structure.n_rows, structure.n_blocks, assembly, weights)
+    shape = Shape(
+        structure.n_rows, structure.n_blocks, structure.n_times, structure.n_state, space.n_tests, space.n_dofs,
+        float(layout.pattern.nnz),
+    )  # fmt: skip
+    assembly = assembly_sizes(shape, data, operators, None if space.nodal else space)
+    weights = weight_sizes(weighting.plan(structure, noise), structure, shape, assembly, len(operators))
+    return Experiment(shape, assembly, weights)
 
 
 def _structure(layout: Layout, data: Data, a: Any, b: Any) -> Structure:
@@ -159,3 +174,48 @@ def _structure(layout: Layout, data: Data, a: Any, b: Any) -> Structure:
         transfer=space.transfer,
         mass_at_nodes=layout.mass_at_nodes() if space.nodal else None,
     )
+
+
+def _entries(data: Data, tests: SplineTests) -> float:
+    """Entries of the pattern of one field: every node meets degree + 1 functions along every axis."""
+    degree = tests.degree or SplineElement().degree
+    return float(data.n_nodes * (degree + 1) ** len(data.geometry.names))
+
+
+def _axis_by_axis(data: Data, library: Library, tests: SplineTests, stencil: Stencil, weighting: Stacked) -> Experiment:
+    """Of spline tests that are many: functions, and pairs of them that overlap, are products over the axes."""
+    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    element = SplineElement()
+    operators = library.weak(words, trial_order=element.trial_order, test_order=element.test_order)
+    used = len({o.equation for o in operators})
+    coupled = len({(o.equation, f) for o in operators for f in (*o.reads, o.equation)})
+    functions, entries, pairs = _axes(data, tests, operators)
+    a, b = stencil.matrices(data.times, library.time_order)
+    blocks = sparse.csr_array(abs(a) + abs(b))
+    shared = int((blocks @ blocks.T).nnz)
+    shape = Shape(
+        used * functions, int(a.shape[0]), data.n_times, len(data.names) * data.n_nodes, functions, data.n_nodes,
+        coupled * entries,
+    )  # fmt: skip
+    assembly = assembly_sizes(shape, data, operators, None)
+    weights = estimated_stacked(
+        shape, assembly, len(operators), nnz=shared * used**2 * pairs, pairs=shared, max_memory=weighting.max_memory
+    )
+    return Experiment(shape, assembly, weights)
+
+
+def _axes(data: Data, tests: SplineTests, operators: tuple[WeakOperator, ...]) -> tuple[int, float, float]:
+    """Test functions, their values at nodes that are not zero, and pairs of them that share a node."""
+    grid = data.geometry
+    assert isinstance(grid, Grid)
+    functions, entries, pairs = 1, 1.0, 1.0
+    for name, axis in grid.axes.items():
+        periods = {name: grid.periods[name]} if name in grid.periods else {}
+        line = SplineTests(tests.gap_of(name), tests.degree).build(
+            Grid(periodic=periods, **{name: axis}), 0, on_tests(operators)
+        )
+        values = line.pattern.matrix(np.ones(line.pattern.nnz))
+        functions *= line.n_tests
+        entries *= line.pattern.nnz
+        pairs *= (values @ values.T).nnz
+    return functions, entries, pairs

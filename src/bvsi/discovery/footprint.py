@@ -17,6 +17,7 @@ import numpy as np
 
 from bvsi.data import Data, as_experiments
 from bvsi.diagnose import variations
+from bvsi.discovery.assembly_sizes import NUMBER
 from bvsi.discovery.fit_sizes import FitSizes, fit_sizes
 from bvsi.discovery.machine_memory import MachineMemory
 from bvsi.discovery.measurement import Measurement, measure_all
@@ -111,7 +112,9 @@ class Footprint:
         """Peak and machine in a sentence each."""
         largest = sorted((p for p in self.parts if self.stage in p.stages), key=lambda p: -p.bytes)[:2]
         most = " and ".join(f"{_size(p.bytes)} for {p.name}" for p in largest)
-        words = f"peak memory about {_size(self.peak)} while {self.stage}, a quarter of a margin included, of which {most}"
+        words = (
+            f"peak memory about {_size(self.peak)} while {self.stage}, a margin of a quarter included, of which {most}"
+        )
         words += f"; the program itself takes {_size(PROGRAM)}"
         if not self.sizes.exact:
             words += "; the Cholesky factor is too large to be analysed for this, its size is a rough estimate"
@@ -184,28 +187,28 @@ def footprint_of(
 def _fit_parts(sizes: FitSizes) -> list[Part]:
     """What the main fit takes."""
     points = _FROM_ASSEMBLY if sizes.streamed else ("assembling",)
-    kept = ("selecting", "posterior", "checking")
+    Z = sizes.total(lambda one: one.assembly.Z)
     return [
-        Part("residuals [y, X]", sizes.assembly("Z"), _FROM_ASSEMBLY),
-        Part("Jacobians", sizes.assembly("jacobians"), _FROM_ASSEMBLY),
-        Part("pattern of the Jacobians", sizes.assembly("pattern"), _FROM_ASSEMBLY),
-        Part("fields and basis at the points", sizes.assembly("states") + sizes.assembly("points"), points),
-        Part("columns and kernels in assembly", sizes.assembling, ("assembling",)),
+        Part("residuals [y, X]", Z, _FROM_ASSEMBLY),
+        Part("Jacobians", sizes.total(lambda one: one.assembly.jacobians), _FROM_ASSEMBLY),
+        Part("pattern of the Jacobians", sizes.total(lambda one: one.assembly.pattern), _FROM_ASSEMBLY),
+        Part("fields and basis at the points", sizes.at_points, points),
+        Part("columns and kernels", sizes.assembling, ("assembling",)),
         Part("pattern of the covariance", sizes.patterns, _FROM_ASSEMBLY[1:]),
         Part("making of the patterns", sizes.making, ("planning",)),
-        Part("Cholesky factors", sizes.factors, kept if sizes.stacked else _FITS),
-        Part("values of the covariance", sizes.weights("values"), _FITS),
-        Part("right-hand sides", sizes.weights("solves"), _FITS),
-        Part("smoothed regressors and scores", sizes.weights("smoothed"), _FITS),
-        Part("residuals of selected operators", sizes.assembly("Z"), kept),
+        Part("Cholesky factors", sizes.factors, (*_FITS, "checking") if sizes.stacked else _FITS),
+        Part("values of the covariance", sizes.largest(lambda one: one.weights.values), _FITS),
+        Part("right-hand sides", sizes.largest(lambda one: one.weights.solves), _FITS),
+        Part("smoothed regressors and scores", sizes.largest(lambda one: one.weights.smoothed), _FITS),
+        Part("residuals of selected operators", Z, (*_FITS, "checking")),
     ]
 
 
 def _check_parts(experiments: Sequence[Data], library: Library, method: Method, sizes: FitSizes) -> list[Part]:
     """What is there on top while the answer is checked: pictures, tests and refits come one after the other."""
-    columns = 8.0 * sizes.largest
+    columns = sizes.largest(lambda one: NUMBER * one.shape.residuals)
     factors = 0.0 if sizes.stacked else sizes.all_factors
-    drawn = _PICTURES * min(_DRAWN * columns, max(columns, 8.0 * _AT_ONCE))
+    drawn = _PICTURES * min(_DRAWN * columns, max(columns, NUMBER * _AT_ONCE))
     tested = _SIDE_BY_SIDE * _TESTED * columns
     refits = 0.0
     for one in variations(experiments, method.discretisation, method.stencil):
@@ -246,7 +249,7 @@ def _gradients(sizes: FitSizes, estimator: object) -> float:
     if not isinstance(estimator, Maximum | SVGD | NUTS):
         return 0.0
     chains = usable_cores() if isinstance(estimator, NUTS) else 1
-    return chains * (2 * sizes.factors + sizes.weights("values"))
+    return chains * (2 * sizes.factors + sizes.largest(lambda one: one.weights.values))
 
 
 def _bytes(data: Data) -> float:

@@ -1,4 +1,4 @@
-"""Bytes that the weights W = Σ(θ)⁻¹ of one experiment take, and fits with them, from symbolic analysis alone."""
+"""Bytes that the weights W = Σ(θ)⁻¹ of one experiment take, and a fit with them, from symbolic analysis alone."""
 
 from __future__ import annotations
 
@@ -7,25 +7,24 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bvsi.discovery.assembly_sizes import MAKING, NUMBER, AssemblySizes
+from bvsi.discovery.assembly_sizes import MAKING, NUMBER, AssemblySizes, Shape
 from bvsi.likelihood.covariance import SOLVE_COLUMNS, CovariancePlan
 from bvsi.likelihood.stacked import StackedPlan
 from bvsi.linalg import Pattern, analyse, usable_cores
 from bvsi.linalg.supernodal_backend import SupernodalAnalysis
 from bvsi.residual import Residuals, Structure
 
-# Entries of a covariance up to which it is analysed; beyond, the size of its factor is an estimate.
 MOST_ANALYSED = 4_000_000
-# Bytes per entry of a covariance: its pattern and symbolic analysis, and its values while they are made.
-_ANALYSED, _VALUES = 80, 28
+"""Entries of a pattern up to which it is made and analysed; beyond, the size of a factor is an estimate."""
+
+# Bytes per entry of a covariance: its pattern and symbolic analysis; its values while they are made; and if dense.
+_ANALYSED, _VALUES, _DENSE_VALUES = 80, 28, 12
 # Arrays side by side of: a slab of right-hand sides, all residuals, all states, sensitivities of a block.
 _SLABS, _RESIDUALS, _STATES, _SENSITIVITIES = 6, 5, 6, 4
 # Numbers of an intermediate array of covariances from products of axes.
 _TENSOR_CHUNK = 8_000_000
 # Draws of noise in moment equations.
 _DRAWS = 4
-# Entries of a Cholesky factor per row in the plane, times log N: a rough figure of nested dissection.
-_FILL = 1.0
 
 
 @dataclass(frozen=True)
@@ -39,75 +38,89 @@ class WeightSizes:
 
     pattern: float = 0.0
     factor: float = 0.0
-    groups: int = 0
+    groups: int = 1
     threads: int = 1
     values: float = 0.0
     solves: float = 0.0
     smoothed: float = 0.0
     exact: bool = True
 
+    @property
+    def making(self) -> float:
+        """Bytes that the making of the pattern takes on top of it."""
+        return self.pattern * MAKING / _ANALYSED
 
-def weight_sizes(plan: CovariancePlan | None, structure: Structure, sizes: AssemblySizes, d: int) -> WeightSizes:
-    """For a plan whose structure has no values yet."""
+
+def weight_sizes(
+    plan: CovariancePlan | None, structure: Structure, shape: Shape, sizes: AssemblySizes, d: int
+) -> WeightSizes:
+    """For a plan whose structure has no values."""
     if plan is None:
-        return WeightSizes(solves=_RESIDUALS * sizes.Z / (1 + d))
-    if isinstance(plan, StackedPlan):
-        return _stacked(plan, structure, sizes, d)
-    return _block(plan, structure, sizes, d)
+        return WeightSizes(solves=float(_RESIDUALS * NUMBER * shape.residuals))
+    if not isinstance(plan, StackedPlan):
+        return _block(plan, structure, shape, sizes, d)
+    nnz = float(plan.stacked.nnz)
+    if not plan.dense and nnz > MOST_ANALYSED:
+        return estimated_stacked(shape, sizes, d, nnz=nnz, pairs=len(plan.stacked.k), max_memory=plan.max_memory)
+    return _stacked(shape, sizes, d, nnz, plan.factor_memory if plan.direct else 0.0, dense=plan.dense)
 
 
-def _block(plan: CovariancePlan, structure: Structure, sizes: AssemblySizes, d: int) -> WeightSizes:
-    """One factor per thread; V of all times where they share a covariance, else of those under way."""
-    N, K, T, n_u = structure.n_rows, structure.n_blocks, structure.n_times, structure.n_state
-    groups = len(plan.groups(Residuals(structure, np.zeros((0, 0, 1)), ()))) if sizes.constant else K
+def estimated_stacked(
+    shape: Shape, sizes: AssemblySizes, d: int, *, nnz: float, pairs: int, max_memory: float
+) -> WeightSizes:
+    """The same where Σ is too large to be analysed: as if its blocks filled up.
+
+    nnz: entries of Σ; pairs: blocks (k, l) of it that are not zero.
+    """
+    full = float(shape.residuals) ** 2
+    dense = nnz > 0.5 * full
+    factor = NUMBER * (full if dense else min(0.5 * pairs * float(shape.rows) ** 2, 0.5 * full))
+    return _stacked(shape, sizes, d, nnz, min(factor, max_memory), dense=dense, exact=dense)
+
+
+def _stacked(
+    shape: Shape, sizes: AssemblySizes, d: int, nnz: float, factor: float, *, dense: bool, exact: bool = True
+) -> WeightSizes:
+    """One factor of all residuals; none where conjugate gradients do without."""
+    tensor = min(2.0 * NUMBER * _TENSOR_CHUNK, 4.0 * NUMBER * nnz)
+    values = (0.0 if not factor else _DENSE_VALUES if dense else _VALUES) * nnz
+    return WeightSizes(
+        pattern=0.0 if dense or not factor else _ANALYSED * nnz,
+        factor=factor,
+        values=values + tensor,
+        solves=float(_RESIDUALS * NUMBER * shape.residuals * (1 + _DRAWS) * (1 + d)),
+        smoothed=(_STATES + 2 * sizes.terms) * sizes.states + 3 * sizes.Z,
+        exact=exact,
+    )
+
+
+def _block(plan: CovariancePlan, structure: Structure, shape: Shape, sizes: AssemblySizes, d: int) -> WeightSizes:
+    """One factor per thread; scores of all times where they share a covariance, else of those under way."""
+    groups = len(plan.groups(Residuals(structure, np.zeros((0, 0, 1)), ()))) if sizes.constant else shape.blocks
     threads = min(groups, usable_cores())
-    factor, exact = _factor(plan.pattern, structure)
     reach = int(np.diff(structure.a.indptr).max(initial=1)) + 1
-    under_way = T if groups < K else min(T, reach * (2 * threads + 2))
+    under_way = shape.times if groups < shape.blocks else min(shape.times, reach * (2 * threads + 2))
     values = 2 * NUMBER * plan.pattern.nnz + _SENSITIVITIES * NUMBER * reach * structure.pattern.nnz
-    columns = max(SOLVE_COLUMNS, 1 + 2 * d)
+    factor, exact = _factor(plan.pattern, structure)
     return WeightSizes(
         pattern=_ANALYSED * float(plan.pattern.nnz),
         factor=factor,
         groups=groups,
         threads=threads,
         values=float(threads * values),
-        solves=float(threads * _SLABS * NUMBER * N * columns),
-        smoothed=float(NUMBER * n_u * d * under_way),
-        exact=exact,
-    )
-
-
-def _stacked(plan: StackedPlan, structure: Structure, sizes: AssemblySizes, d: int) -> WeightSizes:
-    """One factor of all residuals; conjugate gradients where that would be too large."""
-    n, nnz = structure.n_rows * structure.n_blocks, float(plan.stacked.nnz)
-    exact = plan.dense or nnz <= MOST_ANALYSED
-    filled = 0.5 * NUMBER * len(plan.stacked.k) * float(structure.n_rows) ** 2  # as if blocks of Σ filled up
-    factor = plan.factor_memory if exact else min(filled, 0.5 * NUMBER * float(n) ** 2)
-    direct = plan.direct if exact else factor <= plan.max_memory
-    moments = (1 + _DRAWS) * (1 + d)
-    tensor = min(2.0 * NUMBER * _TENSOR_CHUNK, 4.0 * NUMBER * nnz) if plan.stacked.tensor is not None else 0.0
-    combined = 2.0 * sizes.terms * sizes.states
-    return WeightSizes(
-        pattern=0.0 if plan.dense or not direct else _ANALYSED * nnz,
-        factor=factor if direct else 0.0,
-        groups=1,
-        values=(_VALUES if direct else 0) * nnz + tensor,
-        solves=float(_RESIDUALS * NUMBER * n * moments),
-        smoothed=float(_STATES * sizes.states + combined + 3 * sizes.Z),
+        solves=float(threads * _SLABS * NUMBER * shape.rows * max(SOLVE_COLUMNS, 1 + 2 * d)),
+        smoothed=float(NUMBER * shape.state * d * under_way),
         exact=exact,
     )
 
 
 def _factor(pattern: Pattern, structure: Structure) -> tuple[float, bool]:
-    """Bytes of a Cholesky factor with its work space, and whether they were analysed."""
+    """Bytes of a Cholesky factor with its work space, and whether they were analysed.
+
+    The estimate is that of nested dissection in the plane: log N times the entries of Σ.
+    """
     if pattern.nnz <= MOST_ANALYSED:
         analysis = analyse(pattern, coordinates=structure.coordinates)
         if isinstance(analysis, SupernodalAnalysis):
             return NUMBER * float(analysis.symbolic.value_start[-1] + analysis.symbolic.stack_size), True
-    return _FILL * NUMBER * pattern.nnz * max(1.0, math.log(pattern.shape[0])), False
-
-
-def making(weights: WeightSizes) -> float:
-    """Bytes that the making of the pattern takes on top of it."""
-    return weights.pattern * MAKING / _ANALYSED
+    return NUMBER * pattern.nnz * max(1.0, math.log(pattern.shape[0])), False

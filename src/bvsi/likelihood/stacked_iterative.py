@@ -6,7 +6,8 @@ With C = [c | L], L the square part of C at the newest time of each block, block
 
 One substitution forward in time and one backward. With diagonal noise the preconditioned matrix is the identity plus
 what the first states add, which the equation damps: a few dozen iterations, whatever the number of times. Where the
-residuals have no such L (temporal or spline test functions), the preconditioner is blockdiag(Σ_kk)⁻¹.
+residuals have no such L (temporal or spline test functions), the preconditioner is that of the time terms where it is a
+Kronecker product (:mod:`bvsi.likelihood.kronecker_preconditioner`), else blockdiag(Σ_kk)⁻¹.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.blocks import block_solver
 from bvsi.likelihood.covariance import Part, stencil_row
 from bvsi.likelihood.density import check_change_of_variables
+from bvsi.likelihood.kronecker_preconditioner import KroneckerPreconditioner
 from bvsi.likelihood.stacked_products import SpaceTime
 
 Array = NDArray[np.float64]
@@ -107,7 +109,7 @@ def _inner(A: Array, B: Array) -> Array:
 def _preconditioner(part: Part, theta: Array, products: SpaceTime, label: str) -> Linear:
     if _triangular(part):
         return Substitution(part, products, label)
-    return block_solver(part, theta)
+    return KroneckerPreconditioner.of(part) or block_solver(part, theta)
 
 
 def _triangular(part: Part) -> bool:

@@ -16,7 +16,8 @@ _OPTIONAL = {
     "nutpie": ("NUTS()", "pip install 'bvsi[mcmc]'"),
     "arviz": ("found.to_arviz()", "pip install 'bvsi[arviz]'"),
     "sksparse": ("the CHOLMOD back end", "pip install 'bvsi[cholmod]' (needs SuiteSparse)"),
-    "pysindy": ("the peer in bvsi bench discovery", "pip install 'bvsi[bench]'"),
+    "pysindy": ("the peer in bvsi bench discovery and performance", "pip install 'bvsi[bench]'"),
+    "distributed": ("bvsi run --scheduler and discover(client=...)", "pip install 'bvsi[cluster]'"),
 }
 # Cores whose OpenBLAS kernels are those of a machine that it did not recognise: many times slower.
 _OLD_KERNELS = ("prescott", "core2", "generic", "nehalem")

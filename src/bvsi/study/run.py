@@ -7,6 +7,7 @@ of the results, so that a run that was killed goes on; the results appear as a w
 from __future__ import annotations
 
 import json
+import logging
 import re
 import time
 from collections.abc import Mapping
@@ -18,6 +19,8 @@ import numpy as np
 
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover, forecast
+from bvsi.discovery.footprint import Footprint, predict_footprint
+from bvsi.discovery.machine_memory import MachineMemory
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
@@ -35,11 +38,16 @@ if TYPE_CHECKING:
     import xarray as xr
 
 Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
 
 # Settings that neither discovery nor forecast depend on, and those of the forecast alone.
 _LATER = ("title", "quantity", "output", "forecast")
 # Files larger than this are read once only; what was read is kept until the run has ended.
 _LARGE = 256_000_000
+# Part of the free memory that data may take before a run looks whether the rest will do.
+_ROOM = 0.02
+# Options of discover that its memory depends on.
+_WEIGHTY = ("noise", "robust", "discretisation", "stencil", "weighting", "selection", "estimator", "check")
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,8 +127,29 @@ def _run(study: Study, folder: Path, progress: Progress) -> Finished:
     return finished
 
 
+def footprint(inputs: Inputs) -> Footprint:
+    """Memory that the discovery will take, predicted without it."""
+    options = options_of(inputs.study)
+    return predict_footprint(inputs.data, inputs.library, **{name: options[name] for name in _WEIGHTY})
+
+
+def _warn_of_memory(inputs: Inputs) -> None:
+    """Tell at once where memory will not do; small data are not looked at. It is no part of the results."""
+    free = MachineMemory.here().free
+    size = sum(values.nbytes for data in inputs.data for values in data.fields.values())
+    if free is None or size < _ROOM * free:
+        return
+    try:
+        warning = footprint(inputs).warning
+    except BvsiError:  # told by the discovery itself
+        return
+    if warning:
+        _log.warning("%s", warning)
+
+
 def discovered(inputs: Inputs, progress: Progress = silent) -> Discovery:
     """Selection, posterior and check."""
+    _warn_of_memory(inputs)
     return discover(inputs.data, inputs.library, **options_of(inputs.study), progress=progress)
 
 
