@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bvsi.data import Data
-from bvsi.jets import MEASURES
+from bvsi.jets import MEASURES, Jet
 from bvsi.operators import WeakOperator
 from bvsi.residual.discrete import State, has_constant_jacobian, reach_of, streams
 from bvsi.spaces import Space
@@ -94,7 +94,7 @@ def assembly_sizes(shape: Shape, data: Data, operators: Sequence[WeakOperator], 
         work=work + MAKING * shape.entries,
         streamed=space is not None and any(streams(o, space, state) for o in distinct),
         constant=all(constant),
-        terms=len({(t.field, t.test) for o in distinct for t in o.jacobian}),
+        terms=len(_nodal_terms(distinct)),
     )
 
 
@@ -104,9 +104,14 @@ def _without_values(data: Data) -> State:
     return State(data.times, {}, known)
 
 
+def _nodal_terms(operators: Sequence[WeakOperator]) -> set[tuple[str, Jet]]:
+    """Fields and derivatives of test functions over the cells: one sparse matrix each."""
+    return {(t.field, t.test) for o in operators for t in o.forms["cells"].jacobian}
+
+
 def _nodal(operator: WeakOperator, shape: Shape, constant: bool) -> float:
     """Bytes of J_i on spline tests: one factor at the nodes for each derivative of the tests."""
-    terms = len({(t.field, t.test) for t in operator.jacobian})
+    terms = len(_nodal_terms([operator]))
     return float(NUMBER * terms * shape.unknowns * (1 if constant else shape.times))
 
 

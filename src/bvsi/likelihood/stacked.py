@@ -58,6 +58,9 @@ class StackedPlan(CovariancePlan):
     max_memory: float = math.inf
     _last: dict[tuple[Any, ...], Factor] = field(default_factory=dict, init=False, repr=False)
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_last": {}}  # a factor is large, and made anew for less than it costs to send
+
     def factor(self, part: Part, theta: Array) -> Factor:
         """Cholesky factor of Σ(θ); the last one is kept, since one θ is often asked for twice in a row."""
         key = tuple((J, float(t)) for J, t in zip(part.residuals.J, theta, strict=True) if t)

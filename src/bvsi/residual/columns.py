@@ -96,7 +96,8 @@ def constant_jacobians(operators: Sequence[WeakOperator], space: Space, state: S
             for i, operator in enumerate(operators):
                 form = operator.forms[where]
                 if form.jacobian:
-                    values = values or SymbolValues(operator.words, space.measure(where), one)
+                    if values is None:
+                        values = SymbolValues(operator.words, space.measure(where), one)
                     for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
                         sites.setdefault((where, term.test, term.trial), []).append((i, term.field, c))
         return _side_by_side(operators, space, sites, one)
@@ -140,7 +141,8 @@ def linear_values(
             X += _summed(b, at_zero_state(operator, space, state))
     if not np.isfinite(X).all():
         check_finite(operator, evaluate(operator, space, state).T, state)
-    return np.zeros_like(X) if is_rounding(X, J, pattern, state) else X
+    weight = max(float(abs(b).sum(axis=1).max()), np.finfo(float).tiny)  # b may be as small as a time step
+    return np.zeros_like(X) if is_rounding(X / weight, J, pattern, state) else X
 
 
 def evaluate_together(operators: Sequence[WeakOperator], space: Space, state: State) -> list[Array]:

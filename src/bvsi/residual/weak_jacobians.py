@@ -64,11 +64,9 @@ class WeakJacobians:
         """Refuse operators whose derivative is not finite somewhere."""
         for chunk in self._chunks():
             state = self.state.at(chunk)
-            with np.errstate(all="ignore"):
-                for i, terms in self._coefficients(range(len(self.operators)), state):
-                    for _, c in terms:
-                        varying = np.broadcast_to(c, (c.shape[0] if c.ndim else 1, state.n_times))
-                        check_finite(self.operators[i], varying.T, state)
+            for i, terms in self._coefficients(range(len(self.operators)), state):
+                for _, c in terms:
+                    check_finite(self.operators[i], np.broadcast_to(c, (c.shape[0], state.n_times)).T, state)
 
     def values(self, weights: Mapping[int, float], time: int) -> Array:
         """Σ_i w_i J_i(û_time) on the pattern, (nnz,)."""
@@ -174,7 +172,9 @@ class WeakJacobians:
                 for where, form in operator.forms.items():
                     if form.jacobian:
                         at = values.setdefault(where, SymbolValues(operator.words, space.measure(where), state))
-                        found = zip(form.jacobian, form.jacobian_kernel(at), strict=True)
+                        with np.errstate(all="ignore"):  # what is not finite is refused by name, see check
+                            coefficients = form.jacobian_kernel(at)
+                        found = zip(form.jacobian, coefficients, strict=True)
                         arrays += [(where, term, c if c.ndim == 2 else c.reshape(1, 1)) for term, c in found]
             equation, reach = operator.equation, reach_of(operator)
             yield i, [(Site(equation, reach, where, t.test, t.trial, t.field), c) for where, t, c in arrays]
