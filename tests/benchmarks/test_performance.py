@@ -223,6 +223,13 @@ def test_only_what_gives_the_same_result_counts_against_the_dense_way():
     assert [t.measured for t in targets([_comparison(seconds, {})], {})][:2] == [None, None]
 
 
+@pytest.mark.parametrize(("same", "measured"), [(None, 25), (False, None)])
+def test_where_the_dense_way_was_cut_short_the_fits_that_there_are_have_to_agree(same, measured):
+    one = _comparison({"literal": 100.0, "paper": 1.0, "paper_refit": 4.0}, {"paper": same, "paper_refit": same})
+    one["rows"][0]["extrapolated"] = True
+    assert targets([one], {})[0].measured == measured
+
+
 def test_a_missing_peer_is_a_row_that_says_so(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "pysindy", None)
     from bvsi.benchmarks.performance.compare import Problem

@@ -11,8 +11,9 @@ from numpy.testing import assert_array_equal
 import bvsi
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError, RankError
 from bvsi.inference import Profile
-from bvsi.likelihood import IID
-from bvsi.residual import BackwardEuler
+from bvsi.likelihood import IID, Stacked, residual_likelihood
+from bvsi.residual import BackwardEuler, TemporalTests, assemble
+from bvsi.spaces import SplineTests
 
 from .cluster_cases import CASES, LIBRARY, SIGMA, TIMES, waves
 
@@ -45,6 +46,27 @@ def test_likelihoods_that_were_used(name):
     after = back(likelihood).normal_equations(case.theta)
     assert_array_equal(after.H, before.H)
     assert_array_equal(after.g, before.g)
+
+
+def test_a_dense_factor_stays_behind():
+    one = residual_likelihood(
+        assemble(
+            waves(np.linspace(0, 1, 14), 12),
+            LIBRARY,
+            discretisation=SplineTests(gap=1.5),
+            stencil=TemporalTests(3, 1.5),
+        ),
+        IID(SIGMA),
+        Stacked(),
+    )
+    theta = np.full(5, 0.02)
+    before = one.normal_equations(theta)
+    (plan,) = one.plans
+    assert plan.dense
+    assert plan._last
+    again = back(one)
+    assert not again.plans[0]._last
+    assert_array_equal(again.normal_equations(theta).H, before.H)
 
 
 def test_fits():

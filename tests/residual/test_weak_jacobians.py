@@ -7,7 +7,7 @@ from residual_cases import box, simplices
 
 from bvsi.data import Data
 from bvsi.operators import Library, NoFlux, Unknown, ZeroNeumann
-from bvsi.residual import CrankNicolson, assemble
+from bvsi.residual import CrankNicolson, TemporalTests, assemble
 from bvsi.residual.sensitivity import Streamed, apply_all, combined_sensitivity, inner_all, total_at
 from bvsi.spaces import P2, Q1, Q2, Galerkin
 
@@ -106,3 +106,27 @@ def test_equal_forms_have_one_number_and_differ_by_a_factor(residuals):
     ((_, one),), ((_, other),) = r.J[2].blocks, r.J[4].blocks
     assert one.weights == other.weights
     assert r.J[4].scale == -2 * r.J[2].scale
+
+
+def test_overflow_on_the_way_to_a_finite_derivative_is_no_warning():
+    """(1 + exp(500 u))² is infinite and the derivative zero; warnings are errors here."""
+    geometry = box(5, 1)
+    data = Data(np.array([0.0, 0.1, 0.2]), {"u": np.full((3, len(geometry.points)), 0.9)}, geometry, {})
+    (residuals,) = assemble(data, Library({"u": ["u/(1+exp(500*u))"]})).experiments
+    assert np.isfinite(residuals.jacobian(np.ones(1), 1)).all()
+    assert np.isfinite(residuals.operators_on(1, np.ones((len(geometry.points), 1)))).all()
+
+
+@pytest.mark.parametrize("step", [1e-15, 1e9])
+def test_operators_are_not_taken_for_rounding_in_another_unit_of_time(step):
+    """b of temporal tests is as small as a step; a constant field still has no Laplacian."""
+    geometry, times = box(6, 1), np.linspace(0, 1, 16)
+    u = np.exp(-times[:, None]) * (1 + np.cos(np.pi * geometry.points[:, 0]))
+    library = Library({"u": ["laplacian(u)", "u", "u**2"]})
+
+    def X(fields, unit):
+        data = Data(unit * times, {"u": fields}, geometry, {})
+        return assemble(data, library, stencil=TemporalTests(3, 1.5)).experiments[0].X / unit
+
+    assert_allclose(X(u, step), X(u, 1.0), rtol=1e-6, atol=1e-9)
+    assert not X(np.ones_like(u), step)[:, :, 0].any()

@@ -72,6 +72,7 @@ class Counter:
         self.evaluations += "evaluations" in what
         if self.pid and self.evaluations == self.after:
             threading.Timer(0.05, os.kill, (self.pid, signal.SIGKILL)).start()
+            self.pid = 0
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ import numpy as np
 from bvsi.benchmarks.discovery.ours import Bvsi
 from bvsi.benchmarks.discovery.store import Run, Store
 from bvsi.benchmarks.discovery.study import Plan, run
+from bvsi.cluster import connect
 from bvsi.console import progress_bar
 from bvsi.diagnose import Verdict
 from bvsi.files import written_aside
@@ -73,13 +75,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--coarse-seeds", type=int, default=20, help="seeds on coarse data (default 20)")
     known = list(dict.fromkeys(one.case for one in RESOLVED))
     parser.add_argument("--cases", nargs="*", default=known, choices=known, help="which equations (default: all)")
+    parser.add_argument("--scheduler", help="address of a Dask scheduler, whose workers make the runs")
     chosen = parser.parse_args(arguments)
     store = Store(chosen.out / "trust")
-    with progress_bar() as progress:
+    remote = connect(chosen.scheduler) if chosen.scheduler is not None else nullcontext()
+    with remote as client, progress_bar() as progress:
 
         def runs(some: Sequence[Sampling], levels: Sequence[float], seeds: int) -> list[Run]:
             cases = [one.classic for one in some if one.case in chosen.cases]
-            return run(Plan(cases, [Bvsi()], levels, seeds), store, progress=progress) if seeds else []
+            plan = Plan(cases, [Bvsi()], levels, seeds) if seeds else None
+            return [] if plan is None else run(plan, store, client=client, progress=progress)
 
         fine, coarse = runs(RESOLVED, LEVELS, chosen.seeds), runs(COARSE, COARSE_LEVELS, chosen.coarse_seeds)
     text = table(fine, coarse)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bvsi.cli.folder import Out, check_folder
+from bvsi.cli.options import Scheduler, cluster
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def discovery(
     public_only: Annotated[
         bool, typer.Option("--public-only", help="Only the public data sets, where their files are present.")
     ] = False,
+    scheduler: Scheduler = None,
 ) -> None:
     """Classic equations at growing noise, bvsi beside PySINDy with an oracle; goes on where it was interrupted.
 
@@ -61,8 +63,8 @@ def discovery(
     for method in methods:
         _ = method.settings  # tells before the work begins that a package is missing
     plan = study.Plan(_cases(cases, known), methods, chosen_levels, seeds)
-    with progress_bar() as progress:
-        runs = study.run(plan, Store(out), progress=progress)
+    with cluster(scheduler, quiet=False) as client, progress_bar() as progress:
+        runs = study.run(plan, Store(out), client=client, progress=progress)
     written = report.write(runs, out)
     paths = "".join(f"{path.name}: {path}\n" for path in written.files)
     sys.stdout.write(f"{written.table}\n{paths}")

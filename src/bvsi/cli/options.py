@@ -16,6 +16,12 @@ from bvsi.progress import Progress, silent
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text, for other programs.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; no progress bar.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Address of a Dask scheduler, such as tcp://host:8786, whose workers do the work.", show_default=False
+    ),
+]
 Result = Annotated[Path, typer.Argument(help="result.nc, or the folder that it is in.", show_default=False)]
 
 
@@ -42,6 +48,22 @@ def shown_progress(*, quiet: bool) -> Iterator[Progress]:
 
     with progress_bar() as progress:
         yield progress
+
+
+@contextmanager
+def cluster(scheduler: str | None, *, quiet: bool) -> Iterator[Any]:
+    """A client of the scheduler at an address, and on standard error who works there; None without an address."""
+    if scheduler is None:
+        yield None
+        return
+    from bvsi.cluster.client import connect, dashboard, threads_of
+
+    with connect(scheduler) as client:
+        threads = threads_of(client)
+        if not quiet:
+            words = f"cluster: workers {len(threads)}, threads {sum(threads.values())}, dashboard {dashboard(client)}"
+            sys.stderr.write(f"{printable(words)}\n")
+        yield client
 
 
 def check_file(path: Path, *, option: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bvsi.cli.folder import check_folder
-from bvsi.cli.options import Json, Quiet, say, shown_progress
+from bvsi.cli.options import Json, Quiet, Scheduler, cluster, say, shown_progress
 
 if TYPE_CHECKING:
     from bvsi.study.run import Inputs
@@ -26,6 +26,7 @@ def run(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Tell what would be done and how much memory it takes, compute nothing.")
     ] = False,
+    scheduler: Scheduler = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -44,7 +45,7 @@ def run(
 
     if out is not None:
         check_folder(out)
-    with shown_progress(quiet=quiet or as_json) as progress:
+    with cluster(scheduler, quiet=quiet) as client, shown_progress(quiet=quiet or as_json) as progress:
         if check_only or dry_run:
             inputs = read_inputs(loaded, progress=progress)
             words = [*(repr(one) for one in inputs.data), repr(inputs.library), *inputs.notes]
@@ -53,7 +54,7 @@ def run(
             say("\n".join([*words, *lines, "The study can be run."]), valid, as_json=as_json, quiet=quiet)
             return
         try:
-            finished = run_study(loaded, out=out, progress=progress)
+            finished = run_study(loaded, out=out, client=client, progress=progress)
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted; bvsi run {study} goes on where it was\n")
             raise typer.Exit(130) from None

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from bvsi.cluster.address import START, Address
 from bvsi.errors import BvsiError, MissingDependencyError
 
 _TIMEOUT = 10.0
-_START = "start one with `dask scheduler` and `dask worker tcp://host:8786`"
 
 
 def distributed() -> Any:
@@ -27,14 +27,12 @@ def connect(address: str, *, timeout: float = _TIMEOUT) -> Iterator[Any]:
 
     timeout: seconds after which a scheduler that does not answer is given up.
     """
-    module = distributed()
-    if not isinstance(address, str) or not address.strip():
-        raise BvsiError(f"scheduler: an address such as 'tcp://127.0.0.1:8786' is needed, not {address!r}.")
+    module, place = distributed(), Address.parse(address)
+    place.check_answer(timeout)
     try:
-        client = module.Client(address, timeout=timeout, set_as_default=False)
-    except (OSError, ValueError, TypeError, ImportError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BvsiError(f"scheduler: nothing answers at {address!r} ({reason}); {_START}.") from None
+        client = module.Client(place.text, timeout=timeout, set_as_default=False)
+    except Exception as error:  # whatever a server says that speaks otherwise than Dask expects
+        raise place.silent(error) from None
     try:
         yield client
     finally:
@@ -67,4 +65,4 @@ def threads_of(client: Any, *, timeout: float = _TIMEOUT) -> dict[str, int]:
         client.wait_for_workers(1, timeout=timeout)
         return {str(address): int(n) for address, n in client.nthreads().items()}
     except (OSError, TimeoutError):
-        raise BvsiError(f"client: the cluster has no workers, or does not answer; {_START}.") from None
+        raise BvsiError(f"client: the cluster has no workers, or does not answer; {START}.") from None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ from bvsi.likelihood.noise import noise_of_experiments, noise_of_frames
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.residual import BackwardEuler, ResidualSystem, Stencil
-from bvsi.residual.assembly import Discretisation, Variance
+from bvsi.residual.assembly import Discretisation, Variance, per_experiment
 from bvsi.spaces import Galerkin
 
 Array = NDArray[np.float64]
@@ -60,7 +60,7 @@ def cluster_likelihood(
     experiments = _experiments(data)
     stencil, weighting = stencil or BackwardEuler(), weighting or Block()
     models = noise_of_experiments(noise, len(experiments))
-    variances = _variances(variance, len(experiments))
+    variances = per_experiment(variance, len(experiments))
     recipe = Recipe(library, discretisation or Galerkin(), weighting)
     made = [
         _Experiment(number, *parts, stencil, library.time_order, weighting)
@@ -170,14 +170,6 @@ def _experiments(data: Source | Sequence[Source]) -> tuple[Source, ...]:
     if not found or not all(isinstance(one, Data | Stored) for one in found):
         raise BvsiError("data: Data or Stored(path), or a list of these, one per experiment, is needed.")
     return found
-
-
-def _variances(variance: Variance | Sequence[Variance] | None, n: int) -> list[Variance]:
-    if variance is None or isinstance(variance, Mapping):
-        return [variance or {}] * n
-    if len(variance) != n:
-        raise BvsiError(f"variance: {len(variance)} mappings for {n} experiments; give one, or one each.")
-    return list(variance)
 
 
 def _of_frames(variance: ArrayLike, frames: slice) -> Array:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,6 +95,23 @@ def sources(data: Sequence[Data], given: Sequence[Data], stored: Sequence[Stored
         raise DataError(f"stored: one Stored(path) for each of {len(data)} experiments is needed.")
     triples = zip(data, given, stored, strict=True)
     return [replace(file, like=one) if _as_given(one, before, file) else one for one, before, file in triples]
+
+
+def seen_by_workers(client: Any, path: Path) -> bool:
+    """Whether all workers there are see a file, or a pattern of files, under its name."""
+    try:
+        return all(client.run(_is_there, path).values())
+    except OSError:  # a cluster that is lost is told of by who needs it
+        return False
+
+
+def _is_there(path: Path) -> bool:
+    from bvsi.readers.registry import files_of
+
+    try:
+        return bool(files_of(path))
+    except DataError:
+        return False
 
 
 def _as_given(data: Data, given: Data, stored: Stored) -> bool:

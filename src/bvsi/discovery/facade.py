@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -87,14 +87,20 @@ def discover(
     begin = time.perf_counter()
     if client is not None:
         check_client(client)
+    elif stored is not None:
+        raise BvsiError("stored: files are read by the workers of a cluster; give client= too, or leave it out.")
     _check_prior(prior, library)
     if estimator is not None and not isinstance(estimator, Estimator):
         raise BvsiError(f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {estimator!r}.")
     allowed = as_linear(constraints, library.names)
     measured = measure_all(as_experiments(data), noise, robust=robust)
     method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
-    library, treated = _treated(measured, library, method, progress)
-    likelihood = _likelihood(measured, as_experiments(data), library, method, client, stored, progress)
+
+    def likelihood_of(candidates: Library) -> ResidualLikelihood:
+        return _likelihood(measured, as_experiments(data), candidates, method, client, stored, progress)
+
+    library, treated = _treated(measured, library, method, None if client is None else likelihood_of, progress)
+    likelihood = likelihood_of(library)
     ties = ties_of(allowed)
     keep = ties.keep([*library.keep, *needed(allowed)])
     path = ties.path(method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
@@ -142,7 +148,11 @@ def _count(relinearise: int) -> int:
 
 
 def _treated(
-    measured: Sequence[Measurement], library: Library, method: Method, progress: Progress
+    measured: Sequence[Measurement],
+    library: Library,
+    method: Method,
+    elsewhere: Callable[[Library], ResidualLikelihood] | None,
+    progress: Progress,
 ) -> tuple[Library, TreatmentCheck]:
     """The library with the treatment of ∇⁴ that fits better, where elements need one."""
     if not isinstance(method.discretisation, Galerkin):
@@ -154,6 +164,7 @@ def _treated(
         discretisation=method.discretisation,
         stencil=method.stencil,
         weighting=method.weighting,
+        elsewhere=elsewhere,
         progress=progress,
     )
 

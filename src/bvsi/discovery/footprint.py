@@ -48,7 +48,7 @@ _FILTERS = 8.0
 # Columns of residuals that the check weighs (fit, draws, other weights), and arrays of them side by side.
 _TESTED, _SIDE_BY_SIDE = 47, 6
 # The same for pictures of the fit, which take at most so many numbers at a time.
-_DRAWN, _PICTURES, _AT_ONCE = 24, 5, 4_000_000
+_DRAWN, _PICTURES, _AT_ONCE = 24, 5, 1_000_000
 _FROM_ASSEMBLY = STAGES[2:]
 _FITS = ("selecting", "posterior")
 

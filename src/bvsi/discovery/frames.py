@@ -27,7 +27,7 @@ Array = NDArray[np.float64]
 
 _DRAWS = 24
 # Residuals of draws that are weighted at a time.
-_AT_ONCE = 4_000_000
+_AT_ONCE = 1_000_000
 # Nodes per axis and frames that are kept, by dimension; together about 64,000 values a field.
 _NODES = {1: 256, 2: 96, 3: 24}
 _FRAMES = {1: 256, 2: 12, 3: 6}

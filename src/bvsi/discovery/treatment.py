@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bvsi.data import Data
 from bvsi.errors import RankError
 from bvsi.inference import Profile
-from bvsi.likelihood import Noise, Weighting, residual_likelihood
+from bvsi.likelihood import Noise, ResidualLikelihood, Weighting, residual_likelihood
 from bvsi.operators import Biharmonic, Library
 from bvsi.progress import Progress, silent
 from bvsi.residual import Stencil, assemble
@@ -43,18 +43,27 @@ def with_treatment(
     discretisation: Galerkin,
     stencil: Stencil,
     weighting: Weighting,
+    elsewhere: Callable[[Library], ResidualLikelihood] | None = None,
     progress: Progress = silent,
 ) -> tuple[Library, TreatmentCheck]:
-    """The library with the treatment of ∇⁴ that fits better, and how well each does."""
+    """The library with the treatment of ∇⁴ that fits better, and how well each does.
+
+    elsewhere: makes the likelihood of a library, on a cluster; by default it is made here.
+    """
+
+    def here(candidate: Library) -> ResidualLikelihood:
+        system = assemble(experiments, candidate, discretisation=discretisation, stencil=stencil, progress=progress)
+        return residual_likelihood(system, noise, weighting)
+
     options = treatments(library, discretisation.element_for(experiments[0].geometry))
     if len(options) < 2 or not weighting.uses_noise:
         return library, TreatmentCheck()
     found = []
     for treatment in options:
         candidate = library.with_biharmonic(treatment)
-        system = assemble(experiments, candidate, discretisation=discretisation, stencil=stencil, progress=progress)
+        likelihood = (elsewhere or here)(candidate)
         try:
-            fit = Profile().fit(residual_likelihood(system, noise, weighting), progress=progress)
+            fit = Profile().fit(likelihood, progress=progress)
         except RankError:  # told where the library is fitted; the check has nothing to say
             return library, TreatmentCheck()
         # with unknown noise χ²/n is one for both, and the noise level tells them apart

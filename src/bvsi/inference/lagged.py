@@ -4,8 +4,8 @@ The covariance is frozen at the current θ, the Gaussian (or normal-inverse-gamm
 
     H = XᵀW(θ)X,  g = XᵀW(θ)r(θ);     θ ← θ + (H + Σ_0⁻¹)⁻¹ (g + Σ_0⁻¹(μ_0 − θ))
 
-With constraints each update is the quadratic program eq:constrained_lagged_update. Without, updates are accelerated
-(:mod:`bvsi.inference.anderson`); the fixed point is the same.
+With constraints each update is the quadratic program eq:constrained_lagged_update. Where none is met, updates are
+accelerated (:mod:`bvsi.inference.anderson`); the fixed point is the same.
 """
 
 from __future__ import annotations
@@ -86,8 +86,10 @@ class Lagged:
             history.append(Step(theta, change, equations.q / equations.n))
             progress(iteration, None, f"lagged covariance, change {change:.1e}")
             # constraints bend the iteration where they are met, and far away it is anything but linear
-            smooth = not allowed and change < _NEAR and change > self.tol and iteration < self.max_iterations
-            theta = ahead.next(theta, updated, np.maximum(sd, _TINY)) if smooth else updated
+            free = not allowed.equality.any() and np.array_equal(updated, centre)
+            smooth = free and self.tol < change < _NEAR and iteration < self.max_iterations
+            further = ahead.next(theta, updated, np.maximum(sd, _TINY)) if smooth else updated
+            theta = further if allowed.satisfied(further, tol=0.0) else updated
             if change <= self.tol:
                 status = Status(True, iteration, f"converged (iterations: {iteration}).")
                 break

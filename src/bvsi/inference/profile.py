@@ -203,12 +203,12 @@ class _Problem:
                 message = f"converged (iterations: {iteration})."
                 return _Attempt(self.moved(point, step), point.objective, True, tuple(history), message)
             lower = self._descend(point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS, close=change <= _CLOSE)
-            if lower is None and change <= _NEGLIGIBLE:
-                message = f"converged (iterations: {iteration}), as far as rounding allows."
-                return _Attempt(point.theta, point.objective, True, tuple(history), message)
             if lower is None and point.equations is None:  # with a matrix of its own it may go on
                 point, secants = self.at(point.theta), []
                 continue
+            if lower is None and change <= _NEGLIGIBLE:
+                message = f"converged (iterations: {iteration}), as far as rounding allows."
+                return _Attempt(point.theta, point.objective, True, tuple(history), message)
             if lower is None:
                 return _Attempt(point.theta, point.objective, False, tuple(history), "stalled, no step lowers Q.")
             secants.append((lower.theta - point.theta, self.downhill(point) - self.downhill(lower)))
@@ -245,7 +245,7 @@ class _Problem:
         return replace(self.settings, tol=max(self.settings.tol, _NEGLIGIBLE))
 
     def _piloted(self, pilot: _Problem, prior: AnyPrior) -> _Attempt | None:
-        """Minimise from the estimate of a pilot, which heard all starts; None where one of the two did not converge."""
+        """Minimise from the estimate of a pilot, which heard all starts; None where that may not be enough."""
         try:
             rough = pilot.everywhere(prior)
         except (RankError, NotPositiveDefiniteError):
@@ -253,7 +253,9 @@ class _Problem:
         if not rough.converged or rough.point is None:
             return None
         attempt = self._started(rough.theta, rough.point.H * (self.likelihood.n / pilot.likelihood.n))
-        return self._assessed(attempt) if attempt is not None and attempt.converged else None
+        if attempt is None or not attempt.converged or (pilot.plausible(rough) and not self.plausible(attempt)):
+            return None  # or stuck at a misfit that the pilot's blocks do not have
+        return self._assessed(attempt)
 
     def everywhere(self, prior: AnyPrior) -> _Attempt:
         """Minimise from the weights of the noisiest operators; from other starts where that may not be enough."""

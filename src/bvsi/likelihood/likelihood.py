@@ -25,7 +25,7 @@ from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.stacked import Stacked
 from bvsi.likelihood.weighting import Block, Isotropic, Weighting
-from bvsi.linalg import single_threaded_blas, usable_cores
+from bvsi.linalg import limited_cores, single_threaded_blas, usable_cores
 from bvsi.residual import ResidualSystem
 
 Array = NDArray[np.float64]
@@ -131,8 +131,13 @@ class ResidualLikelihood:
         chosen = list(items)
         if not threads:
             return [work(self, item) for item in chosen]
+
+        def alone(item: Item) -> Result:
+            with limited_cores(1):  # threads of ours have what is beside them to themselves
+                return work(self, item)
+
         with single_threaded_blas(), ThreadPoolExecutor(max(1, min(usable_cores(), len(chosen)))) as pool:
-            return list(pool.map(work, [self] * len(chosen), chosen))
+            return list(pool.map(alone, chosen))
 
     @property
     def parts(self) -> tuple[Part, ...]:

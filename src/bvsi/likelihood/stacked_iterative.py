@@ -57,8 +57,8 @@ class Iterative:
     def logdet(self) -> float:
         """Refused."""
         raise BvsiError(
-            f"the log-determinant of the {self.label} takes a Cholesky factor, which is larger than max_memory: raise "
-            "Stacked(max_memory=...), or use what needs none, such as Profile() and ProfileBIC()."
+            f"the log-determinant of the {self.label} takes a Cholesky factor, which is larger than max_memory or slow "
+            "to make: use Stacked(max_memory=math.inf), or what needs none, such as Profile() and ProfileBIC()."
         )
 
 

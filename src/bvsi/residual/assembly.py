@@ -72,7 +72,7 @@ def assemble(
     stencil = stencil or BackwardEuler()
     experiments = as_experiments(data)
     smooth = experiments if linearise_at is None else as_experiments(linearise_at)
-    variances = _per_experiment(variance, len(experiments))
+    variances = per_experiment(variance, len(experiments))
     parts, spaces = [], []
     for number, (experiment, at) in enumerate(zip(experiments, smooth, strict=True)):
         operators, space = discretised or discretise_library(experiment, library, discretisation, quadrature)
@@ -123,7 +123,8 @@ def _index(jet: Jet) -> MultiIndex:
     return jet.index if isinstance(jet, Sided) else jet
 
 
-def _per_experiment(variance: Variance | Sequence[Variance] | None, n: int) -> list[Variance]:
+def per_experiment(variance: Variance | Sequence[Variance] | None, n: int) -> list[Variance]:
+    """One mapping for each of n experiments; a single one serves all."""
     if variance is None or isinstance(variance, Mapping):
         return [variance or {}] * n
     if len(variance) != n:

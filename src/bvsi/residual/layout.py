@@ -90,10 +90,6 @@ class Layout:
             return values
         return values[..., self._restricted[equation, reach][1]]
 
-    def block_pattern(self, equation: str, reach: Reach) -> Pattern:
-        """Pattern (tests of the equation × unknowns of a field) of a block, in the order of its slots."""
-        return self._restricted[equation, reach][0]
-
     def widen(self, equation: str, values: Array, reach: Reach) -> Array:
         """The adjoint of :meth:`restrict`: values (m,) in the rows of the equation → the space's pattern, else zero."""
         if len(self.tests[equation]) == self.space.n_tests:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bvsi.cluster import Stored, seen_by_workers
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover, forecast
 from bvsi.discovery.footprint import Footprint, predict_footprint
@@ -25,6 +26,7 @@ from bvsi.errors import BvsiError
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.readers import read_with_notes
+from bvsi.readers.registry import format_of
 from bvsi.report import equation_latex, versions
 from bvsi.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
 from bvsi.study.checks import validate
@@ -96,19 +98,21 @@ def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progres
     return Inputs(study, tuple(data), library_of(study), tuple(notes))
 
 
-def run_study(study: Study, *, out: Path | None = None, progress: Progress = silent) -> Finished:
+def run_study(study: Study, *, out: Path | None = None, client: Any = None, progress: Progress = silent) -> Finished:
     """Run a study and write its results.
 
     out: folder of the results instead of the study's own.
+    client: a dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run
+        may be begun here and ended there.
     """
     validate(study)
     folder = out or folder_of(study)
     with alone(folder):
         finish_move(folder)
-        return _run(study, folder, progress)
+        return _run(study, folder, client, progress)
 
 
-def _run(study: Study, folder: Path, progress: Progress) -> Finished:
+def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finished:
     stages, settings = Stages(folder / WORK), resolved(study)
     begin = time.perf_counter()
     inputs = read_inputs(study, stages=stages, progress=progress)
@@ -116,7 +120,7 @@ def _run(study: Study, folder: Path, progress: Progress) -> Finished:
     core = {key: value for key, value in settings.items() if key not in _LATER}
     first = digest_of(core, data_parts(inputs.data))
     second = digest_of({"discovery": first, "forecast": settings["forecast"]})
-    found = stages.done("discovery", first, lambda: discovered(inputs, progress), *_KEPT)
+    found = stages.done("discovery", first, lambda: discovered(inputs, progress, client=client), *_KEPT)
     found = stages.done("forecast", second, lambda: with_forecast(inputs, found, progress), *_KEPT)
     quantities, obstacles = predicted(study, found)
     notes = (*inputs.notes, *_forecast_note(found), *obstacles)
@@ -147,10 +151,24 @@ def _warn_of_memory(inputs: Inputs) -> None:
         _log.warning("%s", warning)
 
 
-def discovered(inputs: Inputs, progress: Progress = silent) -> Discovery:
-    """Selection, posterior and check."""
-    _warn_of_memory(inputs)
-    return discover(inputs.data, inputs.library, **options_of(inputs.study), progress=progress)
+def discovered(inputs: Inputs, progress: Progress = silent, *, client: Any = None) -> Discovery:
+    """Selection, posterior and check; client: of a cluster that does the first two."""
+    options = options_of(inputs.study)
+    if client is None:
+        _warn_of_memory(inputs)
+    else:
+        options |= {"client": client, "stored": _stored(inputs.study, client)}
+    return discover(inputs.data, inputs.library, **options, progress=progress)
+
+
+def _stored(study: Study, client: Any) -> list[Stored] | None:
+    """The files of the experiments, where they are Zarr stores that all workers see; else data are sent."""
+    paths = [path.resolve() for path in files_of(study)]
+    if not all(format_of(path).name == "Zarr" and seen_by_workers(client, path) for path in paths):
+        return None
+    reading = reading_of(study)
+    mesh = None if reading.mesh is None else reading.mesh.resolve()
+    return [Stored(path, replace(reading, mesh=mesh)) for path in paths]
 
 
 def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bvsi.benchmarks.discovery.method import Case, Estimate, Method
 from bvsi.benchmarks.discovery.metrics import covered, largest_relative_error, true_positive_ratio
 from bvsi.benchmarks.discovery.store import Key, Run, Store, digest
+from bvsi.cluster import over
 from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.progress import Progress, silent
@@ -48,31 +49,48 @@ class Plan:
         ]
 
 
-def run(plan: Plan, store: Store, *, progress: Progress = silent) -> list[Run]:
-    """All runs of the plan, those in the store as they are; a run that fails is kept with its error."""
-    data_sets = plan.data_sets
-    runs: list[Run] = []
-    for number, (case, level, seed) in enumerate(data_sets):
-        progress(number, len(data_sets), f"discovery, {case.name}, {100 * level:g}% noise, seed {seed}")
-        runs.extend(_on_one_data_set(plan.methods, case, level, seed, store))
-    progress(len(data_sets), len(data_sets), "discovery, done")
-    return runs
+@dataclass(frozen=True, eq=False)
+class Task:
+    """One run to be made: a method on one data set."""
+
+    key: Key
+    method: Method
+    case: Case
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return f"{self.key.case}, {100 * self.key.level:g}% noise, seed {self.key.seed}, {self.method.name}"
 
 
-def _on_one_data_set(methods: Sequence[Method], case: Case, level: float, seed: int, store: Store) -> Iterator[Run]:
-    """Runs of all methods that can express the case; the data are made once, and only where a run is missing."""
-    data: Data | None = None
-    for method in methods:
-        if not method.applies(case):
-            continue
-        settings = _settings(method, case)
-        key = Key(case.name, level, seed, method.name, digest(settings))
-        found = store.get(key)
-        if found is None:
-            data = case.noisy(level, seed) if data is None else data
-            found = measure(key, method, case, data)
-            store.add(found, settings)
-        yield found
+def run(plan: Plan, store: Store, *, client: Any = None, progress: Progress = silent) -> list[Run]:
+    """All runs of the plan, those in the store as they are; a run that fails is kept with its error.
+
+    client: a dask.distributed.Client; runs are then tasks on its cluster, in the store as they are done.
+    """
+    tasks = _tasks(plan)
+    missing = list({task.key: task for task in tasks if store.get(task.key) is None}.values())
+    for number, found in over(client, perform, missing, progress, what="discovery", label=lambda task: task.label):
+        store.add(found, _settings(missing[number].method, missing[number].case))
+    runs = (store.get(task.key) for task in tasks)
+    return [found for found in runs if found is not None]
+
+
+def _tasks(plan: Plan) -> list[Task]:
+    """Every method on every data set that it can express, in order."""
+    return [
+        Task(Key(case.name, level, seed, method.name, digest(_settings(method, case))), method, case)
+        for case, level, seed in plan.data_sets
+        for method in plan.methods
+        if method.applies(case)
+    ]
+
+
+def perform(task: Task) -> Run:
+    """The run of a task; where it is a worker's, only with the versions with which it was planned."""
+    if digest(_settings(task.method, task.case)) != task.key.settings:
+        raise BvsiError("a worker has other versions than this computer; install the same packages everywhere.")
+    return measure(task.key, task.method, task.case, task.case.noisy(task.key.level, task.key.seed))
 
 
 def measure(key: Key, method: Method, case: Case, data: Data) -> Run:

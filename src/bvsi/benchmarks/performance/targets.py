@@ -47,7 +47,8 @@ def _ways(one: Mapping[str, Any]) -> Iterator[Target]:
     same = {row["key"]: row["same"] for row in one["rows"]}
     # the closed form may leave out the model that the paper would take; only what gives the same result counts
     cut = any(row["extrapolated"] for row in one["rows"] if row["key"] == "literal")
-    key = next((key for key in ("paper", "paper_refit") if same.get(key)), "paper_refit" if cut else "")
+    agree = cut and same.get("paper_refit") is None  # as far as could be compared
+    key = next((key for key in ("paper", "paper_refit") if same.get(key)), "paper_refit" if agree else "")
     how = ", every model refitted" if key == "paper_refit" else ""
     wanted = f"{at}: dense way{' (extrapolated)' if cut else ''} / bvsi with the same result to {SAME:g}{how}"
     yield Target(wanted, 50, ratio(one, "literal", key), at_least=True)
