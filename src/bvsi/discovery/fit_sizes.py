@@ -10,17 +10,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sparse
 
 from bvsi.data import Data, Grid
 from bvsi.discovery.assembly_sizes import AssemblySizes, Shape, assembly_sizes
-from bvsi.discovery.weight_sizes import MOST_ANALYSED, WeightSizes, estimated_stacked, weight_sizes
+from bvsi.discovery.weight_sizes import MOST_ANALYSED, WeightSizes, weight_sizes
 from bvsi.likelihood import Noise, Stacked, Weighting
+from bvsi.linalg import Kronecker, Pattern
 from bvsi.operators import Library, Vocabulary, WeakOperator
-from bvsi.residual import Stencil, Structure, discretise_library
+from bvsi.residual import Scaled, Sensitivity, Stencil, Structure, discretise_library
 from bvsi.residual.assembly import Discretisation, on_tests
 from bvsi.residual.layout import Layout
-from bvsi.spaces import SplineTests
+from bvsi.residual.sensitivity import NodalTests
+from bvsi.spaces import Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement
 
 
@@ -129,7 +130,7 @@ def fit_sizes(
         large = isinstance(discretisation, SplineTests) and _entries(data, discretisation) > MOST_ANALYSED
         if large and isinstance(weighting, Stacked):
             assert isinstance(discretisation, SplineTests)
-            found.append(_axis_by_axis(data, library, discretisation, stencil, weighting))
+            found.append(_axis_by_axis(data, library, model, discretisation, stencil, weighting))
         else:
             found.append(_from_patterns(data, library, model, discretisation, stencil, weighting))
     return FitSizes(tuple(found), len(library.names), isinstance(weighting, Stacked))
@@ -182,40 +183,64 @@ def _entries(data: Data, tests: SplineTests) -> float:
     return float(data.n_nodes * (degree + 1) ** len(data.geometry.names))
 
 
-def _axis_by_axis(data: Data, library: Library, tests: SplineTests, stencil: Stencil, weighting: Stacked) -> Experiment:
-    """Of spline tests that are many: functions, and pairs of them that overlap, are products over the axes."""
+def _axis_by_axis(
+    data: Data, library: Library, noise: Noise, tests: SplineTests, stencil: Stencil, weighting: Stacked
+) -> Experiment:
+    """Of spline tests that are many: without the pattern of their values at the nodes, which is a product of axes."""
     words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
     element = SplineElement()
     operators = library.weak(words, trial_order=element.trial_order, test_order=element.test_order)
-    used = len({o.equation for o in operators})
+    lines = _lines(data, tests, on_tests(operators))
+    structure = _structure_of_axes(data, library, operators, lines, stencil)
     coupled = len({(o.equation, f) for o in operators for f in (*o.reads, o.equation)})
-    functions, entries, pairs = _axes(data, tests, operators)
-    a, b = stencil.matrices(data.times, library.time_order)
-    blocks = sparse.csr_array(abs(a) + abs(b))
-    shared = int((blocks @ blocks.T).nnz)
     shape = Shape(
-        used * functions, int(a.shape[0]), data.n_times, len(data.names) * data.n_nodes, functions, data.n_nodes,
-        coupled * entries,
+        structure.n_rows, structure.n_blocks, structure.n_times, structure.n_state,
+        structure.n_rows // len(structure.equations), data.n_nodes,
+        coupled * float(np.prod([line.pattern.nnz for line in lines])),
     )  # fmt: skip
     assembly = assembly_sizes(shape, data, operators, None)
-    weights = estimated_stacked(
-        shape, assembly, len(operators), nnz=shared * used**2 * pairs, pairs=shared, max_memory=weighting.max_memory
-    )
-    return Experiment(shape, assembly, weights)
+    plan = weighting.plan(structure, noise)
+    return Experiment(shape, assembly, weight_sizes(plan, structure, shape, assembly, len(operators), analysed=False))
 
 
-def _axes(data: Data, tests: SplineTests, operators: tuple[WeakOperator, ...]) -> tuple[int, float, float]:
-    """Test functions, their values at nodes that are not zero, and pairs of them that share a node."""
-    grid = data.geometry
+def _lines(data: Data, tests: SplineTests, derivatives: int) -> list[Space]:
+    """The splines of every axis on their own."""
+    grid, found = data.geometry, []
     assert isinstance(grid, Grid)
-    functions, entries, pairs = 1, 1.0, 1.0
     for name, axis in grid.axes.items():
         periods = {name: grid.periods[name]} if name in grid.periods else {}
-        line = SplineTests(tests.gap_of(name), tests.degree).build(
-            Grid(periodic=periods, **{name: axis}), 0, on_tests(operators)
-        )
-        values = line.pattern.matrix(np.ones(line.pattern.nnz))
-        functions *= line.n_tests
-        entries *= line.pattern.nnz
-        pairs *= (values @ values.T).nnz
-    return functions, entries, pairs
+        alone = SplineTests(tests.gap_of(name), tests.degree)
+        found.append(alone.build(Grid(periodic=periods, **{name: axis}), 0, derivatives))
+    return found
+
+
+def _structure_of_axes(
+    data: Data, library: Library, operators: tuple[WeakOperator, ...], lines: list[Space], stencil: Stencil
+) -> Structure:
+    """A structure with its mass matrix as a Kronecker product, and without entries."""
+    product = Kronecker(tuple(line.tests_at_nodes((0,)).factors[0] for line in lines))
+    functions, n = product.shape
+    equations = tuple(e for e in library.equations if e in {o.equation for o in operators})
+    read = {f for o in operators for f in o.reads}
+    fields = tuple(f for f in data.names if f in read or f in equations)
+    N, none = functions * len(equations), np.zeros(0, dtype=np.int64)
+    empty = Pattern((N, n * len(fields)), np.zeros(N + 1, dtype=np.int64), none)
+    blocks = [
+        (none, Scaled(NodalTests(product, empty, i * functions), np.ones((1, n)), fields.index(e) * n))
+        for i, e in enumerate(equations)
+    ]
+    a, b = stencil.matrices(data.times, library.time_order)
+    return Structure(
+        pattern=empty,
+        M=np.zeros(0),
+        a=a,
+        b=b,
+        coordinates=np.zeros((N, len(lines))),
+        equations=equations,
+        equation_of_row=np.repeat(np.arange(len(equations)), functions),
+        fields=fields,
+        n_dofs=n,
+        times=data.times,
+        transfer=None,
+        mass_at_nodes=Sensitivity(empty, tuple(blocks)),
+    )

@@ -21,6 +21,8 @@ MOST_ANALYSED = 4_000_000
 _ANALYSED, _VALUES, _DENSE_VALUES = 80, 28, 12
 # Arrays side by side of: a slab of right-hand sides, all residuals, all states, sensitivities of a block.
 _SLABS, _RESIDUALS, _STATES, _SENSITIVITIES = 6, 5, 6, 4
+# The second of them with conjugate gradients.
+_GRADIENTS = 12
 # Numbers of an intermediate array of covariances from products of axes.
 _TENSOR_CHUNK = 8_000_000
 # Draws of noise in moment equations.
@@ -52,30 +54,25 @@ class WeightSizes:
 
 
 def weight_sizes(
-    plan: CovariancePlan | None, structure: Structure, shape: Shape, sizes: AssemblySizes, d: int
+    plan: CovariancePlan | None,
+    structure: Structure,
+    shape: Shape,
+    sizes: AssemblySizes,
+    d: int,
+    *,
+    analysed: bool = True,
 ) -> WeightSizes:
-    """For a plan whose structure has no values."""
+    """For a plan whose structure has no values; analysed: whether it has patterns."""
     if plan is None:
         return WeightSizes(solves=float(_RESIDUALS * NUMBER * shape.residuals))
     if not isinstance(plan, StackedPlan):
         return _block(plan, structure, shape, sizes, d)
     nnz = float(plan.stacked.nnz)
-    if not plan.dense and nnz > MOST_ANALYSED:
-        return estimated_stacked(shape, sizes, d, nnz=nnz, pairs=len(plan.stacked.k), max_memory=plan.max_memory)
-    return _stacked(shape, sizes, d, nnz, plan.factor_memory if plan.direct else 0.0, dense=plan.dense)
-
-
-def estimated_stacked(
-    shape: Shape, sizes: AssemblySizes, d: int, *, nnz: float, pairs: int, max_memory: float
-) -> WeightSizes:
-    """The same where Σ is too large to be analysed: as if its blocks filled up.
-
-    nnz: entries of Σ; pairs: blocks (k, l) of it that are not zero.
-    """
-    full = float(shape.residuals) ** 2
-    dense = nnz > 0.5 * full
-    factor = NUMBER * (full if dense else min(0.5 * pairs * float(shape.rows) ** 2, 0.5 * full))
-    return _stacked(shape, sizes, d, nnz, min(factor, max_memory), dense=dense, exact=dense)
+    if plan.dense or (analysed and nnz <= MOST_ANALYSED):
+        return _stacked(shape, sizes, d, nnz, plan.factor_memory if plan.direct else 0.0, dense=plan.dense)
+    filled = 0.5 * NUMBER * len(plan.stacked.k) * float(shape.rows) ** 2  # as if blocks of Σ filled up
+    factor = min(filled, 0.5 * NUMBER * float(shape.residuals) ** 2, plan.max_memory)
+    return _stacked(shape, sizes, d, nnz, factor, dense=False, exact=False)
 
 
 def _stacked(
@@ -83,12 +80,13 @@ def _stacked(
 ) -> WeightSizes:
     """One factor of all residuals; none where conjugate gradients do without."""
     tensor = min(2.0 * NUMBER * _TENSOR_CHUNK, 4.0 * NUMBER * nnz)
-    values = (0.0 if not factor else _DENSE_VALUES if dense else _VALUES) * nnz
+    values = (_DENSE_VALUES if dense else _VALUES) * nnz + tensor
+    arrays = _RESIDUALS if factor else _GRADIENTS
     return WeightSizes(
         pattern=0.0 if dense or not factor else _ANALYSED * nnz,
         factor=factor,
-        values=values + tensor,
-        solves=float(_RESIDUALS * NUMBER * shape.residuals * (1 + _DRAWS) * (1 + d)),
+        values=values if factor else 0.0,
+        solves=float(arrays * NUMBER * shape.residuals * (1 + _DRAWS) * (1 + d)),
         smoothed=(_STATES + 2 * sizes.terms) * sizes.states + 3 * sizes.Z,
         exact=exact,
     )

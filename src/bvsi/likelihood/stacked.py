@@ -41,6 +41,8 @@ Rng = np.random.Generator
 
 # Bytes per entry of Σ that its pattern, values and places take while it is factorised.
 _BYTES_PER_ENTRY = 40
+# Seconds of one evaluation from which on it is asked whether conjugate gradients are quicker.
+_LONG = 10.0
 # Part of the entries of Σ from which on a dense factor is faster.
 _FULL = 0.52
 # Bytes of a factor that is kept for the next time.
@@ -104,14 +106,14 @@ class StackedPlan(CovariancePlan):
         """Whether a full Σ of spline tests takes so long to form and factorise that conjugate gradients are quicker.
 
         Seconds as measured: 0.2 µs per entry and 6·10¹⁰ products of three a second, against a hundred steps of 25 ns
-        per node and time for each of some four columns. With unlimited memory nobody asks.
+        per node and time for each of some four columns. With unlimited memory, or a few seconds, nobody asks.
         """
         structure = self.structure
         if not self.dense or structure.mass_at_nodes is None or math.isinf(self.max_memory):
             return False
         n = float(structure.n_rows * structure.n_blocks)
         steps = 4 * 100 * 25e-9 * structure.n_state * structure.n_times
-        return 2e-7 * n**2 + n**3 / 6e10 > 2 * steps
+        return 2e-7 * n**2 + n**3 / 6e10 > max(_LONG, 2 * steps)
 
     @property
     def factor_memory(self) -> float:

@@ -212,7 +212,7 @@ def _check_range(index: NDArray[np.int64], bound: int, name: str) -> None:
         raise BvsiError(f"{name} must lie in 0 … {bound - 1}; it spans {index.min()} … {index.max()}")
 
 
-def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
