@@ -10,7 +10,7 @@ W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ _DRAWS = 40
 _WEIGHTS = 6
 # Groups of blocks whose shares of the misfit are compared.
 _GROUPS = 8
+# Residuals of draws that are weighted at a time.
+_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -99,40 +101,50 @@ def _against_draws(name: str, values: Array) -> ResidualTest:
 
 @dataclass(frozen=True, eq=False)
 class _Columns:
-    """Statistics of one experiment, (1 + m + l,): the fit's own, those of m draws, the fit's with l other weights."""
+    """Statistics of one experiment, (1 + m + l,): the fit's own, those of m draws, the fit's with l other weights.
+
+    share: of each block in the misfit, (K, 1 + m + l).
+    """
 
     misfit: Array
-    uneven: Array
+    share: Array
     lag_time: Array
     lag_space: Array
 
+    @property
+    def uneven(self) -> Array:
+        """How unevenly the misfit is spread over time."""
+        return _unevenness(self.share)
+
     @staticmethod
     def of(part: Part, likelihood: ResidualLikelihood, theta: Array, others: Sequence[Array], rng: Rng) -> _Columns:
-        """Draw, weight, project; then weight the residuals of the fit as other θ would."""
+        """Draw, weight, project, a few draws at a time; then weight the residuals of the fit as other θ would."""
         products = SpaceTime(part, theta)
-        own = part.residuals.residual(theta)
-        draws = [products.sensitivity(products.draw(rng)) for _ in range(_DRAWS)]
-        r = np.stack([own, *draws], axis=2)
         weigh = weighter(part, likelihood.weighting, theta)
-        w = weigh(r)
+        own = part.residuals.residual(theta)[:, :, None]
+        w = weigh(own)
         X = part.residuals.X - products.operators(products.spread(w[:, :, 0]))
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
-        c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
-        c[:, 0] = 0.0  # the fit has absorbed its share
-        again = [reweighted(part, likelihood.weighting, weigh, other, own[:, :, None]) for other in others]
-        r = np.concatenate([r - X @ c, *([own[:, :, None]] * len(again))], axis=2)
-        return _statistics(r, np.concatenate([w - WX @ c, *again], axis=2))
+        found, together = [_statistics(own, w)], max(1, _AT_ONCE // own.size)  # the fit has absorbed its share
+        for start in range(0, _DRAWS, together):
+            count = min(together, _DRAWS - start)
+            r = np.stack([products.sensitivity(products.draw(rng)) for _ in range(count)], axis=2)
+            w = weigh(r)
+            c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
+            found.append(_statistics(r - X @ c, w - WX @ c))
+        found += [_statistics(own, reweighted(part, likelihood.weighting, weigh, other, own)) for other in others]
+        return _Columns(*(np.concatenate([getattr(one, f.name) for one in found], axis=-1) for f in fields(_Columns)))
 
 
 def _statistics(r: Array, w: Array) -> _Columns:
-    """From residuals and weighted residuals (N, K, 1 + m), what the fit absorbs taken off."""
+    """From residuals and weighted residuals (N, K, m), what the fit absorbs taken off."""
     by_block = np.einsum("nkm,nkm->km", r, w)
     q = by_block.sum(axis=0)
     squares = np.einsum("nkm,nkm->m", w, w)
     return _Columns(
         q,
-        _unevenness(by_block / q),
+        by_block / q,
         np.einsum("nkm,nkm->m", w[:, 1:], w[:, :-1]) / squares,
         np.einsum("nkm,nkm->m", w[1:], w[:-1]) / squares,
     )

@@ -99,11 +99,6 @@ class FitSizes:
         return self.largest(lambda one: one.weights.factor * one.weights.threads)
 
     @property
-    def all_factors(self) -> float:
-        """A factor of every block that differs, as it takes to weigh whole arrays of residuals."""
-        return self.largest(lambda one: one.weights.factor * one.weights.groups)
-
-    @property
     def fitting(self) -> float:
         """What comes and goes with a fit, factors left out."""
         return self.largest(lambda one: one.weights.values + one.weights.solves + one.weights.smoothed)

@@ -45,10 +45,8 @@ PROGRAM = 3e8
 _OBJECTS = 2.5e7
 # Arrays as large as the data that the measurement of noise makes.
 _FILTERS = 8.0
-# Columns of residuals that the check weighs (fit, draws, other weights), and arrays of them side by side.
-_TESTED, _SIDE_BY_SIDE = 47, 6
-# The same for pictures of the fit, which take at most so many numbers at a time.
-_DRAWN, _PICTURES, _AT_ONCE = 24, 5, 1_000_000
+# Draws of residuals that the check weighs, at most so many numbers at a time, and arrays of them side by side.
+_DRAWN, _AT_ONCE, _SIDE_BY_SIDE = 40, 1_000_000, 6
 _FROM_ASSEMBLY = STAGES[2:]
 _FITS = ("selecting", "posterior")
 
@@ -207,9 +205,8 @@ def _fit_parts(sizes: FitSizes) -> list[Part]:
 def _check_parts(experiments: Sequence[Data], library: Library, method: Method, sizes: FitSizes) -> list[Part]:
     """What is there on top while the answer is checked: pictures, tests and refits come one after the other."""
     columns = sizes.largest(lambda one: NUMBER * one.shape.residuals)
-    factors = 0.0 if sizes.stacked else sizes.all_factors
-    drawn = _PICTURES * min(_DRAWN * columns, max(columns, NUMBER * _AT_ONCE))
-    tested = _SIDE_BY_SIDE * _TESTED * columns
+    drawn = _SIDE_BY_SIDE * min(_DRAWN * columns, max(columns, NUMBER * _AT_ONCE))
+    drawn += 3 * sizes.operators * columns + (0.0 if sizes.stacked else sizes.factors)
     refits = 0.0
     for one in variations(experiments, method.discretisation, method.stencil):
         changed = Method(one.discretisation, one.stencil, method.weighting, method.selection, method.reason)
@@ -218,9 +215,8 @@ def _check_parts(experiments: Sequence[Data], library: Library, method: Method, 
         except BvsiError:
             continue
         refits = max(refits, again.peak + sum(_bytes(data) for data in one.data))
-    work = {"pictures of the fit": drawn + factors, "draws of the check": tested + factors, "refits": refits}
-    most = max(work, key=lambda name: work[name])
-    return [Part(f"check: {most}", work[most], ("checking",))]
+    most = "refits" if refits > drawn else "draws"
+    return [Part(f"check: {most}", max(refits, drawn), ("checking",))]
 
 
 def _sizes(experiments: Sequence[Data], library: Library, noise: Sequence[Noise], method: Method) -> FitSizes:

@@ -35,8 +35,9 @@ _NOISY = 0.1
 _HALVINGS = 8
 # A step of this many standard deviations that does not lower Q is rounding, not misfit; fewer halvings show that.
 _NEGLIGIBLE = 1e-2
-# From steps of this many standard deviations on the matrix is worked out anew.
+# Steps of so many standard deviations, or of such a part of a coefficient, leave the matrix about as it is.
 _CLOSE = 3.0
+_SMALL_PART = 0.1
 # Two minima are two estimates this many standard deviations apart.
 _APART = 5.0
 # Two estimates less than this many standard deviations apart are one.
@@ -202,7 +203,9 @@ class _Problem:
             if change <= self.settings.tol:
                 message = f"converged (iterations: {iteration})."
                 return _Attempt(self.moved(point, step), point.objective, True, tuple(history), message)
-            lower = self._descend(point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS, close=change <= _CLOSE)
+            lower = self._descend(
+                point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS, close=self._close(step, point)
+            )
             if lower is None and point.equations is None:  # with a matrix of its own it may go on
                 point, secants = self.at(point.theta), []
                 continue
@@ -215,6 +218,11 @@ class _Problem:
             point = lower
         message = f"not converged in {self.settings.max_iterations} iterations."
         return _Attempt(point.theta, point.objective, False, tuple(history), message)
+
+    def _close(self, step: Array, point: _Point) -> bool:
+        """Whether a step leaves the matrix about as it is: a few standard deviations, or a small part of θ."""
+        few = self._sizes(step, point) <= _CLOSE
+        return bool(np.all(few | (np.abs(step) <= _SMALL_PART * np.abs(point.theta))))
 
     def _first(self, theta: Array, metric: Array | None) -> _Point:
         """The point to begin with."""
@@ -252,10 +260,16 @@ class _Problem:
             return None
         if not rough.converged or rough.point is None:
             return None
-        attempt = self._started(rough.theta, rough.point.H * (self.likelihood.n / pilot.likelihood.n))
-        if attempt is None or not attempt.converged or (pilot.plausible(rough) and not self.plausible(attempt)):
-            return None  # or stuck at a misfit that the pilot's blocks do not have
-        return self._assessed(attempt)
+        metric = rough.point.H * (self.likelihood.n / pilot.likelihood.n)
+        attempt = self._started(rough.theta, metric)
+        if attempt is None or not attempt.converged:
+            return None
+        best = self._assessed(attempt)
+        if self.plausible(best) or not pilot.plausible(rough):
+            return best
+        # a misfit that the pilot's blocks do not have: another start has to end at the same point
+        other = self._started(self.settings.instrumental.estimate(pilot.likelihood, self.prior), metric)
+        return best if self._agreed([attempt, other], best) else None
 
     def everywhere(self, prior: AnyPrior) -> _Attempt:
         """Minimise from the weights of the noisiest operators; from other starts where that may not be enough."""

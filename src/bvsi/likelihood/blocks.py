@@ -21,7 +21,7 @@ Array = NDArray[np.float64]
 Result = TypeVar("Result")
 
 # Smaller blocks are over before a second thread has begun, and would only wait for the interpreter lock.
-_LEAST_ENTRIES = 30_000
+_LEAST_ENTRIES = 200_000
 
 
 def over_groups(
@@ -55,6 +55,24 @@ def block_solver(part: Part, theta: Array) -> Callable[[Array], Array]:
         for one in groups:
             columns = Z[:, one.group.blocks]
             out[:, one.group.blocks] = one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
+        return out
+
+    return solve
+
+
+def streamed_solver(part: Part, theta: Array) -> Callable[[Array], Array]:
+    """The same for a few calls: no factor is kept where there are several, and groups are done side by side."""
+    if len(part.covariance.groups(part.residuals)) <= 1:
+        return block_solver(part, theta)
+
+    def solve(Z: Array) -> Array:
+        def one(group: FactorisedGroup) -> tuple[NDArray[np.int64], Array]:
+            columns = Z[:, group.group.blocks]
+            return group.group.blocks, group.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
+
+        out = np.empty_like(Z)
+        for blocks, solved in over_groups(part, theta, one):
+            out[:, blocks] = solved
         return out
 
     return solve

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import NotPositiveDefiniteError
-from bvsi.likelihood.blocks import block_solver
+from bvsi.likelihood.blocks import streamed_solver
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.likelihood import ResidualLikelihood
 from bvsi.likelihood.stacked import Stacked, Whole
@@ -33,7 +33,7 @@ def weighter(part: Part, weighting: Weighting, theta: Array) -> Callable[[Array]
     """Z ↦ W Z for Z (N, K, m), with the weights at θ."""
     if isinstance(weighting, Stacked):
         return Whole.of(part, theta).weighted
-    return block_solver(part, theta)
+    return streamed_solver(part, theta)
 
 
 def reweighted(part: Part, weighting: Weighting, near: Callable[[Array], Array], theta: Array, Z: Array) -> Array:

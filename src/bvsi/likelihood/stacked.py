@@ -76,7 +76,8 @@ class StackedPlan(CovariancePlan):
 
     def _factorised(self, part: Part, theta: Array, label: str) -> Factor:
         if self.dense:
-            return DenseFactor.of(self.stacked.dense(part.residuals, theta), lambda: self.stacked.pattern, label=label)
+            stacked = self.stacked  # the factor must not hold the plan that keeps it, see below
+            return DenseFactor.of(stacked.dense(part.residuals, theta), lambda: stacked.pattern, label=label)
         return self.stacked_analysis.factor(self.stacked.values(part.residuals, theta), label=label)
 
     @cached_property
@@ -86,8 +87,9 @@ class StackedPlan(CovariancePlan):
 
     @cached_property
     def stacked(self) -> StackedCovariance:
-        """Where the entries of Σ stand."""
-        return StackedCovariance.of(self)
+        """Where the entries of Σ stand; it holds another plan than this, which would outlive its last use in a ring."""
+        one = CovariancePlan(self.structure, self.noise, self.product, self.analysis, self.smear, self.spread)
+        return StackedCovariance.of(one)
 
     @cached_property
     def stacked_analysis(self) -> Analysis:
