@@ -7,7 +7,7 @@ from residual_cases import box, simplices
 
 from bvsi.data import Data
 from bvsi.operators import Library, NoFlux, Unknown, ZeroNeumann
-from bvsi.residual import CrankNicolson, TemporalTests, assemble
+from bvsi.residual import CrankNicolson, TemporalTests, assemble, columns
 from bvsi.residual.sensitivity import Streamed, apply_all, combined_sensitivity, inner_all, total_at
 from bvsi.spaces import P2, Q1, Q2, Galerkin
 
@@ -33,6 +33,13 @@ def residuals_of(name, seed=0, shift=None):
     data = Data(times, fields, geometry, {})
     library = Library(TEXTS, boundary=boundary)
     return assemble(data, library, discretisation=Galerkin(element), stencil=CrankNicolson()).experiments[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_is_kept():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(columns, "KEEP_BYTES", 0.0)
+        yield
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -130,3 +137,14 @@ def test_operators_are_not_taken_for_rounding_in_another_unit_of_time(step):
 
     assert_allclose(X(u, step), X(u, 1.0), rtol=1e-6, atol=1e-9)
     assert not X(np.ones_like(u), step)[:, :, 0].any()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_small_ones_are_kept_and_are_the_same(name, monkeypatch):
+    streamed = residuals_of(name)
+    monkeypatch.setattr(columns, "KEEP_BYTES", 1e9)
+    kept = residuals_of(name)
+    assert not any(isinstance(e, Streamed) for J in kept.J for _, e in J.blocks)
+    assert_allclose(kept.Z, streamed.Z, atol=1e-12 * np.abs(kept.Z).max())
+    for one, other in zip(kept.J, streamed.J, strict=True):
+        assert_allclose(one.values(1), other.values(1), atol=1e-11)

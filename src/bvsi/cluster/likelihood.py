@@ -118,6 +118,11 @@ class ClusterLikelihood(ResidualLikelihood):
         """Refused: they are on the workers."""
         raise BvsiError("this needs the residuals themselves, which are on the workers; leave out client.")
 
+    @property
+    def slope_is_cheap(self) -> bool:
+        """Whether q and ∇q cost far less than H, on every worker."""
+        return all(self._sum(piece.cheap_slope))
+
     def restrict(self, names: Iterable[str]) -> ClusterLikelihood:
         """The likelihood of a model with only the named operators; workers do the same when they are next asked."""
         names = list(names)

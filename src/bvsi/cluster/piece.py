@@ -108,6 +108,11 @@ def normal(piece: Piece, model: Model, theta: Array) -> NormalEquations:
     return own.weighting.normal_equations(own.part, theta)
 
 
+def cheap_slope(piece: Piece, model: Model) -> bool:
+    """Whether q and ∇q cost far less than H."""
+    return piece.of(model).own.slope_is_cheap
+
+
 def profile(piece: Piece, model: Model, theta: Array, smoothing: float) -> ProfileEquations:
     """H, g, q, scores."""
     own = piece.of(model)

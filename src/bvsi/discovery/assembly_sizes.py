@@ -15,7 +15,8 @@ import numpy as np
 from bvsi.data import Data
 from bvsi.jets import MEASURES, Jet
 from bvsi.operators import WeakOperator
-from bvsi.residual.discrete import State, has_constant_jacobian, reach_of, streams
+from bvsi.residual.columns import streamed_operators
+from bvsi.residual.discrete import State, has_constant_jacobian, reach_of
 from bvsi.spaces import Space
 
 NUMBER = 8
@@ -78,11 +79,13 @@ def assembly_sizes(shape: Shape, data: Data, operators: Sequence[WeakOperator], 
     state = _without_values(data)
     distinct = list({o.monic()[0].key: o for o in operators}.values())
     constant = [has_constant_jacobian(o, state) for o in distinct]
+    streamed: list[WeakOperator] = []
     if space is None:
         jacobians = sum(_nodal(o, shape, linear) for o, linear in zip(distinct, constant, strict=True))
         points, work = 0.0, _chunk(shape.unknowns, shape.times, len({f for o in distinct for f in o.reads}))
     else:
-        jacobians = sum(_on_elements(o, space, state) for o in distinct)
+        streamed = streamed_operators(distinct, space, state)
+        jacobians = sum(_on_elements(o, space, state) for o in distinct if o not in streamed)
         points, work = _at_points(distinct, space, state)
     return AssemblySizes(
         Z=float(NUMBER * shape.residuals * (1 + len(operators))),
@@ -92,7 +95,7 @@ def assembly_sizes(shape: Shape, data: Data, operators: Sequence[WeakOperator], 
         points=points,
         columns=float(NUMBER * shape.tests * (shape.blocks * len(distinct) + 2 * shape.times)),
         work=work + MAKING * shape.entries,
-        streamed=space is not None and any(streams(o, space, state) for o in distinct),
+        streamed=bool(streamed),
         constant=all(constant),
         terms=len(_nodal_terms(distinct)),
     )
@@ -116,9 +119,7 @@ def _nodal(operator: WeakOperator, shape: Shape, constant: bool) -> float:
 
 
 def _on_elements(operator: WeakOperator, space: Space, state: State) -> float:
-    """Bytes of J_i with the columns of its entries; all times where it reads recovered fields and is not linear."""
-    if streams(operator, space, state):
-        return 0.0
+    """Bytes of J_i with the columns of its entries; at all times where it is not linear."""
     rows = 1 if has_constant_jacobian(operator, state) else state.n_times
     return float(NUMBER * len(operator.reads) * space.reach(reach_of(operator)).nnz * (rows + 1))
 

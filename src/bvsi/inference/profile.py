@@ -188,13 +188,14 @@ class _Problem:
     def minimise(self, theta: Array, metric: Array | None = None) -> _Attempt:
         """Gauss–Newton with secant corrections; steps that do not lower Q are halved.
 
-        Close to the minimum the matrix stays as it is, and secants alone correct it: q and g cost far less than H.
+        Close to the minimum the matrix stays as it is, and secants correct it, where q and g cost far less than H.
 
         metric: H to begin with, where one is known.
         """
         history: list[Step] = []
         secants: list[tuple[Array, Array]] = []
-        point = self._first(feasible(self.likelihood, theta, self.constraints), metric)
+        cheap = self.likelihood.slope_is_cheap
+        point = self._first(feasible(self.likelihood, theta, self.constraints), metric if cheap else None)
         for iteration in range(1, self.settings.max_iterations + 1):
             step = self.step(point, secants)
             change = self._size(step, point)
@@ -204,7 +205,7 @@ class _Problem:
                 message = f"converged (iterations: {iteration})."
                 return _Attempt(self.moved(point, step), point.objective, True, tuple(history), message)
             lower = self._descend(
-                point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS, close=self._close(step, point)
+                point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS, close=cheap and self._close(step, point)
             )
             if lower is None and point.equations is None:  # with a matrix of its own it may go on
                 point, secants = self.at(point.theta), []

@@ -23,7 +23,7 @@ from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.noise_share import NoiseShare, noise_share
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
-from bvsi.likelihood.stacked import Stacked
+from bvsi.likelihood.stacked import Stacked, StackedPlan
 from bvsi.likelihood.weighting import Block, Isotropic, Weighting
 from bvsi.linalg import limited_cores, single_threaded_blas, usable_cores
 from bvsi.residual import ResidualSystem
@@ -102,6 +102,11 @@ class ResidualLikelihood:
     def unweighted(self) -> ResidualLikelihood:
         """The same residuals with W = I."""
         return replace(self, weighting=Isotropic())
+
+    @property
+    def slope_is_cheap(self) -> bool:
+        """Whether q and ∇q cost far less than H: one factor serves many blocks, or conjugate gradients do without."""
+        return all(_cheap_slope(part) for part in self.parts)
 
     def pilot(self, blocks: int) -> ResidualLikelihood | None:
         """A likelihood with about so many blocks of each experiment, evenly spread: rough estimates for less.
@@ -206,6 +211,12 @@ class ResidualLikelihood:
         if self.scale_known:
             return -0.5 * (q + density.logdet.value + n * math.log(2 * math.pi))
         return -0.5 * (n + n * math.log(q / n) + density.logdet.value + n * math.log(2 * math.pi))
+
+
+def _cheap_slope(part: Part) -> bool:
+    if isinstance(part.plan, StackedPlan):
+        return not part.plan.direct
+    return part.residuals.constant_jacobian
 
 
 def generators(rng: np.random.Generator | None, n: int) -> Sequence[np.random.Generator | None]:

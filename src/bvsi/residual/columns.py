@@ -36,6 +36,9 @@ from bvsi.spaces import Space
 
 Array = NDArray[np.float64]
 
+KEEP_BYTES = 2e8
+"""Jacobians of nonlinear operators that take less are kept: they are then worked out once instead of for every θ."""
+
 # Operators smaller than this part of what goes into them are looked at more closely.
 _SUSPICIOUS = 1e-7
 
@@ -57,7 +60,7 @@ def columns(
     """
     state, at = states
     distinct = {operator.key: operator for operator in operators}
-    streamed = [o for o in distinct.values() if streams(o, space, state)]
+    streamed = streamed_operators(list(distinct.values()), space, state)
     linear = [o for o in distinct.values() if _linear(o, space, state)]
     found: dict[object, Column] = {}
     for operator, F in zip(streamed, evaluate_together(streamed, space, state), strict=True):
@@ -70,6 +73,13 @@ def columns(
             discrete = discretise(operator, space, state, at)
             found[key] = Column(_summed(b, discrete.F), discrete.J)
     return found
+
+
+def streamed_operators(operators: Sequence[WeakOperator], space: Space, state: State) -> list[WeakOperator]:
+    """Those of the operators whose Jacobians are not kept: none where all of them together are small."""
+    nonlinear = [o for o in operators if streams(o, space, state)]
+    size = sum(8.0 * state.n_times * len(o.reads) * space.reach(reach_of(o)).nnz for o in nonlinear)
+    return nonlinear if size > KEEP_BYTES else []
 
 
 def _linear(operator: WeakOperator, space: Space, state: State) -> bool:
