@@ -214,7 +214,10 @@ def _peer(problem: Problem) -> Row:
         version = method.settings["pysindy"]
     except MissingDependencyError:
         return Row("peer", label, None, "not installed: pip install 'bvsi[bench]'")
-    seconds, candidates = timed(lambda: method.candidates(problem.data))
+    try:
+        seconds, candidates = timed(lambda: method.candidates(problem.data))
+    except ValueError as error:  # of its own, where a window has fewer than two nodes
+        return Row("peer", label, None, f"{version}: {error}")
     note = (
         f"{version}; {candidates} features, {method.domains_2d} test functions; its features cannot express the truth"
     )
