@@ -71,23 +71,28 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     columns = [_Columns.of(part, likelihood, fit.theta, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
     n = freedom = float(likelihood.system.n - likelihood.system.d)
-    if not isinstance(likelihood.weighting, Stacked):
+    drawn = not isinstance(likelihood.weighting, Stacked)
+    if drawn:
         n = float(q[1:].mean())
         freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
     # a level that filters measured is known to their error, also where the fit refines it
     known = likelihood.scale_known or noise_error > 0
-    tests = [misfit_test(float(q[0]) / n, freedom, noise_error)] if known else []
+    tests = [misfit_test(float(q[0]) / n, freedom, noise_error, drawn=drawn)] if known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     uneven = np.sum([c.uneven for c in columns], axis=0)
     values = zip((*STRUCTURE, UNEVEN), (in_time, in_space, uneven), strict=True)
     return ResidualTests((*tests, *(_against_draws(name, one) for name, one in values)), freedom)
 
 
-def misfit_test(chi2: float, freedom: float, noise_error: float) -> ResidualTest:
-    """χ²/n − 1 against (2/freedom + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty)."""
-    spread = np.sqrt(2.0 / freedom + 4.0 * noise_error**2)
+def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:
+    """χ²/n − 1 against (2/freedom + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty).
+
+    drawn: whether n and freedom come from the draws: then they have errors of their own, and z is Student's.
+    """
+    spread = np.sqrt(2.0 / freedom * (1 + drawn / _DRAWS) + 4.0 * noise_error**2)
     z = float((np.cbrt(chi2) - 1 + spread**2 / 9) / (spread / 3))
-    return ResidualTest(MISFIT, chi2, z, float(2 * ndtr(-abs(z))))
+    p = stdtr(_DRAWS - 1, -abs(z)) if drawn else ndtr(-abs(z))
+    return ResidualTest(MISFIT, chi2, z, float(2 * p))
 
 
 def _against_draws(name: str, values: Array) -> ResidualTest:
