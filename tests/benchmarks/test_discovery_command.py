@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 
 import numpy as np
@@ -9,25 +10,14 @@ import pytest
 
 from bvsi.benchmarks.discovery import ours
 from bvsi.benchmarks.discovery.method import Estimate
-from bvsi.cli.main import main
 
 
 @pytest.fixture
-def bench(monkeypatch, capsys):
+def bench(command, monkeypatch):
     """Run the command in this process; exit code, stdout, stderr."""
     monkeypatch.setenv("COLUMNS", "120")
 
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["bvsi", "bench", "discovery", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
+    return functools.partial(command, "bench", "discovery")
 
 
 def test_help_names_all_options(bench):

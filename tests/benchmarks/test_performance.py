@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -16,7 +17,6 @@ from bvsi.benchmarks.performance.observation_map import gauss_newton, observatio
 from bvsi.benchmarks.performance.ours import Found, agreement, assembled, paper_algorithm
 from bvsi.benchmarks.performance.report import markdown
 from bvsi.benchmarks.performance.targets import targets
-from bvsi.cli.main import main
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.forward import simulate
@@ -240,7 +240,7 @@ def test_a_missing_peer_is_a_row_that_says_so(data, monkeypatch):
 
 
 @pytest.fixture
-def bench(monkeypatch, capsys):
+def bench(command, monkeypatch):
     """Run the command in this process, with measurements that are else in processes of their own."""
     monkeypatch.setenv("COLUMNS", "120")
 
@@ -250,17 +250,7 @@ def bench(monkeypatch, capsys):
     monkeypatch.setattr(growth, "in_own_process", here)
     monkeypatch.setattr(run, "in_own_process", here)
 
-    def execute(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["bvsi", "bench", "performance", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return execute
+    return functools.partial(command, "bench", "performance")
 
 
 def test_the_command_writes_table_record_and_figure(small, bench, tmp_path, monkeypatch):

@@ -8,7 +8,6 @@ import sys
 
 import pytest
 
-from bvsi.cli.main import main
 from bvsi.problems import fokker_planck as problem
 from bvsi.reproduce import ablation
 from bvsi.reproduce import fokker_planck as study
@@ -21,23 +20,13 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture
-def bvsi(monkeypatch, capsys, cache):
+def bvsi(command, monkeypatch, cache):
     """Run a command in this process on a small forward solve; exit code, stdout, stderr."""
     monkeypatch.setattr(problem, "N_FINE", 40)
     monkeypatch.setenv("BVSI_CACHE", str(cache))
     monkeypatch.setenv("COLUMNS", "120")
 
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["bvsi", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
+    return command
 
 
 @pytest.mark.parametrize(

@@ -21,21 +21,10 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def bvsi(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], study: Path) -> Command:
+def bvsi(command: Command, monkeypatch: pytest.MonkeyPatch, study: Path) -> Command:
     """Run a command in the folder of the study; exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.chdir(study.parent)
-        monkeypatch.setattr(sys, "argv", ["bvsi", *map(str, arguments)])
-        code: int | str | None = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        printed = capsys.readouterr()
-        return int(code or 0), printed.out, printed.err
-
-    return run
+    monkeypatch.chdir(study.parent)
+    return command
 
 
 @pytest.fixture(scope="module")

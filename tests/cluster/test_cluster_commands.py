@@ -20,7 +20,6 @@ from numpy.testing import assert_allclose
 from bvsi.benchmarks.discovery.method import Estimate
 from bvsi.benchmarks.discovery.store import FILE, Key, Store
 from bvsi.benchmarks.discovery.study import Plan, Task, perform, run
-from bvsi.cli.main import main
 from bvsi.cluster import connect, over
 from bvsi.data import Data, add_noise
 from bvsi.discovery import Discovery
@@ -56,20 +55,9 @@ enabled = false
 
 
 @pytest.fixture
-def bvsi(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+def bvsi(command: Command) -> Command:
     """Run a command; exit code, stdout, stderr."""
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["bvsi", *map(str, arguments)])
-        code: int | str | None = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        printed = capsys.readouterr()
-        return int(code or 0), printed.out, printed.err
-
-    return call
+    return command
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,18 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid, NoiseLevel, add_noise, filled, find_outliers
-from bvsi.data.outliers import outlier_weights
+from bvsi.data.outliers import scattered_outliers
 from bvsi.errors import DataError
 from data.triangle_meshes import triangles
 
 T = np.linspace(0, 1, 60)
 GRID = Grid(x=np.arange(200) / 200, periodic="x")
 SIGMA = 0.02
+
+
+def outlier_weights(values, *args, **options):
+    """Weights and replaced values of one field."""
+    return scattered_outliers(values, *args, **options).dense(values)
 
 
 def wave():

@@ -57,6 +57,13 @@ class Scattered:
     missing: Integers
     filled: Floats
 
+    def dense(self, values: Floats) -> tuple[Floats, Floats]:
+        """Weights, 0 where missing, and values (T, n_nodes) with what replaces them, both (T, n_nodes)."""
+        weights, replaced = np.ones(values.shape), np.array(values, order="C")
+        weights.ravel()[self.outliers], weights.ravel()[self.missing] = self.weights, 0.0
+        replaced.ravel()[self.outliers], replaced.ravel()[self.missing] = self.values, self.filled
+        return weights, replaced
+
 
 def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.0) -> Outliers:
     """Weights w = min(1, (ν + z₀²) / (ν + z²)), z₀ = 4.5, of Student's t; z = (value − prediction) / sd.
@@ -82,28 +89,9 @@ def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.
     for name in data.fields:
         values = data.fields[name] if data.measured is None else data.observed(name)
         found = scattered_outliers(values, data.geometry, data.times, None if level is None else level.sigma[name], nu)
-        dense = _dense(found, values)
+        dense = found.dense(values)
         weights[name], replaced[name], count[name] = frozen(dense[0]), frozen(dense[1]), found.outliers.size
     return Outliers(read_only(weights), read_only(replaced), read_only(count))
-
-
-def outlier_weights(
-    values: Floats, geometry: Geometry, times: Floats, sigma: float | None = None, nu: float = 4.0
-) -> tuple[Floats, Floats]:
-    """Weights and replaced values of one field, as in :func:`find_outliers`; NaN are missing and get weight 0.
-
-    values: (T, n_nodes).
-    sigma: noise; measured when None.
-    """
-    return _dense(scattered_outliers(values, geometry, times, sigma, nu), values)
-
-
-def _dense(found: Scattered, values: Floats) -> tuple[Floats, Floats]:
-    """Weights and replaced values, both (T, n_nodes)."""
-    weights, replaced = np.ones(values.shape), np.array(values, order="C")
-    weights.ravel()[found.outliers], weights.ravel()[found.missing] = found.weights, 0.0
-    replaced.ravel()[found.outliers], replaced.ravel()[found.missing] = found.values, found.filled
-    return weights, replaced
 
 
 def scattered_outliers(

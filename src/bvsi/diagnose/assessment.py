@@ -81,7 +81,9 @@ def check(
     usable = [(one, refit) for one, refit in refits if refit.status.converged]
     comparisons = tuple(compare(fit, one, refit, efficient=efficient) for one, refit in usable)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
-    evidence = Evidence(tests, comparisons, max(1.0, scale), levels, residual.freedom, noise_error, dict(cycles or {}))
+    evidence = Evidence(
+        tests, comparisons, max(1.0, scale), levels, residual.freedom, residual.drawn, noise_error, dict(cycles or {})
+    )
     verdict, reasons = judge(evidence)
     bias = bias_estimate(comparisons, len(fit.theta))
     for one in comparisons:

@@ -50,7 +50,7 @@ class Evidence:
     """All that a verdict rests on.
 
     scale: max(1, χ²/n), by which statistics of comparisons are too large where the model does not fit.
-    level_ratio: noise variance by filters relative to that stated; freedom: of the misfit.
+    level_ratio: noise variance by filters relative to that stated; freedom: of the misfit, drawn: whether from draws.
     cycles: highest frequency by axis, cycles per step.
     """
 
@@ -59,6 +59,7 @@ class Evidence:
     scale: float
     level_ratio: float | None
     freedom: float
+    drawn: bool
     noise_error: float
     cycles: Mapping[str, float]
 
@@ -159,7 +160,7 @@ def _level(evidence: Evidence) -> str | None:
     if misfit is None or evidence.level_ratio is None or not misfit.p < _ALARM:
         return None
     error = max(evidence.noise_error, _FILTER_ERROR)
-    again = misfit_test(misfit.statistic / evidence.level_ratio, evidence.freedom, error)
+    again = misfit_test(misfit.statistic / evidence.level_ratio, evidence.freedom, error, drawn=evidence.drawn)
     if again.p < _ALARM:
         return None
     return f"filters measure {evidence.level_ratio**0.5:.3g} times the noise level that is stated"

@@ -56,10 +56,14 @@ STRUCTURE = ("residuals correlated in time", "residuals correlated in space")
 
 @dataclass(frozen=True)
 class ResidualTests:
-    """The tests, and the degrees of freedom of the misfit: n − d, fewer where the weights leave correlations out."""
+    """The tests, and the degrees of freedom of the misfit: n − d, fewer where the weights leave correlations out.
+
+    drawn: whether these come from draws, and have errors of their own.
+    """
 
     tests: tuple[ResidualTest, ...]
     freedom: float
+    drawn: bool
 
 
 def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> ResidualTests:
@@ -81,7 +85,7 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     uneven = np.sum([c.uneven for c in columns], axis=0)
     values = zip((*STRUCTURE, UNEVEN), (in_time, in_space, uneven), strict=True)
-    return ResidualTests((*tests, *(_against_draws(name, one) for name, one in values)), freedom)
+    return ResidualTests((*tests, *(_against_draws(name, one) for name, one in values)), freedom, drawn)
 
 
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:

@@ -111,10 +111,11 @@ def discover(
         here = here or _here(measured, library, method, selected.names)
         here = selected = relinearised(measured, here, path.best.theta, library, method)
     level = _level_prior(measured, path) if selected.scale_known else None
-    done = path.best.fit if isinstance(method.selection, Sweep) else None  # its estimate is already what is wanted
-    if done is None or estimator or prior is not None or limits or relinearise or level is not None:
-        done = _fit(estimator or Profile(), selected, path.best.theta, prior, limits, level, progress)
-    fit = done
+    estimator = estimator or Profile()
+    found = path.best.fit if _estimates_with(method.selection, estimator) else None
+    if found is None or prior is not None or limits or relinearise or level is not None:
+        found = _fit(estimator, selected, path.best.theta, prior, limits, level, progress)
+    fit = found
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
     judged = pictures = None
@@ -133,12 +134,17 @@ def discover(
         "noise": "; ".join(m.told for m in measured),
         "weighting": repr(method.weighting),
         "selection": repr(method.selection),
-        "estimator": repr(estimator or Profile()),
+        "estimator": repr(estimator),
         "prior": "flat" if prior is None else str(prior_density(prior, selected)),
         "constraints": "; ".join(allowed.texts),
         **({"biharmonic": str(treated)} if treated.chi2 else {}),
     }
     return _result(library, fit, path, likelihood.rows, settings, judged, pictures, time.perf_counter() - begin)
+
+
+def _estimates_with(selection: Selection, estimator: Estimator) -> bool:
+    """Whether a selection fits what it selects with this very estimator, so that its fit is the one wanted."""
+    return isinstance(selection, Sweep) and getattr(selection.criterion, "estimator", None) == estimator
 
 
 def _count(relinearise: int) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from bvsi.likelihood import Noise, Stacked, Weighting
 from bvsi.linalg import Kronecker, Pattern
 from bvsi.operators import Library, Vocabulary, WeakOperator
 from bvsi.residual import Scaled, Sensitivity, Stencil, Structure, discretise_library
-from bvsi.residual.assembly import Discretisation, on_tests
+from bvsi.residual.assembly import Discretisation, on_tests, structure_of
 from bvsi.residual.layout import Layout
 from bvsi.residual.sensitivity import NodalTests
 from bvsi.spaces import Space, SplineTests
@@ -142,7 +141,8 @@ def _from_patterns(
     """With the patterns that the fit itself would make."""
     operators, space = discretise_library(data, library, discretisation)
     layout = Layout(library, operators, space)
-    structure = _structure(layout, data, *stencil.matrices(data.times, library.time_order))
+    a, b = stencil.matrices(data.times, library.time_order)
+    structure = structure_of(layout, data, a, b, M=np.zeros(0))  # values are not needed; all residuals count as used
     shape = Shape(
         structure.n_rows, structure.n_blocks, structure.n_times, structure.n_state, space.n_tests, space.n_dofs,
         float(layout.pattern.nnz),
@@ -150,26 +150,6 @@ def _from_patterns(
     assembly = assembly_sizes(shape, data, operators, None if space.nodal else space)
     weights = weight_sizes(weighting.plan(structure, noise), structure, shape, assembly, len(operators))
     return Experiment(shape, assembly, weights)
-
-
-def _structure(layout: Layout, data: Data, a: Any, b: Any) -> Structure:
-    """The structure of the residuals without values; all of them count as used."""
-    space = layout.space
-    tests = [layout.tests[e] for e in layout.equations]
-    return Structure(
-        pattern=layout.pattern,
-        M=np.zeros(0),
-        a=a,
-        b=b,
-        coordinates=np.concatenate([space.test_points[t] for t in tests]),
-        equations=layout.equations,
-        equation_of_row=np.repeat(np.arange(len(tests)), [len(t) for t in tests]),
-        fields=layout.fields,
-        n_dofs=space.n_dofs,
-        times=data.times,
-        transfer=space.transfer,
-        mass_at_nodes=layout.mass_at_nodes() if space.nodal else None,
-    )
 
 
 def _entries(data: Data, tests: SplineTests) -> float:

@@ -53,8 +53,7 @@ def block_solver(part: Part, theta: Array) -> Callable[[Array], Array]:
     def solve(Z: Array) -> Array:
         out = np.empty_like(Z)
         for one in groups:
-            columns = Z[:, one.group.blocks]
-            out[:, one.group.blocks] = one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
+            out[:, one.group.blocks] = _solved(one, Z)
         return out
 
     return solve
@@ -66,16 +65,18 @@ def streamed_solver(part: Part, theta: Array) -> Callable[[Array], Array]:
         return block_solver(part, theta)
 
     def solve(Z: Array) -> Array:
-        def one(group: FactorisedGroup) -> tuple[NDArray[np.int64], Array]:
-            columns = Z[:, group.group.blocks]
-            return group.group.blocks, group.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
-
         out = np.empty_like(Z)
-        for blocks, solved in over_groups(part, theta, one):
+        for blocks, solved in over_groups(part, theta, lambda one: (one.group.blocks, _solved(one, Z))):
             out[:, blocks] = solved
         return out
 
     return solve
+
+
+def _solved(one: FactorisedGroup, Z: Array) -> Array:
+    """Σ_kk⁻¹ Z_k for the blocks of a group, (N, blocks, m)."""
+    columns = Z[:, one.group.blocks]
+    return one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
 
 
 def side_by_side(work: Callable[[int], None], n: int, entries: int) -> None:

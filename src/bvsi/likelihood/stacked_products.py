@@ -8,18 +8,14 @@ of Σ.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.likelihood.covariance import Part
+from bvsi.linalg.kronecker import dense_if_full
 from bvsi.residual import Sensitivity
 
 Array = NDArray[np.float64]
-
-# Part of the coefficients that are not zero from which on dense products are faster.
-_DENSE = 0.1
 
 
 class SpaceTime:
@@ -31,7 +27,7 @@ class SpaceTime:
     def __init__(self, part: Part, theta: Array) -> None:
         structure = part.residuals.structure
         self.plan, self.residuals, self.structure = part.covariance, part.residuals, structure
-        self.a, self.b = (_full_if_dense(stencil) for stencil in (structure.a, structure.b))
+        self.a, self.b = (dense_if_full(stencil) for stencil in (structure.a, structure.b))
         self.M = structure.mass
         self.G: Sensitivity = part.residuals.jacobians(theta)
 
@@ -64,8 +60,3 @@ class SpaceTime:
     def draw(self, rng: np.random.Generator) -> Array:
         """One draw of the noise, (n_u, T)."""
         return np.stack(self.plan.noise.draws(rng)).T
-
-
-def _full_if_dense(stencil: Any) -> Any:
-    """A stencil (K × T) as an array where that makes products faster."""
-    return stencil.toarray() if stencil.nnz > _DENSE * stencil.shape[0] * stencil.shape[1] else stencil

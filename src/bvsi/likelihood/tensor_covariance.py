@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from bvsi.likelihood.noise import StateCovariance
 from bvsi.linalg import Kronecker
-from bvsi.linalg.kronecker import Pairs, diagonal_products
+from bvsi.linalg.kronecker import Pairs, dense_if_full, diagonal_products
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.sensitivity import NodalTests
 
@@ -239,9 +239,8 @@ class TimeProducts:
     def matrix(self, stencils: str, kind: Kind) -> Any:
         """Coefficients summed over times with the same row, (pairs × rows)."""
         if (stencils, kind) not in self._made:
-            own = sparse.csr_array(self.coefficients[stencils] @ self.groups[kind].sums)
-            full = own.nnz > _DENSE * own.shape[0] * own.shape[1]
-            self._made[stencils, kind] = own.toarray() if full else own
+            own = self.coefficients[stencils] @ self.groups[kind].sums
+            self._made[stencils, kind] = dense_if_full(own, _DENSE)
         return self._made[stencils, kind]
 
 

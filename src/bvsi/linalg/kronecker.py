@@ -38,7 +38,7 @@ class Kronecker:
     @staticmethod
     def of(factors: Sequence[Any]) -> Kronecker:
         """From sparse matrices (m_a × n_a), kept as arrays where they are rather full."""
-        return Kronecker(tuple(_best(A) for A in factors))
+        return Kronecker(tuple(dense_if_full(A) for A in factors))
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -81,10 +81,10 @@ class Kronecker:
         return Kronecker(tuple(abs(A) for A in self.factors), self.rows)
 
 
-def _best(A: Any) -> Any:
-    """Sparse or dense, whichever is faster."""
+def dense_if_full(A: Any, share: float = _DENSE) -> Any:
+    """A sparse matrix, or its array where more than this share of the entries is not zero: products are faster then."""
     A = sparse.csr_array(A)
-    return A.toarray() if A.nnz > _DENSE * A.shape[0] * A.shape[1] else A
+    return A.toarray() if A.nnz > share * A.shape[0] * A.shape[1] else A
 
 
 def _along_axes(factors: Sequence[Any], X: Array) -> Array:
@@ -127,7 +127,7 @@ class Pairs:
     def products(self, A: Any, B: Any) -> Any:
         """P[(i, k), x] = A[i, x] B[k, x], (p × n)."""
         left, right = (sparse.csr_array(one) for one in (A, B))
-        return _best(left[self.left].multiply(right[self.right]))
+        return dense_if_full(left[self.left].multiply(right[self.right]))
 
 
 def diagonal_products(pairs: Sequence[Any], c: Array) -> Array:

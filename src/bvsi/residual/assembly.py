@@ -196,7 +196,7 @@ def _residuals(
     """Residuals of one experiment; states: where operators are evaluated, and where they are linearised."""
     layout, a, b, active = _usable(data, library, operators, space, stencil)
     state = states[0]
-    structure = _structure(layout, data, a, b, active)
+    structure = structure_of(layout, data, a, b, active)
     N, K = structure.n_rows, structure.n_blocks
     Z = np.zeros((N, K, 1 + len(operators)))
     for equation in layout.equations:
@@ -259,12 +259,15 @@ def _usable(
     return layout, a[blocks], b[blocks], None if active.all() else active
 
 
-def _structure(layout: Layout, data: Data, a: Any, b: Any, active: Mask | None) -> Structure:
+def structure_of(
+    layout: Layout, data: Data, a: Any, b: Any, active: Mask | None = None, *, M: Array | None = None
+) -> Structure:
+    """What the residuals of an experiment share; M: mass matrix (nnz,), by default that of the layout."""
     space = layout.space
     tests = [layout.tests[e] for e in layout.equations]
     return Structure(
         pattern=layout.pattern,
-        M=layout.mass(),
+        M=layout.mass() if M is None else M,
         a=a,
         b=b,
         coordinates=np.concatenate([space.test_points[t] for t in tests]),

@@ -77,13 +77,12 @@ class NodalTerm:
 class DiscreteOperator:
     """F and J of one operator for all times of a state.
 
-    F: (n_tests, T). J: field → values on the space's pattern of that reach, (nnz,) where constant in time, else
+    F: (n_tests, T). J: field → values on the space's pattern of its reach, (nnz,) where constant in time, else
     (T, nnz), or of a nodal space the sparse matrices and diagonals that make them up.
     """
 
     F: Array
     J: Mapping[str, Array | tuple[NodalTerm, ...]]
-    reach: Reach
 
 
 class NotFiniteError(OperatorError):
@@ -97,12 +96,12 @@ def streams(operator: WeakOperator, space: Space, state: State) -> bool:
 
 def discretise(operator: WeakOperator, space: Space, state: State, at: State | None = None) -> DiscreteOperator:
     """Evaluate an operator at all times of a state, and its Jacobian there, or at another state if given."""
-    reach = reach_of(operator)
     if space.nodal:
         return _discretised_at_nodes(operator, space, state, at or state)
     J = jacobian(operator, space, at or state)
     F = _values(operator, space, state, J)
-    return DiscreteOperator(np.zeros_like(F) if is_rounding(F, J, space.reach(reach), state) else F, J, reach)
+    rounding = is_rounding(F, J, space.reach(reach_of(operator)), state)
+    return DiscreteOperator(np.zeros_like(F) if rounding else F, J)
 
 
 def reach_of(operator: WeakOperator) -> Reach:
@@ -176,7 +175,7 @@ def _discretised_at_nodes(operator: WeakOperator, space: Space, state: State, at
                 ]
         if np.abs(F).max() <= _ROUNDING * size.max():
             F = np.zeros_like(F)
-    return DiscreteOperator(F, J, reach_of(operator))
+    return DiscreteOperator(F, J)
 
 
 def _jacobians(operator: WeakOperator, space: Space, times: State) -> dict[str, Array]:

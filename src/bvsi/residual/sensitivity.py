@@ -296,11 +296,12 @@ def _plus(one: Entries, other: Entries) -> Entries:
 def apply_all(J: Sequence[Sensitivity], time: int, V: Array) -> Array:
     """J_i(û_time) V of all operators for V (n_u, m), (N, m, d); those of one source in one pass."""
     out = np.empty((J[0].pattern.shape[0], V.shape[1], len(J)))
-    for source, members in _by_source(J).items():
+    streamed, kept = _by_source(J)
+    for source, members in streamed.items():
         numbers, weights = _weights([J[n] for n in members])
         applied = source.apply(numbers, time, V)
         out[:, :, members] = (applied.reshape(-1, len(numbers)) @ weights).reshape(*applied.shape[:2], -1)
-    for n in _kept(J):
+    for n in kept:
         out[:, :, n] = J[n].apply(time, V)
     return out
 
@@ -308,38 +309,36 @@ def apply_all(J: Sequence[Sensitivity], time: int, V: Array) -> Array:
 def inner_all(J: Sequence[Sensitivity], G: Array, time: int) -> Array:
     """⟨G, J_i(û_time)⟩ of all operators for values G (nnz,) on the pattern, (d,); those of one source in one pass."""
     out = np.empty(len(J))
-    for source, members in _by_source(J).items():
+    streamed, kept = _by_source(J)
+    for source, members in streamed.items():
         numbers, weights = _weights([J[n] for n in members])
         out[members] = source.inner(numbers, G, time) @ weights
-    for n in _kept(J):
+    for n in kept:
         out[n] = J[n].inner(G, time)
     return out
 
 
 def total_at(J: Sequence[Sensitivity], weights: Array, time: int) -> Array:
-    """Σ_i w_i J_i(û_time) on the pattern, (nnz,)."""
+    """Σ_i w_i J_i(û_time) on the pattern, (nnz,); those of one source in one pass."""
     total = np.zeros(J[0].pattern.nnz)
-    streamed = [n for members in _by_source(J).values() for n in members]
-    if streamed:
-        combined_sensitivity([J[n] for n in streamed], weights[streamed]).add(total, 1.0, time)
-    for n in _kept(J):
+    streamed, kept = _by_source(J)
+    for members in streamed.values():
+        combined_sensitivity([J[n] for n in members], weights[members]).add(total, 1.0, time)
+    for n in kept:
         J[n].add(total, float(weights[n]), time)
     return total
 
 
-def _by_source(J: Sequence[Sensitivity]) -> dict[Source, list[int]]:
-    """Positions of operators that are streamed and nothing else, by their source."""
-    found: dict[Source, list[int]] = {}
+def _by_source(J: Sequence[Sensitivity]) -> tuple[dict[Source, list[int]], list[int]]:
+    """Positions of operators that are streamed and nothing else, by their source; and positions of all others."""
+    streamed: dict[Source, list[int]] = {}
+    kept = []
     for n, one in enumerate(J):
         if len(one.blocks) == 1 and isinstance(one.blocks[0][1], Streamed):
-            found.setdefault(one.blocks[0][1].source, []).append(n)
-    return found
-
-
-def _kept(J: Sequence[Sensitivity]) -> list[int]:
-    """Positions of all others."""
-    streamed = {n for members in _by_source(J).values() for n in members}
-    return [n for n in range(len(J)) if n not in streamed]
+            streamed.setdefault(one.blocks[0][1].source, []).append(n)
+        else:
+            kept.append(n)
+    return streamed, kept
 
 
 def _weights(J: Sequence[Sensitivity]) -> tuple[list[int], Array]:

@@ -54,7 +54,7 @@ class PySindy:
     @property
     def settings(self) -> Mapping[str, Any]:
         """All settings, and PySINDy's version."""
-        return {**vars(self), "pysindy": str(_pysindy().__version__)}
+        return {**vars(self), "pysindy": str(pysindy_module().__version__)}
 
     def applies(self, case: Case) -> bool:
         """Whether every true operator is a sum of PySINDy's features."""
@@ -100,13 +100,13 @@ class PySindy:
         Degree 2 and order 3 (several fields or axes: 2), or what the truth needs. Products of functions and derivatives
         are left out for several fields where the truth has none: there would be dozens.
         """
-        pysindy = _pysindy()
+        pysindy = pysindy_module()
         single = len(data.names) == 1 and grid.dim == 1
         degree = max(2, *(sum(f.powers) for f in needed))
         order = max(3 if single else 2, *(len(f.derivative) for f in needed))
         products = len(data.names) == 1 or any(f.derivative and any(f.powers) for f in needed)
         axes = [*grid.axes.values(), data.times]
-        with _global_seed(self.seed):
+        with global_seed(self.seed):
             return pysindy.WeakPDELibrary(
                 function_library=pysindy.PolynomialLibrary(degree=degree, include_bias=False),
                 derivative_order=order,
@@ -120,7 +120,7 @@ class PySindy:
 
     def _fits(self, Theta: Array, V: Array) -> Iterator[tuple[Array, dict[str, Any]]]:
         """Coefficients ξ (fields, m) of all thresholds and scalings."""
-        pysindy = _pysindy()
+        pysindy = pysindy_module()
         # the triangular factor has the same normal equations and column norms in a dozen rows instead of thousands
         Theta, V = np.split(np.linalg.qr(np.hstack([Theta, V]), mode="r"), [Theta.shape[1]], axis=1)
         full = np.abs(np.linalg.lstsq(Theta, V, rcond=None)[0])
@@ -159,7 +159,7 @@ def _label(field: str, feature: str, equations: int) -> str:
 
 
 @contextmanager
-def _global_seed(seed: int) -> Iterator[None]:
+def global_seed(seed: int) -> Iterator[None]:
     """PySINDy draws from NumPy's global generator: seed it here, and leave it as it was."""
     state = np.random.get_state()  # noqa: NPY002
     np.random.seed(seed)  # noqa: NPY002
@@ -169,7 +169,8 @@ def _global_seed(seed: int) -> Iterator[None]:
         np.random.set_state(state)  # noqa: NPY002
 
 
-def _pysindy() -> Any:
+def pysindy_module() -> Any:
+    """The package, imported when it is needed."""
     try:
         return importlib.import_module("pysindy")
     except ImportError:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.benchmarks.discovery.peer import PySindy, _global_seed, _pysindy
+from bvsi.benchmarks.discovery.peer import PySindy, global_seed, pysindy_module
 from bvsi.benchmarks.discovery.translate import Feature
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
@@ -35,9 +35,9 @@ class TenFeatures(PySindy):
 
     def _library(self, data: Data, grid: Grid, needed: Sequence[Feature], window: float) -> Any:
         del needed
-        pysindy = _pysindy()
+        pysindy = pysindy_module()
         axes = [*grid.axes.values(), data.times]
-        with _global_seed(self.seed):
+        with global_seed(self.seed):
             return pysindy.WeakPDELibrary(
                 function_library=pysindy.PolynomialLibrary(degree=1, include_bias=False),
                 derivative_order=_ORDER,
