@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test lint types layers check docs bench studies clean
+.PHONY: demo test test-lowest lint types layers check docs bench studies clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -16,6 +16,12 @@ demo: $(VENV)/.installed
 
 test: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+
+# the same tests with the lowest version of every dependency that pyproject.toml allows
+test-lowest: $(VENV)/.installed
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
+	$(BIN)/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n auto
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check src tests
@@ -46,4 +52,4 @@ studies: $(VENV)/.installed
 	$(BIN)/python -m bvsi.benchmarks.trust --out bench
 
 clean:
-	rm -rf $(VENV) demo bench build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) $(VENV)-lowest demo bench build dist .pytest_cache .mypy_cache .ruff_cache

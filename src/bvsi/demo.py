@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
 from bvsi.console import progress_bar
 from bvsi.errors import BvsiError
-from bvsi.files import written_aside
+from bvsi.files import netcdf_bytes, write_whole
 from bvsi.problems.classics import CLASSICS
 from bvsi.progress import Progress
 from bvsi.study import Finished, load_study, run_study
@@ -58,11 +59,21 @@ def run(out: Path, progress: Progress) -> Finished:
     data = case.noisy(_NOISE, 0)
     study = out / "study.toml"
     operators = ",\n".join(f'    "{text}"' for text in case.candidates["p"])
-    with written_aside(out / "data.nc") as aside:
-        data.to_xarray().to_netcdf(aside, engine="h5netcdf")
-    with written_aside(study) as aside:
-        aside.write_text(_STUDY.format(operators=operators), encoding="utf-8")
+    text = _STUDY.format(operators=operators)
+    _check_folder(out, text)
+    write_whole(study, text)
+    write_whole(out / "data.nc", netcdf_bytes(data.to_xarray()))
     return run_study(load_study(study), progress=progress)
+
+
+def _check_folder(out: Path, text: str) -> None:
+    """Refuse a folder with files that the demo did not write, or with a study that was changed since."""
+    study = out / "study.toml"
+    ours = study.is_file() and study.read_bytes() == text.encode()
+    found = next((name for name in ("study.toml", "data.nc") if os.path.lexists(out / name)), None)
+    if out.is_symlink() or (found is not None and not ours):
+        what = "is a link" if out.is_symlink() else f"holds another {found}"
+        raise BvsiError(f"--out {out}: the folder {what}; choose another one.")
 
 
 def told(finished: Finished) -> str:

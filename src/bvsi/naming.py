@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
 
 from bvsi.errors import OperatorError
@@ -11,6 +12,11 @@ from bvsi.errors import OperatorError
 def squeeze(name: str) -> str:
     """A name without white space."""
     return "".join(name.split())
+
+
+def plain_name(name: str) -> str:
+    """A name as part of a file name."""
+    return re.sub(r"[^\w.-]+", "_", name)
 
 
 def matches(name: str, names: Sequence[str]) -> list[int]:

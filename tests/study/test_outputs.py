@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +11,9 @@ import pytest
 
 from bvsi.data import Data
 from bvsi.errors import BvsiError
-from bvsi.study.outputs import WORK, alone, finish_move, outputs
+from bvsi.files import write_whole
+from bvsi.study import seal
+from bvsi.study.outputs import WORK, alone, check_place, finish_move, write_outputs
 from bvsi.study.stages import Stages, data_parts, digest_of
 from study.study_cases import wave
 
@@ -18,48 +22,121 @@ def contents(folder: Path) -> dict[str, str]:
     return {p.name: p.read_text() for p in folder.iterdir() if p.is_file()}
 
 
-def write(folder: Path, **files: str) -> None:
-    with outputs(folder) as aside:
-        for name, text in files.items():
-            (aside / name).write_text(text)
+def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
+    """As write_outputs leaves a folder when it is killed just after the seal."""
+    with monkeypatch.context() as patch:
+        patch.setattr("bvsi.study.outputs.finish_move", lambda _: None)
+        write_outputs(folder, files)
 
 
-def test_files_appear_together(tmp_path: Path) -> None:
-    write(tmp_path, a="1", b="1")
+def test_files_appear_together_and_old_ones_go(tmp_path: Path) -> None:
+    write_outputs(tmp_path, {"a": "1", "b": "1", "q/c": "1"})
     assert contents(tmp_path) == {"a": "1", "b": "1"}
-    write(tmp_path, a="2", b="2")
-    assert contents(tmp_path) == {"a": "2", "b": "2"}
+    (tmp_path / "q/mine").write_text("kept")
+    write_outputs(tmp_path, {"a": "2", "d": "2"})
+    assert contents(tmp_path) == {"a": "2", "d": "2"}
+    assert contents(tmp_path / "q") == {"mine": "kept"}
 
 
-def test_a_failure_leaves_what_was_there(tmp_path: Path) -> None:
-    write(tmp_path, a="1", b="1")
-    with pytest.raises(FileNotFoundError), outputs(tmp_path) as aside:
-        (aside / "a").write_text((tmp_path / "absent").read_text())
+def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_outputs(tmp_path, {"a": "1", "b": "1"})
+
+    def full(path: Path, content: bytes | str) -> None:
+        if path.name == "b":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write_whole(path, content)
+
+    monkeypatch.setattr("bvsi.study.outputs.write_whole", full)
+    with pytest.raises(OSError, match="No space"):
+        write_outputs(tmp_path, {"a": "2", "b": "2"})
     finish_move(tmp_path)
     assert contents(tmp_path) == {"a": "1", "b": "1"}
 
 
 def test_killed_before_the_seal_nothing_moves(tmp_path: Path) -> None:
-    write(tmp_path, a="1", b="1")
+    write_outputs(tmp_path, {"a": "1", "b": "1"})
     staging = tmp_path / WORK / "outputs"
     staging.mkdir(parents=True)
     (staging / "a").write_text("2")
     finish_move(tmp_path)
     assert contents(tmp_path) == {"a": "1", "b": "1"}
-    write(tmp_path, a="3", b="3")
+    write_outputs(tmp_path, {"a": "3", "b": "3"})
     assert contents(tmp_path) == {"a": "3", "b": "3"}
 
 
-def test_killed_after_the_seal_the_move_is_finished(tmp_path: Path) -> None:
-    write(tmp_path, a="1", b="1")
+@pytest.mark.parametrize("moved", [(), ("a",), ("a", "b")])
+def test_killed_after_the_seal_the_move_is_finished(tmp_path: Path, monkeypatch, moved: tuple[str, ...]) -> None:
+    write_outputs(tmp_path, {"a": "1", "b": "1"})
+    interrupted(tmp_path, monkeypatch, a="2", b="2")
     staging = tmp_path / WORK / "outputs"
-    staging.mkdir(parents=True)
-    (staging / "b").write_text("2")  # a has been moved already
-    (tmp_path / "a").write_text("2")
-    (staging / "sealed").write_text("whole")
+    for name in moved:
+        (staging / name).replace(tmp_path / name)
     finish_move(tmp_path)
     assert contents(tmp_path) == {"a": "2", "b": "2"}
     assert not staging.exists()
+
+
+@pytest.mark.parametrize("fault", ["no seal", "another key", "garbled", "changed", "linked"])
+def test_a_set_that_was_not_sealed_here_is_dropped(tmp_path: Path, monkeypatch, fault: str) -> None:
+    write_outputs(tmp_path, {"a": "1"})
+    interrupted(tmp_path, monkeypatch, a="2")
+    staging = tmp_path / WORK / "outputs"
+    if fault == "another key":
+        monkeypatch.setattr("bvsi.study.seal._key", lambda: b"another")
+    elif fault == "changed":
+        (staging / "a").write_text("forged")
+    elif fault == "linked":
+        (tmp_path / "secret").write_text("2")
+        (staging / "a").unlink()
+        (staging / "a").symlink_to(tmp_path / "secret")
+    else:
+        (staging / "sealed").write_bytes({"no seal": b"whole", "garbled": b"\xff"}[fault])
+    finish_move(tmp_path)
+    assert (tmp_path / "a").read_text() == "1"
+    assert not (tmp_path / "a").is_symlink()
+    assert not staging.exists()
+
+
+@pytest.mark.parametrize("link", [".", WORK, f"{WORK}/outputs", f"{WORK}/lock", f"{WORK}/written", "a", "q", "q/c"])
+def test_no_link_is_written_through(tmp_path: Path, link: str) -> None:
+    other = tmp_path / "other"
+    (other / "outputs").mkdir(parents=True)
+    (other / "thesis-final.tex").write_text("mine")
+    folder = tmp_path / "result"
+    place = folder / link
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(other if link in (".", WORK, f"{WORK}/outputs", "q") else other / "thesis-final.tex")
+    with pytest.raises(BvsiError, match="link"):
+        write_outputs(folder, {"a": "1", "q/c": "1"})
+    assert (other / "thesis-final.tex").read_text() == "mine"
+    assert (other / "outputs").is_dir()
+
+
+def test_a_link_on_the_way_to_the_folder_is_refused_below_the_study(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study/way").symlink_to(tmp_path / "other")
+    folder = tmp_path / "study/way/result"
+    check_place(folder, ["a"])
+    with pytest.raises(BvsiError, match="link"):
+        check_place(folder, ["a"], within=tmp_path / "study")
+
+
+def test_files_that_are_not_ours_are_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "b").write_text("mine")
+    with pytest.raises(BvsiError, match="'b', which no run of bvsi has written"):
+        write_outputs(tmp_path, {"a": "1", "b": "1"})
+    assert contents(tmp_path) == {"b": "mine"}
+
+
+@pytest.mark.parametrize("name", ["../victim", "/victim", ".bvsi/lock", "q/../../victim", 3, None, "a\\b"])
+def test_a_forged_list_names_nothing_outside(tmp_path: Path, name: object) -> None:
+    folder = tmp_path / "result"
+    write_outputs(folder, {"a": "1"})
+    (tmp_path / "victim").write_text("mine")
+    (folder / WORK / "written").write_text(json.dumps(["a", name]))
+    write_outputs(folder, {"a": "2"})
+    assert (tmp_path / "victim").read_text() == "mine"
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
@@ -69,8 +146,16 @@ def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
         pass
 
 
-def keep(text: str, path: Path) -> None:
-    path.write_text(text)
+def test_the_lock_truncates_nothing(tmp_path: Path) -> None:
+    (tmp_path / WORK).mkdir()
+    (tmp_path / "notes").write_text("mine")
+    (tmp_path / WORK / "lock").symlink_to(tmp_path / "notes")
+    with pytest.raises(BvsiError, match="a file of its own"), alone(tmp_path):
+        pass
+    assert (tmp_path / "notes").read_text() == "mine"
+
+
+A, B = "a" * 20, "b" * 20
 
 
 def test_a_stage_is_done_once_and_tells_how_long_it_took(tmp_path: Path) -> None:
@@ -82,25 +167,62 @@ def test_a_stage_is_done_once_and_tells_how_long_it_took(tmp_path: Path) -> None
 
     first, again = Stages(tmp_path), Stages(tmp_path)
     for stages in (first, again):
-        assert stages.done("one", "abc", compute, keep, Path.read_text) == "text"
+        assert stages.done("discovery", A, compute, str.encode, Path.read_text) == "text"
     assert len(calls) == 1
-    assert (first.anew, again.anew) == (["one"], [])
+    assert (first.taken, again.taken) == ([], ["discovery"])
     assert again.seconds == first.seconds
-    again.done("one", "other", compute, keep, Path.read_text)
+    again.done("discovery", B, compute, str.encode, Path.read_text)
     assert len(calls) == 2
-    again.clear({"one": "other"})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["one-other", "one.seconds-other"]
+    (tmp_path / "photo-001.png").write_text("mine")
+    again.clear({"discovery": B})
+    assert sorted(p.name for p in tmp_path.iterdir()) == [f"discovery-{B}", f"discovery-{B}.seal", "photo-001.png"]
 
 
-def test_a_damaged_stage_is_done_again(tmp_path: Path) -> None:
-    (tmp_path / "one-abc").write_text("damaged")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path, seal: path.write_text("forged"),
+        lambda path, seal: path.write_bytes(b""),
+        lambda path, seal: path.write_bytes(path.read_bytes()[:2]),
+        lambda path, seal: seal.write_bytes(b""),
+        lambda path, seal: seal.write_bytes(b"\xff"),
+        lambda path, seal: seal.write_text("nan"),
+        lambda path, seal: seal.write_text("{}"),
+        lambda path, seal: seal.write_text("[" * 100_000),
+        lambda path, seal: seal.write_text(seal.read_text().replace('"seconds": ', '"seconds": 1')),
+        lambda path, seal: seal.unlink(),
+        lambda path, seal: (path.rename(path.with_name("other")), path.symlink_to(path.with_name("other"))),
+    ],
+)
+def test_a_damaged_or_forged_stage_is_done_again_and_told(tmp_path: Path, damage) -> None:
+    Stages(tmp_path).done("discovery", A, lambda: "text", str.encode, Path.read_text)
+    damage(tmp_path / f"discovery-{A}", tmp_path / f"discovery-{A}.seal")
+    again = Stages(tmp_path)
+    assert again.done("discovery", A, lambda: "made", str.encode, Path.read_text) == "made"
+    assert (again.taken, again.refused) == ([], ["discovery"])
+    later = Stages(tmp_path)
+    assert later.done("discovery", A, lambda: "never", str.encode, Path.read_text) == "made"
 
-    def load(path: Path) -> str:
-        if path.read_text() == "damaged":
-            raise BvsiError("damaged")
-        return path.read_text()
 
-    assert Stages(tmp_path).done("one", "abc", lambda: "made", keep, load) == "made"
+def test_a_stage_of_another_machine_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("bvsi.study.seal._key", lambda: b"theirs")
+        Stages(tmp_path).done("discovery", A, lambda: "forged", str.encode, Path.read_text)
+    assert Stages(tmp_path).done("discovery", A, lambda: "ours", str.encode, Path.read_text) == "ours"
+
+
+def test_the_key_stays_and_is_for_the_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_state_dir", lambda _: str(tmp_path / "state"))
+    first, again = seal._key.__wrapped__(), seal._key.__wrapped__()
+    assert first == again
+    assert len(first) == 32
+    assert (tmp_path / "state/key").stat().st_mode & 0o077 == 0
+
+
+def test_without_a_place_for_the_key_nothing_from_before_is_trusted(tmp_path: Path, monkeypatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setattr("platformdirs.user_state_dir", lambda _: str(tmp_path / "file/state"))
+    assert seal._key.__wrapped__() != seal._key.__wrapped__()
 
 
 def test_the_digest_knows_settings_and_contents() -> None:

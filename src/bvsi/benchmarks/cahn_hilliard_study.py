@@ -12,7 +12,7 @@ import numpy as np
 
 from bvsi.console import progress_bar
 from bvsi.discovery import discover
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.likelihood import IID
 from bvsi.problems import cahn_hilliard
 from bvsi.problems.cahn_hilliard import TRUTH, Case, DataSet
@@ -43,8 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
         for case in cases:
             rows.append(measure(case))
             progress(len(rows), len(cases), f"study, {case.nx} × {case.nx}, σ = {case.sigma:g}")
-    with written_aside(options.out / f"cahn_hilliard_{options.data}.json") as aside:
-        aside.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    write_whole(options.out / f"cahn_hilliard_{options.data}.json", json.dumps(rows, indent=1))
     for key in dict.fromkeys((row["nx"], row["sigma"], row["initial"]) for row in rows):
         sys.stdout.write(line([row for row in rows if (row["nx"], row["sigma"], row["initial"]) == key]) + "\n")
     return 0

@@ -26,7 +26,7 @@ from scipy.stats import chisquare
 from bvsi.console import progress_bar
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
-from bvsi.files import written_aside
+from bvsi.files import png_bytes, write_whole
 from bvsi.inference import Lagged
 from bvsi.likelihood import IID, ResidualLikelihood, UnknownScale, residual_likelihood
 from bvsi.operators import Library, NoFlux
@@ -95,8 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         rows = [row for model in models() for row in study(model, options.replications, rng, progress)]
     right = calibrated([row["p"] for row in rows])
     result = {"replications": options.replications, "draws": DRAWS, "level": LEVEL, "calibrated": right, "rows": rows}
-    with written_aside(options.out / "calibration.json") as aside:
-        aside.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    write_whole(options.out / "calibration.json", json.dumps(result, indent=1))
     _draw(rows, options.out / "calibration.png")
     sys.stdout.write(_table(rows, right))
     return 0 if right else 1
@@ -210,8 +209,7 @@ def _draw(rows: list[Row], path: Path) -> None:
             rank_histogram(ax, row["ranks"], BINS, f"{row['model']}: {row['quantity']}\np = {row['p']:.2f}")
         for ax in line[len(of_model) :]:
             ax.remove()
-    with written_aside(path) as aside:
-        figure.savefig(aside, dpi=110, format="png")
+    write_whole(path, png_bytes(figure, dpi=110))
 
 
 if __name__ == "__main__":

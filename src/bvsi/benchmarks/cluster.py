@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from bvsi.cluster import cluster_likelihood
 from bvsi.cluster.client import distributed
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.likelihood import IID, ResidualLikelihood, residual_likelihood
 from bvsi.problems import cahn_hilliard
 from bvsi.problems.cahn_hilliard import Case
@@ -103,8 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         "work_ratio": work,
         "runs": [asdict(row) for row in rows],
     }
-    with written_aside(options.out / "cluster.json") as aside:
-        aside.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    write_whole(options.out / "cluster.json", json.dumps(results, indent=1))
     return 0
 
 

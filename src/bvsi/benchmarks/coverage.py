@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bvsi.console import progress_bar
 from bvsi.data import add_noise
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.inference import Fit, Lagged, Profile
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.problems import fokker_planck
@@ -37,8 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
                     z[method].append(scores(fit))
                 progress(seed + 1, options.seeds, f"coverage at σ = {sigma:g}")
             results += [_summary(sigma, method, np.array(values)) for method, values in z.items()]
-    with written_aside(options.out / "coverage.json") as aside:
-        aside.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    write_whole(options.out / "coverage.json", json.dumps(results, indent=1))
     sys.stdout.write(_table(results))
     return 0
 

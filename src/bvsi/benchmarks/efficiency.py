@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from bvsi.console import progress_bar
 from bvsi.data import Data, add_noise
 from bvsi.errors import BvsiError
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.inference import Profile
 from bvsi.inference.sandwich import sandwich
 from bvsi.likelihood import IID, residual_likelihood
@@ -84,8 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
             found = study(options.nx, options.sigma, options.seeds, options.fits, progress)
     except BvsiError as problem:
         parser.error(str(problem))
-    with written_aside(options.out / "efficiency.json") as aside:
-        aside.write_text(json.dumps(summary(found, options.nx, options.sigma), indent=1), encoding="utf-8")
+    write_whole(options.out / "efficiency.json", json.dumps(summary(found, options.nx, options.sigma), indent=1))
     sys.stdout.write(table(found, options.nx, options.sigma))
     return 0
 

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.problems import fokker_planck
 from bvsi.residual import assemble
@@ -31,8 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
     for criterion in (Wald(), ProfileBIC(), ResidualBIC()):
         rows.append(measure(criterion, options.sigma))
         sys.stdout.write(_LINE.format(**rows[-1]))
-    with written_aside(options.out / "elimination.json") as aside:
-        aside.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    write_whole(options.out / "elimination.json", json.dumps(rows, indent=1))
     return 0
 
 

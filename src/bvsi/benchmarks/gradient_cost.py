@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid, add_noise
 from bvsi.errors import BvsiError
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.forward import simulate
 from bvsi.likelihood import IID, Density, ResidualLikelihood, Term, residual_likelihood
 from bvsi.operators import Library, NoFlux
@@ -71,8 +71,9 @@ def main(arguments: list[str] | None = None) -> int:
         for name, problem in ((name, make()) for name, make in SMALL.items())
     ]
     sys.stdout.write("".join(_ERROR.format(**row) for row in errors))
-    with written_aside(options.out / "gradient_cost.json") as aside:
-        aside.write_text(json.dumps({"nx": options.nx, "costs": costs, "errors": errors}, indent=1), encoding="utf-8")
+    write_whole(
+        options.out / "gradient_cost.json", json.dumps({"nx": options.nx, "costs": costs, "errors": errors}, indent=1)
+    )
     return 0
 
 

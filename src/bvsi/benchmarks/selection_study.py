@@ -11,7 +11,7 @@ import numpy as np
 
 from bvsi.console import progress_bar
 from bvsi.discovery import Discovery, discover
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.likelihood import IID
 from bvsi.problems import fokker_planck
 from bvsi.residual import BackwardEuler
@@ -31,8 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
             for seed in range(options.seeds):
                 rows.append(measure(sigma, seed))
                 progress(len(rows), total, f"selection study, σ = {sigma:g}")
-    with written_aside(options.out / "selection_study.json") as aside:
-        aside.write_text(json.dumps(rows, indent=1), encoding="utf-8")
+    write_whole(options.out / "selection_study.json", json.dumps(rows, indent=1))
     for sigma in options.sigmas:
         here = [row for row in rows if row["sigma"] == sigma]
         exact = sum(bool(row["exact"]) for row in here)

@@ -24,7 +24,7 @@ from bvsi.benchmarks.discovery.study import Plan, run
 from bvsi.cluster import connect
 from bvsi.console import progress_bar
 from bvsi.diagnose import Verdict
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.problems.classics import CLASSICS
 from bvsi.problems.classics.case import Classic
 
@@ -88,8 +88,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
         fine, coarse = runs(RESOLVED, LEVELS, chosen.seeds), runs(COARSE, COARSE_LEVELS, chosen.coarse_seeds)
     text = table(fine, coarse)
-    with written_aside(chosen.out / "trust.md") as aside:
-        aside.write_text(text, encoding="utf-8")
+    write_whole(chosen.out / "trust.md", text)
     sys.stdout.write(f"{text}\ntrust.md: {chosen.out / 'trust.md'}\n")
 
 

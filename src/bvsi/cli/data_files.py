@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bvsi.cli.options import Json, Quiet, check_file, free_to_write, say, shown_progress
+from bvsi.cli.limits import AllowOutside, MaxMemory, checked_memory, limited_memory
+from bvsi.cli.options import Json, Quiet, check_file, free_to_write, os_fault, say, shown_progress
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
@@ -31,6 +34,8 @@ def inspect(
     time: Time = "",
     picture: Annotated[Path | None, typer.Option(help="PNG to write; default: NAME.inspect.png here.")] = None,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Write no picture.")] = False,
+    allow_outside: AllowOutside = False,
+    max_memory: MaxMemory = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -40,20 +45,28 @@ def inspect(
 
     Where the values cannot be read, what the file lists is told, and the exit code is 2.
     """
-    _check_readable(file)
+    limits = _limits(max_memory, allow_outside=allow_outside)
+    guard = partial(limited_memory, limits.max_memory)
+    with guard():
+        _check_readable(file, limits)
+        reading = _reading(file, dims, time, limits)
     from bvsi.study.inspection import inspect as look
 
     target = picture or Path(f"{file.name.replace('*', '_')}.inspect.png")
     if not no_picture:
         check_file(target, option="--picture")
     with shown_progress(quiet=quiet or as_json) as progress:
-        seen = look(file, _reading(file, dims, time), progress=progress)
+        seen = look(file, reading, limits=limits, guard=guard, progress=progress)
     record, text = seen.record(), str(seen)
     if seen.data is not None and not no_picture:
         from bvsi.study.inspection_picture import write_picture
 
-        write_picture(seen, target)
-        record["picture"], text = str(target), f"{text}\npicture: {target}"
+        try:
+            write_picture(seen, target)
+        except OSError as error:  # what was seen is told all the same
+            text = f"{text}\nno picture: {os_fault(error)}"
+        else:
+            record["picture"], text = str(target), f"{text}\npicture: {target}"
     if seen.data is not None:
         text += f"\nnext: bvsi init {quote(str(file))}"
     say(text, record, as_json=as_json, quiet=quiet)
@@ -67,6 +80,8 @@ def init(
     dims: Dims = "",
     time: Time = "",
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    allow_outside: AllowOutside = False,
+    max_memory: MaxMemory = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -74,34 +89,44 @@ def init(
 
     It has operators to begin with, and everything that can be set.
     """
-    _check_readable(file)
-    from bvsi.files import written_aside
+    limits = _limits(max_memory, allow_outside=allow_outside)
+    if not all(str(path).isprintable() for path in (file, out)):
+        raise BvsiError(f"{str(file)!r}: a study file cannot hold this name; rename the file in plain letters.")
+    guard = partial(limited_memory, limits.max_memory)
+    with guard():
+        _check_readable(file, limits)
+        reading = _reading(file, dims, time, limits)
+    from bvsi.files import write_whole
     from bvsi.study.template import template
 
     free_to_write(out, force=force, option="--out")
-    text = template(file, study_file=out, reading=_reading(file, dims, time))
-    with written_aside(out) as aside:
-        aside.write_text(text, encoding="utf-8")
+    text = template(file, study_file=out, reading=reading, limits=limits, guard=guard)
+    write_whole(out, text)
     words = f"study: {out}\nLook at the operators in it, then: bvsi run {quote(str(out))}"
     say(words, {"study": str(out)}, as_json=as_json, quiet=quiet)
 
 
-def _check_readable(file: Path) -> None:
+def _limits(max_memory: float | None, *, allow_outside: bool) -> Reading:
+    from bvsi.readers import Reading
+
+    limits = Reading(allow_outside=allow_outside)
+    return limits if max_memory is None else replace(limits, max_memory=checked_memory(max_memory))
+
+
+def _check_readable(file: Path, limits: Reading) -> None:
     """Tell faults of a file before what only a look at it needs is imported."""
     from bvsi.readers import contents
 
-    contents(file)
+    contents(file, limits)
 
 
-def _reading(file: Path, dims: str, time: str) -> Reading | None:
+def _reading(file: Path, dims: str, time: str, limits: Reading) -> Reading | None:
     """What the file suggests, with what was given; None where nothing was."""
-    from dataclasses import replace
-
     from bvsi.readers import suggest
 
     if not dims and not time:
         return None
-    changed = suggest(file)
+    changed = suggest(file, limits)
     if dims:
         changed = replace(changed, dims=tuple(name.strip() for name in dims.split(",")))
     return replace(changed, time=time) if time else changed

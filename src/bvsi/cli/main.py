@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from typing import Annotated
+from contextlib import suppress
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -12,7 +14,7 @@ from bvsi.cli.bench import bench
 from bvsi.cli.data_files import init, inspect
 from bvsi.cli.demo import demo
 from bvsi.cli.doctor import doctor
-from bvsi.cli.options import printable
+from bvsi.cli.options import os_fault, printable
 from bvsi.cli.reproduce import reproduce
 from bvsi.cli.results import compare, predict, report, simulate
 from bvsi.cli.run import run
@@ -65,15 +67,23 @@ def main() -> None:
     try:
         _check_arguments()
         app()
+        sys.stdout.flush()
     except BvsiError as error:
-        sys.stderr.write(f"error: {_shortened(printable(str(error)))}\n")
-        raise SystemExit(2) from None
+        _refuse(str(error))
+    except BrokenPipeError:  # the reader of the output has gone: nothing is left to tell
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  the interpreter flushes it at its end
+        raise SystemExit(1) from None
     except OSError as error:  # folders that may not be written to, full disks, names that are too long
-        sys.stderr.write(f"error: {printable(str(error))}; check the path and its permissions.\n")
-        raise SystemExit(2) from None
+        _refuse(os_fault(error))
     except MemoryError as error:
-        sys.stderr.write(f"error: there is not enough memory ({error}); take a part of the data, or fewer points.\n")
-        raise SystemExit(2) from None
+        _refuse(f"there is not enough memory ({error or 'no size told'}); take a part of the data, or fewer operators.")
+
+
+def _refuse(message: str) -> NoReturn:
+    """One message on standard error, and exit code 2."""
+    with suppress(OSError, ValueError):  # a standard error that is closed, or a full disk behind it
+        sys.stderr.write(f"error: {_shortened(printable(message))}\n")
+    raise SystemExit(2) from None
 
 
 def _shortened(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,17 @@ Scheduler = Annotated[
         help="Address of a Dask scheduler, such as tcp://host:8786, whose workers do the work.", show_default=False
     ),
 ]
+TlsCa = Annotated[
+    Path | None, typer.Option(help="Certificate of the authority, for tls:// schedulers.", show_default=False)
+]
+TlsCert = Annotated[Path | None, typer.Option(help="Certificate of this client.", show_default=False)]
+TlsKey = Annotated[Path | None, typer.Option(help="Its private key.", show_default=False)]
+Tls = tuple[Path | None, Path | None, Path | None]
 Result = Annotated[Path, typer.Argument(help="result.nc, or the folder that it is in.", show_default=False)]
+
+
+_FULL = (errno.ENOSPC, errno.EFBIG, *((errno.EDQUOT,) if hasattr(errno, "EDQUOT") else ()))
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def say(text: str, record: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
@@ -38,6 +49,16 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
+def os_fault(error: OSError) -> str:
+    """What the system could not do, and what to do about it, in one sentence."""
+    told = " ".join(str(error).split())
+    if error.errno in _FULL:
+        return f"{told}: the disk is full, or a limit is reached; free some space, then give the same command again."
+    if error.errno in _NOT_ALLOWED:
+        return f"{told}: check the permissions, or choose another place."
+    return f"{told}: check the path and the disk."
+
+
 @contextmanager
 def shown_progress(*, quiet: bool) -> Iterator[Progress]:
     """A progress bar on the terminal, or none."""
@@ -51,18 +72,27 @@ def shown_progress(*, quiet: bool) -> Iterator[Progress]:
 
 
 @contextmanager
-def cluster(scheduler: str | None, *, quiet: bool) -> Iterator[Any]:
-    """A client of the scheduler at an address, and on standard error who works there; None without an address."""
+def cluster(scheduler: str | None, tls: Tls = (None, None, None), *, quiet: bool) -> Iterator[Any]:
+    """A client of the scheduler at an address, and on standard error who works there; None without an address.
+
+    tls: certificate of the authority, own certificate, and its key.
+    """
     if scheduler is None:
+        if any(tls):
+            raise BvsiError(
+                "--tls-ca, --tls-cert, --tls-key: they belong to a scheduler; add --scheduler tls://host:8786."
+            )
         yield None
         return
-    from bvsi.cluster.client import connect, dashboard, threads_of
+    from bvsi.cluster.client import OPEN_CLUSTER, connect, dashboard, threads_of
 
-    with connect(scheduler) as client:
+    with connect(scheduler, tls=tls) as client:
         threads = threads_of(client)
         if not quiet:
             words = f"cluster: workers {len(threads)}, threads {sum(threads.values())}, dashboard {dashboard(client)}"
             sys.stderr.write(f"{printable(words)}\n")
+            if not scheduler.startswith("tls://"):
+                sys.stderr.write(f"{OPEN_CLUSTER}\n")
         yield client
 
 
@@ -86,6 +116,8 @@ def free_to_write(path: Path, *, force: bool, option: str) -> None:
 def result_file(given: Path) -> Path:
     """The file of a result, given itself or by its folder."""
     path = given / "result.nc" if given.is_dir() else given
+    if given.is_dir() and path.is_symlink():
+        raise BvsiError(f"{path}: this is a link; name the result itself.")
     if not path.is_file():
         raise BvsiError(f"{given}: no result here; give result.nc or its folder, which bvsi run writes.")
     return path

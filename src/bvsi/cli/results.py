@@ -26,7 +26,7 @@ def report(
 ) -> None:
     """Write the report of a result anew."""
     from bvsi.discovery import Discovery
-    from bvsi.files import written_aside
+    from bvsi.files import write_whole
     from bvsi.study.result_folder import REPORT, extras_beside, pages
 
     path = result_file(result)
@@ -34,8 +34,7 @@ def report(
     check_file(page, option="--out")
     extras = extras_beside(path)
     text = pages(Discovery.load(path), {**extras, "title": title or extras["title"]})[REPORT]
-    with written_aside(page) as aside:
-        aside.write_text(text, encoding="utf-8")
+    write_whole(page, text)
     say(f"report: {page}", {"report": str(page)}, as_json=as_json, quiet=quiet)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bvsi.cli.folder import check_folder
-from bvsi.cli.options import Json, Quiet, Scheduler, cluster, say, shown_progress
+from bvsi.cli.limits import AllowOutside, MaxMemory, limited_memory, with_limits
+from bvsi.cli.options import Json, Quiet, Scheduler, TlsCa, TlsCert, TlsKey, cluster, say, shown_progress
 
 if TYPE_CHECKING:
     from bvsi.study.run import Inputs
@@ -27,6 +29,11 @@ def run(
         bool, typer.Option("--dry-run", help="Tell what would be done and how much memory it takes, compute nothing.")
     ] = False,
     scheduler: Scheduler = None,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    allow_outside: AllowOutside = False,
+    max_memory: MaxMemory = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -40,27 +47,32 @@ def run(
     from bvsi.study import load_study
 
     loaded = load_study(study)  # before what only running needs is imported: faults of the file are told at once
+    loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
+    guard = partial(limited_memory, loaded.settings.data.max_memory)
     from bvsi.study import read_inputs, run_study
     from bvsi.study.summary import summary
 
     if out is not None:
         check_folder(out)
-    with cluster(scheduler, quiet=quiet) as client, shown_progress(quiet=quiet or as_json) as progress:
+    security = (tls_ca, tls_cert, tls_key)
+    with cluster(scheduler, security, quiet=quiet) as client, shown_progress(quiet=quiet or as_json) as progress:
         if check_only or dry_run:
-            inputs = read_inputs(loaded, progress=progress)
+            inputs = read_inputs(loaded, guard=guard, progress=progress)
             words = [*(repr(one) for one in inputs.data), repr(inputs.library), *inputs.notes]
             lines, outlook = _outlook(inputs) if dry_run else ([], {})
             valid = {"data": words, "valid": True, **outlook}
             say("\n".join([*words, *lines, "The study can be run."]), valid, as_json=as_json, quiet=quiet)
             return
         try:
-            finished = run_study(loaded, out=out, client=client, progress=progress)
+            finished = run_study(loaded, out=out, client=client, guard=guard, progress=progress)
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted; bvsi run {study} goes on where it was\n")
             raise typer.Exit(130) from None
     record = {**summary(finished.found, finished.notes), "report": str(finished.report)}
     notes = [f"note: {note}" for note in finished.notes]
-    notes += [] if finished.anew else ["nothing was computed anew: data and settings are those of an earlier run"]
+    if finished.taken:
+        what = " and ".join(finished.taken)
+        notes.append(f"{what}: from an earlier run on this machine with the same data and settings")
     forecast = [] if finished.found.forecast is None else [finished.found.forecast.text]
     text = "\n\n".join([str(finished.found), *forecast, "\n".join([*notes, f"report: {finished.report}"])])
     say(text, record, as_json=as_json, quiet=quiet)

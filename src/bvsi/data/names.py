@@ -20,7 +20,7 @@ RESERVED_NAMES: frozenset[str] = frozenset((*_SYMBOLS, *_OPERATORS, *_FUNCTIONS,
 
 
 def check_field_name(name: object, what: str = "field") -> str:
-    """Return ``name`` if a field may be called so: an identifier that is not reserved.
+    """Return ``name`` if a field may be called so: an identifier that is not reserved, without ``__`` or a last ``_``.
 
     name: the proposed name.
     what: the noun for the error message, such as ``"auxiliary field"``.
@@ -31,6 +31,10 @@ def check_field_name(name: object, what: str = "field") -> str:
         raise DataError(
             f"{what} name {name!r} is not an identifier; rename it: letters, digits and '_', "
             "not starting with a digit, no Python keyword"
+        )
+    if name.endswith("_") or "__" in name:
+        raise DataError(
+            f"{what} name {name!r} ends with '_' or holds '__', which mark derivatives inside operators; rename it"
         )
     if name in RESERVED_NAMES:
         raise DataError(f"{what} name {name!r} is reserved (coordinate, operator, function or storage name); rename it")

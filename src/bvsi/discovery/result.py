@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.diagnose import Check
 from bvsi.discovery.equation import equation_text
 from bvsi.discovery.frames import Frames
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.inference import SWAMPED, Status
 from bvsi.inference.fit import misfit_excess
 from bvsi.naming import position
@@ -205,8 +205,7 @@ class Discovery:
         from bvsi.report import html_report
 
         page = Path(path)
-        with written_aside(page) as aside:
-            aside.write_text(html_report(self, title=title or page.stem), encoding="utf-8")
+        write_whole(page, html_report(self, title=title or page.stem))
         return page
 
     def _repr_html_(self) -> str:

@@ -14,7 +14,7 @@ from bvsi._version import __version__
 from bvsi.diagnose import Check, Comparison, ResidualTest, Verdict
 from bvsi.discovery.frame_storage import frame_variables, frames_from
 from bvsi.discovery.result import Discovery
-from bvsi.files import written_aside
+from bvsi.files import netcdf_bytes, write_whole
 from bvsi.inference import Status
 from bvsi.posteriors.export import to_datatree
 from bvsi.posteriors.storage import operator_labels, posterior_from_dataset, posterior_variables, read_file
@@ -28,11 +28,14 @@ FORMAT = "bvsi discovery 1"
 
 
 def save(found: Discovery, path: Path) -> None:
-    """Write aside, then rename. The groups ``posterior`` and so on are those that ArviZ reads."""
-    with written_aside(path) as aside:
-        to_dataset(found).to_netcdf(aside, engine="h5netcdf")
-        for name, group in to_datatree(found.posterior).children.items():
-            group.to_dataset().to_netcdf(aside, mode="a", group=name, engine="h5netcdf")
+    """Write aside, then rename."""
+    write_whole(path, to_bytes(found))
+
+
+def to_bytes(found: Discovery) -> bytes:
+    """The bytes of the file. The groups ``posterior`` and so on are those that ArviZ reads."""
+    groups = {name: group.to_dataset() for name, group in to_datatree(found.posterior).children.items()}
+    return netcdf_bytes(to_dataset(found), groups)
 
 
 def load(path: Path) -> Discovery:

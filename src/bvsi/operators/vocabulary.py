@@ -49,8 +49,8 @@ class Vocabulary:
 
     def __post_init__(self) -> None:
         for name in (*self.fields, *self.auxiliary):
-            if _JET in name:
-                raise OperatorError(f"field name {name!r}: a double underscore is reserved; rename the field.")
+            if _JET in name or name.endswith("_"):  # u_ and its u___x would be read as u and its derivative _x
+                raise OperatorError(f"field name {name!r}: '__', and '_' at the end, are reserved; rename the field.")
 
     @property
     def dim(self) -> int:

@@ -12,11 +12,12 @@ import numpy as np
 from bvsi._version import __version__
 from bvsi.constraints import LinearConstraints
 from bvsi.errors import BvsiError, DataError
-from bvsi.files import written_aside
+from bvsi.files import netcdf_bytes, write_whole
 from bvsi.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.posteriors.draws import ChainPosterior, ParticlePosterior
 from bvsi.posteriors.posterior import Posterior, check_names
 from bvsi.posteriors.truncated import TruncatedPosterior
+from bvsi.references import load_netcdf
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -35,8 +36,7 @@ def save_posterior(posterior: Posterior, path: str | Path) -> None:
 
     variables, attributes = posterior_variables(posterior)
     attributes |= {"format": FORMAT, "version": __version__}
-    with written_aside(Path(path)) as aside:
-        xr.Dataset(variables, operator_labels(posterior.names), attributes).to_netcdf(aside, engine="h5netcdf")
+    write_whole(Path(path), netcdf_bytes(xr.Dataset(variables, operator_labels(posterior.names), attributes)))
 
 
 def load_posterior(path: str | Path) -> Posterior:
@@ -46,20 +46,21 @@ def load_posterior(path: str | Path) -> Posterior:
 
 def read_file(path: Path, form: str, what: str, make: Callable[[xr.Dataset], T]) -> T:
     """What ``make`` makes of a NetCDF file whose attribute ``format`` is ``form``; :class:`DataError` otherwise."""
-    import xarray as xr
-
+    if not path.is_file():
+        raise DataError(f"path: there is no file {path}.")
     try:
-        with xr.open_dataset(path, engine="h5netcdf") as stored:
-            dataset = stored.load()
-    except FileNotFoundError:
-        raise DataError(f"path: there is no file {path}.") from None
+        dataset = load_netcdf(path)
+    except (DataError, MemoryError):
+        raise
     except Exception as problem:  # the HDF5 library raises many kinds on damaged files
         raise DataError(f"path: {path} is not a NetCDF file that can be read ({problem}).") from None
     if dataset.attrs.get("format") != form:
         raise DataError(f"path: {path} is a NetCDF file, but not a {what} saved by bvsi.")
     try:
         return make(dataset)
-    except (KeyError, ValueError, TypeError) as problem:
+    except MemoryError:
+        raise
+    except Exception as problem:  # a file may say anything: lists for numbers, texts for tables
         raise DataError(
             f"path: {path} is a {what} saved by bvsi, but part of it is missing or damaged ({problem})."
         ) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import logging
 import os
@@ -14,7 +15,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 
 _log = logging.getLogger(__name__)
 
@@ -55,5 +56,6 @@ def _load(path: Path) -> Arrays | None:
 
 
 def _save(path: Path, arrays: Arrays) -> None:
-    with written_aside(path) as aside, aside.open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    write_whole(path, buffer.getvalue())

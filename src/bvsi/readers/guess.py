@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 from itertools import permutations
 
-from bvsi.data import COORDINATE_NAMES, RESERVED_NAMES, check_field_name
+from bvsi.data import COORDINATE_NAMES, check_field_name
 from bvsi.errors import DataError
 from bvsi.readers.names import TIME_NAMES
 from bvsi.readers.reading import Reading
@@ -20,6 +21,9 @@ _MEANING = {
     **dict.fromkeys(("z", "zs", "depth", "lev", "level", "height", "altitude", "zc", "k"), "z"),
     **dict.fromkeys(("t", "time", "times", "ts", "frame", "frames", "tspan"), "t"),
 }
+
+# Fields that are suggested without being asked for: equations have a few.
+_MOST_FIELDS = 32
 
 
 def dims_line(source: Source) -> str:
@@ -173,21 +177,25 @@ def _field_names(names: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
         proper = _proper(name)
-        while proper in found:
-            proper += "_"
-        found[proper] = name
+        found[next(n for n in (proper, *(f"{proper}{k}" for k in range(2, _MOST_FIELDS + 3))) if n not in found)] = name
+        if len(found) > _MOST_FIELDS:
+            raise DataError(
+                f"fields: more than {_MOST_FIELDS} arrays or columns could be fields; name those of interest in "
+                '[data] of study.toml, such as fields = ["u"]'
+            )
     return found
 
 
 def _proper(name: str) -> str:
-    """The nearest name that a field may have."""
+    """The nearest name that a field may have, and that operators may use: letters of ASCII, digits and ``_``."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     try:
-        return check_field_name(name)
+        return check_field_name(plain)
     except DataError:
-        plain = re.sub(r"[\W_]+", "_", name).strip("_")
+        plain = re.sub(r"[\W_]+", "_", plain).strip("_")
         if not plain or plain[0].isdigit():
             plain = f"u_{plain}"
         try:
             return check_field_name(plain)
         except DataError:
-            return f"{plain}_" if plain in RESERVED_NAMES or plain.isidentifier() else "u"
+            return f"u_{plain}" if plain.isidentifier() else "u"

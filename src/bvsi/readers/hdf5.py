@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from bvsi.readers.reading import Reading
 from bvsi.readers.source import Array, Key, Source, needed, texts
+from bvsi.references import check_hdf5
 
 
 @contextmanager
 def open_hdf5(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     """The datasets of all groups, by their path; dimension scales and labels name the axes."""
-    del reading
     h5py: Any = needed("h5py")
-
+    check_hdf5(paths[0], allow_outside=reading.allow_outside)
     with h5py.File(paths[0], "r") as file:
         arrays = {name: _array(name, dataset) for name, dataset in _datasets(file).items()}
         yield Source(paths[0], "HDF5", arrays, texts(file.attrs))
@@ -29,9 +29,8 @@ def open_hdf5(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
 @contextmanager
 def open_matlab73(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     """The arrays of a MATLAB file of version 7.3, with the axes in MATLAB's order and vectors as (n,)."""
-    del reading
     h5py: Any = needed("h5py")
-
+    check_hdf5(paths[0], allow_outside=reading.allow_outside)
     with h5py.File(paths[0], "r") as file:
         found = {name: d for name, d in _datasets(file).items() if not name.startswith(("#refs#", "#subsystem#"))}
         plain = {name: d for name, d in found.items() if _matlab_class(d) not in ("cell", "char", "function_handle")}
@@ -98,7 +97,7 @@ def _matlab(name: str, dataset: Any) -> Array:
     shape = tuple(reversed(dataset.shape))
     vector = len(shape) == 2 and 1 in shape
     if vector:
-        return Array(name, None, (max(shape),), _dtype(dataset), partial(_load_vector, dataset))
+        return Array(name, None, (max(shape),), _dtype(dataset), partial(_load_vector, dataset), whole=True)
     chunks = None if dataset.chunks is None else tuple(reversed(dataset.chunks))
     return Array(name, None, shape, _dtype(dataset), partial(_load_reversed, dataset), chunks=chunks)
 

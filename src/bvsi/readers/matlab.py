@@ -48,7 +48,9 @@ def _version5(path: Path) -> Source:
             notes.append(f"{name!r} is of MATLAB class {kind}")
             continue
         squeezed = (max(shape),) if len(shape) == 2 and 1 in shape else tuple(shape)
-        arrays[name] = Array(name, None, squeezed, _NUMBERS[kind], partial(_load, path, name, squeezed, kept))
+        arrays[name] = Array(
+            name, None, squeezed, _NUMBERS[kind], partial(_load, path, name, squeezed, kept), whole=True
+        )
     return Source(path, "MATLAB", arrays, notes=tuple(notes))
 
 

@@ -8,6 +8,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from bvsi.data import CELL_TYPES, Mesh
 from bvsi.errors import DataError
 from bvsi.readers.source import needed, readable
+from bvsi.references import check_hdf5, check_reference
 
 Integers = NDArray[np.int64]
 
@@ -36,14 +38,28 @@ class NodeMesh:
     n_points: int
 
 
-def read_mesh(given: Path | str) -> NodeMesh:
+def read_mesh(given: Path | str, *, allow_outside: bool = False) -> NodeMesh:
     """The mesh in a file."""
     path = Path(given)
     if not path.is_file():
         raise DataError(f"mesh: there is no file {path}; check the path")
     with readable(path, "mesh"):
+        if path.suffix.lower() in (".xdmf", ".xmf"):
+            check_xdmf(path, allow_outside=allow_outside)
         found = meshio_read(path)
         return node_mesh(found.points, found.cells)
+
+
+def check_xdmf(path: Path, *, allow_outside: bool) -> None:
+    """Refuse an XDMF file that takes values from files outside of its folder, or from pipes."""
+    for item in ElementTree.parse(path).getroot().iter():
+        if item.tag.rpartition("}")[2] == "include" and item.get("href"):
+            raise DataError(f"{path}: it includes another file, which is not read; write all into one")
+        form = item.get("Format") or item.get("DataFormat") or "XML"
+        if item.tag == "DataItem" and form.upper() != "XML":
+            name = (item.text or "").strip().split(":")[0]
+            check_reference(path, name, allow_outside=allow_outside)
+            check_hdf5(path.parent / name, allow_outside=allow_outside)
 
 
 def meshio_read(path: Path) -> Any:

@@ -14,24 +14,31 @@ from numpy.typing import NDArray
 from bvsi.errors import DataError
 from bvsi.readers.reading import Reading
 from bvsi.readers.source import Array, Key, Source, needed, texts
+from bvsi.references import check_hdf5
 
 
 @contextmanager
 def open_netcdf(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     """The variables of a NetCDF file, version 4 or classic, with fill values as NaN and dates decoded."""
-    del reading
     h5py: Any = needed("h5py")
     import xarray as xr
 
     engine = "scipy"
     if h5py.is_hdf5(paths[0]):
         engine = "h5netcdf"
+        check_hdf5(paths[0], allow_outside=reading.allow_outside)
         with h5py.File(paths[0], "r") as file:  # h5netcdf complains on the terminal where this fails
-            file.visititems(lambda _name, _item: None)
+            file.visititems(partial(_check_coordinate, paths[0], reading.largest_piece))
     elif not _classic(paths[0]):
         raise DataError(f"{paths[0]}: this is no NetCDF file; it may be damaged, incomplete or of another format")
     with xr.open_dataset(paths[0], engine=engine, cache=False, chunks=None) as ds:
         yield labelled(paths[0], "NetCDF", ds)
+
+
+def _check_coordinate(path: Path, largest: float, name: str, item: Any) -> None:
+    """Refuse a coordinate that takes too much memory: all are read when the file is opened."""
+    if getattr(item, "is_scale", False) and 2.0 * item.size * item.dtype.itemsize > largest:
+        raise DataError(f"{path}: the coordinate {name!r} has {item.size} entries; the file may be damaged")
 
 
 def _classic(path: Path) -> bool:

@@ -16,6 +16,9 @@ from bvsi.errors import DataError
 from bvsi.readers.reading import Reading
 from bvsi.readers.source import Array, Key, Source
 
+# Arrays that are looked at: the header of each takes a millisecond.
+_MOST = 2000
+
 
 @contextmanager
 def open_npz(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
@@ -23,6 +26,8 @@ def open_npz(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     del reading
     with zipfile.ZipFile(paths[0]) as archive:
         members = [name for name in archive.namelist() if name.endswith(".npy")]
+        if len(members) > _MOST:
+            raise DataError(f"{paths[0]}: it holds {len(members)} arrays; keep those of interest only")
         arrays = [_array(archive, member) for member in members]
         objects = [array.name for array in arrays if array.dtype.hasobject]
         notes = tuple(f"{name!r} holds Python objects (pickle) and is not read" for name in objects)
@@ -39,8 +44,11 @@ def _array(archive: zipfile.ZipFile, member: str) -> Array:
             np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         )
         shape, _, dtype = read_header(stream)
+    size = float(dtype.itemsize) * float(np.prod(shape, dtype=float))
+    if min(shape, default=0) < 0 or (not dtype.hasobject and size > archive.getinfo(member).file_size):
+        raise DataError(f"{member}: its header tells of more values than there are; the file is damaged")
     kept: dict[str, NDArray[Any]] = {}
-    return Array(member.removesuffix(".npy"), None, shape, dtype, partial(_load, archive, member, kept))
+    return Array(member.removesuffix(".npy"), None, shape, dtype, partial(_load, archive, member, kept), whole=True)
 
 
 def _load(archive: zipfile.ZipFile, member: str, kept: dict[str, NDArray[Any]], key: Key) -> NDArray[Any]:

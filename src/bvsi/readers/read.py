@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,24 +57,32 @@ def read_with_notes(
     return _data(layout, coarse, times, moving, static), (*layout.notes, *_reduction_note(layout, grid, coarse, times))
 
 
-def contents(path: Path | str) -> Contents:
-    """What a file holds: names, axes, shapes and types, without the values."""
+def contents(path: Path | str, reading: Reading | None = None) -> Contents:
+    """What a file holds: names, axes, shapes and types, without the values.
+
+    reading: whose ``max_memory`` and ``allow_outside`` hold.
+    """
     place = Path(path)
     if format_of(place).name == "CSV":
         with readable(place, "CSV"):
             return _listed(place, table_contents(files_of(place)))
-    with opened(place, Reading()) as source:
+    with opened(place, reading or Reading()) as source:
         return _listed(place, source)
 
 
-def suggest(path: Path | str) -> Reading:
-    """Best guess of what to read, from the names and lengths in a file; the user should confirm it."""
-    place = Path(path)
+def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
+    """Best guess of what to read, from the names and lengths in a file; the user should confirm it.
+
+    reading: whose ``max_memory`` and ``allow_outside`` hold, here and in the guess.
+    """
+    place, limits = Path(path), reading or Reading()
     if format_of(place).name == "CSV":
-        return table_suggestion(variable.name for variable in contents(place).variables)
-    with opened(place, Reading()) as source, readable(place, source.format):
-        require_numbers(source)
-        return suggestion(source)
+        guess = table_suggestion(variable.name for variable in contents(place).variables)
+    else:
+        with opened(place, limits) as source, readable(place, source.format):
+            require_numbers(source)
+            guess = suggestion(source)
+    return replace(guess, max_memory=limits.max_memory, allow_outside=limits.allow_outside)
 
 
 def _check(reading: Reading) -> None:

@@ -30,6 +30,7 @@ class Reading:
     max_memory: bytes of float64 fields held in memory; larger sets on grids are coarsened.
     comfortable: bytes beyond which oversampled sets on grids are coarsened for speed, in time and along periodic axes
         and where that changes nothing.
+    allow_outside: whether the file may take values from files outside of its folder.
     keep_ends: whether bounded axes must keep their ends, since a boundary condition holds there; coarsening loses some
         points at both.
     """
@@ -47,7 +48,13 @@ class Reading:
     select: Mapping[str, Range] = field(default_factory=dict)
     max_memory: float = 1e9
     comfortable: float = 4e6
+    allow_outside: bool = False
     keep_ends: bool = False
+
+    @property
+    def largest_piece(self) -> float:
+        """Bytes that a part which is unpacked at once may take; fields that are coarsened are stored in larger ones."""
+        return max(self.max_memory, 1e9)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,13 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from glob import has_magic
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bvsi.errors import DataError
 from bvsi.readers.hdf5 import open_hdf5
@@ -17,10 +21,13 @@ from bvsi.readers.netcdf import open_netcdf
 from bvsi.readers.npz import open_npz
 from bvsi.readers.reading import Reading
 from bvsi.readers.series import open_series
-from bvsi.readers.source import Source, readable
+from bvsi.readers.source import Array, Key, Source, readable
 from bvsi.readers.table import open_table
 from bvsi.readers.tiff import open_tiff
 from bvsi.readers.zarr_store import open_zarr
+
+# Arrays of a file that are looked at; files of data have some dozens.
+_MOST = 5000
 
 Opener = Callable[[tuple[Path, ...], Reading], AbstractContextManager[Source]]
 
@@ -107,6 +114,27 @@ def _counting(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
+def _limited(source: Source, largest: float) -> Source:
+    """The source with arrays that refuse to be read where a part of them takes more memory than is allowed."""
+    if len(source.arrays) > _MOST:
+        raise DataError(f"{source.path}: it holds {len(source.arrays)} arrays; keep those of interest only")
+
+    def limited(array: Array) -> Array:
+        def load(key: Key) -> NDArray[Any]:
+            sizes = [len(range(*part.indices(n))) for part, n in zip(key, array.shape, strict=True)]
+            wanted = max(array.unpacked, float(array.dtype.itemsize) * float(np.prod(sizes, dtype=float)))
+            if wanted > largest:
+                raise DataError(
+                    f"{source.path}: {array.name!r} takes {wanted / 1e9:.3g} GB at once, more than {largest / 1e9:.3g} "
+                    "GB; raise max_memory (--max-memory), take a part with select, or store it in smaller chunks"
+                )
+            return array.load(key)
+
+        return replace(array, load=load)
+
+    return replace(source, arrays={name: limited(array) for name, array in source.arrays.items()})
+
+
 @contextmanager
 def opened(path: Path, reading: Reading) -> Iterator[Source]:
     """The open source of a path; failures of the libraries on damaged files end as DataError."""
@@ -115,7 +143,7 @@ def opened(path: Path, reading: Reading) -> Iterator[Source]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the libraries, about details of the formats
         with readable(path, kind.name):
-            source = opening.__enter__()
+            source = _limited(opening.__enter__(), reading.largest_piece)
         try:
             yield source
         except BaseException as error:

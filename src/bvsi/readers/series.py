@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from bvsi.data import COORDINATE_NAMES
 from bvsi.errors import DataError
-from bvsi.readers.mesh_file import NodeMesh, meshio_read, node_mesh, quiet
+from bvsi.readers.mesh_file import NodeMesh, check_xdmf, meshio_read, node_mesh, quiet
 from bvsi.readers.points import Lattice, lattice_of_mesh
 from bvsi.readers.reading import Reading
 from bvsi.readers.source import Array, Key, Source, in_memory, needed, readable
+from bvsi.references import check_reference
 
 Values = Mapping[str, NDArray[Any]]
 _FORMAT_OWN = "gmsh:"
@@ -40,24 +41,26 @@ class _Frames:
 @contextmanager
 def open_series(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     """Arrays over time and nodes; over time and x, y, z where the cells are those of a tensor grid."""
-    del reading
     if len(paths) == 1 and paths[0].suffix.lower() == ".pvd":
-        files, times = _collection(paths[0])
+        files, times = _collection(paths[0], allow_outside=reading.allow_outside)
         yield _source(paths[0], _of_files(files, times))
     elif len(paths) == 1 and paths[0].suffix.lower() in (".xdmf", ".xmf"):
+        check_xdmf(paths[0], allow_outside=reading.allow_outside)
         with _xdmf(paths[0]) as frames:
             yield _source(paths[0], frames)
     else:
         yield _source(paths[0], _of_files(paths, None))
 
 
-def _collection(path: Path) -> tuple[tuple[Path, ...], NDArray[np.float64]]:
+def _collection(path: Path, *, allow_outside: bool) -> tuple[tuple[Path, ...], NDArray[np.float64]]:
     """Files and times of a .pvd collection, in the order of time."""
     entries = [item.attrib for item in ElementTree.parse(path).getroot().iter("DataSet")]
     if not entries:
         raise DataError(f"{path}: the collection names no files")
     if any(int(entry.get("part", "0") or 0) > 0 for entry in entries):
         raise DataError(f"{path}: a time has several parts; merge the parts of the mesh into one file first")
+    for entry in entries:
+        check_reference(path, entry["file"], allow_outside=allow_outside)
     times = np.array([float(entry["timestep"]) for entry in entries])
     order = np.argsort(times, kind="stable")
     return tuple(path.parent / entries[i]["file"] for i in order), times[order]

@@ -31,6 +31,7 @@ class Array:
     load: values of a part, one slice (with a step, or without) per axis.
     attributes: what the file says about it.
     chunks: shape of the blocks in which it is stored, where known.
+    whole: whether it is unpacked as a whole, whatever part is asked for.
     """
 
     name: str
@@ -40,6 +41,13 @@ class Array:
     load: Load
     attributes: Mapping[str, Any] = field(default_factory=dict)
     chunks: tuple[int, ...] | None = None
+    whole: bool = False
+
+    @property
+    def unpacked(self) -> float:
+        """Bytes in memory when the smallest part is read."""
+        shape = self.shape if self.whole else self.chunks or ()
+        return float(self.dtype.itemsize) * float(np.prod(shape, dtype=float))
 
     @property
     def ndim(self) -> int:
@@ -97,7 +105,10 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
     except (BvsiError, GeneratorExit):
         raise
     except MemoryError as error:
-        raise DataError(f"{path}: {what} asks for more memory than there is; the file may be damaged") from error
+        raise DataError(
+            f"{path}: {what} asks for more memory than there is, or than is allowed ({error or 'no size told'}); the "
+            "file may be damaged, else raise max_memory (--max-memory)"
+        ) from error
     # Libraries raise anything on damaged files: OSError, KeyError, struct.error, zlib.error, AssertionError …
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__

@@ -76,7 +76,7 @@ def _stack(paths: tuple[Path, ...], series: list[Any]) -> Array:
     first.parent.pages[-1]  # the table of pages is read to its end, which shows whether it is whole
     pages = first.shape[0] if first.shape[1:] == frame and len(first.pages) == first.shape[0] else 0
     load = partial(_load_pages, first) if pages else partial(_load_whole, first)
-    return Array(IMAGE, None, tuple(first.shape), dtype, load, chunks=(1, *frame) if pages else None)
+    return Array(IMAGE, None, tuple(first.shape), dtype, load, chunks=(1, *frame) if pages else None, whole=not pages)
 
 
 def _load_files(series: list[Any], key: Key) -> NDArray[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.data import CELL_TYPES, Data, Grid
 from bvsi.errors import DataError
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 from bvsi.readers.source import needed
 
 Integers = NDArray[np.int64]
@@ -46,8 +47,9 @@ def write_vtu(data: Data, folder: Path, stem: str, extra: Mapping[str, ArrayLike
         file = f"{stem}_{j:0{digits}d}.vtu"
         frame = {name: np.ascontiguousarray(array[j]) for name, array in values.items()}
         mesh = meshio.Mesh(points, cells, point_data=frame)
-        with written_aside(folder / file) as aside:
-            meshio.vtu.write(str(aside), mesh)
+        with tempfile.TemporaryDirectory() as aside:
+            meshio.vtu.write(f"{aside}/frame.vtu", mesh)  # it writes to paths only
+            write_whole(folder / file, Path(aside, "frame.vtu").read_bytes())
         files.append((float(time), file))
     return _collection(folder / f"{stem}.pvd", files)
 
@@ -76,6 +78,5 @@ def _collection(path: Path, files: list[tuple[float, str]]) -> Path:
     lines = [f'    <DataSet timestep="{time!r}" part="0" file={quoteattr(file)}/>' for time, file in files]
     head = ['<?xml version="1.0"?>', '<VTKFile type="Collection" version="0.1" byte_order="LittleEndian">']
     text = "\n".join([*head, "  <Collection>", *lines, "  </Collection>", "</VTKFile>", ""])
-    with written_aside(path) as aside:
-        aside.write_text(text, encoding="utf-8")
+    write_whole(path, text)
     return path

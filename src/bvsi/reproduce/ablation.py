@@ -11,6 +11,7 @@ from statistics import median
 from typing import Any
 
 from bvsi.errors import BvsiError
+from bvsi.files import png_bytes, write_whole
 from bvsi.inference import Lagged, LeastSquares, Profile
 from bvsi.likelihood import IID, residual_likelihood
 from bvsi.problems import fokker_planck as problem
@@ -85,13 +86,13 @@ def write(rows: list[Row], out: Path) -> Path:
     figure = Figure(figsize=(10, 5), layout="constrained")
     plot.ablation(figure.subplots(), rows)
     image = out / "ablation.png"
-    figure.savefig(image, dpi=110)
+    write_whole(image, png_bytes(figure, dpi=110))
     body = [
         page.figure(image, "Error of the coefficients by noise level and resolution; median and range over seeds."),
         page.preformatted(table(rows)),
     ]
     index = out / "index.html"
-    index.write_text(page.page("Ablation: noise level and resolution", body), encoding="utf-8")
+    write_whole(index, page.page("Ablation: noise level and resolution", body))
     return index
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bvsi.files import png_bytes, write_whole
 from bvsi.problems.cahn_hilliard import Case, DataSet, clean
 from bvsi.problems.free_energy import FIELDS, MOBILITY, chemical, energy
 
@@ -33,7 +34,7 @@ def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
         "covariance-unknown": _covariance(study, "unknown"),
         "predictive-unknown": _predictive(study, "unknown"),
     }.items():
-        figure.savefig(out / f"{name}.png", dpi=110, bbox_inches="tight")
+        write_whole(out / f"{name}.png", png_bytes(figure, dpi=110, bbox_inches="tight"))
         made.append((out / f"{name}.png", caption))
     return made
 

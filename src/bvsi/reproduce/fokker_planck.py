@@ -18,6 +18,7 @@ from bvsi.discovery import equation_text
 from bvsi.discovery.checking import check_discovery
 from bvsi.discovery.measurement import measure
 from bvsi.discovery.method import Method
+from bvsi.files import png_bytes, write_whole
 from bvsi.inference import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import IID, Block, ResidualLikelihood, residual_likelihood
 from bvsi.predict import potential_map, predict_linear
@@ -215,7 +216,7 @@ def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
     made: list[tuple[Path, str]] = []
 
     def save(figure: Figure, name: str, caption: str) -> None:
-        figure.savefig(out / f"{name}.png", dpi=110, bbox_inches="tight")
+        write_whole(out / f"{name}.png", png_bytes(figure, dpi=110, bbox_inches="tight"))
         made.append((out / f"{name}.png", caption))
 
     figure = Figure(figsize=(15, 4.4), layout="constrained")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.files import png_bytes, write_whole
 from bvsi.inference import NUTS, SVGD, Fit, Lagged, ResidualDensity
 from bvsi.inference.nuts import sampler_available
 from bvsi.likelihood import ResidualLikelihood
@@ -182,7 +183,7 @@ def draw(hybrid: Hybrid, axes: Mapping[str, Array], truth: Array, out: Path) -> 
     plot.posterior_comparison(figure.subplots(), hybrid.comparison)
     figures["hybrid_comparison"] = figure, "Posteriors side by side."
     for name, (figure, _) in figures.items():
-        figure.savefig(out / f"{name}.png", dpi=110, bbox_inches="tight")
+        write_whole(out / f"{name}.png", png_bytes(figure, dpi=110, bbox_inches="tight"))
     return [(out / f"{name}.png", caption) for name, (_, caption) in figures.items()]
 
 

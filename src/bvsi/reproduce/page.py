@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bvsi.files import written_aside
+from bvsi.files import write_whole
 
 _STYLE = """
 :root { color-scheme: light dark }
@@ -36,15 +36,13 @@ def page(title: str, body: Sequence[str]) -> str:
 def save_result(out: Path, result: Mapping[str, Any]) -> None:
     """Write result.json to a folder, which is made."""
     out.mkdir(parents=True, exist_ok=True)
-    with written_aside(out / "result.json") as aside:
-        aside.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    write_whole(out / "result.json", json.dumps(result, indent=1))
 
 
 def save_page(out: Path, title: str, body: Sequence[str]) -> Path:
     """Write index.html to a folder; returns its path."""
     index = out / "index.html"
-    with written_aside(index) as aside:
-        aside.write_text(page(title, body), encoding="utf-8")
+    write_whole(index, page(title, body))
     return index
 
 

@@ -45,6 +45,7 @@ def reading_of(study: Study) -> Reading:
         mesh=None if data.mesh is None else study.path.parent / data.mesh,
         select={name: (_finite(low), _finite(high)) for name, (low, high) in data.select.items()},
         max_memory=data.max_memory,
+        allow_outside=study.allow_outside,
         comfortable=data.comfortable,
         keep_ends=study.settings.library.boundary != "unknown",
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,14 @@ from bvsi.discovery.test_functions import bandwidth
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
-from bvsi.readers import Contents, Reading, contents, suggest
+from bvsi.readers import Contents, Reading, contents
 from bvsi.study.candidates import suggested_operators
-from bvsi.study.first_look import first_look
+from bvsi.study.first_look import Guard, first_look
 
 # Cycles per step beyond which the sampling may be too coarse; one half is its limit.
 _FAST = 0.25
+# Arrays or columns that are listed.
+_MOST_LISTED = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,8 +74,10 @@ class Inspection:
 
     def __str__(self) -> str:
         rows = [f"{self.contents.path}: {self.contents.format}"]
-        rows += [f"  {v.name}  {_axes(v.dims, v.shape)}  {v.dtype}" for v in self.contents.variables]
-        rows += [f"  note: {note}" for note in dict.fromkeys((*self.contents.notes, *self.notes))]
+        shown = self.contents.variables[:_MOST_LISTED]
+        rows += [f"  {_one_line(v.name)}  {_one_line(_axes(v.dims, v.shape))}  {v.dtype}" for v in shown]
+        rows += [f"  … and {len(self.contents.variables) - len(shown)} more"] if len(shown) == _MOST_LISTED else []
+        rows += [f"  note: {_one_line(note)}" for note in dict.fromkeys((*self.contents.notes, *self.notes))]
         if self.data is None:
             return "\n".join([*rows, "The values cannot be read as they are."])
         rows += [f"{self.data!r}", *self._noise_text(), *self._spectrum_text(), *self._advice()]
@@ -100,13 +105,24 @@ class Inspection:
         return rows
 
 
-def inspect(path: Path, reading: Reading | None = None, *, progress: Progress = silent) -> Inspection:
-    """Look at a file; what it does not tell is suggested."""
-    listed = contents(path)
+def inspect(
+    path: Path,
+    reading: Reading | None = None,
+    *,
+    limits: Reading | None = None,
+    guard: Guard = nullcontext,
+    progress: Progress = silent,
+) -> Inspection:
+    """Look at a file; what it does not tell is suggested, within ``limits`` as in :func:`bvsi.readers.suggest`.
+
+    guard: holds while the file is read.
+    """
+    with guard():
+        listed = contents(path, reading or limits)
     try:
-        data, wanted, notes = first_look(path, reading, progress=progress)
+        data, wanted, notes = first_look(path, reading, limits=limits, guard=guard, progress=progress)
     except BvsiError as error:
-        return Inspection(listed, suggest(path) if reading is None else reading, obstacle=str(error))
+        return Inspection(listed, reading or Reading(), obstacle=str(error))
     measurement = measure(data, None)
     operators = suggested_operators(data.names, data.geometry.names, splines=takes_splines(data))
     try:
@@ -131,6 +147,11 @@ def inspect(path: Path, reading: Reading | None = None, *, progress: Progress = 
 
 def _rms(data: Data, name: str) -> float:
     return float(np.sqrt(np.nanmean(np.square(data.observed(name)))))
+
+
+def _one_line(text: str) -> str:
+    """A text from a file, which must not put lines of its own into what is printed."""
+    return text.replace("\n", "\\n").replace("\r", "\\r")
 
 
 def _axes(dims: tuple[str, ...] | None, shape: tuple[int, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bvsi.data import Grid
-from bvsi.files import written_aside
+from bvsi.files import png_bytes, write_whole
 from bvsi.plot.inspection import field_view, spectrum
 from bvsi.study.inspection import Inspection
 
@@ -27,5 +27,4 @@ def write_picture(seen: Inspection, path: Path) -> None:
         field_view(row[0], data, name)
         if columns == 2:
             spectrum(row[1], data, name, measured.filtered.get(name))
-    with written_aside(path) as aside:
-        figure.savefig(aside, format="png", dpi=110)
+    write_whole(path, png_bytes(figure, dpi=110))

@@ -1,17 +1,25 @@
 """A set of files that appears as a whole: written aside, sealed, then moved into place.
 
 Killed before the seal, the folder is as it was. Killed after it, the next start finishes the move.
+
+A folder may come from somebody else, or be one that other work lives in. So no link in it is followed, only a set that
+was sealed on this machine is moved, and only files that the list ``written`` names are replaced or removed.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
 
 from bvsi.errors import BvsiError
-from bvsi.files import written_aside
+from bvsi.files import sync_folder, write_whole
+from bvsi.study.seal import file_digest, is_sealed, seal
 
 WORK = ".bvsi"
 """Folder inside the results for what is under way."""
@@ -19,23 +27,112 @@ WORK = ".bvsi"
 _STAGING = "outputs"
 _SEAL = "sealed"
 _LOCK = "lock"
+_WRITTEN = "written"
+# Longest list of names, or seal, that is read.
+_LONGEST = 1_000_000
 
 
-@contextmanager
-def outputs(folder: Path) -> Iterator[Path]:
-    """A folder to write files to; they appear in ``folder`` when the block ends well, and vanish when it does not."""
+def check_place(folder: Path, names: Iterable[str], *, within: Path | None = None) -> None:
+    """Refuse a folder where writing files of these names would follow a link, or replace what is not ours.
+
+    names: relative to the folder, with ``/``. within: folder below which no part of the path may be a link.
+    """
+    parts = [folder / name for name in (".", WORK, *(f"{WORK}/{name}" for name in (_STAGING, _LOCK, _WRITTEN)))]
+    parts += [place for name in names for place in (folder / name, (folder / name).parent)]
+    if within is not None and within in folder.parents:
+        parts += [place for place in folder.parents if within in place.parents]
+    linked = next((place for place in parts if place.is_symlink()), None)
+    if linked is not None:
+        raise BvsiError(f"{linked}: this is a link, and results are not written through links; name the place itself.")
+    ours = written(folder)
+    foreign = [name for name in names if name not in ours and os.path.lexists(folder / name)]
+    if foreign:
+        raise BvsiError(
+            f"{folder}: it holds {foreign[0]!r}, which no run of bvsi has written there; choose another folder, "
+            "or move the file away."
+        )
+
+
+def written(folder: Path) -> frozenset[str]:
+    """Names of the files that runs have written to a folder; of a folder that is not ours, none."""
+    found = _record(folder / WORK / _WRITTEN)
+    return frozenset(name for name in found if _proper(name)) if isinstance(found, list) else frozenset()
+
+
+def write_outputs(folder: Path, files: Mapping[str, bytes | str]) -> None:
+    """Write files by name; they appear together, and files of an earlier set that this one lacks are removed."""
+    check_place(folder, files)
     staging = folder / WORK / _STAGING
     finish_move(folder)
     shutil.rmtree(staging, ignore_errors=True)
-    staging.mkdir(parents=True)
     try:
-        yield staging
-        with written_aside(staging / _SEAL) as aside:
-            aside.write_text("whole\n", encoding="utf-8")
+        for name, content in files.items():
+            write_whole(staging / name, content)
+        digests = json.dumps({name: file_digest(staging / name) for name in files})
+        write_whole(staging / _SEAL, json.dumps({"files": digests, "seal": seal("outputs", digests)}))
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
         raise
     finish_move(folder)
+
+
+def finish_move(folder: Path) -> None:
+    """Move a sealed set of files into place; what carries no seal of ours is dropped."""
+    staging = folder / WORK / _STAGING
+    if not os.path.lexists(staging / _SEAL):
+        return
+    digests = _sealed(folder)
+    if digests is None:
+        shutil.rmtree(staging)
+        return
+    before = written(folder)
+    write_whole(folder / WORK / _WRITTEN, json.dumps(sorted({*before, *digests})))
+    for name in digests:
+        if (staging / name).exists():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (staging / name).replace(folder / name)
+    for name in before - set(digests):
+        (folder / name).unlink(missing_ok=True)
+    for place in {(folder / name).parent for name in {*before, *digests}}:
+        sync_folder(place)
+    write_whole(folder / WORK / _WRITTEN, json.dumps(sorted(digests)))
+    shutil.rmtree(staging)
+
+
+def _sealed(folder: Path) -> dict[str, str] | None:
+    """Digests by name of a set that was sealed here and is whole, in staging or already moved; None for any other."""
+    staging = folder / WORK / _STAGING
+    found = _record(staging / _SEAL)
+    text = found.get("files") if isinstance(found, dict) else None
+    if not isinstance(text, str) or not is_sealed(found.get("seal"), "outputs", text):
+        return None
+    digests: dict[str, str] = json.loads(text)
+    places = {name: (staging if os.path.lexists(staging / name) else folder) / name for name in digests}
+    whole = all(is_regular(place) and file_digest(place) == digests[name] for name, place in places.items())
+    return digests if whole else None
+
+
+def is_regular(path: Path) -> bool:
+    """Whether there is a file, and no link to one."""
+    return path.is_file() and not path.is_symlink()
+
+
+def _record(path: Path) -> Any:
+    """What a small JSON file holds; None where there is none, or it is damaged."""
+    if not is_regular(path) or path.stat().st_size > _LONGEST:
+        return None
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _proper(name: object) -> bool:
+    """Whether a name is that of a file in the folder itself, or one folder below."""
+    if not isinstance(name, str) or "\\" in name or "\0" in name:
+        return False
+    parts = PurePosixPath(name).parts
+    return 0 < len(parts) <= 2 and not {"..", "/", WORK} & set(parts)
 
 
 @contextmanager
@@ -52,7 +149,7 @@ def alone(folder: Path) -> Iterator[None]:
     work = folder / WORK
     new = [place for place in (work, *work.parents) if not place.exists()]
     work.mkdir(parents=True, exist_ok=True)
-    with (work / _LOCK).open("w") as mark:
+    with _mark(work / _LOCK) as mark:
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -64,6 +161,22 @@ def alone(folder: Path) -> Iterator[None]:
             raise
 
 
+def _mark(path: Path) -> IO[bytes]:
+    """The file that is locked: opened without following a link, and as it is."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        handle = os.open(path, flags, 0o644)
+    except OSError as error:
+        if path.is_symlink() or path.is_dir():
+            raise BvsiError(f"{path}: this has to be a file of its own; remove it.") from None
+        raise error
+    mark = os.fdopen(handle, "r+b", buffering=0)
+    if not stat.S_ISREG(os.fstat(mark.fileno()).st_mode):
+        mark.close()
+        raise BvsiError(f"{path}: this has to be a file of its own; remove it.")
+    return mark
+
+
 def _forget(new: Sequence[Path]) -> None:
     """Remove folders that were made for a run, innermost first, where they hold nothing but its mark."""
     if new and [path.name for path in new[0].iterdir()] == [_LOCK]:
@@ -72,17 +185,3 @@ def _forget(new: Sequence[Path]) -> None:
         if any(place.iterdir()):
             return
         place.rmdir()
-
-
-def finish_move(folder: Path) -> None:
-    """Move a sealed set of files into place; without a seal nothing is done."""
-    staging = folder / WORK / _STAGING
-    if not (staging / _SEAL).exists():
-        return
-    for path in sorted(p for p in staging.iterdir() if p.name != _SEAL):
-        target = folder / path.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        path.replace(target)
-    (staging / _SEAL).unlink()
-    staging.rmdir()

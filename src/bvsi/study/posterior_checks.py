@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bvsi.constraints import Constraints
-from bvsi.naming import matches, position
+from bvsi.naming import matches, plain_name, position
 from bvsi.operators import Library
 from bvsi.study import objects
 from bvsi.study.complaints import nearest
@@ -79,12 +79,17 @@ def quantity_faults(quantities: Sequence[QuantitySettings], library: Library) ->
     seen: set[str] = set()
     for number, quantity in enumerate(quantities):
         place: Place = ("quantity", number)
-        if quantity.name in seen:
-            yield Problem((*place, "name"), f"{quantity.name!r} is the name of another quantity; choose another.")
-        seen.add(quantity.name)
+        file = plain_name(quantity.name).casefold()
+        if file in seen:
+            yield Problem((*place, "name"), f"{quantity.name!r} names the file of another quantity; choose another.")
+        seen.add(file)
         faults = [*axes_faults(quantity, place), *_kind(quantity, place, tuple(library.equations))]
         key = "expression" if quantity.kind == "expression" else "kind"
         yield from faults or attempt((*place, key), Quantity(quantity, library.names).of, library.names)
+
+
+# Names of constants in expressions, and of what a quantity is stored with.
+_TAKEN = ("pi", "operator", "draw", "mean", "variance", "lower", "upper")
 
 
 def axes_faults(quantity: QuantitySettings, place: Place = ()) -> Iterator[Problem]:
@@ -92,7 +97,7 @@ def axes_faults(quantity: QuantitySettings, place: Place = ()) -> Iterator[Probl
     points = 1
     for name, (first, last, number) in quantity.axes.items():
         points *= number
-        if not (name.isascii() and name.isidentifier()) or name.startswith("_") or name in ("pi", "operator", "draw"):
+        if not (name.isascii() and name.isidentifier()) or name.startswith("_") or name in _TAKEN:
             yield Problem((*place, "axes", name), f"{name!r} cannot be a variable; use letters such as x.")
         if not first < last:
             yield Problem((*place, "axes", name), "the first value has to be below the last.")

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
-from bvsi.files import written_aside
+from bvsi.files import netcdf_bytes, write_whole
 from bvsi.study.complaints import complaints
 from bvsi.study.posterior_checks import axes_faults
 from bvsi.study.quantities import Quantity
@@ -50,11 +50,7 @@ def written(quantity: xr.Dataset, path: Path) -> None:
     """As NetCDF or CSV, by the ending of the name."""
     if path.suffix not in (".nc", ".csv"):
         raise BvsiError(f"--out {path}: the name has to end with .nc or .csv.")
-    with written_aside(path) as aside:
-        if path.suffix == ".nc":
-            quantity.to_netcdf(aside, engine="h5netcdf")
-        else:
-            aside.write_text(_csv(quantity), encoding="utf-8")
+    write_whole(path, netcdf_bytes(quantity) if path.suffix == ".nc" else _csv(quantity))
 
 
 def _csv(quantity: xr.Dataset) -> str:

@@ -93,7 +93,6 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    from bvsi.files import written_aside
+    from bvsi.files import write_whole
 
-    with written_aside(Path(sys.argv[1])) as aside:
-        aside.write_text(reference(), encoding="utf-8")
+    write_whole(Path(sys.argv[1]), reference())

@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -22,7 +23,9 @@ from bvsi.data import Data
 from bvsi.discovery import Discovery, discover, forecast
 from bvsi.discovery.footprint import Footprint, predict_footprint
 from bvsi.discovery.machine_memory import MachineMemory
+from bvsi.discovery.storage import to_bytes
 from bvsi.errors import BvsiError
+from bvsi.files import netcdf_bytes
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.readers import read_with_notes
@@ -30,8 +33,21 @@ from bvsi.readers.registry import format_of
 from bvsi.report import equation_latex, versions
 from bvsi.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
 from bvsi.study.checks import validate
-from bvsi.study.outputs import WORK, alone, finish_move, outputs
-from bvsi.study.result_folder import QUANTITIES, REPORT, RESULT, SETTINGS, STUDY, TIMING, pages
+from bvsi.study.first_look import Guard
+from bvsi.study.outputs import WORK, alone, check_place, finish_move, write_outputs
+from bvsi.study.result_folder import (
+    COEFFICIENTS,
+    EQUATION,
+    REPORT,
+    RESULT,
+    SETTINGS,
+    STUDY,
+    SUMMARY,
+    TIMING,
+    WRITTEN,
+    pages,
+    quantity_file,
+)
 from bvsi.study.stages import Stages, data_parts, digest_of, file_parts
 from bvsi.study.summary import coefficients_csv, summary
 from bvsi.study.toml import Study
@@ -57,7 +73,7 @@ class Finished:
     """What a run found and wrote.
 
     quantities: by name, with mean, variance and band; notes: what a user should know of how the data were read, and of
-    what could not be done; seconds: by stage, when it was computed; anew: whether anything was computed this time.
+    what could not be done; seconds: by stage, when it was computed; taken: stages of an earlier run on this machine.
     """
 
     found: Discovery
@@ -65,7 +81,7 @@ class Finished:
     folder: Path
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
-    anew: bool = True
+    taken: tuple[str, ...] = ()
 
     @property
     def report(self) -> Path:
@@ -83,39 +99,58 @@ class Inputs:
     notes: tuple[str, ...]
 
 
-def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
+def read_inputs(
+    study: Study, *, stages: Stages | None = None, guard: Guard = nullcontext, progress: Progress = silent
+) -> Inputs:
     """Read the data and check the whole study against them.
 
-    stages: where what comes from large files is kept.
+    stages: where what comes from large files is kept. guard: holds while files are read, see :data:`Guard`.
     """
     validate(study)
     data, notes = [], []
     for number, path in enumerate(files_of(study)):
-        one, told = _read(study, path, number, stages, progress)
+        with guard():
+            one, told = _read(study, path, number, stages, progress)
         data.append(one)
         notes += [f"{path.name}: {note}" for note in told]
     validate(study, data)
     return Inputs(study, tuple(data), library_of(study), tuple(notes))
 
 
-def run_study(study: Study, *, out: Path | None = None, client: Any = None, progress: Progress = silent) -> Finished:
+def run_study(
+    study: Study,
+    *,
+    out: Path | None = None,
+    client: Any = None,
+    guard: Guard = nullcontext,
+    progress: Progress = silent,
+) -> Finished:
     """Run a study and write its results.
 
-    out: folder of the results instead of the study's own.
+    out: folder of the results instead of the study's own. guard: holds while files are read, see :data:`Guard`.
     client: a dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run
         may be begun here and ended there.
     """
     validate(study)
     folder = out or folder_of(study)
+    _check_folder(study, folder, within=study.path.parent if out is None else None)
     with alone(folder):
         finish_move(folder)
-        return _run(study, folder, client, progress)
+        return _run(study, folder, client, guard, progress)
 
 
-def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finished:
+def _check_folder(study: Study, folder: Path, *, within: Path | None) -> None:
+    """Refuse, before anything is computed, a folder in which results would replace what is not ours."""
+    copy = folder / STUDY
+    if copy.exists() and copy.samefile(study.path):
+        raise BvsiError(f"{folder}: it holds the study file itself; choose another folder for the results.")
+    check_place(folder, (*WRITTEN, *map(quantity_file, quantities_of(study))), within=within)
+
+
+def _run(study: Study, folder: Path, client: Any, guard: Guard, progress: Progress) -> Finished:
     stages, settings = Stages(folder / WORK), resolved(study)
     begin = time.perf_counter()
-    inputs = read_inputs(study, stages=stages, progress=progress)
+    inputs = read_inputs(study, stages=stages, guard=guard, progress=progress)
     reading = time.perf_counter() - begin
     core = {key: value for key, value in settings.items() if key not in _LATER}
     first = digest_of(core, data_parts(inputs.data))
@@ -124,8 +159,11 @@ def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finishe
     found = stages.done("forecast", second, lambda: with_forecast(inputs, found, progress), *_KEPT)
     quantities, obstacles = predicted(study, found)
     notes = (*inputs.notes, *_forecast_note(found), *obstacles)
+    if stages.refused:
+        what = " and ".join(stages.refused)
+        _log.warning("%s in %s: damaged, or not computed on this machine; computed anew", what, stages.folder)
     seconds = {"reading": reading, **{name: stages.seconds[name] for name in ("discovery", "forecast")}}
-    finished = Finished(found, quantities, folder, notes, seconds, bool(stages.anew))
+    finished = Finished(found, quantities, folder, notes, seconds, tuple(stages.taken))
     write(finished, study)
     stages.clear({"discovery": first, "forecast": second})
     return finished
@@ -218,23 +256,18 @@ def write(finished: Finished, study: Study) -> None:
     }
     texts = {
         **pages(found, extras),
-        "equation.tex": equation_latex(found),
-        "coefficients.csv": coefficients_csv(found),
-        "summary.json": _json(summary(found, finished.notes)),
+        EQUATION: equation_latex(found),
+        COEFFICIENTS: coefficients_csv(found),
+        SUMMARY: _json(summary(found, finished.notes)),
         SETTINGS: _json({"title": extras["title"], "settings": settings, "versions": versions()}),
         TIMING: _json(dict(finished.seconds)),
         STUDY: extras["study_text"],
     }
-    with outputs(finished.folder) as aside:
-        found.save(aside / RESULT)
-        for name, text in texts.items():
-            (aside / name).write_text(text, encoding="utf-8")
-        (aside / QUANTITIES).mkdir()
-        for name, dataset in finished.quantities.items():
-            dataset.to_netcdf(aside / QUANTITIES / f"{_plain_name(name)}.nc", engine="h5netcdf")
+    bands = {quantity_file(name): netcdf_bytes(band) for name, band in finished.quantities.items()}
+    write_outputs(finished.folder, {RESULT: to_bytes(found), **texts, **bands})
 
 
-_KEPT = (Discovery.save, Discovery.load)
+_KEPT = (to_bytes, Discovery.load)
 
 
 def _read(
@@ -252,9 +285,9 @@ def _read(
     return stages.done(f"data{number}", digest, compute, _save_data, _load_data)
 
 
-def _save_data(read: tuple[Data, tuple[str, ...]], path: Path) -> None:
+def _save_data(read: tuple[Data, tuple[str, ...]]) -> bytes:
     data, notes = read
-    data.to_xarray().assign_attrs(notes=json.dumps(notes)).to_netcdf(path, engine="h5netcdf")
+    return netcdf_bytes(data.to_xarray().assign_attrs(notes=json.dumps(notes)))
 
 
 def _load_data(path: Path) -> tuple[Data, tuple[str, ...]]:
@@ -271,11 +304,6 @@ def _existing(path: Path) -> list[Path]:
     """Files behind a path or pattern."""
     found = [path] if path.exists() else sorted(path.parent.glob(path.name))
     return [file for one in found for file in (sorted(one.rglob("*")) if one.is_dir() else [one]) if file.is_file()]
-
-
-def _plain_name(name: str) -> str:
-    """A name as part of a file name."""
-    return re.sub(r"[^\w.-]+", "_", name)
 
 
 def _without_schema(text: str) -> str:

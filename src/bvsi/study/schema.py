@@ -24,7 +24,6 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    from bvsi.files import written_aside
+    from bvsi.files import write_whole
 
-    with written_aside(SCHEMA_FILE) as aside:
-        aside.write_text(schema_text(), encoding="utf-8")
+    write_whole(SCHEMA_FILE, schema_text())

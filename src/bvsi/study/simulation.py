@@ -11,7 +11,7 @@ import numpy as np
 from bvsi.data import Data
 from bvsi.discovery import Discovery, simulate_found
 from bvsi.errors import BvsiError
-from bvsi.files import written_aside
+from bvsi.files import netcdf_bytes, write_whole
 from bvsi.progress import Progress, silent
 from bvsi.readers import write_vtu
 from bvsi.study.build import folder_of
@@ -67,8 +67,7 @@ def simulate_study(
 
 def _write(made: xr.Dataset, out: Path) -> None:
     if out.suffix == ".nc":
-        with written_aside(out) as aside:
-            made.to_netcdf(aside, engine="h5netcdf")
+        write_whole(out, netcdf_bytes(made))
     else:
         write_vtu(Data.from_xarray(made, time="time"), out.parent, out.stem)
 

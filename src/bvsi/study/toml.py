@@ -37,11 +37,14 @@ class Study:
     settings: all of them, defaults filled in.
     path: of the file; paths in the settings are relative to its folder.
     text: of the file, for line numbers; empty where the settings were made in Python.
+    allow_outside: whether data files may take values from outside of their folder. It is the user's to say, not the
+        file's, which may come from somebody else.
     """
 
     settings: Settings
     path: Path = Path("study.toml")
     text: str = field(default="", repr=False)
+    allow_outside: bool = False
 
     @cached_property
     def _lines(self) -> dict[Place, int]:

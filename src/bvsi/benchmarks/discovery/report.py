@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bvsi.benchmarks.discovery.store import Run
 from bvsi.benchmarks.discovery.table import comma_separated, markdown, rows
-from bvsi.files import written_aside
+from bvsi.files import png_bytes, write_whole
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,11 @@ def write(runs: Sequence[Run], out: Path) -> Report:
     table = rows(runs)
     texts = {out / "table.md": markdown(table), out / "table.csv": comma_separated(table)}
     for path, text in texts.items():
-        with written_aside(path) as aside:
-            aside.write_text(text, encoding="utf-8")
+        write_whole(path, text)
     cases = len({run.key.case for run in runs})
     figure = Figure(figsize=(9, 2.6 * cases), layout="constrained")
     discovery_benchmark(figure.subplots(cases, 2, squeeze=False), [_drawn(run) for run in runs])
-    with written_aside(out / "figure.png") as aside:
-        figure.savefig(aside, dpi=110, format="png")
+    write_whole(out / "figure.png", png_bytes(figure, dpi=110))
     return Report(texts[out / "table.md"], (*texts, out / "figure.png"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bvsi.benchmarks.performance.targets import ratio
-from bvsi.files import written_aside
+from bvsi.files import png_bytes, write_whole
 
 Record = Mapping[str, Any]
 NAME = "performance"
@@ -36,14 +36,12 @@ def write(record: Record, out: Path) -> Report:
     text = markdown(record)
     texts = {out / f"{NAME}.json": json.dumps(record, indent=1, ensure_ascii=False) + "\n", out / f"{NAME}.md": text}
     for path, content in texts.items():
-        with written_aside(path) as aside:
-            aside.write_text(content, encoding="utf-8")
+        write_whole(path, content)
     sizes = len(record["comparisons"])
     figure = Figure(figsize=(12, 3.4 * (1 + sizes)), layout="constrained")
     performance(figure, record["comparisons"], record["growth"])
     picture = out / f"{NAME}.png"
-    with written_aside(picture) as aside:
-        figure.savefig(aside, dpi=110, format="png")
+    write_whole(picture, png_bytes(figure, dpi=110))
     return Report(text, (*texts, picture))
 
 
