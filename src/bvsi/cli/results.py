@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from bvsi.cli.limits import AllowOutside, MaxMemory, with_limits
 from bvsi.cli.options import Json, Quiet, Result, check_file, free_to_write, result_file, say, shown_progress
 from bvsi.errors import BvsiError
 
@@ -21,19 +23,27 @@ def report(
     result: Result,
     out: Annotated[Path | None, typer.Option(help="The page to write; default: report.html beside the result.")] = None,
     title: Annotated[str, typer.Option(help="Title of the page.")] = "",
+    force: Force = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a result anew."""
     from bvsi.discovery import Discovery
     from bvsi.files import write_whole
+    from bvsi.readers.source import readable
+    from bvsi.study.outputs import written
     from bvsi.study.result_folder import REPORT, extras_beside, pages
 
     path = result_file(result)
     page = out or path.with_name(REPORT)
     check_file(page, option="--out")
-    extras = extras_beside(path)
-    text = pages(Discovery.load(path), {**extras, "title": title or extras["title"]})[REPORT]
+    if out is None and page.exists() and REPORT not in written(path.parent) and not force:
+        raise BvsiError(
+            f"{page} is there, and no run of bvsi has written it; name another page with --out, or --force."
+        )
+    with readable(path, "a result of bvsi"):
+        extras = extras_beside(path)
+        text = pages(Discovery.load(path), {**extras, "title": title or extras["title"]})[REPORT]
     write_whole(page, text)
     say(f"report: {page}", {"report": str(page)}, as_json=as_json, quiet=quiet)
 
@@ -58,14 +68,16 @@ def predict(
     An expression of the coefficients, or the potential of the drift.
     """
     from bvsi.discovery import Discovery
+    from bvsi.readers.source import readable
     from bvsi.study.prediction import predict_text, written
 
     if bool(expression) == potential:
         raise BvsiError("predict: give an expression such as '2*[laplacian(u)]', or --potential, one of the two.")
     if out is not None:
         free_to_write(out, force=force, option="--out")
-    found = Discovery.load(result_file(result))
-    quantity = predict_text(found, None if potential else expression, axis, level=level)
+    path = result_file(result)
+    with readable(path, "a result of bvsi"):
+        quantity = predict_text(Discovery.load(path), None if potential else expression, axis, level=level)
     if out is not None:
         written(quantity, out)
     where = f"\nfile: {out}" if out is not None else ""
@@ -79,6 +91,8 @@ def simulate(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     out: Annotated[Path, typer.Option(help="NetCDF file, or NAME.pvd for VTU files.")] = Path("simulation.nc"),
     force: Force = False,
+    allow_outside: AllowOutside = False,
+    max_memory: MaxMemory = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -90,8 +104,12 @@ def simulate(
     from bvsi.study.simulation import simulate_study
 
     free_to_write(out, force=force, option="--out")
+    frames = sorted(out.parent.glob(f"{escape(out.stem)}_[0-9]*.vtu")) if out.suffix == ".pvd" else []
+    if frames and not force:
+        raise BvsiError(f"--out: {frames[0]} is there already; choose another name, or write over it with --force.")
     with shown_progress(quiet=quiet or as_json) as progress:
         loaded, given = load_study(study), None if result is None else result_file(result)
+        loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
         made = simulate_study(loaded, given, draws=draws, seed=seed, out=out, progress=progress)
     say(f"{made.text}\nfile: {out}", {**made.record(), "file": str(out)}, as_json=as_json, quiet=quiet)
 
@@ -109,11 +127,13 @@ def compare(
     """
     from bvsi.discovery import Discovery
     from bvsi.posteriors import compare as compare_posteriors
+    from bvsi.readers.source import readable
 
-    found = {str(path): Discovery.load(result_file(path)) for path in (a, b)}
-    if len(found) < 2:
+    if str(a) == str(b):
         raise BvsiError("compare: the same result twice; give two.")
-    table = compare_posteriors(found, level=level)
+    with readable(f"{a} or {b}", "a result of bvsi"):
+        found = {str(path): Discovery.load(result_file(path)) for path in (a, b)}
+        table = compare_posteriors(found, level=level)
     verdicts = [f"{name}: {one.verdict}" for name, one in found.items()]
     record = {name: {"verdict": one.verdict, "equation": one.equation} for name, one in found.items()}
     coefficients = {name: dict(zip(one.names, map(float, one.theta), strict=True)) for name, one in found.items()}

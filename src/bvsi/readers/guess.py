@@ -194,7 +194,7 @@ def _proper(name: str) -> str:
     except DataError:
         plain = re.sub(r"[\W_]+", "_", plain).strip("_")
         if not plain or plain[0].isdigit():
-            plain = f"u_{plain}"
+            plain = f"u{plain}"
         try:
             return check_field_name(plain)
         except DataError:

@@ -126,7 +126,12 @@ def _zip_records(path: Path) -> Iterator[tuple[str, bytes]]:
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             name = entry.filename
-            if name in seen or "\\" in name or name.rstrip("/") != str(PurePosixPath(name)) or ".." in name.split("/"):
+            if (
+                name in seen
+                or "\\" in name
+                or name.rstrip("/") != str(PurePosixPath(name))
+                or {"..", "/"} & set(PurePosixPath(name).parts)
+            ):
                 raise DataError(
                     f"{path}: its entry {name[:80]!r} is there twice, or no plain name; zip the store again"
                 )

@@ -123,6 +123,8 @@ def _check(node: ast.AST, known: Sequence[str]) -> None:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, int | float):
                 raise BvsiError(f"{value!r} is no real number.")
+            if abs(value) > MAX_CONSTANT:  # before it becomes a float, which an integer may be too large for
+                raise BvsiError("a constant in it is not a real number of moderate size; rescale.")
         case ast.Name(id=name):
             if name not in known:
                 raise BvsiError(_unknown(name, known))

@@ -78,8 +78,9 @@ def check_no_link(path: Path) -> None:
 
 
 def _json(path: Path) -> dict[str, Any]:
+    text = _text(path) or "{}"
     try:
-        found = json.loads(_text(path) or "{}")
+        found = json.loads(text)
     except (ValueError, RecursionError):
         raise BvsiError(f"{path}: this is no JSON any more; run the study again.") from None
     return found if isinstance(found, dict) else {}
