@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bvsi.cli.limits import AllowOutside, MaxMemory, checked_memory, limited_memory
+from bvsi.cli.limits import AllowOutside, MaxMemory, checked_memory
 from bvsi.cli.options import Json, Quiet, check_file, free_to_write, os_fault, say, shown_progress
 from bvsi.errors import BvsiError
 
@@ -46,17 +45,15 @@ def inspect(
     Where the values cannot be read, what the file lists is told, and the exit code is 2.
     """
     limits = _limits(max_memory, allow_outside=allow_outside)
-    guard = partial(limited_memory, limits.max_memory)
-    with guard():
-        _check_readable(file, limits)
-        reading = _reading(file, dims, time, limits)
+    _check_readable(file, limits)
+    reading = _reading(file, dims, time, limits)
     from bvsi.study.inspection import inspect as look
 
     target = picture or Path(f"{file.name.replace('*', '_')}.inspect.png")
     if not no_picture:
         check_file(target, option="--picture")
     with shown_progress(quiet=quiet or as_json) as progress:
-        seen = look(file, reading, limits=limits, guard=guard, progress=progress)
+        seen = look(file, reading, limits=limits, progress=progress)
     record, text = seen.record(), str(seen)
     if seen.data is not None and not no_picture:
         from bvsi.study.inspection_picture import write_picture
@@ -92,15 +89,13 @@ def init(
     limits = _limits(max_memory, allow_outside=allow_outside)
     if not all(str(path).isprintable() for path in (file, out)):
         raise BvsiError(f"{str(file)!r}: a study file cannot hold this name; rename the file in plain letters.")
-    guard = partial(limited_memory, limits.max_memory)
-    with guard():
-        _check_readable(file, limits)
-        reading = _reading(file, dims, time, limits)
+    _check_readable(file, limits)
+    reading = _reading(file, dims, time, limits)
     from bvsi.files import write_whole
     from bvsi.study.template import template
 
     free_to_write(out, force=force, option="--out")
-    text = template(file, study_file=out, reading=reading, limits=limits, guard=guard)
+    text = template(file, study_file=out, reading=reading, limits=limits)
     write_whole(out, text)
     words = f"study: {out}\nLook at the operators in it, then: bvsi run {quote(str(out))}"
     say(words, {"study": str(out)}, as_json=as_json, quiet=quiet)
@@ -109,7 +104,7 @@ def init(
 def _limits(max_memory: float | None, *, allow_outside: bool) -> Reading:
     from bvsi.readers import Reading
 
-    limits = Reading(allow_outside=allow_outside)
+    limits = Reading(allow_outside=allow_outside, guarded=True)
     return limits if max_memory is None else replace(limits, max_memory=checked_memory(max_memory))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from bvsi.cli.folder import check_folder
-from bvsi.cli.limits import AllowOutside, MaxMemory, limited_memory, with_limits
+from bvsi.cli.limits import AllowOutside, MaxMemory, with_limits
 from bvsi.cli.options import Json, Quiet, Scheduler, TlsCa, TlsCert, TlsKey, cluster, say, shown_progress
 
 if TYPE_CHECKING:
@@ -48,7 +47,6 @@ def run(
 
     loaded = load_study(study)  # before what only running needs is imported: faults of the file are told at once
     loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
-    guard = partial(limited_memory, loaded.settings.data.max_memory)
     from bvsi.study import read_inputs, run_study
     from bvsi.study.summary import summary
 
@@ -57,14 +55,14 @@ def run(
     security = (tls_ca, tls_cert, tls_key)
     with cluster(scheduler, security, quiet=quiet) as client, shown_progress(quiet=quiet or as_json) as progress:
         if check_only or dry_run:
-            inputs = read_inputs(loaded, guard=guard, progress=progress)
+            inputs = read_inputs(loaded, progress=progress)
             words = [*(repr(one) for one in inputs.data), repr(inputs.library), *inputs.notes]
             lines, outlook = _outlook(inputs) if dry_run else ([], {})
             valid = {"data": words, "valid": True, **outlook}
             say("\n".join([*words, *lines, "The study can be run."]), valid, as_json=as_json, quiet=quiet)
             return
         try:
-            finished = run_study(loaded, out=out, client=client, guard=guard, progress=progress)
+            finished = run_study(loaded, out=out, client=client, progress=progress)
         except KeyboardInterrupt:
             sys.stderr.write(f"interrupted; bvsi run {study} goes on where it was\n")
             raise typer.Exit(130) from None

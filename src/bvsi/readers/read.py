@@ -82,7 +82,7 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
         with opened(place, limits) as source, readable(place, source.format):
             require_numbers(source)
             guess = suggestion(source)
-    return replace(guess, max_memory=limits.max_memory, allow_outside=limits.allow_outside)
+    return replace(guess, max_memory=limits.max_memory, allow_outside=limits.allow_outside, guarded=limits.guarded)
 
 
 def _check(reading: Reading) -> None:

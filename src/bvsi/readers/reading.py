@@ -31,6 +31,7 @@ class Reading:
     comfortable: bytes beyond which oversampled sets on grids are coarsened for speed, in time and along periodic axes
         and where that changes nothing.
     allow_outside: whether the file may take values from files outside of its folder.
+    guarded: whether the memory of the whole process is limited while the file is opened or a part of it is unpacked.
     keep_ends: whether bounded axes must keep their ends, since a boundary condition holds there; coarsening loses some
         points at both.
     """
@@ -49,6 +50,7 @@ class Reading:
     max_memory: float = 1e9
     comfortable: float = 4e6
     allow_outside: bool = False
+    guarded: bool = False
     keep_ends: bool = False
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from glob import has_magic
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from bvsi.errors import DataError
 from bvsi.readers.hdf5 import open_hdf5
+from bvsi.readers.limits import limited_memory
 from bvsi.readers.matlab import open_matlab
 from bvsi.readers.netcdf import open_netcdf
 from bvsi.readers.npz import open_npz
@@ -28,6 +30,10 @@ from bvsi.readers.zarr_store import open_zarr
 
 # Arrays of a file that are looked at; files of data have some dozens.
 _MOST = 5000
+# Bytes that opening a file may take, with modules that are imported for it.
+_BESIDE = 500_000_000
+# Bytes in memory per byte of a file that is read as a whole: numbers as text and copies of them, or compressed numbers.
+_UNPACKED = 20
 
 Opener = Callable[[tuple[Path, ...], Reading], AbstractContextManager[Source]]
 
@@ -41,6 +47,7 @@ class Format:
     open: opens files of it.
     series: whether several files, one per time, make one set.
     folder: whether a set may be a folder.
+    whole: whether a file is read as a whole when it is opened.
     """
 
     name: str
@@ -48,6 +55,7 @@ class Format:
     open: Opener
     series: bool = False
     folder: bool = False
+    whole: bool = False
 
 
 FORMATS: tuple[Format, ...] = (
@@ -56,10 +64,10 @@ FORMATS: tuple[Format, ...] = (
     Format("HDF5", (".h5", ".hdf5"), open_hdf5),
     Format("NPZ", (".npz",), open_npz),
     Format("MATLAB", (".mat",), open_matlab),
-    Format("CSV", (".csv", ".tsv"), open_table),
-    Format("VTK", (".vtu", ".vtk", ".pvd"), open_series, series=True),
-    Format("XDMF", (".xdmf", ".xmf"), open_series),
-    Format("Gmsh", (".msh",), open_series, series=True),
+    Format("CSV", (".csv", ".tsv"), open_table, whole=True),
+    Format("VTK", (".vtu", ".vtk", ".pvd"), open_series, series=True, whole=True),
+    Format("XDMF", (".xdmf", ".xmf"), open_series, whole=True),
+    Format("Gmsh", (".msh",), open_series, series=True, whole=True),
     Format("TIFF", (".tif", ".tiff"), open_tiff, series=True),
 )
 """The formats that are read."""
@@ -114,25 +122,27 @@ def _counting(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
-def _limited(source: Source, largest: float) -> Source:
+def _limited(source: Source, reading: Reading) -> Source:
     """The source with arrays that refuse to be read where a part of them takes more memory than is allowed."""
     if len(source.arrays) > _MOST:
         raise DataError(f"{source.path}: it holds {len(source.arrays)} arrays; keep those of interest only")
+    arrays = {name: replace(a, load=partial(_load, source.path, a, reading)) for name, a in source.arrays.items()}
+    return replace(source, arrays=arrays)
 
-    def limited(array: Array) -> Array:
-        def load(key: Key) -> NDArray[Any]:
-            sizes = [len(range(*part.indices(n))) for part, n in zip(key, array.shape, strict=True)]
-            wanted = max(array.unpacked, float(array.dtype.itemsize) * float(np.prod(sizes, dtype=float)))
-            if wanted > largest:
-                raise DataError(
-                    f"{source.path}: {array.name!r} takes {wanted / 1e9:.3g} GB at once, more than {largest / 1e9:.3g} "
-                    "GB; raise max_memory (--max-memory), take a part with select, or store it in smaller chunks"
-                )
-            return array.load(key)
 
-        return replace(array, load=load)
-
-    return replace(source, arrays={name: limited(array) for name, array in source.arrays.items()})
+def _load(path: Path, array: Array, reading: Reading, key: Key) -> NDArray[Any]:
+    """A part of an array, unless it, or the chunk that holds it, is too large."""
+    sizes = [len(range(*part.indices(n))) for part, n in zip(key, array.shape, strict=True)]
+    asked = float(array.dtype.itemsize) * float(np.prod(sizes, dtype=float))
+    largest = reading.largest_piece
+    wanted = max(asked, array.unpacked if array.whole else 2 * array.unpacked)  # a chunk and what is taken from it
+    if wanted > largest:
+        raise DataError(
+            f"{path}: {array.name!r} takes {wanted / 1e9:.3g} GB at once, more than {largest / 1e9:.3g} GB; raise "
+            "max_memory (--max-memory), take a part with select, or store it in smaller chunks"
+        )
+    with limited_memory(2 * wanted + _BESIDE) if reading.guarded else nullcontext():
+        return array.load(key)
 
 
 @contextmanager
@@ -142,8 +152,9 @@ def opened(path: Path, reading: Reading) -> Iterator[Source]:
     opening = kind.open(files, reading)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the libraries, about details of the formats
-        with readable(path, kind.name):
-            source = _limited(opening.__enter__(), reading.largest_piece)
+        room = _BESIDE + (_UNPACKED * max(file.stat().st_size for file in files) if kind.whole else 0)
+        with readable(path, kind.name), limited_memory(room) if reading.guarded else nullcontext():
+            source = _limited(opening.__enter__(), reading)
         try:
             yield source
         except BaseException as error:

@@ -46,6 +46,7 @@ def reading_of(study: Study) -> Reading:
         select={name: (_finite(low), _finite(high)) for name, (low, high) in data.select.items()},
         max_memory=data.max_memory,
         allow_outside=study.allow_outside,
+        guarded=study.guarded,
         comfortable=data.comfortable,
         keep_ends=study.settings.library.boundary != "unknown",
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,35 +10,30 @@ from bvsi.errors import DataError
 from bvsi.progress import Progress, silent
 from bvsi.readers import Reading, read_with_notes, suggest
 
-Guard = Callable[[], AbstractContextManager[None]]
-"""Makes a context that limits what the process may take, such as memory."""
-
 
 def first_look(
     path: Path,
     reading: Reading | None = None,
     *,
     limits: Reading | None = None,
-    guard: Guard = nullcontext,
     progress: Progress = silent,
 ) -> tuple[Data, Reading, tuple[str, ...]]:
     """Data, the reading that gave them, and notes.
 
-    limits: whose ``max_memory`` and ``allow_outside`` hold for a guess. guard: holds while the file is read.
+    limits: whose ``max_memory`` and ``allow_outside`` hold for a guess.
 
     NaN are taken for values that were not measured where there are any; the notes say so, as they say what was guessed.
     """
-    with guard():
-        wanted = suggest(path, limits) if reading is None else reading
-        notes = [] if reading is not None else guesses(wanted)
-        try:
-            data, told = read_with_notes(path, wanted, progress=progress)
-        except DataError as error:
-            if wanted.missing is not None or "missing='nan'" not in str(error):
-                raise
-            wanted = replace(wanted, missing="nan")
-            data, told = read_with_notes(path, wanted, progress=progress)
-            notes.append('NaN are taken for values that were not measured (missing = "nan")')
+    wanted = suggest(path, limits) if reading is None else reading
+    notes = [] if reading is not None else guesses(wanted)
+    try:
+        data, told = read_with_notes(path, wanted, progress=progress)
+    except DataError as error:
+        if wanted.missing is not None or "missing='nan'" not in str(error):
+            raise
+        wanted = replace(wanted, missing="nan")
+        data, told = read_with_notes(path, wanted, progress=progress)
+        notes.append('NaN are taken for values that were not measured (missing = "nan")')
     return data, wanted, tuple(dict.fromkeys((*notes, *told)))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.readers import Contents, Reading, contents
 from bvsi.study.candidates import suggested_operators
-from bvsi.study.first_look import Guard, first_look
+from bvsi.study.first_look import first_look
 
 # Cycles per step beyond which the sampling may be too coarse; one half is its limit.
 _FAST = 0.25
@@ -110,17 +109,12 @@ def inspect(
     reading: Reading | None = None,
     *,
     limits: Reading | None = None,
-    guard: Guard = nullcontext,
     progress: Progress = silent,
 ) -> Inspection:
-    """Look at a file; what it does not tell is suggested, within ``limits`` as in :func:`bvsi.readers.suggest`.
-
-    guard: holds while the file is read.
-    """
-    with guard():
-        listed = contents(path, reading or limits)
+    """Look at a file; what it does not tell is suggested, within ``limits`` as in :func:`bvsi.readers.suggest`."""
+    listed = contents(path, reading or limits)
     try:
-        data, wanted, notes = first_look(path, reading, limits=limits, guard=guard, progress=progress)
+        data, wanted, notes = first_look(path, reading, limits=limits, progress=progress)
     except BvsiError as error:
         return Inspection(listed, reading or Reading(), obstacle=str(error))
     measurement = measure(data, None)

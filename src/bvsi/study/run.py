@@ -11,7 +11,6 @@ import logging
 import re
 import time
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,7 +32,6 @@ from bvsi.readers.registry import format_of
 from bvsi.report import equation_latex, versions
 from bvsi.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
 from bvsi.study.checks import validate
-from bvsi.study.first_look import Guard
 from bvsi.study.outputs import WORK, alone, check_place, finish_move, write_outputs
 from bvsi.study.result_folder import (
     COEFFICIENTS,
@@ -99,35 +97,25 @@ class Inputs:
     notes: tuple[str, ...]
 
 
-def read_inputs(
-    study: Study, *, stages: Stages | None = None, guard: Guard = nullcontext, progress: Progress = silent
-) -> Inputs:
+def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
     """Read the data and check the whole study against them.
 
-    stages: where what comes from large files is kept. guard: holds while files are read, see :data:`Guard`.
+    stages: where what comes from large files is kept.
     """
     validate(study)
     data, notes = [], []
     for number, path in enumerate(files_of(study)):
-        with guard():
-            one, told = _read(study, path, number, stages, progress)
+        one, told = _read(study, path, number, stages, progress)
         data.append(one)
         notes += [f"{path.name}: {note}" for note in told]
     validate(study, data)
     return Inputs(study, tuple(data), library_of(study), tuple(notes))
 
 
-def run_study(
-    study: Study,
-    *,
-    out: Path | None = None,
-    client: Any = None,
-    guard: Guard = nullcontext,
-    progress: Progress = silent,
-) -> Finished:
+def run_study(study: Study, *, out: Path | None = None, client: Any = None, progress: Progress = silent) -> Finished:
     """Run a study and write its results.
 
-    out: folder of the results instead of the study's own. guard: holds while files are read, see :data:`Guard`.
+    out: folder of the results instead of the study's own.
     client: a dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run
         may be begun here and ended there.
     """
@@ -136,7 +124,7 @@ def run_study(
     _check_folder(study, folder, within=study.path.parent if out is None else None)
     with alone(folder):
         finish_move(folder)
-        return _run(study, folder, client, guard, progress)
+        return _run(study, folder, client, progress)
 
 
 def _check_folder(study: Study, folder: Path, *, within: Path | None) -> None:
@@ -147,10 +135,10 @@ def _check_folder(study: Study, folder: Path, *, within: Path | None) -> None:
     check_place(folder, (*WRITTEN, *map(quantity_file, quantities_of(study))), within=within)
 
 
-def _run(study: Study, folder: Path, client: Any, guard: Guard, progress: Progress) -> Finished:
+def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finished:
     stages, settings = Stages(folder / WORK), resolved(study)
     begin = time.perf_counter()
-    inputs = read_inputs(study, stages=stages, guard=guard, progress=progress)
+    inputs = read_inputs(study, stages=stages, progress=progress)
     reading = time.perf_counter() - begin
     core = {key: value for key, value in settings.items() if key not in _LATER}
     first = digest_of(core, data_parts(inputs.data))

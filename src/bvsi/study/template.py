@@ -11,7 +11,6 @@ import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +35,6 @@ from bvsi.study.toml_text import toml_key, toml_value
 
 if TYPE_CHECKING:
     from bvsi.readers import Reading
-    from bvsi.study.first_look import Guard
 
 _OPTIONAL: dict[str, type[BaseModel]] = {
     "noise": NoiseSettings,
@@ -55,18 +53,16 @@ def template(
     study_file: Path = Path("study.toml"),
     reading: Reading | None = None,
     limits: Reading | None = None,
-    guard: Guard = nullcontext,
 ) -> str:
     """The study file for a data file, which is read for it.
 
     study_file: where the study will be written; paths in it are relative to its folder.
     reading: what to take from the file; by default what the file suggests, within ``limits``.
-    guard: holds while the file is read.
     """
     from bvsi.discovery.method import takes_splines
     from bvsi.study.first_look import first_look
 
-    data, wanted, notes = first_look(file, reading, limits=limits, guard=guard)
+    data, wanted, notes = first_look(file, reading, limits=limits)
     given = _reading_keys(wanted, study_file)
     named = _ascii(given.get("fields", list(data.names)))
     operators = suggested_operators(tuple(named), data.geometry.names, splines=takes_splines(data))
@@ -150,7 +146,7 @@ def _reading_keys(reading: Reading, study_file: Path) -> dict[str, Any]:
     for field in dataclasses.fields(reading):
         value = getattr(reading, field.name)
         default = field.default if field.default is not dataclasses.MISSING else {}
-        if value is None or value == default or field.name == "allow_outside":
+        if value is None or value == default or field.name in ("allow_outside", "guarded"):
             continue
         if field.name == "mesh":
             value = _relative(Path(value), study_file)

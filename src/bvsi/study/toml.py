@@ -38,13 +38,14 @@ class Study:
     path: of the file; paths in the settings are relative to its folder.
     text: of the file, for line numbers; empty where the settings were made in Python.
     allow_outside: whether data files may take values from outside of their folder. It is the user's to say, not the
-        file's, which may come from somebody else.
+        file's, which may come from somebody else. guarded: whether memory is limited while they are unpacked.
     """
 
     settings: Settings
     path: Path = Path("study.toml")
     text: str = field(default="", repr=False)
     allow_outside: bool = False
+    guarded: bool = False
 
     @cached_property
     def _lines(self) -> dict[Place, int]:
