@@ -17,11 +17,11 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
-# the same tests with the lowest version of every dependency that pyproject.toml allows
+# the same tests with the lowest version of every dependency that pyproject.toml allows; old libraries complain of new ones
 test-lowest: $(VENV)/.installed
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
 	$(BIN)/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::FutureWarning
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check src tests

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bvsi.progress import Progress
+from bvsi.progress import Progress, silent
 
 
 @contextmanager
@@ -16,8 +16,11 @@ def progress_bar() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield silent
+        return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+    with Bars(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(done: float, total: float | None, what: str) -> None:

@@ -141,7 +141,7 @@ def test_an_interrupted_save_leaves_the_earlier_file(tmp_path, monkeypatch):
     before = path.read_bytes()
 
     def half(self, target, **kwargs):
-        target.write_bytes(b"half a file")
+        target.write(b"half a file")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(xr.Dataset, "to_netcdf", half)
