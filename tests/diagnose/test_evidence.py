@@ -72,3 +72,10 @@ def diffusing(stride, seed):
 def test_grids_too_coarse_for_elements_are_under_resolved_in_space(stride):
     found = discover(diffusing(stride, 7), Library({"u": ["u", "u**2", "dx(u)", "u*dx(u)", "laplacian(u)"]}))
     assert found.verdict == "under-resolved in space"
+
+
+def test_eight_nodes_are_tried_with_every_second_one():
+    found = discover(diffusing(8, 7), Library({"u": ["u", "dx(u)", "laplacian(u)"]}))
+    assert found.check is not None
+    assert "every second node" in [c.name for c in found.check.comparisons]
+    assert found.verdict == "under-resolved in space"
