@@ -27,8 +27,11 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-8
 # Noise below this part of the size of a field is none.
 _NO_NOISE = 1e-5
-# Share of values beyond which outliers are more than the tail of the noise.
-_TAIL = 2e-4
+# Share of values beyond which outliers are more than the tail of the noise, and the weight below which one is by itself:
+# that of 10 sd, which none of 9 classic equations with 1 and 10% of noise reaches.
+_TAIL, _FAR = 2e-4, 0.23
+# Weight that an outlier has at least: what replaces it is then a prediction, and this well known for sure.
+_LEAST = 1e-3
 # Variance of an interpolated value in units of that of a measured one.
 _BRIDGED = 4.0
 
@@ -74,17 +77,17 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     if noise is not None:
         return _stated(clean, noise, level, {**weights, **_gap_weights(single, weights)}, told)
     if level is None:
-        rms = {f: _size(data, f) for f in data.fields}
+        rms = {f: _size(clean, f) for f in data.fields}
         return Measurement(
             clean, UnknownScale(), {}, rms, {}, 0.0, "level from the fit; the data are too few for filters"
         )
-    sigma = {f: max(level.sigma[f], _floor(data, f)) for f in data.fields}
+    sigma = {f: max(level.sigma[f], _floor(clean, f)) for f in data.fields}
     variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
     told = [*told, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
     for name, found in estimate_signal_noise(clean, None if single else level).items():
         if found.significant:
             signal = smoothed(observed(clean, name), clean.geometry)
-            variance[name] = np.maximum(found.a**2 + found.b**2 * signal**2, _floor(data, name) ** 2)
+            variance[name] = np.maximum(found.a**2 + found.b**2 * signal**2, _floor(clean, name) ** 2)
             told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
     for name, w in weights.items():
         variance[name] = variance[name] / w
@@ -162,13 +165,14 @@ def _without_outliers(
         return data, {}, []
     total = {f: one.outliers.size for f, one in found.items()}
     many = {f for f, n in total.items() if n > (0 if robust else max(3, _TAIL * data.fields[f].size))}
+    many |= {f for f, one in found.items() if np.any(one.weights < _FAR)}
     if not many:
         return data, {}, []
     # missing values have no weight of their own
     weights, fields = {f: np.ones(data.fields[f].shape) for f in many}, dict(data.fields)
     for f in many:
         fields[f] = np.array(data.fields[f])
-        weights[f].ravel()[found[f].outliers] = found[f].weights
+        weights[f].ravel()[found[f].outliers] = np.maximum(found[f].weights, _LEAST)
         fields[f].ravel()[found[f].outliers] = found[f].values
         fields[f].ravel()[found[f].missing] = found[f].filled
     told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
