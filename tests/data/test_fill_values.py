@@ -20,7 +20,16 @@ def with_fill(value, count=7, u=SMOOTH):
     return spoilt
 
 
-FILLS = [9.96921e36, float(np.float32(9.969209968386869e36)), -9999, -999.0, 1e20, float(np.float32(1e20)), -1e30, -32768]
+FILLS = [
+    9.96921e36,
+    float(np.float32(9.969209968386869e36)),
+    -9999,
+    -999.0,
+    1e20,
+    float(np.float32(1e20)),
+    -1e30,
+    -32768,
+]
 
 
 @pytest.mark.parametrize("value", FILLS)

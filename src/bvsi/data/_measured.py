@@ -24,8 +24,8 @@ _FILL_VALUES = (
 )  # fmt: skip
 # Numbers in files are often single precision.
 _DIGITS = 1.2e-7
-# A well-known fill value is farther from all other values than these from each other. Any other number has to be so many
-# times larger than all others, and to occur twice; smaller ones are left to the search for outliers.
+# A well-known fill value is farther from all other values than these from each other. Any other number has to be so
+# many times larger than all others, and to occur twice; smaller ones are left to the search for outliers.
 _APART = 1.0
 _ABSURD = 1e5
 # A lone number below may be a count, such as 99.

@@ -20,7 +20,7 @@ from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.relinearise import relinearised
 from bvsi.discovery.result import Discovery
-from bvsi.discovery.screening import check_arguments, check_ends, check_worth
+from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_worth
 from bvsi.discovery.submodel import assembled
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
@@ -121,6 +121,8 @@ def discover(
     if found is None or prior is not None or limits or relinearise or level is not None:
         found = _fit(estimator, selected, path.best.theta, prior, limits, level, progress)
     fit = found
+    if not keep:
+        check_found(path.best.fit or fit, len(library.names), [m.data for m in measured], tuple(library.equations))
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
     judged = pictures = None

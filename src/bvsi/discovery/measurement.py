@@ -27,8 +27,8 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-8
 # Noise below this part of the size of a field is none.
 _NO_NOISE = 1e-5
-# Share of values beyond which outliers are more than the tail of the noise, and the weight below which one is by itself:
-# that of 10 sd, which none of 9 classic equations with 1 and 10% of noise reaches.
+# Share of values beyond which outliers are more than the tail of the noise, and the weight below which one is so by
+# itself: that of 10 sd, which none of 9 classic equations with 1 and 10% of noise reaches.
 _TAIL, _FAR = 2e-4, 0.23
 # Weight that an outlier has at least: what replaces it is then a prediction, and this well known for sure.
 _LEAST = 1e-3

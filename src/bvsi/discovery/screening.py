@@ -1,15 +1,19 @@
-"""What is refused before any work: arguments of another kind, data in which nothing changes, an end point kept twice."""
+"""What is refused: arguments of another kind, data in which nothing changes, an end point kept twice."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import fdtrc
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, DataError
+from bvsi.inference import Fit
 from bvsi.operators import Library
+from bvsi.selection.subsets import swamped
 
 Array = NDArray[np.float64]
 
@@ -19,11 +23,13 @@ _ROUNDING = 1e-12
 _SMALLEST, _LARGEST = 1e-100, 1e100
 # Nodes of a periodic axis that can tell whether its end point is kept twice: five at the seam, five elsewhere.
 _NODES = 10
-# Standard deviations of a mean square by which that at the seam is beyond all others. Of 1800 fields that were right none
-# was refused; with the end point twice, 32 nodes and 2% of noise 22 of 30 were, with copies of the noise all.
+# Standard deviations of a mean square by which that at the seam is beyond all others. Of 1800 right fields none was
+# refused; with the end point twice, 32 nodes and 2% of noise 22 of 30 were, with copies of the noise all.
 _BEYOND = 4.0
 # Share of the values of two columns that differ where they are two columns; zeros at the edge do not.
 _DIFFER = 0.5
+# Level of the test for a trend.
+_TREND = 1e-3
 
 
 def check_arguments(data: object, library: object) -> None:
@@ -120,3 +126,46 @@ def _roughness(u: Array) -> Array:
     """Mean square of each column minus its cubic prediction (4(u_−1 + u_1) − (u_−2 + u_2))/6, (n,); periodic."""
     near, far = (np.roll(u, k, axis=0) + np.roll(u, -k, axis=0) for k in (1, 2))
     return np.asarray(np.mean((u - (4 * near - far) / 6) ** 2, axis=1))
+
+
+def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: Sequence[str]) -> None:
+    """Refuse a model that explains the data no better than none, u_t = 0: θᵀ V⁻¹ θ < |s| (log n + 2 log d).
+
+    The price of an operator is that of BIC, and what it takes to look for it among d (extended BIC), whatever the
+    operators were selected with. Where noise rules the model its error bars mean little, and the data themselves are
+    asked whether they change.
+
+    fit: of the selected operators, |s| of them, without constraints; candidates: d; fields: those with an equation.
+    """
+    if fit.posterior is None:
+        return
+    noise_rules = fit.curvature is not None and swamped(fit.equations.H, fit.curvature.A)
+    moves = not noise_rules or any(_changes(data.observed(name)) for data in experiments for name in fields)
+    sd = np.sqrt(fit.posterior.variance)
+    z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)
+    price = math.log(fit.equations.n) + 2 * math.log(candidates)
+    if not moves or float(z @ np.linalg.lstsq(R, z, rcond=None)[0]) < len(z) * price:
+        still = " and ".join(f"{field}_t = 0" for field in fields)
+        found = ", ".join(f"{v:.2g} ± {s:.1g} {n}" for n, v, s in zip(fit.names, fit.theta, sd, strict=True))
+        raise DataError(
+            f"nothing changes in time beyond the noise: {still} explains the data as well as the best of the "
+            f"candidates ({found}); give frames between which the fields change, less noise, or other candidates; an "
+            "operator in keep= is estimated all the same"
+        )
+
+
+def _changes(u: Array) -> bool:
+    """Whether the nodes of u (T, n_nodes) have a trend in time, a cubic one, beyond what is left without it (F test).
+
+    Nodes with values that were not measured do not count.
+    """
+    whole = u[:, np.isfinite(u).all(axis=0)]
+    order = min(3, len(u) // 3)
+    if not order or not whole.size:
+        return True
+    basis = np.linalg.qr(np.vander(np.linspace(-1, 1, len(u)), order + 1, increasing=True))[0]
+    energy = np.square(basis.T @ whole).sum(axis=1)
+    rest = float(np.sum(np.square(whole)) - energy.sum())
+    freedom = (order * whole.shape[1], (len(u) - order - 1) * whole.shape[1])
+    ratio = (float(energy[1:].sum()) / freedom[0]) / max(rest / freedom[1], np.finfo(float).tiny)
+    return float(fdtrc(*freedom, ratio)) < _TREND
