@@ -88,9 +88,7 @@ def test_an_end_point_that_is_kept_twice_is_refused(copied):
     u = wave(x) + noise(4)
     if copied:
         u[:, -1] = u[:, 0]
-    with pytest.raises(
-        DataError, match="axis 'x' is periodic, and the last column of field 'u' is the first once more"
-    ):
+    with pytest.raises(DataError, match="the last column of field 'u' is the first once more"):
         discover(ring(u, x), LIBRARY)
 
 
@@ -102,12 +100,7 @@ def test_right_periodic_data_are_taken_however_symmetric(nodes, sigma):
         x = (np.arange(nodes) + shift) * 2 * np.pi / nodes
         for seed in range(5):
             spread = noise(seed, sigma, (41, nodes))
-            for u in (
-                wave(x),
-                wave(x, 0.0, even),
-                np.maximum(wave(x) - 1, 0),
-                np.exp(-20 * (x - np.pi) ** 2) + 0 * wave(x),
-            ):
+            for u in (wave(x), wave(x, 0.0, even), np.maximum(wave(x) - 1, 0), wave(x) ** 8):
                 check_ends(ring(u + spread, x))
 
 

@@ -73,7 +73,7 @@ def check_increasing(values: Floats, what: str, remedy: str) -> None:
     if bad.size:
         raise DataError(
             f"{what} has {bad.size} values that are not finite, first at index {bad[0]}; drop these entries, and "
-            " the data that belong to them"
+            "the data that belong to them"
         )
     bad = np.flatnonzero(np.diff(values) <= 0)
     if bad.size and bad.size == values.size - 1 and np.all(np.diff(values) < 0):

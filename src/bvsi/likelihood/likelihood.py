@@ -233,8 +233,8 @@ def residual_likelihood(
         raise BvsiError(f"weighting: an instance such as Block() is needed, not {weighting!r}.")
     if any(not residuals.y.size for residuals in system.experiments):
         raise BvsiError(
-            "data: there is no test function that is zero at the boundary: at least 3 nodes along every axis are needed, "
-            "or boundary conditions in the library, such as boundary=ZeroNeumann()."
+            "data: no test function is zero at the boundary: at least 3 nodes along every axis are needed, or "
+            "boundary conditions in the library, such as boundary=ZeroNeumann()."
         )
     models = noise_of_experiments(noise, len(system.experiments))
     pairs = zip(system.experiments, models, strict=True)

@@ -111,6 +111,9 @@ def _is_number(text: str) -> bool:
 def numbers(path: Path, header: Header, names: Sequence[str], time: str) -> dict[str, Floats]:
     """Columns as numbers; empty cells are NaN, dates in the time column become seconds since the first."""
     places = [header.columns.index(name) for name in names]
+    line, first = next(rows_of(path, header), (0, []))
+    if any(cell.strip() for cell in first[len(header.columns) :]):
+        raise _uneven(path, line, first, header)
     try:
         table = np.loadtxt(
             path, delimiter=header.delimiter, skiprows=header.lines, usecols=places, ndmin=2, encoding=header.encoding
@@ -129,10 +132,7 @@ def _cells(path: Path, header: Header, places: dict[str, int], time: str) -> dic
     dates: list[str] = []
     for line, row in rows_of(path, header):
         if len(row) != len(header.columns):
-            raise DataError(
-                f"{path}, line {line}: {len(row)} cells, the header has {len(header.columns)}; the file may be cut "
-                "off, or have decimal commas between commas: write decimal points, or semicolons between the cells"
-            )
+            raise _uneven(path, line, row, header)
         for name, place in places.items():
             text = row[place].strip()
             if _COMMA.fullmatch(text):
@@ -154,6 +154,13 @@ def _cells(path: Path, header: Header, places: dict[str, int], time: str) -> dic
     if dates:
         numbers[time] = list(_seconds(path, dates, len(numbers[time])))
     return {name: np.array(values, dtype=np.float64) for name, values in numbers.items()}
+
+
+def _uneven(path: Path, line: int, row: list[str], header: Header) -> DataError:
+    return DataError(
+        f"{path}, line {line}: {len(row)} cells, the header has {len(header.columns)}; the file may be cut off, or have "
+        "decimal commas between commas: write decimal points, or semicolons between the cells"
+    )
 
 
 def _seconds(path: Path, dates: list[str], others: int) -> Floats:
