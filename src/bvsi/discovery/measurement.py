@@ -8,16 +8,16 @@ Filters measure it before any fit; the fit then refines the level.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.data import Data, Grid, NoiseLevel, estimate_noise, estimate_signal_noise
+from bvsi.data import Data, NoiseLevel, estimate_noise, estimate_signal_noise
 from bvsi.data.noise_level import observed
 from bvsi.data.outliers import scattered_outliers
 from bvsi.data.signal_noise import smoothed
+from bvsi.discovery.bridging import Bridged, bridge
 from bvsi.errors import DataError, NoiseError
 from bvsi.likelihood import IID, Diagonal, Noise, PerField, UnknownScale
 
@@ -32,8 +32,6 @@ _NO_NOISE = 1e-5
 _TAIL, _FAR = 2e-4, 0.23
 # Weight that an outlier has at least: what replaces it is then a prediction, and this well known for sure.
 _LEAST = 1e-3
-# Variance of an interpolated value in units of that of a measured one.
-_BRIDGED = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +41,7 @@ class Measurement:
     data: as given, outliers replaced; noise: its model; variance: of the noise by field, a number or (T, nodes).
     sigma: one level per field; filtered: the same by filters, whatever was stated, empty where they had too few data;
     error: relative standard error of the levels, zero where they were stated.
-    told: in words, what was done.
+    told: in words, what was done; bridged: whether gaps were interpolated, which makes the noise of neighbours alike.
     """
 
     data: Data
@@ -53,6 +51,7 @@ class Measurement:
     filtered: dict[str, float]
     error: float
     told: str
+    bridged: bool = False
 
     @property
     def noise_free(self) -> bool:
@@ -68,7 +67,13 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
     robust: whether outliers get less weight; by default where there are more than noise explains.
     """
     level = _level(data)
-    data, single = _bridged(data)
+    bridged = bridge(data, None if level is None else dict(level.sigma))
+    return replace(_measured(bridged, noise, level, robust), bridged=bool(bridged.factor))
+
+
+def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, robust: bool | None) -> Measurement:
+    """Noise of data whose scattered gaps are interpolated; level: by filters, from measured values alone."""
+    data, single = bridged.data, bridged.factor
     if noise is not None and stated_variance(_shape(noise), data) is None:
         if robust:
             raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
@@ -91,39 +96,11 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> M
             told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
     for name, w in weights.items():
         variance[name] = variance[name] / w
-    for name, gaps in single.items():
-        variance[name] = np.where(gaps, _BRIDGED, 1.0) * variance[name]
-        told.append(f"{name}: {int(gaps.sum())} single gaps are interpolated, with {_BRIDGED:g} times the variance")
+    for name, factor in single.items():
+        variance[name] = factor * variance[name]
+        told.append(bridged.told(name))
     error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
     return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(told))
-
-
-def _bridged(data: Data) -> tuple[Data, dict[str, NDArray[np.bool_]]]:
-    """Data whose single gaps count as measured, and where these are, (T, nodes) by field; on grids only.
-
-    A gap is single where both neighbours along an axis, or in time, were measured: interpolation there is as good as
-    the resolution of the data. Every residual that depends on a gap would be lost otherwise, and with a few percent of
-    scattered gaps that is all of them.
-    """
-    grid = data.geometry
-    if data.measured is None or not isinstance(grid, Grid):
-        return data, {}
-    measured, single = {}, {}
-    for name, mask in data.measured.items():
-        cube = np.asarray(mask).reshape(len(data.times), *grid.shape)
-        between = np.zeros_like(cube)
-        for axis, label in enumerate(("time", *grid.names)):
-            both = np.roll(cube, 1, axis) & np.roll(cube, -1, axis)
-            if label not in grid.periods:
-                ends: list[Any] = [slice(None)] * cube.ndim
-                ends[axis] = [0, -1]
-                both[tuple(ends)] = False
-            between |= both
-        single[name] = (between & ~cube).reshape(mask.shape)
-        measured[name] = mask | single[name]
-    whole = all(m.all() for m in measured.values())
-    bridged = Data(data.times, data.fields, grid, data.auxiliary, None if whole else measured)
-    return bridged, {name: gaps for name, gaps in single.items() if gaps.any()}
 
 
 def _level(data: Data) -> NoiseLevel | None:
@@ -179,9 +156,9 @@ def _without_outliers(
     return data.with_fields(fields), weights, told
 
 
-def _gap_weights(single: dict[str, NDArray[np.bool_]], weights: dict[str, Array]) -> dict[str, Array]:
+def _gap_weights(factor: dict[str, Array], weights: dict[str, Array]) -> dict[str, Array]:
     """Weights of outliers and of interpolated gaps together."""
-    return {f: np.where(gaps, 1 / _BRIDGED, weights.get(f, np.array(1.0))) for f, gaps in single.items()}
+    return {f: np.where(one != 1, 1 / one, weights.get(f, np.array(1.0))) for f, one in factor.items()}
 
 
 def _stated(

@@ -158,8 +158,8 @@ def _cells(path: Path, header: Header, places: dict[str, int], time: str) -> dic
 
 def _uneven(path: Path, line: int, row: list[str], header: Header) -> DataError:
     return DataError(
-        f"{path}, line {line}: {len(row)} cells, the header has {len(header.columns)}; the file may be cut off, or have "
-        "decimal commas between commas: write decimal points, or semicolons between the cells"
+        f"{path}, line {line}: {len(row)} cells, the header has {len(header.columns)}; the file may be cut off, or "
+        "have decimal commas between commas: write decimal points, or semicolons between the cells"
     )
 
 
