@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from bvsi.data import Data, Grid
+from bvsi.data.noise_level import observed
 from bvsi.errors import BvsiError, DataError
 from bvsi.inference import Fit
 from bvsi.operators import Library
@@ -54,16 +55,16 @@ def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
     fields: those with an equation.
     """
     for name in fields:
-        known = [data.observed(name) for data in experiments if name in data.fields]
+        known = [observed(data, name) for data in experiments if name in data.fields]
         if not known:
             continue  # told where the operators are read
-        largest = max(float(np.nanmax(np.abs(u))) for u in known)
+        low, high = min(float(np.nanmin(u)) for u in known) + 0.0, max(float(np.nanmax(u)) for u in known)
+        largest = max(-low, high)
         if largest > 0 and not _SMALLEST < largest < _LARGEST:
             raise DataError(
                 f"field {name!r} reaches {largest:.3g}, and squares of such numbers cannot be represented; change its "
                 "unit, so that the values are of order one"
             )
-        low, high = min(float(np.nanmin(u)) for u in known), max(float(np.nanmax(u)) for u in known)
         if high - low <= _ROUNDING * largest:
             raise DataError(
                 f"field {name!r} is constant, {low:.6g} everywhere and always: there is nothing to discover; leave its "
@@ -140,7 +141,7 @@ def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: 
     if fit.posterior is None:
         return
     noise_rules = fit.curvature is not None and swamped(fit.equations.H, fit.curvature.A)
-    moves = not noise_rules or any(_changes(data.observed(name)) for data in experiments for name in fields)
+    moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
     sd = np.sqrt(fit.posterior.variance)
     z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)
     price = math.log(fit.equations.n) + 2 * math.log(candidates)
