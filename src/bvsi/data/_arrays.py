@@ -79,7 +79,7 @@ def check_increasing(values: Floats, what: str, remedy: str) -> None:
     if bad.size and bad.size == values.size - 1 and np.all(np.diff(values) < 0):
         raise DataError(
             f"{what} must be strictly increasing; it decreases from {values[0]:g} to {values[-1]:g}; turn it round "
-            "with [::-1], and the data with it"
+            "with [::-1], and the data with it if they run backwards too (in xarray: ds.sortby)"
         )
     if bad.size:
         i = int(bad[0])

@@ -56,8 +56,6 @@ def read(source: xr.Dataset | xr.DataArray, choice: Choice) -> Parts:
     """Times, fields, geometry, auxiliary fields, and the fields that are marked as having missing values."""
     ds = _dataset(source)
     times = _times(ds, choice.time)
-    if times.size > 1 and np.all(np.diff(times) < 0):
-        ds, times = ds.isel({choice.time: slice(None, None, -1)}), times[::-1]
     fields, known = _variables(ds, choice)
     dims = _space_dims(ds, fields, choice.time)
     mesh = choice.mesh if choice.mesh is not None else _stored_mesh(ds, dims)

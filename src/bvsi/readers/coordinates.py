@@ -104,10 +104,9 @@ def _oriented(axis: Axis, array: Array) -> Axis:
             "name the one-dimensional array that belongs to it"
         )
     values, note = _numbers(array)
-    flipped = values.size > 1 and bool(np.all(np.diff(values) < 0))
+    flipped = axis.name != "time" and values.size > 1 and bool(np.all(np.diff(values) < 0))
     if flipped:
-        turned = f"axis {axis.name!r} decreases in the file and was turned round"
-        values, note = values[::-1], f"{note}; {turned}" if note else turned
+        values, note = values[::-1], f"axis {axis.name!r} decreases in the file and was turned round"
     return replace(axis, values=values, flipped=flipped, note=note)
 
 
