@@ -70,6 +70,8 @@ LEGITIMATE = {
     "another saturated camera": np.minimum(np.exp(7 * (1 + SMOOTH)), 9999),
     "plateaus": np.where(SMOOTH > 0.5, 1.0, 1e-7 * RNG.normal(size=SMOOTH.shape) + 0.1),
     "two phases": np.where(SMOOTH > 0, 1.0, -1.0),
+    "a binary image": np.where(SMOOTH > 0.5, 65535, 0),
+    "seeds on a trace": np.where(SMOOTH > 0.95, 1.0, 1e-9 * (1 + RNG.random(SMOOTH.shape))),
     "a lone seed": np.where(SMOOTH.max() == SMOOTH, 1.0, 0.0),
     "zero": np.zeros_like(SMOOTH),
     "one constant": np.full_like(SMOOTH, -999.0),

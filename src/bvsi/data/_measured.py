@@ -25,12 +25,12 @@ _FILL_VALUES = (
 # Numbers in files are often single precision.
 _DIGITS = 1.2e-7
 # A well-known fill value is farther from all other values than these from each other. Any other number has to be so
-# many times larger than all others, and to occur twice; smaller ones are left to the search for outliers.
+# many times larger than one and all others, and to occur twice; smaller ones are left to the search for outliers.
 _APART = 1.0
 _ABSURD = 1e5
 # A lone number below may be a count, such as 99.
 _COUNTS = 1e3
-# Data that are nothing but one well-known fill value are refused from this size on.
+# Data that are nothing but one well-known fill value, or one other number, are refused from this size on.
 _LARGE = 1e19
 
 
@@ -90,12 +90,14 @@ def _is_fill(value: float, count: int, values: Floats, others: Mask) -> bool:
         return named and abs(value) > _LARGE
     low, high = float(values.min(where=others, initial=np.inf)), float(values.max(where=others, initial=-np.inf))
     largest = max(abs(low), abs(high))
+    if low == high and abs(value) <= _LARGE:
+        return False  # two values, such as those of a binary image
     if abs(value) <= largest:
         return False
     if named and (count > 1 or abs(value) > _COUNTS):
         gap = max(value - high, low - value)
         return gap > _APART * (high - low) and gap > _APART * largest
-    return count > 1 and abs(value) > _ABSURD * largest > 0
+    return count > 1 and abs(value) > _ABSURD * max(largest, 1.0)
 
 
 def _mask(value: Any, name: str, shape: tuple[int, int]) -> Mask:
