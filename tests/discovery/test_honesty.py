@@ -24,13 +24,6 @@ def travelling(times: int) -> Data:
     return noisy(Data(t[:, 0], {"u": u}, grid), 0.01)
 
 
-def test_static_data_are_called_so() -> None:
-    still = np.tile(np.cos(ring(64).axes["x"]), (41, 1))
-    found = discover(noisy(Data(np.linspace(0, 2, 41), {"u": still}, ring(64)), 0.01), LIBRARY, check=False)
-    assert "No operator at all" in found.path.doubts
-    assert "No operator at all" not in discover(travelling(41), LIBRARY, check=False).path.doubts
-
-
 def test_five_frames_are_checked_in_time() -> None:
     assert discover(travelling(5), LIBRARY).verdict == "under-resolved in time"
 

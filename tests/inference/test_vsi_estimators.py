@@ -189,11 +189,11 @@ def test_bad_settings_of_lasso_are_refused(system, choice):
 @pytest.mark.parametrize("method", [LeastSquares(), Ridge(0.1), Lasso(0.1)], ids=lambda m: type(m).__name__)
 def test_an_operator_that_is_exactly_zero_is_named(method):
     data = smooth_1d()
-    zero = data.with_fields({"u": np.ones_like(data.fields["u"])})
-    system = assemble(zero, Library({"u": ["u", "dx(u)*0"]}, boundary=NoFlux()))
-    with pytest.raises(RankError, match=r"'dx\(u\)\*0'") as caught:
+    one = data.with_fields({"u": np.ones_like(data.fields["u"])})
+    system = assemble(one, Library({"u": ["u", "u - u**2"]}, boundary=NoFlux()))
+    with pytest.raises(RankError, match=r"'u - u\*\*2'") as caught:
         method.fit(system)
-    assert caught.value.operators == (("dx(u)*0",),)
+    assert caught.value.operators == (("u - u**2",),)
 
 
 @pytest.mark.parametrize("method", [LeastSquares(), Ridge(0.1), Lasso(0.1)], ids=lambda m: type(m).__name__)

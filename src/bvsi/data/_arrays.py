@@ -71,8 +71,16 @@ def check_increasing(values: Floats, what: str, remedy: str) -> None:
         raise DataError(f"{what} must be one-dimensional, got shape {values.shape}; pass the n values as (n,)")
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
-        raise DataError(f"{what} has {bad.size} values that are not finite, first at index {bad[0]}; {remedy}")
+        raise DataError(
+            f"{what} has {bad.size} values that are not finite, first at index {bad[0]}; drop these entries, and "
+            "the data that belong to them"
+        )
     bad = np.flatnonzero(np.diff(values) <= 0)
+    if bad.size and bad.size == values.size - 1 and np.all(np.diff(values) < 0):
+        raise DataError(
+            f"{what} must be strictly increasing; it decreases from {values[0]:g} to {values[-1]:g}; turn it round "
+            "with [::-1], and the data with it if they run backwards too (in xarray: ds.sortby)"
+        )
     if bad.size:
         i = int(bad[0])
         fault = "repeats its value" if values[i + 1] == values[i] else "decreases"

@@ -15,6 +15,24 @@ from bvsi.errors import DataError
 
 Mask = NDArray[np.bool_]
 
+# What programs write where nothing was measured: defaults of NetCDF, Ferret, GRIB and GIS, limits of number types. Each
+# also with the other sign.
+_FILL_VALUES = (
+    99.0, 999.0, 9999.0, 99999.0, 999999.0, 99.99, 999.9, 999.99, 9999.9, 9999.99, 32767.0, 32768.0, 65535.0,
+    2147483647.0, 2147483648.0, 4294967295.0, 1e10, 1e15, 1e20, 1e30, 1e31, 1e32, 1e33, 1e34, 1e35, 1e36, 1e37, 1e38,
+    9.969209968386869e36, 9.96921e36, 9.999e20, 9.99e33, 3.4028234663852886e38, 3.40282e38, 1.7976931348623157e308,
+)  # fmt: skip
+# Numbers in files are often single precision.
+_DIGITS = 1.2e-7
+# A well-known fill value is farther from all other values than these from each other. Any other number has to be so
+# many times larger than one and all others, and to occur twice; smaller ones are left to the search for outliers.
+_APART = 1.0
+_ABSURD = 1e5
+# A lone number below may be a count, such as 99.
+_COUNTS = 1e3
+# Data that are nothing but one well-known fill value, or one other number, are refused from this size on.
+_LARGE = 1e19
+
 
 def check_missing(missing: object) -> None:
     """Refuse anything but ``None`` and ``"nan"``."""
@@ -41,6 +59,45 @@ def checked_masks(measured: object, names: tuple[str, ...], shape: tuple[int, in
     if empty:
         raise DataError(f"field {empty[0]!r} has no measured value; leave the field out")
     return None if all(mask.all() for mask in masks.values()) else masks
+
+
+def check_fill(values: Floats, what: str, mask: Mask | None = None) -> None:
+    """Refuse numbers that stand for what was not measured.
+
+    Such a number is the lowest or highest of all, and far from the rest: values at the edge of a range, as those of a
+    saturated camera, and zeros of a count are not.
+
+    what: the subject of the message, such as ``"field 'u'"``; mask: where values were measured, everywhere if None.
+    """
+    known = np.isfinite(values) if mask is None else np.isfinite(values) & mask
+    if not known.any():
+        return
+    for value in (float(values.max(where=known, initial=-np.inf)), float(values.min(where=known, initial=np.inf))):
+        same = known & (values == value)
+        count, others = int(same.sum()), known & ~same
+        if _is_fill(value, count, values, others):
+            raise DataError(
+                f"{what} holds the value {value:.6g} {count} times, far from all others: it looks like a fill value "
+                "that stands for what was not measured; write NaN there (in NetCDF, or declare it as _FillValue), and "
+                "missing='nan'; where it was measured, leave that part of the data out"
+            )
+
+
+def _is_fill(value: float, count: int, values: Floats, others: Mask) -> bool:
+    """Whether a value that occurs so often is a fill value, by its distance from the others."""
+    named = any(abs(abs(value) - fill) <= _DIGITS * fill for fill in _FILL_VALUES)
+    if not others.any():
+        return named and abs(value) > _LARGE
+    low, high = float(values.min(where=others, initial=np.inf)), float(values.max(where=others, initial=-np.inf))
+    largest = max(abs(low), abs(high))
+    if low == high and abs(value) <= _LARGE:
+        return False  # two values, such as those of a binary image
+    if abs(value) <= largest:
+        return False
+    if named and (count > 1 or abs(value) > _COUNTS):
+        gap = max(value - high, low - value)
+        return gap > _APART * (high - low) and gap > _APART * largest
+    return count > 1 and abs(value) > _ABSURD * max(largest, 1.0)
 
 
 def _mask(value: Any, name: str, shape: tuple[int, int]) -> Mask:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from bvsi.data import _xarray
 from bvsi.data._arrays import Floats, check_increasing, frozen, interval, read_only, real_array
 from bvsi.data._layout import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
-from bvsi.data._measured import Mask, check_missing, checked_masks, complete, frames_kept
+from bvsi.data._measured import Mask, check_fill, check_missing, checked_masks, complete, frames_kept
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
 from bvsi.data.names import check_field_name
@@ -58,9 +58,12 @@ class Data:
             known = {n: v[kept] if v.ndim == 2 else v for n, v in known.items()}
             masks = checked_masks({n: m[kept] for n, m in masks.items()}, tuple(fields), (times.size, shape[1]))
         for name, values in fields.items():
-            _check_finite(values, f"field {name!r}", times, self.geometry, None if masks is None else masks[name])
+            mask = None if masks is None else masks[name]
+            _check_finite(values, f"field {name!r}", times, self.geometry, mask)
+            check_fill(values, f"field {name!r}", mask)
         for name, values in known.items():
             _check_finite(values, f"auxiliary {name!r}", times, self.geometry)
+            check_fill(values, f"auxiliary {name!r}")
         if masks is not None:
             fields = {n: complete(v, masks[n], self.geometry, times) for n, v in fields.items()}
         object.__setattr__(self, "times", frozen(times))

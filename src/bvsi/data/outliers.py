@@ -106,7 +106,6 @@ def scattered_outliers(
     flat, missing = u.ravel(), np.flatnonzero(np.isnan(u))
     if missing.size == u.size:
         raise DataError("all values are missing (NaN); leave the field out")
-    floor = _ROUNDING * float(np.nanmax(u) - np.nanmin(u))
     noise = 0.0 if sigma is None else sigma
     flagged, clean = np.zeros(0, dtype=np.int64), u
     for sweep in range(_SWEEPS):
@@ -114,6 +113,7 @@ def scattered_outliers(
         clean = _blanked(u, clean, gaps)
         if sigma is None and sweep < _SWEEPS_FOR_NOISE:
             noise = field_noise(clean.reshape(values.shape), geometry, times)
+        floor = _ROUNDING * float(np.nanmax(clean) - np.nanmin(clean))  # without outliers: one may be a million
         _fill(clean, axes, gaps)
         total = float(np.hypot(noise, floor))
         odd = odd_values(clean, axes, total, _ORDINARY, gaps)

@@ -88,7 +88,7 @@ def check(
     bias = bias_estimate(comparisons, len(fit.theta))
     for one in comparisons:
         # what is not resolved does not converge at the order of the quadrature yet
-        if (verdict, one.kind) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
+        if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / _FIRST_STEPS)
     return Check(
         verdict, advice_for(verdict, evidence.untried), reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2)

@@ -6,8 +6,9 @@ or a better discretisation, such as wider test functions, that leads elsewhere. 
 when frames or nodes are left out has too few of them; a misfit that is gone with the noise level that filters measure
 comes from the level; a misfit without structure is noise of another kind; what is left is a missing operator.
 
-An estimate that moves when frames are left out is not by itself a sign of trouble: test functions converge so fast
-that twice the step can be hopeless where the step is fine.
+An estimate that moves when frames or nodes are left out, or with a lower element, is trouble, unless another comparison
+speaks for the fit: test functions and Q2 converge so fast that twice the step, or Q1, can be hopeless where the fit is
+fine. A "consistent" beside such a rejection names both.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _ALONE = 1e-4  # correlation of residuals without any other sign
 _WHY = 1e-2
 # Noise tests see what signal is left in the data as well, so that they need strong evidence.
 _NOISE = 1e-5
-# Two weak signs together: estimates that move surely with fewer data, and perhaps with a better discretisation.
+# Estimates that move surely with fewer data or a lower element, perhaps with what is better than the fit. Of 90 right
+# answers on classic equations, coarse and fine, 2 had a comparison below the first, and both were spoken for.
 _SURELY, _PERHAPS = 1e-6, 2e-2
 # Estimated bias that matters, in standard deviations.
 _WEIGHTY = 0.5
@@ -77,6 +79,23 @@ class Evidence:
         """Comparisons of a kind."""
         return [one for one in self.comparisons if one.kind == kind]
 
+    def speaks_for(self, one: Comparison) -> Comparison | None:
+        """A comparison by which the fit is fine although one with a poorer discretisation moves it.
+
+        What is better than the fit has to agree with it, and Richardson's bias by the poorer one must not matter; where
+        an element is the poorer one, the fit's own may agree with itself on every second node.
+        """
+        if one.kind == "width":
+            found = self.of_kind("space")
+        else:
+            found = [c for c in self.comparisons if one.kind in c.better] if one.weight <= _WEIGHTY else []
+        return found[0] if found and all(c.p > _PERHAPS for c in found) else None
+
+    @property
+    def rejecting(self) -> list[Comparison]:
+        """Comparisons with a poorer discretisation that surely move the estimate."""
+        return [one for one in self.comparisons if one.poorer and one.p < _SURELY]
+
 
 def judge(evidence: Evidence) -> Finding:
     """The verdict and its reasons."""
@@ -84,12 +103,12 @@ def judge(evidence: Evidence) -> Finding:
     if far := [t for t in evidence.named(MISFIT) if t.statistic < _FAR_BELOW and t.p < _ALARM]:
         return Verdict.NOISE, (f"χ²/n = {far[0].statistic:.3g}", "the noise is much smaller than stated")
     alarms = _alarms(evidence)
-    found = _resolution(evidence) if alarms else None
+    found = _resolution(evidence) if alarms else _rejected(evidence)
     # signal that is not resolved looks like correlated noise, and noise that is correlated moves estimates
     if noise and not (found is not None and _may_be_unresolved(evidence, found[0])):
         return Verdict.NOISE, tuple(noise)
     if not alarms:
-        return _quiet(evidence)
+        return found or _quiet(evidence)
     if found is not None:
         return found[0], (*alarms, *found[1])
     level = _level(evidence)
@@ -115,16 +134,25 @@ def _alarms(evidence: Evidence) -> tuple[str, ...]:
     return (*found, *(c.told for c in moved))
 
 
+def _rejected(evidence: Evidence) -> Finding | None:
+    """Time or space, where an estimate surely moves with a poorer discretisation and nothing speaks for the fit."""
+    alone = [one for one in evidence.rejecting if evidence.speaks_for(one) is None]
+    if not alone:
+        return None
+    worst = max(alone, key=lambda c: c.statistic)
+    assert worst.poorer is not None
+    against = [c.told for c in evidence.comparisons if worst.poorer in c.better and c.p < _PERHAPS]
+    return _verdict(worst.poorer), (worst.told, *(against or ("nothing that was tried speaks for the fit",)))
+
+
+def _spoken_for(evidence: Evidence) -> tuple[str, ...]:
+    """Comparisons that reject a poorer discretisation, each with the one that speaks for the fit."""
+    pairs = [(one, evidence.speaks_for(one)) for one in evidence.rejecting]
+    return tuple(f"{one.told}, but not with {other.name} (p = {other.p:.1g})" for one, other in pairs if other)
+
+
 def _quiet(evidence: Evidence) -> Finding:
     """Verdicts that need no alarm: too small a misfit, and data that cannot be resolved."""
-    for kind in ("time", "space"):
-        surely = [c for c in evidence.of_kind(kind) if c.p < _SURELY]
-        perhaps = [c for c in evidence.comparisons if c.better and c.p < _PERHAPS]
-        if surely and perhaps:
-            return _verdict(kind), (surely[0].told, perhaps[0].told)
-        tried = any(kind in c.better for c in evidence.comparisons)
-        if surely and not tried and surely[0].weight > _WEIGHTY:
-            return _verdict(kind), (surely[0].told, "nothing better could be tried")
     for axis, cycles in evidence.cycles.items():
         kind = _kind(axis)
         if cycles > _UNRESOLVED and not evidence.of_kind(kind):
@@ -132,15 +160,15 @@ def _quiet(evidence: Evidence) -> Finding:
     small = [f"χ²/n = {t.statistic:.3g} (p = {t.p:.1g})" for t in evidence.named(MISFIT) if t.p < _ALARM]
     if small:
         return Verdict.NOISE, (*small, "the noise is smaller than stated")
-    return Verdict.CONSISTENT, ()
+    return Verdict.CONSISTENT, _spoken_for(evidence)
 
 
 def _resolution(evidence: Evidence) -> Finding | None:
     """Time or space, whichever moves the estimate more when it is coarser; else one that is at its limit."""
-    moved = [c for c in evidence.comparisons if c.kind != "width" and c.scaled(evidence.scale).p < _WHY]
+    moved = [(c.poorer, c) for c in evidence.comparisons if c.poorer and c.scaled(evidence.scale).p < _WHY]
     if moved:
-        worst = max(moved, key=lambda c: c.statistic)
-        return _verdict(worst.kind), (worst.told,)
+        kind, worst = max(moved, key=lambda pair: pair[1].statistic)
+        return _verdict(kind), (worst.told,)
     limit = {a: f for a, f in evidence.cycles.items() if f > _SUSPECT and not evidence.of_kind(_kind(a))}
     if limit:
         axis = max(limit, key=lambda a: limit[a])

@@ -69,7 +69,7 @@ def check_discovery(
         refits,
         noise_error=max(m.error for m in measured),
         rng=np.random.default_rng(0),
-        data=[m.data for m in measured],
+        data=[m.data for m in measured if not m.bridged],  # interpolated values are no white noise
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=_cycles(measured),
     )

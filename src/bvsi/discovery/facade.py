@@ -20,6 +20,7 @@ from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.relinearise import relinearised
 from bvsi.discovery.result import Discovery
+from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_worth
 from bvsi.discovery.submodel import assembled
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
@@ -85,6 +86,7 @@ def discover(
         outliers were replaced or the data were coarsened.
     """
     begin = time.perf_counter()
+    check_arguments(data, library)
     if client is not None:
         check_client(client)
     elif stored is not None:
@@ -93,7 +95,10 @@ def discover(
     if estimator is not None and not isinstance(estimator, Estimator):
         raise BvsiError(f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {estimator!r}.")
     allowed = as_linear(constraints, library.names)
+    check_worth(as_experiments(data), tuple(library.equations))
     measured = measure_all(as_experiments(data), noise, robust=robust)
+    for one in measured:
+        check_ends(one.data)  # outliers would hide it
     method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
 
     def likelihood_of(candidates: Library) -> ResidualLikelihood:
@@ -116,6 +121,8 @@ def discover(
     if found is None or prior is not None or limits or relinearise or level is not None:
         found = _fit(estimator, selected, path.best.theta, prior, limits, level, progress)
     fit = found
+    if not keep:
+        check_found(path.best.fit or fit, len(library.names), [m.data for m in measured], tuple(library.equations))
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
     judged = pictures = None

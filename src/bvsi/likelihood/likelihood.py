@@ -231,6 +231,11 @@ def residual_likelihood(
     weighting = weighting or Block()
     if isinstance(weighting, type) or not hasattr(weighting, "normal_equations"):
         raise BvsiError(f"weighting: an instance such as Block() is needed, not {weighting!r}.")
+    if any(not residuals.y.size for residuals in system.experiments):
+        raise BvsiError(
+            "data: no test function is zero at the boundary: at least 3 nodes along every axis are needed, or "
+            "boundary conditions in the library, such as boundary=ZeroNeumann()."
+        )
     models = noise_of_experiments(noise, len(system.experiments))
     pairs = zip(system.experiments, models, strict=True)
     plans = tuple(weighting.plan(residuals.structure, model) for residuals, model in pairs)

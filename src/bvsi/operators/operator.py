@@ -226,6 +226,8 @@ def build_operator(
         strong: Scalar, conditions: Mapping[str, BoundaryCondition], recovered: Mapping[str, WeakOperator]
     ) -> WeakOperator:
         weak = weak_form(strong, words, trial_order=trial_order, test_order=test_order)
+        if not (weak.cells or weak.boundary or weak.written):
+            raise OperatorError("it is zero whatever the fields are; leave it out")
         boundary = treat_boundary(weak.boundary, equation, conditions, words)
         return WeakOperator(name, equation, str(source), strong, weak, boundary, words, recovered)
 

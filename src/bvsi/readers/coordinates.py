@@ -116,6 +116,11 @@ def _numbers(array: Array) -> tuple[Floats, str]:
     if values.dtype.kind == "O" and values.size and hasattr(values[0], "calendar"):  # dates of cftime
         return np.array([(v - values[0]).total_seconds() for v in values]), _DATES
     if values.dtype.kind in "mM":
+        if (lacking := np.flatnonzero(np.isnat(values))).size:
+            raise DataError(
+                f"coordinate {array.name!r} has {lacking.size} entries without a date (NaT), first at index "
+                f"{lacking[0]}; drop these entries, and the values that belong to them"
+            )
         return np.asarray((values - values[0]) / np.timedelta64(1, "s"), dtype=np.float64), _DATES
     if values.dtype.kind not in "iuf":
         raise DataError(f"coordinate {array.name!r} has the type {values.dtype}; it must hold numbers or dates")
@@ -152,6 +157,8 @@ def _limits(dim: str, limits: Range) -> tuple[float, float]:
         ends = (-np.inf if low is None else float(low), np.inf if high is None else float(high))
     except (TypeError, ValueError) as error:
         raise DataError(f"select: the range of {dim!r} is {limits!r}; give lowest and highest value") from error
+    if np.isnan(ends).any():
+        raise DataError(f"select: the range of {dim!r} is {limits!r}, and NaN is no limit; give two numbers")
     if not ends[0] <= ends[1]:
         raise DataError(f"select: the range of {dim!r} is {limits!r}; the lowest value comes first")
     return ends

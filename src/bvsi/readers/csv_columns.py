@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,20 +20,34 @@ Floats = NDArray[np.float64]
 _DELIMITERS = ",;\t"
 # Characters of a header; a file without line breaks is not read into memory for it.
 _LONGEST = 20_000
+_BLOCK = 1_000_000
+_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 
 
 @dataclass(frozen=True)
 class Header:
-    """First line of a table: names of the columns, what separates them, and the lines above the numbers."""
+    """First line of a table: names of the columns, what separates them, and the lines above the numbers.
+
+    encoding: UTF-8, or Latin-1 where the file is not; commas: whether numbers have decimal commas, as in 1,5;2,3.
+    """
 
     columns: tuple[str, ...]
     delimiter: str
     lines: int
+    encoding: str = "utf-8-sig"
+    commas: bool = False
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is unusual about the file, in words."""
+        told = ("the table is not UTF-8 and was read as Latin-1",) if self.encoding != "utf-8-sig" else ()
+        return (*told, *(("the numbers have decimal commas, 1,5 for 1.5",) if self.commas else ()))
 
 
 def header_of(path: Path) -> Header:
     """Column names, from the first line that is not empty; a leading # is dropped."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
+    encoding = _encoding(path)
+    with path.open(encoding=encoding, newline="") as stream:
         for number, line in enumerate(iter(partial(stream.readline, _LONGEST + 1), ""), start=1):
             text = line.lstrip("# ").strip()
             if text:
@@ -49,12 +65,27 @@ def header_of(path: Path) -> Header:
     double = [name for name in names if names.count(name) > 1]
     if double:
         raise DataError(f"{path}: column {double[0]!r} occurs twice; rename one of them")
-    return Header(names, delimiter, number)
+    header = Header(names, delimiter, number, encoding)
+    first = next(rows_of(path, header), (0, []))[1]
+    return replace(header, commas=any(_COMMA.fullmatch(cell.strip()) for cell in first))
+
+
+def _encoding(path: Path) -> str:
+    """UTF-8, or Latin-1 where some bytes are none; spreadsheets write it still."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    with path.open("rb") as stream:
+        try:
+            while block := stream.read(_BLOCK):
+                decoder.decode(block)
+            decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            return "latin-1"
+    return "utf-8-sig"
 
 
 def rows_of(path: Path, header: Header) -> Iterator[tuple[int, list[str]]]:
     """Line number and cells of each row."""
-    with path.open(encoding="utf-8-sig", newline="") as stream:
+    with path.open(encoding=header.encoding, newline="") as stream:
         for _ in range(header.lines):
             next(stream)
         reader = csv.reader(stream, delimiter=header.delimiter)
@@ -64,7 +95,8 @@ def rows_of(path: Path, header: Header) -> Iterator[tuple[int, list[str]]]:
 
 
 def is_entry(text: str) -> bool:
-    """Whether a cell holds a number, also NaN or infinity."""
+    """Whether a cell holds a number, also NaN or infinity; with a decimal comma too."""
+    text = text.replace(",", ".") if _COMMA.fullmatch(text.strip()) else text
     return _is_number(text) or text.strip().lower() in ("nan", "inf", "-inf", "-nan")
 
 
@@ -79,9 +111,12 @@ def _is_number(text: str) -> bool:
 def numbers(path: Path, header: Header, names: Sequence[str], time: str) -> dict[str, Floats]:
     """Columns as numbers; empty cells are NaN, dates in the time column become seconds since the first."""
     places = [header.columns.index(name) for name in names]
+    line, first = next(rows_of(path, header), (0, []))
+    if any(cell.strip() for cell in first[len(header.columns) :]):
+        raise _uneven(path, line, first, header)
     try:
         table = np.loadtxt(
-            path, delimiter=header.delimiter, skiprows=header.lines, usecols=places, ndmin=2, encoding="utf-8-sig"
+            path, delimiter=header.delimiter, skiprows=header.lines, usecols=places, ndmin=2, encoding=header.encoding
         )
         columns = dict(zip(names, table.T, strict=True))
     except ValueError:  # empty cells, dates or a damaged line: slower, and tells where
@@ -97,20 +132,35 @@ def _cells(path: Path, header: Header, places: dict[str, int], time: str) -> dic
     dates: list[str] = []
     for line, row in rows_of(path, header):
         if len(row) != len(header.columns):
-            raise DataError(
-                f"{path}, line {line}: {len(row)} cells, the header has {len(header.columns)}; the file may be cut off"
-            )
+            raise _uneven(path, line, row, header)
         for name, place in places.items():
             text = row[place].strip()
+            if _COMMA.fullmatch(text):
+                text = text.replace(",", ".")
+            elif header.commas and "." in text and is_entry(text):
+                raise DataError(
+                    f"{path}, line {line}, column {name!r}: {text[:40]!r} has a decimal point, other numbers have "
+                    "commas; write one of them everywhere"
+                )
             if name == time and not _is_number(text):
                 dates.append(text)
             elif text and not is_entry(text):
-                raise DataError(f"{path}, line {line}, column {name!r}: {text[:40]!r} is not a number")
+                raise DataError(
+                    f"{path}, line {line}, column {name!r}: {text[:40]!r} is not a number; leave the cell empty where "
+                    "nothing was measured, and write numbers as 1.5, or as 1,5 between semicolons"
+                )
             else:
                 numbers[name].append(float(text) if text else np.nan)
     if dates:
         numbers[time] = list(_seconds(path, dates, len(numbers[time])))
     return {name: np.array(values, dtype=np.float64) for name, values in numbers.items()}
+
+
+def _uneven(path: Path, line: int, row: list[str], header: Header) -> DataError:
+    return DataError(
+        f"{path}, line {line}: {len(row)} cells, the header has {len(header.columns)}; the file may be cut off, or "
+        "have decimal commas between commas: write decimal points, or semicolons between the cells"
+    )
 
 
 def _seconds(path: Path, dates: list[str], others: int) -> Floats:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bvsi.data import Grid
 from bvsi.data._arrays import real_array
+from bvsi.data._measured import check_fill
 from bvsi.errors import DataError
 from bvsi.progress import Progress
 from bvsi.readers.layout import Layout
@@ -165,7 +166,9 @@ def _block(layout: Layout, array: Array, cut: Mapping[str, slice], path: Path) -
     if layout.nodes is not None:
         values = values[..., layout.nodes]
     try:
-        return real_array(values, f"field {array.name!r}")
+        numbers = real_array(values, f"field {array.name!r}")
+        check_fill(numbers, f"{path}: field {array.name!r}")  # before any filter spreads it
+        return numbers
     except DataError as error:
         if values.dtype.kind != "c":
             raise

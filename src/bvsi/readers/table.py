@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def table_contents(paths: tuple[Path, ...]) -> Source:
     with paths[0].open("rb") as stream:
         rows = sum(1 for line in stream if line.strip()) - header.lines
     arrays = {name: Array(name, ("row",), (rows,), np.dtype(np.float64), _unread) for name in header.columns}
-    return Source(paths[0], "CSV", arrays)
+    return Source(paths[0], "CSV", arrays, {}, header.notes)
 
 
 def _unread(key: Key) -> NDArray[Any]:
@@ -73,7 +73,8 @@ def open_table(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     known = file_names("auxiliary", reading.auxiliary) or {}
     tables = {name: _table(columns[name], sensors) for name in wanted}
     static = {name: _constant(tables[name]) for name in known.values() if name in tables}
-    yield _placed(path, sensors, time, axes, tables, {n: v for n, v in static.items() if v is not None}, reading)
+    source = _placed(path, sensors, time, axes, tables, {n: v for n, v in static.items() if v is not None}, reading)
+    yield replace(source, notes=(*header.notes, *source.notes))
 
 
 def _axis_columns(header: Header, reading: Reading) -> tuple[str, ...]:

@@ -1,0 +1,172 @@
+"""What is refused: arguments of another kind, data in which nothing changes, an end point kept twice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import fdtrc
+
+from bvsi.data import Data, Grid
+from bvsi.data.noise_level import observed
+from bvsi.errors import BvsiError, DataError
+from bvsi.inference import Fit
+from bvsi.operators import Library
+from bvsi.selection.subsets import swamped
+
+Array = NDArray[np.float64]
+
+# Changes below this part of the largest value are rounding.
+_ROUNDING = 1e-12
+# Squares of smaller numbers are zero, of larger ones infinite; readers refuse the large ones too.
+_SMALLEST, _LARGEST = 1e-100, 1e100
+# Nodes of a periodic axis that can tell whether its end point is kept twice: five at the seam, five elsewhere.
+_NODES = 10
+# Standard deviations of a mean square by which that at the seam is beyond all others. Of 1800 right fields none was
+# refused; with the end point twice, 32 nodes and 2% of noise 22 of 30 were, with copies of the noise all.
+_BEYOND = 4.0
+# Share of the values of two columns that differ where they are two columns; zeros at the edge do not.
+_DIFFER = 0.5
+# Level of the test for a trend.
+_TREND = 1e-3
+
+
+def check_arguments(data: object, library: object) -> None:
+    """Refuse what is neither data nor a library, with what is needed."""
+    if not isinstance(library, Library):
+        raise BvsiError(
+            f"library: a Library of candidate operators is needed, such as Library({{'u': ['laplacian(u)', 'u']}}), "
+            f"not {type(library).__name__}."
+        )
+    several = data if isinstance(data, Sequence) else (data,)
+    for one in several:
+        if not isinstance(one, Data):
+            raise BvsiError(
+                "data: Data is needed, or several in a list; make it with Data.from_arrays or Data.from_xarray, or "
+                f"read a file with bvsi.readers.read; got {type(one).__name__}."
+            )
+
+
+def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
+    """Refuse fields with an equation that are constant or steady in all experiments, or beyond what can be squared.
+
+    fields: those with an equation.
+    """
+    for name in fields:
+        known = [observed(data, name) for data in experiments if name in data.fields]
+        if not known:
+            continue  # told where the operators are read
+        low, high = min(float(np.nanmin(u)) for u in known) + 0.0, max(float(np.nanmax(u)) for u in known)
+        largest = max(-low, high)
+        if largest > 0 and not _SMALLEST < largest < _LARGEST:
+            raise DataError(
+                f"field {name!r} reaches {largest:.3g}, and squares of such numbers cannot be represented; change its "
+                "unit, so that the values are of order one"
+            )
+        if high - low <= _ROUNDING * largest:
+            raise DataError(
+                f"field {name!r} is constant, {low:.6g} everywhere and always: there is nothing to discover; leave its "
+                "equation out, or check that the right array was read"
+            )
+        if max(float(_change(u)) for u in known) <= _ROUNDING * largest:
+            raise DataError(
+                f"field {name!r} is the same at all times: nothing changes in time, and there is nothing to discover; "
+                "give frames between which it changes, or leave its equation out"
+            )
+
+
+def _change(u: Array) -> float:
+    """Largest range in time of any node; u: (T, n_nodes) with NaN, of which nodes without any value do not count."""
+    seen = u[:, np.isfinite(u).any(axis=0)]
+    return float(np.max(np.nanmax(seen, axis=0) - np.nanmin(seen, axis=0)))
+
+
+def check_ends(data: Data) -> None:
+    """Refuse periodic axes whose last node is the first once more, as of ``linspace`` with its end point.
+
+    Either the columns are identical, noise included; or the fields have a kink at the seam that is gone without the
+    last column, and the last column is nearer to the first than to its neighbour.
+    """
+    grid = data.geometry
+    if not isinstance(grid, Grid) or data.measured is not None:
+        return
+    for number, axis in enumerate(grid.names):
+        if axis not in grid.periods or grid.shape[number] < _NODES:
+            continue
+        for name in data.fields:
+            columns = np.moveaxis(data.grid_field(name), number + 1, 0).reshape(grid.shape[number], -1)
+            if _repeated(np.asarray(columns)):
+                raise DataError(
+                    f"axis {axis!r} is periodic, and the last column of field {name!r} is the first once more: the end "
+                    f"point is kept twice; drop the last point of {axis!r} and the values there"
+                )
+
+
+def _repeated(u: Array) -> bool:
+    """Whether the last of the columns u (n, m) repeats the first."""
+    first, second, before, last = u[0], u[1], u[-2], u[-1]
+    if np.array_equal(first, last):
+        # fields that are even about the seam have equal columns as well, but then the next ones are equal too
+        even = np.max(np.abs(second - before)) <= 1e-6 * np.max(np.abs(second - first))
+        if np.mean(first != second) > _DIFFER and not even:
+            return True
+    kinked, mended = _roughness(u), _roughness(u[:-1])
+    seam = [0, 1, 2, -3, -2, -1]
+    elsewhere = float(np.delete(kinked, seam).max()) * (1 + _BEYOND * np.sqrt(2 / u.shape[1]))
+    square = [float(np.mean((a - b) ** 2)) for a, b in ((last, first), (first, second), (last, before))]
+    return (
+        min(kinked[0], kinked[-1]) > elsewhere
+        and max(mended[i] for i in (0, 1, -1)) <= elsewhere
+        and square[0] < min(square[1:])
+    )
+
+
+def _roughness(u: Array) -> Array:
+    """Mean square of each column minus its cubic prediction (4(u_−1 + u_1) − (u_−2 + u_2))/6, (n,); periodic."""
+    near, far = (np.roll(u, k, axis=0) + np.roll(u, -k, axis=0) for k in (1, 2))
+    return np.asarray(np.mean((u - (4 * near - far) / 6) ** 2, axis=1))
+
+
+def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: Sequence[str]) -> None:
+    """Refuse a model that explains the data no better than none, u_t = 0: θᵀ V⁻¹ θ < |s| (log n + 2 log d).
+
+    The price of an operator is that of BIC, and what it takes to look for it among d (extended BIC), whatever the
+    operators were selected with. Where noise rules the model its error bars mean little, and the data themselves are
+    asked whether they change.
+
+    fit: of the selected operators, |s| of them, without constraints; candidates: d; fields: those with an equation.
+    """
+    if fit.posterior is None:
+        return
+    noise_rules = fit.curvature is not None and swamped(fit.equations.H, fit.curvature.A)
+    moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
+    sd = np.sqrt(fit.posterior.variance)
+    z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)
+    price = math.log(fit.equations.n) + 2 * math.log(candidates)
+    if not moves or float(z @ np.linalg.lstsq(R, z, rcond=None)[0]) < len(z) * price:
+        still = " and ".join(f"{field}_t = 0" for field in fields)
+        found = ", ".join(f"{v:.2g} ± {s:.1g} {n}" for n, v, s in zip(fit.names, fit.theta, sd, strict=True))
+        raise DataError(
+            f"nothing changes in time beyond the noise: {still} explains the data as well as the best of the "
+            f"candidates ({found}); give frames between which the fields change, less noise, or other candidates; an "
+            "operator in keep= is estimated all the same"
+        )
+
+
+def _changes(u: Array) -> bool:
+    """Whether the nodes of u (T, n_nodes) have a trend in time, a cubic one, beyond what is left without it (F test).
+
+    Nodes with values that were not measured do not count.
+    """
+    whole = u[:, np.isfinite(u).all(axis=0)]
+    order = min(3, len(u) // 3)
+    if not order or not whole.size:
+        return True
+    basis = np.linalg.qr(np.vander(np.linspace(-1, 1, len(u)), order + 1, increasing=True))[0]
+    energy = np.square(basis.T @ whole).sum(axis=1)
+    rest = float(np.sum(np.square(whole)) - energy.sum())
+    freedom = (order * whole.shape[1], (len(u) - order - 1) * whole.shape[1])
+    ratio = (float(energy[1:].sum()) / freedom[0]) / max(rest / freedom[1], np.finfo(float).tiny)
+    return float(fdtrc(*freedom, ratio)) < _TREND
