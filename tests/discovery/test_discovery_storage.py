@@ -168,8 +168,7 @@ def test_an_interrupted_save_leaves_the_earlier_file(tmp_path, monkeypatch, prob
     before = path.read_bytes()
 
     def half(self, target, **kwargs):
-        with open(target, "wb") as file:  # noqa: PTH123
-            file.write(b"half a file")
+        target.write(b"half a file")
         raise problem("no space left")
 
     monkeypatch.setattr(xr.Dataset, "to_netcdf", half)
