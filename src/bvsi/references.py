@@ -26,8 +26,10 @@ def check_reference(path: Path, reference: str, *, allow_outside: bool) -> None:
     """Refuse a reference that leads out of the folder of a file, or to what is no file, such as a pipe.
 
     Libraries look for relative names in the folder of the file, or in the working directory; neither may be outside.
+
+    path: the file that refers to another, or a folder in which a link does.
     """
-    home = path.resolve().parent
+    home = path.resolve() if path.is_dir() else path.resolve().parent
     for found in {(home / reference).resolve(), Path(reference).resolve()}:
         if found.exists() and not found.is_file():
             raise DataError(f"{path}: it refers to {reference!r}, which is no file; name a file")

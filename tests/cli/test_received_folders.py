@@ -135,9 +135,18 @@ def test_a_folder_with_other_work_is_left_alone(here: Path, command: Command, wa
     (here / "study.toml").write_text(f'{STUDY}[output]\nfolder = "{folder}"\n')
     code, _, err = command("run", "study.toml", *(("--out", "../other") if way == "--out" else ()))
     assert code == 2
-    assert "'study.toml', which no run of bvsi has written there" in err
+    assert ("which no run of bvsi has written there" if way == "--out" else "outside of the study's folder") in err
     assert others(here) == before
     assert not (here.parent / "other/.bvsi").exists()
+
+
+def test_data_behind_a_link_out_of_the_folder_need_a_permission(here: Path, command: Command) -> None:
+    (here / "run.nc").rename(here.parent / "other/run.nc")
+    (here / "run.nc").symlink_to(here.parent / "other/run.nc")
+    code, _, err = command("run", "--check-only")
+    assert code == 2
+    assert "a link out of the study's folder" in err
+    assert command("run", "--check-only", "--allow-outside")[0] == 0
 
 
 def test_the_study_file_itself_is_never_replaced(here: Path, command: Command) -> None:

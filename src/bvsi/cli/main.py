@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -64,6 +65,7 @@ app.add_typer(bench, name="bench")
 
 def main() -> None:
     """Entry point: one clear message and exit code 2 for errors that are the user's to mend."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of failures that zarr tells besides
     try:
         _check_arguments()
         app()

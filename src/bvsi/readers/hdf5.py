@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -68,10 +68,34 @@ def _array(name: str, dataset: Any) -> Array:
 
 def _dims(dataset: Any) -> tuple[str, ...] | None:
     """Names of the axes from labels or attached scales; a scale names its own axis."""
-    if dataset.is_scale and len(dataset.shape) == 1:
-        return (dataset.name.rsplit("/", 1)[-1],)
-    names = [d.label or (d[0].name.rsplit("/", 1)[-1] if len(d) else "") for d in dataset.dims]
+    if dataset.attrs.get("CLASS") == b"DIMENSION_SCALE" and len(dataset.shape) == 1:
+        return (_last(dataset),)
+    labels, scales = (_by_axis(dataset, name) for name in ("DIMENSION_LABELS", "DIMENSION_LIST"))
+    names = [_text(label) or _scale(dataset, scale) for label, scale in zip(labels, scales, strict=True)]
     return tuple(names) if names and all(names) else None
+
+
+def _by_axis(dataset: Any, name: str) -> Sequence[Any]:
+    """An attribute with one entry per axis. HDF5's own functions for it crash where its type is another."""
+    found = dataset.attrs.get(name)
+    fits = isinstance(found, np.ndarray) and found.dtype == object and found.shape == (len(dataset.shape),)
+    return found if fits else (None,) * len(dataset.shape)
+
+
+def _text(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value if isinstance(value, str) else ""
+
+
+def _scale(dataset: Any, attached: object) -> str:
+    """Name of the first dimension scale that is attached to an axis; empty where there is none."""
+    h5py: Any = needed("h5py")
+    first = attached[0] if isinstance(attached, np.ndarray) and attached.size else None
+    scale = dataset.file[first] if isinstance(first, h5py.Reference) and first else None
+    return _last(scale) if isinstance(scale, h5py.Dataset) else ""
+
+
+def _last(dataset: Any) -> str:
+    return str(dataset.name).rsplit("/", 1)[-1]
 
 
 def _dtype(dataset: Any) -> np.dtype[Any]:

@@ -113,7 +113,7 @@ def _folder_records(root: Path, allow_outside: bool) -> Iterator[tuple[str, byte
             if found.is_symlink():
                 if found.is_dir() or not found.is_file():
                     raise DataError(f"{found}: a link to no file in a Zarr store; put the folder itself there")
-                check_reference(root / "zarr.json", str(found.resolve()), allow_outside=allow_outside)
+                check_reference(root, str(found.resolve()), allow_outside=allow_outside)
             if name.lower() in (*_RECORDS, *_OTHERS):  # some file systems do not tell capitals apart
                 total = _check_length(root, name, found.stat().st_size, total)
                 if name.lower() in _RECORDS:

@@ -128,6 +128,8 @@ def _output(study: Study) -> Iterator[Problem]:
     folder = Path(*_parts(here / name))
     if folder == Path(*_parts(here)) or folder in Path(*_parts(here)).parents:
         yield Problem(("output", "folder"), f"{name!r} holds the study itself; name a folder of its own.")
+    elif not folder.is_relative_to(Path(*_parts(here))):
+        yield Problem(("output", "folder"), f"{name!r} lies outside of the study's folder; give it with --out instead.")
     elif not _may_be_folder(folder):
         yield Problem(("output", "folder"), f"{name!r} cannot be a folder; a file is in its way, or it is too long.")
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
 from collections.abc import Mapping
@@ -266,11 +267,22 @@ def _read(
     def compute() -> tuple[Data, tuple[str, ...]]:
         return read_with_notes(path, reading_of(study), progress=progress)
 
+    _check_link(study, path)
     files = _existing(path)
     if stages is None or sum(p.stat().st_size for p in files) < _LARGE:
         return compute()
     digest = digest_of(resolved(study)["data"], file_parts(files))
     return stages.done(f"data{number}", digest, compute, _save_data, _load_data)
+
+
+def _check_link(study: Study, path: Path) -> None:
+    """Refuse a link in the folder of the study that leads out of it: the study may come from somebody else."""
+    home = study.path.resolve().parent
+    named = Path(os.path.normpath(home / path.name if path.parent == study.path.parent else path.absolute()))
+    if named.is_relative_to(home) and not study.allow_outside and not named.resolve().is_relative_to(home):
+        raise BvsiError(
+            f"{path}: this is a link out of the study's folder; name the file itself, or use --allow-outside."
+        )
 
 
 def _save_data(read: tuple[Data, tuple[str, ...]]) -> bytes:
