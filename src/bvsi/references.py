@@ -8,6 +8,7 @@ before a library follows it.
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 # Objects of an HDF5 file that are looked at; a file of data has some dozens.
 _MOST = 20_000
+# Bytes of a result or posterior: those of our studies have some megabytes, long chains a hundred.
+_LARGEST = 1e9
 _REMEDY = "copy it there, or allow it with --allow-outside (allow_outside=True in Python) if you trust the file"
 
 
@@ -91,5 +94,23 @@ def load_netcdf(path: Path) -> xr.Dataset:
     import xarray as xr
 
     check_hdf5(path, allow_outside=False)
-    with xr.open_dataset(path, engine="h5netcdf") as stored:
+    _check_sizes(path)
+    with xr.open_dataset(path, engine="h5netcdf", phony_dims="access") as stored:
         return stored.load()
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse a file of ours whose arrays, or chunks of them, would take gigabytes: it was tampered with."""
+    h5py: Any = importlib.import_module("h5py")
+    found = {"bytes": 0.0}
+
+    def add(_: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            found["bytes"] += float(item.dtype.itemsize) * max(
+                math.prod(map(float, shape)) for shape in (item.shape, item.chunks or ())
+            )
+
+    with h5py.File(path, "r") as file:
+        file.visititems(add)
+    if found["bytes"] > _LARGEST:
+        raise DataError(f"{path}: its arrays take {found['bytes'] / 1e9:.3g} GB; the file is damaged, make it anew")

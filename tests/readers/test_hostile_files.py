@@ -310,3 +310,18 @@ def test_names_that_no_field_may_have_are_replaced_by_ones_that_operators_can_us
     assert field.isidentifier()
     assert not field.endswith("_")
     assert tuple(read(tmp_path / "a.npz", suggest(tmp_path / "a.npz")).fields) == (field,)
+
+
+def test_what_was_never_written_is_not_read_for_minutes(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["t"], file["x"] = np.arange(20_000.0), np.arange(1000.0)
+        file.create_dataset("u", (20_000, 1000), "f8", chunks=(100, 1000))
+    with pytest.raises(DataError, match="never written"):
+        read(tmp_path / "a.h5", Reading(dims=("t", "x"), max_memory=1e8))
+
+
+def test_a_result_that_would_take_gigabytes_is_refused(tmp_path):
+    with h5py.File(tmp_path / "result.nc", "w") as file:
+        file.create_dataset("mean", (2,), "f8", maxshape=(None,), chunks=(2**28,))
+    with pytest.raises(DataError, match=r"take 2\.15 GB"):
+        load_netcdf(tmp_path / "result.nc")

@@ -14,10 +14,12 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from bvsi.linalg.jit import kernel
 
 _ROUTINES = (
     ("scipy.linalg.cython_lapack", "dpotrf"),
@@ -107,33 +109,33 @@ def _call_fortran(typing_context: Any, address: Any, arguments: Any) -> Any:  # 
 # columns.
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def potrf(blas: Any, n: int, a: Any, lda: int, info: Any) -> None:
     """A = L Lᵀ in place, lower triangle; ``info[0]`` is 0, or the order of the first minor not positive."""
     _call_fortran(blas[_POTRF], (LOWER, np.int32(n), a, np.int32(lda), info))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def potri(blas: Any, n: int, a: Any, lda: int, info: Any) -> None:
     """L → (L Lᵀ)⁻¹ in place, lower triangle."""
     _call_fortran(blas[_POTRI], (LOWER, np.int32(n), a, np.int32(lda), info))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def trsm_right(blas: Any, trans: int, m: int, n: int, a: Any, lda: int, b: Any, ldb: int) -> None:
     """B ← B op(L)⁻¹ with L lower (n, n) and B (m, n)."""
     arguments = (RIGHT, LOWER, trans, _NON_UNIT, np.int32(m), np.int32(n), 1.0)
     _call_fortran(blas[_TRSM], (*arguments, a, np.int32(lda), b, np.int32(ldb)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def syrk(blas: Any, n: int, k: int, alpha: float, a: Any, lda: int, beta: float, c: Any, ldc: int) -> None:
     """C ← alpha A Aᵀ + beta C, lower triangle, with A (n, k)."""
     arguments = (LOWER, PLAIN, np.int32(n), np.int32(k), alpha)
     _call_fortran(blas[_SYRK], (*arguments, a, np.int32(lda), beta, c, np.int32(ldc)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def symm_left(
     blas: Any, m: int, n: int, alpha: float, a: Any, lda: int, b: Any, ldb: int, beta: float, c: Any, ldc: int
 ) -> None:
@@ -142,7 +144,7 @@ def symm_left(
     _call_fortran(blas[_SYMM], (*arguments, a, np.int32(lda), b, np.int32(ldb), beta, c, np.int32(ldc)))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def gemm(
     blas: Any,
     transa: int,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
+
+from bvsi.linalg.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_products(left: Any, right: Any, out: Any, columns: int) -> None:
     """``out = Σ_m A_m B_m`` row by row: scatter into a dense work row, then read it off on the fixed pattern.
 
@@ -35,7 +36,7 @@ def row_products(left: Any, right: Any, out: Any, columns: int) -> None:
             work[out_column[slot]] = 0.0  # ready for the next row; every touched entry is on the pattern
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def symmetric_row_products(left: Any, right: Any, out: Any, mirror: Any) -> None:
     """The same for a symmetric result: entries on and above the diagonal, each written to its mirror image too.
 
@@ -69,7 +70,7 @@ def symmetric_row_products(left: Any, right: Any, out: Any, mirror: Any) -> None
                 work[column] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def product_gradient(weights: Any, left: Any, right: Any, inner: int) -> None:
     """``G_m = Wᵀ A_m`` on the pattern of the B_m: a row of Wᵀ is laid out densely and multiplied with columns of A_m.
 
@@ -98,7 +99,7 @@ def product_gradient(weights: Any, left: Any, right: Any, inner: int) -> None:
             work[weight_column[e]] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def sampled_products(start: Any, column: Any, A: Any, B: Any, out: Any) -> None:
     """``out = A Bᵀ`` at the entries of a pattern: one inner product of rows each.
 
@@ -117,7 +118,7 @@ def sampled_products(start: Any, column: Any, A: Any, B: Any, out: Any) -> None:
             out[slot] = total
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def congruences(left: Any, right: Any, c: Any, out: Any, columns: int) -> None:
     """``out_m = Aᵀ diag(c_m) B`` row by row, all m side by side: scatter into dense work rows, then read them off.
 
@@ -148,7 +149,7 @@ def congruences(left: Any, right: Any, c: Any, out: Any, columns: int) -> None:
                 work[column, i] = 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def congruence_adjoint(left: Any, right: Any, weights: Any, out: Any, columns: int) -> None:
     """``out_q += Σ_ij A_qi G_ij B_qj``: a row of G is laid out densely and met by the points that its function reaches.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from bvsi.linalg.blas import PLAIN, TRANSPOSED, gemm, potri, symm_left, trsm_right
+from bvsi.linalg.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def takahashi(structure: Any, L: Any, blas: Any) -> Any:
     """``Z = (L Lᵀ)⁻¹`` at the places of L, from the last supernode to the first.
 
@@ -62,7 +62,7 @@ def takahashi(structure: Any, L: Any, blas: Any) -> Any:
     return Z
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _gather(structure: Any, owner: Any, below: Any, Z: Any, position: Any, Z_RR: Any) -> None:
     """Lower triangle of Z on the rows and columns ``below``, (m, m) by columns."""
     first, _, row_start, rows, value_start = structure

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from bvsi.linalg.blas import PLAIN, TRANSPOSED, gemm, potrf, syrk, trsm_right
+from bvsi.linalg.jit import kernel
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def factorise(structure: Any, L: Any, stack_size: int, blas: Any) -> Any:
     """``A = L Lᵀ`` in place by the multifrontal method.
 
@@ -80,7 +80,7 @@ def factorise(structure: Any, L: Any, stack_size: int, blas: Any) -> Any:
     return -1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _extend_add(
     child_update: Any, below: Any, position: Any, block: Any, n_rows: int, n_columns: int, update: Any
 ) -> None:
@@ -103,7 +103,7 @@ def _extend_add(
                 update[offset + target[r]] += child_update[source + r]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve_lower(structure: Any, L: Any, X: Any, blas: Any) -> None:
     """``X ← L⁻¹ X`` in place, X (n, k) in C order: for BLAS that is Xᵀ (k, n), stored by columns."""
     first, _, row_start, rows, value_start = structure
@@ -125,7 +125,7 @@ def solve_lower(structure: Any, L: Any, X: Any, blas: Any) -> None:
                     flat[target + c] -= work[r * k + c]
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def solve_upper(structure: Any, L: Any, X: Any, blas: Any) -> None:
     """``X ← L⁻ᵀ X`` in place, X (n, k) in C order."""
     first, _, row_start, rows, value_start = structure
@@ -147,7 +147,7 @@ def solve_upper(structure: Any, L: Any, X: Any, blas: Any) -> None:
         trsm_right(blas, PLAIN, k, n_columns, block, n_rows, own, k)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _most_rows_below(first: Any, row_start: Any) -> Any:
     largest = 0
     for J in range(len(first) - 1):

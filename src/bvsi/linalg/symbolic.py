@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from bvsi.linalg.jit import kernel
 from bvsi.linalg.pattern import Pattern
 
 
@@ -113,7 +113,7 @@ def _inverse(permutation: NDArray[np.int64]) -> NDArray[np.int64]:
     return inverse
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def elimination_tree(indptr: Any, indices: Any, perm: Any, inverse: Any) -> Any:
     """``parent[j] = min{i > j: L_ij ≠ 0}``, −1 at a root (Liu's algorithm with path compression)."""
     n = len(perm)
@@ -131,7 +131,7 @@ def elimination_tree(indptr: Any, indices: Any, perm: Any, inverse: Any) -> Any:
     return parent
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def postorder(parent: Any) -> Any:
     """Vertices of a forest, children before parents and every subtree contiguous (depth first)."""
     n = len(parent)
@@ -163,7 +163,7 @@ def postorder(parent: Any) -> Any:
     return order
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def column_counts(indptr: Any, indices: Any, perm: Any, inverse: Any, parent: Any) -> Any:
     """Entries of every column of L with the diagonal: row i of L is the subtree that row i of A spans."""
     n = len(perm)
@@ -180,7 +180,7 @@ def column_counts(indptr: Any, indices: Any, perm: Any, inverse: Any, parent: An
     return counts
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def fundamental_supernodes(parent: Any, counts: Any) -> Any:
     """First columns, and n: column j joins j − 1 if that is its only child and has just one row more."""
     n = len(parent)
@@ -199,7 +199,7 @@ def fundamental_supernodes(parent: Any, counts: Any) -> Any:
     return first[: total + 1].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def relaxed_supernodes(parent: Any, counts: Any) -> Any:
     """First column of every supernode, and n: fundamental ones, merged with their last child if cheap."""
     start = fundamental_supernodes(parent, counts)
@@ -232,7 +232,7 @@ def relaxed_supernodes(parent: Any, counts: Any) -> Any:
     return first
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _is_cheap(columns: int, rows: int, zeros: int) -> Any:
     """CHOLMOD's rule: 4 columns at most, or less than 80%, 10%, 5% zeros for up to 16, 48, more columns."""
     size = columns * (columns + 1) / 2 + columns * (rows - columns)
@@ -241,7 +241,7 @@ def _is_cheap(columns: int, rows: int, zeros: int) -> Any:
     return columns <= 4 or relaxed or share < 0.05
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def row_structure(indptr: Any, indices: Any, perm: Any, inverse: Any, first: Any) -> Any:
     """Rows of every supernode: its columns, then the union of its entries of A and its children's rows.
 
@@ -285,7 +285,7 @@ def row_structure(indptr: Any, indices: Any, perm: Any, inverse: Any, first: Any
     return parent, row_start, rows[: row_start[n_super]].copy()
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _unite(candidates: Any, J: int, end: int, seen: Any, below: Any, m: int) -> Any:
     """Append to ``below[:m]`` the candidates from row ``end`` on that supernode J has not seen yet."""
     for i in candidates:
@@ -296,7 +296,7 @@ def _unite(candidates: Any, J: int, end: int, seen: Any, below: Any, m: int) -> 
     return m
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def entry_slots(matrix: Any, structure: Any) -> Any:
     """Place in L of every entry of A that lies in the permuted lower triangle; −1 for the others."""
     indptr, indices, perm, inverse = matrix
@@ -315,7 +315,7 @@ def entry_slots(matrix: Any, structure: Any) -> Any:
     return slots
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def update_stack_size(first: Any, row_start: Any, parent: Any) -> Any:
     """Largest number of values on the stack of update matrices, when supernodes are eliminated in order."""
     n_super = len(first) - 1

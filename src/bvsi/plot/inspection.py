@@ -39,7 +39,9 @@ def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None) -> None
     cube = np.asarray(data.fields[name]).reshape(data.n_times, *data.geometry.shape)
     for axis, (label, colour) in enumerate(zip(("time", *data.geometry.names), SERIES, strict=False)):
         power = power_spectrum(cube, axis, periodic=False)  # one window for all axes, so that they can be compared
-        ax.semilogy(np.fft.rfftfreq(cube.shape[axis])[1:], power[1:], color=colour, label=label)
+        ax.plot(np.fft.rfftfreq(cube.shape[axis])[1:], power[1:], color=colour, label=label)
+    if np.ptp(cube) > 0:  # a constant field has no power, and logarithms none either
+        ax.set_yscale("log")
     if sigma:
         ax.axhline(sigma**2, color="0.5", linestyle="--", label="noise")
     ax.set(xlabel="cycles per step", ylabel="power", title=f"spectrum of {name}")

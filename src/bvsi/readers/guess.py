@@ -23,7 +23,7 @@ _MEANING = {
 }
 
 # Fields that are suggested without being asked for: equations have a few.
-_MOST_FIELDS = 32
+MOST_FIELDS = 32
 
 
 def dims_line(source: Source) -> str:
@@ -177,10 +177,10 @@ def _field_names(names: Iterable[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name in names:
         proper = _proper(name)
-        found[next(n for n in (proper, *(f"{proper}{k}" for k in range(2, _MOST_FIELDS + 3))) if n not in found)] = name
-        if len(found) > _MOST_FIELDS:
+        found[next(n for n in (proper, *(f"{proper}{k}" for k in range(2, MOST_FIELDS + 3))) if n not in found)] = name
+        if len(found) > MOST_FIELDS:
             raise DataError(
-                f"fields: more than {_MOST_FIELDS} arrays or columns could be fields; name those of interest in "
+                f"fields: more than {MOST_FIELDS} arrays or columns could be fields; name those of interest in "
                 '[data] of study.toml, such as fields = ["u"]'
             )
     return found

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bvsi.data import COORDINATE_NAMES, Mesh
 from bvsi.errors import DataError
 from bvsi.readers.coordinates import Axis, axis_of, trimmed
-from bvsi.readers.guess import dims_line
+from bvsi.readers.guess import MOST_FIELDS, dims_line
 from bvsi.readers.mesh_file import read_mesh
 from bvsi.readers.names import TIME_NAMES, file_names, time_name
 from bvsi.readers.reading import Reading
@@ -159,6 +159,11 @@ def _variables(source: Source, reading: Reading, time: str) -> tuple[dict[str, A
             for a in source.arrays.values()
             if a.numeric and time in (a.dims or ()) and len(a.dims or ()) > 1 and a.name not in coordinates
         }
+        if len(fields) > MOST_FIELDS:
+            raise DataError(
+                f"fields: {len(fields)} arrays could be fields; name those of interest, such as fields = "
+                f'["{next(iter(fields))}"]'
+            )
         if not fields:
             raise DataError(
                 f"fields: no array has the time dimension {time!r} and one of space; the file has {_shapes(source)}"

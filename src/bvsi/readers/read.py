@@ -23,6 +23,8 @@ Floats = NDArray[np.float64]
 
 # Squares of larger numbers may overflow; they stand for damage, or for fill values that nobody declared.
 _LARGEST = 1e100
+# Bytes of float64 per byte of a file. Noise is hardly compressed; integers of one byte count eight times.
+_MOST_COMPRESSED = 300
 
 
 def read(path: Path | str, reading: Reading | None = None, *, progress: Progress = silent) -> Data:
@@ -46,6 +48,7 @@ def read_with_notes(
     with opened(Path(path), chosen) as source:
         with readable(source.path, source.format):
             layout = resolve(source, chosen)
+        _check_stored(source.path, layout, chosen.max_memory)
         grid = _grid(layout)
         levels = plan(layout, grid, chosen.max_memory, chosen.comfortable, source.path, keep_ends=chosen.keep_ends)
         times, coarse = coarse_axes(layout, grid, levels)
@@ -101,6 +104,20 @@ def _check_size(path: Path, name: str, values: Floats) -> None:
         raise DataError(
             f"{path}: field {name!r} reaches {largest:.3g}; the file may be damaged, or fill values stand for what was "
             'not measured: write NaN there, and missing = "nan"'
+        )
+
+
+def _check_stored(path: Path, layout: Layout, max_memory: float) -> None:
+    """Refuse fields that are large by their shape and hardly there: nothing measured is compressed so far."""
+    total = 8.0 * len(layout.moving) * float(np.prod([axis.size for axis in layout.axes], dtype=float))
+    if total <= max_memory:
+        return
+    files = path.rglob("*") if path.is_dir() else (path,)
+    stored = sum(file.stat().st_size for file in files if file.is_file())
+    if total > _MOST_COMPRESSED * stored:
+        raise DataError(
+            f"{path}: the fields take {total / 1e9:.3g} GB by their shape, and there are {stored / 1e6:.3g} MB: most "
+            "of it was never written, or it is damaged; take the part with values by select"
         )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from bvsi.data import COORDINATE_NAMES, Mesh
 from bvsi.errors import DataError
 from bvsi.readers.csv_columns import Header, header_of, is_entry, numbers, rows_of
+from bvsi.readers.guess import MOST_FIELDS
 from bvsi.readers.mesh_file import read_mesh
 from bvsi.readers.names import file_names, time_name
 from bvsi.readers.points import lattice, triangulated
@@ -105,6 +106,8 @@ def _value_columns(path: Path, header: Header, reading: Reading, used: Sequence[
         others = [n for n in header.columns if n not in used and n not in known.values()]
         cells = dict(zip(header.columns, first, strict=False))
         fields = {n: n for n in others if not cells.get(n, "").strip() or is_entry(cells[n])}
+    if len(fields) > MOST_FIELDS and reading.fields is None:
+        raise DataError(f"fields: {len(fields)} columns could be fields; name those of interest in fields")
     if not fields:
         raise DataError(f"fields: the table has no columns of numbers but {', '.join(used)}; add one per field")
     return tuple(dict.fromkeys((*fields.values(), *known.values())))

@@ -12,8 +12,9 @@ import numpy as np
 from bvsi.data import Data, Grid
 from bvsi.discovery.measurement import Measurement, measure
 from bvsi.discovery.method import Asked, choose_method, takes_splines
+from bvsi.discovery.screening import check_worth
 from bvsi.discovery.test_functions import bandwidth
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, DataError
 from bvsi.operators import Library
 from bvsi.progress import Progress, silent
 from bvsi.readers import Contents, Reading, contents
@@ -117,6 +118,10 @@ def inspect(
         data, wanted, notes = first_look(path, reading, limits=limits, progress=progress)
     except BvsiError as error:
         return Inspection(listed, reading or Reading(), obstacle=str(error))
+    try:
+        check_worth([data], data.names)
+    except DataError as error:
+        notes = (*notes, str(error))
     measurement = measure(data, None)
     operators = suggested_operators(data.names, data.geometry.names, splines=takes_splines(data))
     try:
