@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import xarray as xr
 
 
-def write_whole(path: Path, content: bytes | str) -> None:
+def write_whole(path: Path, content: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file; whatever happens, afterwards it is the old one (or none) or the new one.
 
-    A link at ``path`` is replaced, never followed. Text is written as UTF-8.
+    A link at ``path`` is replaced, never followed. Text is written as UTF-8. mode: its permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
@@ -31,7 +31,7 @@ def write_whole(path: Path, content: bytes | str) -> None:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             os.fsync(stream.fileno())
-        aside.chmod(0o644)
+        aside.chmod(mode)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)

@@ -97,7 +97,7 @@ def test_an_interrupted_write_leaves_no_file(folder, monkeypatch):
     monkeypatch.setattr(np, "savez", interrupt)
     with pytest.raises(KeyboardInterrupt):
         cached("name", {}, Maker())
-    assert not list(folder.iterdir())
+    assert not list(folder.rglob("*"))
 
 
 def test_a_folder_that_cannot_be_written_does_not_lose_the_result(monkeypatch, tmp_path):

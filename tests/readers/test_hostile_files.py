@@ -11,7 +11,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
-import tifffile
 import xarray as xr
 
 from bvsi.errors import DataError
@@ -271,14 +270,12 @@ def test_headers_that_lie_are_refused(tmp_path):
 
 
 def test_what_unpacks_beyond_the_limit_is_refused_unread(tmp_path):
-    shape = (130_000, 1000)
+    shape = (70_000, 1000)
     with h5py.File(tmp_path / "a.h5", "w") as file:
-        file["t"], file["x"] = np.arange(130_000.0), np.arange(1000.0)
+        file["t"], file["x"] = np.arange(70_000.0), np.arange(1000.0)
         file.create_dataset("u", shape, "f8", chunks=shape, compression="gzip")
-    tifffile.imwrite(tmp_path / "a.tif", np.zeros((3, 4, 4), "u1"))
-    for path, limit in ((tmp_path / "a.h5", 1e9),):
-        with pytest.raises(DataError, match=r"2.08 GB at once"):
-            read(path, Reading(dims=("t", "x"), max_memory=limit))
+    with pytest.raises(DataError, match=r"1\.12 GB at once"):
+        read(tmp_path / "a.h5", Reading(dims=("t", "x")))
 
 
 def test_many_arrays_and_columns_are_refused_soon(tmp_path):

@@ -43,7 +43,8 @@ def _rank_error(combinations: Array, weights: Array, names: tuple[str, ...]) -> 
     groups, texts = [], []
     for v, w in zip(combinations.T, weights.T, strict=True):
         members = np.flatnonzero(np.abs(w) > 0.05 * np.abs(w).max())
-        v = v / v[members[np.argmax(np.abs(w[members]))]]
+        heavy = members[np.abs(w[members]) > 0.99 * np.abs(w).max()]  # the first of equal ones, whatever the rounding
+        v = v / v[heavy[0]]
         groups.append(tuple(names[i] for i in members))
         texts.append(" + ".join(f"{v[i]:.3g}·[{names[i]}]" for i in members) + " ≈ 0")
     return RankError(

@@ -57,5 +57,5 @@ def _load(path: Path) -> Arrays | None:
 
 def _save(path: Path, arrays: Arrays) -> None:
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **arrays)
+    np.savez(buffer, **arrays)  # type: ignore[arg-type]  # not allow_pickle, which NumPy 2.0 takes for an array
     write_whole(path, buffer.getvalue())

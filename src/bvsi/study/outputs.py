@@ -86,17 +86,32 @@ def finish_move(folder: Path) -> None:
         shutil.rmtree(staging)
         return
     before = written(folder)
+    # what may fail for want of space comes first; renames and removals need none
     write_whole(folder / WORK / _WRITTEN, json.dumps(sorted({*before, *digests})))
     for name in digests:
-        if (staging / name).exists():
-            (folder / name).parent.mkdir(exist_ok=True)
-            (staging / name).replace(folder / name)
+        (folder / name).parent.mkdir(exist_ok=True)
+    _move(staging, folder, digests)
     for name in before - set(digests):
         (folder / name).unlink(missing_ok=True)
     for place in {(folder / name).parent for name in {*before, *digests}}:
         sync_folder(place)
     write_whole(folder / WORK / _WRITTEN, json.dumps(sorted(digests)))
     shutil.rmtree(staging)
+
+
+def _move(staging: Path, folder: Path, names: Iterable[str]) -> None:
+    """Rename all files. One that fails is tried again after the others, so that old and new ones are not left mixed."""
+    left = [name for name in names if (staging / name).exists()]
+    for last in (False, False, True):
+        failed = []
+        for name in left:
+            try:
+                (staging / name).replace(folder / name)
+            except OSError:
+                if last:
+                    raise
+                failed.append(name)
+        left = failed
 
 
 def _sealed(folder: Path) -> dict[str, str] | None:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import secrets
 from functools import cache
 from pathlib import Path
 
 import platformdirs
+
+from bvsi.files import write_whole
 
 _BYTES = 32
 
@@ -26,17 +27,11 @@ def _key() -> bytes:
     path = Path(platformdirs.user_state_dir("bvsi")) / "key"
     fresh = secrets.token_bytes(_BYTES)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileExistsError:
-            kept = path.read_bytes()
-            return kept if len(kept) == _BYTES else fresh
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(fresh)
+        if not path.exists() or path.stat().st_size != _BYTES:  # also where a process died while it wrote the key
+            write_whole(path, fresh, mode=0o600)
+        return path.read_bytes()  # where two processes made one each, both take the one that stayed
     except OSError:  # no home, or one that cannot be written: nothing from before is trusted then
-        pass
-    return fresh
+        return fresh
 
 
 def seal(*parts: str) -> str:
