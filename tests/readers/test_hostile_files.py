@@ -322,3 +322,21 @@ def test_a_result_that_would_take_gigabytes_is_refused(tmp_path):
         file.create_dataset("mean", (2,), "f8", maxshape=(None,), chunks=(2**28,))
     with pytest.raises(DataError, match=r"take 2\.15 GB"):
         load_netcdf(tmp_path / "result.nc")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(("place", "number"), [(12, 2**31 - 1), (12, 100), (4, 2**31 - 1), (8, 2**31 - 1)])
+def test_a_chunk_whose_header_lies_does_not_crash_blosc(tmp_path, version, place, number):
+    from numcodecs import Blosc
+    from zarr.codecs import BloscCodec
+
+    data = xr.Dataset({"u": (("t", "x"), U)}, {"t": T, "x": X})
+    packed = {"compressors": (Blosc(cname="lz4"),) if version == 2 else (BloscCodec(cname="lz4"),)}
+    data.to_zarr(tmp_path / "a.zarr", zarr_format=version, consolidated=False, encoding={"u": packed})
+    assert np.array_equal(read(tmp_path / "a.zarr").fields["u"], U)
+    (chunk,) = (p for p in (tmp_path / "a.zarr/u").rglob("*") if p.is_file() and "z" not in p.name)
+    content = bytearray(chunk.read_bytes())
+    content[place : place + 4] = number.to_bytes(4, "little")
+    chunk.write_bytes(content)
+    with pytest.raises(DataError, match="header is wrong"):
+        read(tmp_path / "a.zarr")

@@ -39,7 +39,8 @@ _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 def say(text: str, record: Mapping[str, Any], *, as_json: bool, quiet: bool) -> None:
     """Text for people, or one JSON object; nothing where that was asked for."""
     if as_json:
-        sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+        text = json.dumps(record, ensure_ascii=False)
+        sys.stdout.write("".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text) + "\n")
     elif not quiet:
         sys.stdout.write(f"{printable(text)}\n")
 

@@ -74,10 +74,15 @@ _LONGEST, _LONGEST_IN_ALL, _MOST = 1_000_000, 30_000_000, 5000
 
 @dataclass(frozen=True)
 class Metadata:
-    """What is in a store: version of the format, and the paths of its arrays, "" for a store that is one array."""
+    """What is in a store.
+
+    version: of the format; arrays: paths of its arrays, "" for a store that is one array; blosc: of those whose chunks
+    are packed by Blosc, the bytes that a chunk unpacks to.
+    """
 
     version: int
     arrays: tuple[str, ...]
+    blosc: Mapping[str, int]
 
 
 def checked_metadata(path: Path, *, allow_outside: bool, largest: float) -> Metadata:
@@ -98,10 +103,10 @@ def checked_metadata(path: Path, *, allow_outside: bool, largest: float) -> Meta
             arrays[node] = meta
     if len(set().union(*versions.values())) > 1:
         raise DataError(f"{path}: it has records of both versions of Zarr; save it again in one of them")
-    for node, meta in arrays.items():
-        _check_array(path, node, meta, largest)
+    unpacked = {node: _check_array(path, node, meta, largest) for node, meta in arrays.items()}
+    blosc = {node: unpacked[node] for node, meta in arrays.items() if "blosc" in _codecs(meta, deep=False)}
     version = next(iter(versions.values()), {3}).pop()
-    return Metadata(version, tuple(sorted(arrays)))
+    return Metadata(version, tuple(sorted(arrays)), blosc)
 
 
 def _folder_records(root: Path, allow_outside: bool) -> Iterator[tuple[str, bytes]]:
@@ -150,8 +155,8 @@ def _check_length(path: Path, name: str, size: int, total: int) -> int:
     return total + size
 
 
-def _check_array(path: Path, node: str, meta: Mapping[str, Any], largest: float) -> None:
-    """Refuse codecs that are not known, types that are no numbers or texts, and chunks that are too large."""
+def _check_array(path: Path, node: str, meta: Mapping[str, Any], largest: float) -> int:
+    """Bytes of a chunk. Codecs that are not known, types that are no numbers or texts, and large chunks are refused."""
     odd = sorted(str(one) for one in _codecs(meta) if one not in _CODECS)
     if odd:
         told = (
@@ -171,18 +176,20 @@ def _check_array(path: Path, node: str, meta: Mapping[str, Any], largest: float)
             f"{path}: array {node!r} unpacks to {max(unpacked, whole) / 1e9:.3g} GB at once, more than "
             f"{largest / 1e9:.3g} GB; the store may be damaged, else raise max_memory (--max-memory)"
         )
+    return unpacked
 
 
-def _codecs(meta: object) -> Iterator[str]:
-    """Names of all codecs in a record, also of those inside others."""
+def _codecs(meta: object, *, deep: bool = True) -> Iterator[str]:
+    """Names of all codecs in a record; deep: also of those inside others."""
     if isinstance(meta, Mapping):
         for key in ("compressor", "filters", "codecs", "index_codecs"):
             named = meta.get(key)
             for one in named if isinstance(named, list) else [] if named is None else [named]:
                 inner = one if isinstance(one, Mapping) else {"id": one}
                 yield str(inner.get("id", inner.get("name"))).removeprefix("numcodecs.")
-                yield from _codecs(inner.get("configuration"))
-                yield from _codecs(inner)
+                if deep:
+                    yield from _codecs(inner.get("configuration"))
+                    yield from _codecs(inner)
 
 
 def _itemsize(path: Path, node: str, meta: Mapping[str, Any]) -> int:

@@ -25,7 +25,10 @@ def open_zarr(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     path = paths[0]
     found = checked_metadata(path, allow_outside=reading.allow_outside, largest=reading.largest_piece / 2)
     names, version = found.arrays, found.version
-    store = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
+    from bvsi.readers.zarr_chunks import CheckedStore
+
+    plain = storage.LocalStore(path, read_only=True) if path.is_dir() else storage.ZipStore(path, mode="r")
+    store: Any = CheckedStore(plain, found.blosc) if found.blosc else plain
     try:
         # One by one: zarr opens the members of a group together, and shows failures of some on the terminal.
         arrays = {
