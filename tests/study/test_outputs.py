@@ -76,6 +76,31 @@ def test_killed_after_the_seal_the_move_is_finished(tmp_path: Path, monkeypatch,
     assert not staging.exists()
 
 
+def test_a_rename_that_fails_once_leaves_nothing_mixed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_outputs(tmp_path, {"a": "1", "b": "1", "c": "1"})
+    rename, failed = Path.replace, []
+
+    def once(self: Path, target: Path) -> Path:
+        if self.name == "b" and not failed:
+            failed.append(self)
+            raise OSError(errno.EIO, "Input/output error")
+        return rename(self, target)
+
+    interrupted(tmp_path, monkeypatch, a="2", b="2", c="2")
+    monkeypatch.setattr(Path, "replace", once)
+    finish_move(tmp_path)
+    assert failed
+    assert contents(tmp_path) == {"a": "2", "b": "2", "c": "2"}
+
+
+def test_a_key_that_was_cut_off_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_state_dir", lambda _: str(tmp_path))
+    (tmp_path / "key").write_bytes(b"")
+    first, again = seal._key.__wrapped__(), seal._key.__wrapped__()
+    assert first == again
+    assert len(first) == 32
+
+
 @pytest.mark.parametrize("fault", ["no seal", "another key", "garbled", "changed", "linked"])
 def test_a_set_that_was_not_sealed_here_is_dropped(tmp_path: Path, monkeypatch, fault: str) -> None:
     write_outputs(tmp_path, {"a": "1"})
