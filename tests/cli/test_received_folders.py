@@ -119,6 +119,14 @@ def test_a_report_takes_nothing_through_links(here: Path, command: Command, name
     assert not (here / "result/report.html").exists()
 
 
+def test_a_simulation_takes_no_result_through_a_link(here: Path, command: Command) -> None:
+    (here / "result/result.nc").rename(here.parent / "other/result.nc")
+    (here / "result/result.nc").symlink_to(here.parent / "other/result.nc")
+    code, _, err = command("simulate", "--draws", "2")
+    assert code == 2
+    assert "link" in err
+
+
 def test_a_report_takes_nothing_from_outside_through_hdf5(here: Path, command: Command) -> None:
     (here.parent / "other/secret").write_bytes(b"password")
     with h5py.File(here / "result/quantities/D.nc", "a") as file:

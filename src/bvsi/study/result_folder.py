@@ -74,7 +74,7 @@ def _text(path: Path) -> str:
 def check_no_link(path: Path) -> None:
     """Refuse a link in the folder of a result, which may come from somebody else."""
     if path.is_symlink():
-        raise BvsiError(f"{path}: this is a link, and nothing from elsewhere is put into a report; remove it.")
+        raise BvsiError(f"{path}: this is a link, and nothing from elsewhere is taken for part of a result; remove it.")
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from bvsi.files import netcdf_bytes, write_whole
 from bvsi.progress import Progress, silent
 from bvsi.readers import write_vtu
 from bvsi.study.build import folder_of
-from bvsi.study.result_folder import RESULT
+from bvsi.study.result_folder import RESULT, check_no_link
 from bvsi.study.run import read_inputs
 from bvsi.study.toml import Study
 
@@ -55,6 +55,8 @@ def simulate_study(
     if out.suffix not in ENDINGS:
         raise BvsiError(f"--out {out}: the name has to end with {' or '.join(ENDINGS)}.")
     path = folder_of(study) / RESULT if result is None else result
+    if result is None:
+        check_no_link(path)
     if not path.is_file():
         raise BvsiError(f"{path}: no result here; make it with bvsi run {study.path}.")
     found, inputs = Discovery.load(path), read_inputs(study, progress=progress)
