@@ -45,8 +45,7 @@ def test_wider_tests_that_agree_speak_for_the_fit_and_both_are_named(one):
 
 
 @pytest.mark.parametrize("one", [FRAMES, NODES])
-def test_wider_tests_do_not_excuse_a_bias_that_matters_nor_speak_where_they_disagree(one):
-    assert verdict_of(replace(one, weight=2.0), WIDER)[0] is not Verdict.CONSISTENT
+def test_wider_tests_do_not_speak_where_they_disagree(one):
     assert verdict_of(one, replace(WIDER, p=0.01))[0] is not Verdict.CONSISTENT
 
 
