@@ -84,10 +84,8 @@ class Evidence:
         with itself on every second node. Richardson's bias does not count here: test functions converge so fast that
         half of the nodes may be hopeless (Fokker–Planck on 40² nodes: 34 sd, and right).
         """
-        if one.kind == "width":
-            found = self.of_kind("space")
-        else:
-            found = [c for c in self.comparisons if one.kind in c.better]
+        better = [c for c in self.comparisons if one.kind in c.better]
+        found = self.of_kind("space") if one.kind == "width" else better
         return found[0] if found and all(c.p > _PERHAPS for c in found) else None
 
     @property
