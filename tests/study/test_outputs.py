@@ -137,6 +137,16 @@ def test_no_link_is_written_through(tmp_path: Path, link: str) -> None:
     assert (other / "outputs").is_dir()
 
 
+def test_no_move_is_finished_through_a_link(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "outputs").mkdir(parents=True)
+    (other / "outputs/sealed").write_text("mine")
+    (tmp_path / "result").mkdir()
+    (tmp_path / "result" / WORK).symlink_to(other)
+    finish_move(tmp_path / "result")
+    assert (other / "outputs/sealed").read_text() == "mine"
+
+
 def test_a_link_on_the_way_to_the_folder_is_refused_below_the_study(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "study").mkdir()
