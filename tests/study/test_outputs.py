@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +16,8 @@ from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.files import write_whole
 from bvsi.study import seal
-from bvsi.study.outputs import WORK, alone, check_place, finish_move, write_outputs
+from bvsi.study.exchange import aside_of, exchange
+from bvsi.study.outputs import WORK, alone, check_place, finish_move, recover, write_outputs
 from bvsi.study.stages import Stages, data_parts, digest_of
 from study.study_cases import wave
 
@@ -27,6 +31,106 @@ def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> 
     with monkeypatch.context() as patch:
         patch.setattr("bvsi.study.outputs.finish_move", lambda _: None)
         write_outputs(folder, files)
+
+
+def no_exchange(one: Path, other: Path) -> None:
+    """As on a system that cannot swap two folders."""
+    raise OSError(errno.ENOSYS, "Function not implemented")
+
+
+REAL = {name: getattr(os, name) for name in ("link", "mkdir", "rmdir", "unlink", "rename", "replace")}
+
+
+class Killed(BaseException):
+    """What nothing catches."""
+
+
+def fault_at(act: int, fault: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Let the process end at an act of writing, or the act fail, or all from it on; returns the acts, as they come."""
+    acts: list[str] = []
+    for name in REAL:
+
+        def counted(*given: Any, name: str = name, real: Any = REAL[name], **options: Any) -> Any:
+            acts.append(name)
+            if len(acts) == act and fault == "killed":
+                raise Killed
+            if len(acts) == act or (len(acts) > act and fault == "lasting"):
+                raise OSError(errno.EIO, "Input/output error")
+            return real(*given, **options)
+
+        monkeypatch.setattr(os, name, counted)
+    return acts
+
+
+def whole(folder: Path) -> dict[str, str]:
+    """All that a reader sees in a folder."""
+    names = [path for path in folder.rglob("*") if path.is_file() and WORK not in path.relative_to(folder).parts]
+    return {str(path.relative_to(folder)): path.read_text() for path in names}
+
+
+@pytest.mark.parametrize("fault", ["killed", "once", "lasting"])
+def test_whatever_act_fails_the_folder_is_the_old_one_or_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    own = {"mine": "kept", "q/mine": "kept", "deep/er/mine": "kept"}
+    old, new = {"a": "1", "b": "1", "q/c": "1"} | own, {"a": "2", "d": "2"} | own
+    seen = set()
+    for act in range(1, 200):
+        folder = tmp_path / str(act) / "result"
+        write_outputs(folder, {"a": "1", "b": "1", "q/c": "1"})
+        for name in own:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("kept")
+        with monkeypatch.context() as patch:
+            acts = fault_at(act, fault, patch)
+            with suppress(Killed, OSError):
+                write_outputs(folder, {"a": "2", "d": "2"})
+        found = whole(folder)
+        assert found in (old, new), (act, acts[-1])
+        seen.add(found == new)
+        recover(folder)
+        assert whole(folder) in (old, new)
+        write_outputs(folder, {"a": "2", "d": "2"})
+        assert whole(folder) == new
+        assert list(folder.parent.iterdir()) == [folder]
+        if len(acts) < act:
+            break
+    assert len(acts) < act
+    assert seen == {False, True}
+
+
+def test_what_is_written_to_the_folder_in_the_meantime_moves_on(tmp_path: Path, monkeypatch) -> None:
+    folder = tmp_path / "result"
+    write_outputs(folder, {"a": "1"})
+
+    def late(one: Path, other: Path) -> None:
+        (one / "late").write_text("kept")
+        (one / "deep").mkdir()
+        (one / "deep/late").write_text("kept")
+        exchange(one, other)
+
+    monkeypatch.setattr("bvsi.study.outputs.exchange", late)
+    write_outputs(folder, {"a": "2"})
+    assert whole(folder) == {"a": "2", "late": "kept", "deep/late": "kept"}
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_folder_of_that_name_that_is_not_ours_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    write_outputs(folder, {"a": "1"})
+    aside_of(folder).mkdir()
+    (aside_of(folder) / "mine").write_text("kept")
+    write_outputs(folder, {"a": "2"})
+    assert whole(folder) == {"a": "2"}
+    assert whole(aside_of(folder)) == {"mine": "kept"}
+
+
+def test_the_lock_outlives_the_swap(tmp_path: Path) -> None:
+    folder = tmp_path / "result"
+    with alone(folder):
+        write_outputs(folder, {"a": "1"})
+        with pytest.raises(BvsiError, match="another run"), alone(folder):
+            pass
 
 
 def test_files_appear_together_and_old_ones_go(tmp_path: Path) -> None:
@@ -87,6 +191,7 @@ def test_a_rename_that_fails_once_leaves_nothing_mixed(tmp_path: Path, monkeypat
         return rename(self, target)
 
     interrupted(tmp_path, monkeypatch, a="2", b="2", c="2")
+    monkeypatch.setattr("bvsi.study.outputs.exchange", no_exchange)
     monkeypatch.setattr(Path, "replace", once)
     finish_move(tmp_path)
     assert failed

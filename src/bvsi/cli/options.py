@@ -118,9 +118,9 @@ def result_file(given: Path) -> Path:
     """The file of a result, given itself or by its folder."""
     path = given / "result.nc" if given.is_dir() else given
     if given.is_dir():
-        from bvsi.study.outputs import finish_move
+        from bvsi.study.outputs import recover
 
-        finish_move(given)  # of a run that was killed while its results moved into place
+        recover(given)
     if given.is_dir() and path.is_symlink():
         raise BvsiError(f"{path}: this is a link; name the result itself.")
     if not path.is_file():

@@ -1,6 +1,7 @@
-"""A set of files that appears as a whole: written aside, sealed, then moved into place.
+"""A set of files that appears as a whole: written aside, sealed, then put into place in one act.
 
-Killed before the seal, the folder is as it was. Killed after it, the next start finishes the move.
+Killed before the seal, or before that act, the folder is as it was. Where the system has no such act, files are moved
+one by one, and the next start finishes a move that was killed.
 
 A folder may come from somebody else, or be one that other work lives in. So no link in it is followed, only a set that
 was sealed on this machine is moved, and only files that the list ``written`` names are replaced or removed.
@@ -8,17 +9,19 @@ was sealed on this machine is moved, and only files that the list ``written`` na
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from bvsi.errors import BvsiError
 from bvsi.files import sync_folder, write_whole
+from bvsi.study.exchange import aside_of, empty, exchange, link_rest, remove_empty
 from bvsi.study.seal import file_digest, is_sealed, seal
 
 WORK = ".bvsi"
@@ -30,6 +33,10 @@ _LOCK = "lock"
 _WRITTEN = "written"
 # Longest list of names, or seal, that is read.
 _LONGEST = 1_000_000
+
+
+class BusyError(BvsiError):
+    """Another run is writing to the folder."""
 
 
 def check_place(folder: Path, names: Iterable[str], *, within: Path | None = None) -> None:
@@ -77,7 +84,7 @@ def write_outputs(folder: Path, files: Mapping[str, bytes | str]) -> None:
 
 
 def finish_move(folder: Path) -> None:
-    """Move a sealed set of files into place; what carries no seal of ours is dropped."""
+    """Put a sealed set of files into place; what carries no seal of ours is dropped."""
     staging = folder / WORK / _STAGING
     if (folder / WORK).is_symlink() or staging.is_symlink() or not os.path.lexists(staging / _SEAL):
         return  # reading commands come here too, without check_place
@@ -85,23 +92,77 @@ def finish_move(folder: Path) -> None:
     if digests is None:
         shutil.rmtree(staging)
         return
+    _clear_aside(folder)
     before = written(folder)
+    if any((staging / name).exists() for name in digests):
+        _put(folder, digests)
+    for name in before - set(digests):  # there only where files were moved one by one
+        (folder / name).unlink(missing_ok=True)
+    write_whole(folder / WORK / _WRITTEN, json.dumps(sorted(digests)))
+    _clear_aside(folder)
+    shutil.rmtree(staging)
+
+
+def recover(folder: Path) -> None:
+    """Finish what a killed run left, before its results are read; not while another run is at it."""
+    if os.path.lexists(folder / WORK / _STAGING / _SEAL):
+        with suppress(BusyError), alone(folder):
+            finish_move(folder)
+
+
+def _put(folder: Path, digests: Mapping[str, str]) -> None:
+    try:
+        _swap(folder, digests)
+    except OSError:  # no such act here, or no room beside the folder
+        _move(folder, digests)
+
+
+def _swap(folder: Path, digests: Mapping[str, str]) -> None:
+    """Compose the next state of the folder beside it, with the seal first, which makes it ours; then swap the two."""
+    aside, staging = aside_of(folder), folder / WORK / _STAGING
+    if Path.cwd().is_relative_to(folder.resolve()) or os.path.lexists(aside):
+        raise OSError(errno.EBUSY, os.strerror(errno.EBUSY), str(folder))
+    (aside / WORK / _STAGING).mkdir(parents=True)
+    try:
+        os.link(staging / _SEAL, aside / WORK / _STAGING / _SEAL)
+        write_whole(aside / WORK / _WRITTEN, json.dumps(sorted(digests)))
+        for name in digests:
+            (aside / name).parent.mkdir(exist_ok=True)
+            os.link(staging / name, aside / name)
+        ours = {*written(folder), *digests}
+        link_rest(folder, aside, {*ours, *(f"{WORK}/{name}" for name in (_WRITTEN, _STAGING))})
+        exchange(folder, aside)
+    except OSError:
+        with suppress(OSError):
+            _clear_aside(folder)
+        raise
+    sync_folder(folder.parent)
+
+
+def _clear_aside(folder: Path) -> None:
+    """Remove what a swap, also one that was killed, left beside the folder: only what carries a seal of ours."""
+    aside = aside_of(folder)
+    if aside.is_symlink() or (aside / WORK).is_symlink() or (aside / WORK / _STAGING).is_symlink():
+        return
+    remove_empty(aside)  # as it is left before there is a seal
+    digests = _digests(aside)
+    if digests is None:
+        return
+    swapped = not any((folder / WORK / _STAGING / name).exists() for name in digests)
+    staged = {f"{WORK}/{_STAGING}/{name}" for name in digests}
+    # the list and the seal go last, so that what is killed here can be told apart the next time
+    last = (f"{WORK}/{_WRITTEN}", f"{WORK}/{_STAGING}/{_SEAL}")
+    empty(aside, folder if swapped else None, {*written(aside), *staged}, last)
+
+
+def _move(folder: Path, digests: Mapping[str, str]) -> None:
+    """Rename all files. One that fails is tried again after the others, so that old and new ones are not left mixed."""
+    staging, before = folder / WORK / _STAGING, written(folder)
     # what may fail for want of space comes first; renames and removals need none
     write_whole(folder / WORK / _WRITTEN, json.dumps(sorted({*before, *digests})))
     for name in digests:
         (folder / name).parent.mkdir(exist_ok=True)
-    _move(staging, folder, digests)
-    for name in before - set(digests):
-        (folder / name).unlink(missing_ok=True)
-    for place in {(folder / name).parent for name in {*before, *digests}}:
-        sync_folder(place)
-    write_whole(folder / WORK / _WRITTEN, json.dumps(sorted(digests)))
-    shutil.rmtree(staging)
-
-
-def _move(staging: Path, folder: Path, names: Iterable[str]) -> None:
-    """Rename all files. One that fails is tried again after the others, so that old and new ones are not left mixed."""
-    left = [name for name in names if (staging / name).exists()]
+    left = [name for name in digests if (staging / name).exists()]
     for last in (False, False, True):
         failed = []
         for name in left:
@@ -112,19 +173,28 @@ def _move(staging: Path, folder: Path, names: Iterable[str]) -> None:
                     raise
                 failed.append(name)
         left = failed
+    for place in {(folder / name).parent for name in digests}:
+        sync_folder(place)
 
 
 def _sealed(folder: Path) -> dict[str, str] | None:
     """Digests by name of a set that was sealed here and is whole, in staging or already moved; None for any other."""
-    staging = folder / WORK / _STAGING
-    found = _record(staging / _SEAL)
+    staging, digests = folder / WORK / _STAGING, _digests(folder)
+    if digests is None:
+        return None
+    places = {name: (staging if os.path.lexists(staging / name) else folder) / name for name in digests}
+    whole = all(is_regular(place) and file_digest(place) == digests[name] for name, place in places.items())
+    return digests if whole else None
+
+
+def _digests(folder: Path) -> dict[str, str] | None:
+    """Digests by name of a set that was sealed here; None where there is none."""
+    found = _record(folder / WORK / _STAGING / _SEAL)
     text = found.get("files") if isinstance(found, dict) else None
     if not isinstance(text, str) or not is_sealed(found.get("seal"), "outputs", text):
         return None
     digests: dict[str, str] = json.loads(text)
-    places = {name: (staging if os.path.lexists(staging / name) else folder) / name for name in digests}
-    whole = all(is_regular(place) and file_digest(place) == digests[name] for name, place in places.items())
-    return digests if whole else None
+    return digests
 
 
 def is_regular(path: Path) -> bool:
@@ -168,7 +238,7 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise BvsiError(f"{folder}: another run is writing there; wait for it, or choose another --out.") from None
+            raise BusyError(f"{folder}: another run is writing there; wait for it, or choose another --out.") from None
         try:
             yield
         except BaseException:
