@@ -12,7 +12,7 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/python -m bvsi.demo --out demo
+	$(BIN)/python -m bvsi.studies.demo --out demo
 
 test: $(VENV)/.installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
@@ -42,14 +42,14 @@ bench: $(VENV)/.installed
 	$(BIN)/bvsi bench performance --out bench
 
 studies: $(VENV)/.installed
-	$(BIN)/python -m bvsi.benchmarks.coverage --out bench
-	$(BIN)/python -m bvsi.benchmarks.selection_study --out bench
-	$(BIN)/python -m bvsi.benchmarks.elimination --out bench
-	$(BIN)/python -m bvsi.benchmarks.cahn_hilliard_study --out bench
-	$(BIN)/python -m bvsi.benchmarks.calibration --out bench
-	$(BIN)/python -m bvsi.benchmarks.gradient_cost --out bench
-	$(BIN)/python -m bvsi.benchmarks.efficiency --out bench
-	$(BIN)/python -m bvsi.benchmarks.trust --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.coverage --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.selection_study --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.elimination --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.cahn_hilliard_study --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.calibration --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.gradient_cost --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.efficiency --out bench
+	$(BIN)/python -m bvsi.studies.benchmarks.trust --out bench
 
 clean:
 	rm -rf $(VENV) $(VENV)-lowest demo bench build dist .pytest_cache .mypy_cache .ruff_cache

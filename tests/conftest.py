@@ -13,7 +13,7 @@ Command = Callable[..., tuple[int, str, str]]
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Run ``bvsi`` with these arguments in this process; exit code, stdout, stderr."""
-    from bvsi.cli.main import main
+    from bvsi.app.cli.main import main
 
     def run(*arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["bvsi", *map(str, arguments)])

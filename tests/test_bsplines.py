@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.bsplines import UniformSplines
 from bvsi.errors import SpaceError
+from bvsi.spaces.bsplines import UniformSplines
 
 POINTS = np.linspace(2.0, 5.0, 241)
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from bvsi._version import __version__
 
 if TYPE_CHECKING:
-    from bvsi.constraints import Constraints
-    from bvsi.data import Data, Grid, Mesh, add_noise, estimate_noise, find_outliers
-    from bvsi.diagnose import Check, Verdict
+    from bvsi.check import Check, Verdict
+    from bvsi.data import Data, Grid, Mesh
     from bvsi.discovery import Discovery, discover, forecast, simulate_found
     from bvsi.errors import BvsiError
     from bvsi.forward import ThetaScheme, simulate
-    from bvsi.inference import (
+    from bvsi.infer import (
         NUTS,
         SVGD,
         Fit,
@@ -33,31 +32,8 @@ if TYPE_CHECKING:
         Ridge,
         column_prior,
     )
-    from bvsi.likelihood import (
-        IID,
-        Block,
-        Covariance,
-        Diagonal,
-        Isotropic,
-        PerField,
-        PerTime,
-        Stacked,
-        UnknownScale,
-        residual_likelihood,
-    )
-    from bvsi.operators import (
-        Assembled,
-        Dirichlet,
-        InteriorPenalty,
-        Library,
-        Mixed,
-        NoFlux,
-        Unknown,
-        ZeroNeumann,
-        free_energy_library,
-        shared_free_energy,
-    )
-    from bvsi.posteriors import (
+    from bvsi.infer.constraints import Constraints
+    from bvsi.infer.posteriors import (
         ChainPosterior,
         GaussianPosterior,
         NormalInverseGammaPosterior,
@@ -69,8 +45,7 @@ if TYPE_CHECKING:
         to_arviz,
         to_datatree,
     )
-    from bvsi.predict import diffusion_potential_map, potential_map, predict_function, predict_linear
-    from bvsi.priors import (
+    from bvsi.infer.priors import (
         ColumnScale,
         Flat,
         GaussianPrior,
@@ -85,8 +60,33 @@ if TYPE_CHECKING:
         StudentT,
         Uniform,
     )
+    from bvsi.likelihood import Block, Isotropic, Stacked, residual_likelihood
+    from bvsi.noise import (
+        IID,
+        Covariance,
+        Diagonal,
+        PerField,
+        PerTime,
+        UnknownScale,
+        add_noise,
+        estimate_noise,
+        find_outliers,
+    )
+    from bvsi.operators import (
+        Assembled,
+        Dirichlet,
+        InteriorPenalty,
+        Library,
+        Mixed,
+        NoFlux,
+        Unknown,
+        ZeroNeumann,
+        free_energy_library,
+        shared_free_energy,
+    )
+    from bvsi.predict import diffusion_potential_map, potential_map, predict_function, predict_linear
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, ResidualSystem, TemporalTests, assemble
-    from bvsi.selection import (
+    from bvsi.select import (
         Backward,
         BestSubset,
         ExactBIC,
@@ -102,12 +102,12 @@ if TYPE_CHECKING:
     from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, Interpolation, LocalL2Projection, SplineTests
 
 _HOME = {
-    "constraints": ("Constraints",),
-    "data": ("Data", "Grid", "Mesh", "add_noise", "estimate_noise", "find_outliers"),
-    "diagnose": ("Check", "Verdict"),
+    "infer.constraints": ("Constraints",),
+    "data": ("Data", "Grid", "Mesh"),
+    "check": ("Check", "Verdict"),
     "discovery": ("Discovery", "discover", "forecast", "simulate_found"),
     "errors": ("BvsiError",),
-    "inference": (
+    "infer": (
         "NUTS",
         "SVGD",
         "Fit",
@@ -123,17 +123,17 @@ _HOME = {
         "Ridge",
         "column_prior",
     ),
-    "likelihood": (
+    "likelihood": ("Block", "Isotropic", "Stacked", "residual_likelihood"),
+    "noise": (
         "IID",
-        "Block",
         "Covariance",
         "Diagonal",
-        "Isotropic",
         "PerField",
         "PerTime",
-        "Stacked",
         "UnknownScale",
-        "residual_likelihood",
+        "add_noise",
+        "estimate_noise",
+        "find_outliers",
     ),
     "operators": (
         "Assembled",
@@ -147,7 +147,7 @@ _HOME = {
         "free_energy_library",
         "shared_free_energy",
     ),
-    "posteriors": (
+    "infer.posteriors": (
         "ChainPosterior",
         "GaussianPosterior",
         "NormalInverseGammaPosterior",
@@ -160,7 +160,7 @@ _HOME = {
         "to_datatree",
     ),
     "predict": ("diffusion_potential_map", "potential_map", "predict_function", "predict_linear"),
-    "priors": (
+    "infer.priors": (
         "ColumnScale",
         "Flat",
         "GaussianPrior",
@@ -177,7 +177,7 @@ _HOME = {
     ),
     "residual": ("BDF2", "BackwardEuler", "CrankNicolson", "ResidualSystem", "TemporalTests", "assemble"),
     "forward": ("ThetaScheme", "simulate"),
-    "selection": (
+    "select": (
         "Backward",
         "BestSubset",
         "ExactBIC",

@@ -11,8 +11,12 @@ import scipy.stats
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
-from bvsi.benchmarks import calibration
-from bvsi.benchmarks.calibration import (
+from bvsi.app.plot import rank_histogram
+from bvsi.errors import BvsiError
+from bvsi.infer.posteriors import GaussianPosterior
+from bvsi.likelihood import sensitivities
+from bvsi.studies.benchmarks import calibration
+from bvsi.studies.benchmarks.calibration import (
     BINS,
     DRAWS,
     SIGMA,
@@ -23,10 +27,6 @@ from bvsi.benchmarks.calibration import (
     replicate,
     uniformity,
 )
-from bvsi.errors import BvsiError
-from bvsi.likelihood import sensitivities
-from bvsi.plot import rank_histogram
-from bvsi.posteriors import GaussianPosterior
 
 REPLICATIONS = 200
 

@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from bvsi.benchmarks.discovery import ours
-from bvsi.benchmarks.discovery.method import Estimate
+from bvsi.studies.benchmarks.discovery import ours
+from bvsi.studies.benchmarks.discovery.method import Estimate
 
 
 @pytest.fixture

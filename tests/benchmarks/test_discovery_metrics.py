@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bvsi.benchmarks.discovery.metrics import covered, largest_relative_error, true_positive_ratio
-from bvsi.benchmarks.discovery.translate import features, translated
 from bvsi.errors import BvsiError, OperatorError
+from bvsi.studies.benchmarks.discovery.metrics import covered, largest_relative_error, true_positive_ratio
+from bvsi.studies.benchmarks.discovery.translate import features, translated
 
 TRUTH = {"u*dx(u)": -1.0, "dx(dx(u))": 0.1}
 

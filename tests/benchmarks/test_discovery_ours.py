@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from bvsi.benchmarks.discovery.ours import Bvsi
-from bvsi.benchmarks.discovery.store import Store
-from bvsi.benchmarks.discovery.study import Plan, run
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
+from bvsi.noise import add_noise
 from bvsi.operators import Library
+from bvsi.studies.benchmarks.discovery.ours import Bvsi
+from bvsi.studies.benchmarks.discovery.store import Store
+from bvsi.studies.benchmarks.discovery.study import Plan, run
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from bvsi.benchmarks.discovery.metrics import largest_relative_error, true_positive_ratio
-from bvsi.benchmarks.discovery.peer import PySindy
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.errors import MissingDependencyError
+from bvsi.noise import add_noise
 from bvsi.operators import Library
+from bvsi.studies.benchmarks.discovery.metrics import largest_relative_error, true_positive_ratio
+from bvsi.studies.benchmarks.discovery.peer import PySindy
 
 
 @dataclass(frozen=True)

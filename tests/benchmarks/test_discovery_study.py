@@ -12,15 +12,15 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
-from bvsi.benchmarks.discovery import report
-from bvsi.benchmarks.discovery.method import Estimate
-from bvsi.benchmarks.discovery.store import FILE, Key, Run, Store
-from bvsi.benchmarks.discovery.study import Plan, run
-from bvsi.benchmarks.discovery.table import comma_separated, markdown, rows
+from bvsi.app.plot.discovery_benchmark import discovery_benchmark
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
-from bvsi.plot.discovery_benchmark import discovery_benchmark
+from bvsi.studies.benchmarks.discovery import report
+from bvsi.studies.benchmarks.discovery.method import Estimate
+from bvsi.studies.benchmarks.discovery.store import FILE, Key, Run, Store
+from bvsi.studies.benchmarks.discovery.study import Plan, run
+from bvsi.studies.benchmarks.discovery.table import comma_separated, markdown, rows
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.benchmarks import efficiency
-from bvsi.benchmarks.efficiency import TRUTH
 from bvsi.errors import BvsiError
-from bvsi.problems import fokker_planck
+from bvsi.studies.benchmarks import efficiency
+from bvsi.studies.benchmarks.efficiency import TRUTH
+from bvsi.studies.problems import fokker_planck
 
 SIGMA = 1e-3
 

@@ -10,22 +10,23 @@ import sys
 import numpy as np
 import pytest
 
-from bvsi.benchmarks.performance import cases, growth, literal, run, worker
-from bvsi.benchmarks.performance.bare import lagged
-from bvsi.benchmarks.performance.compare import _peer
-from bvsi.benchmarks.performance.observation_map import gauss_newton, observation_map
-from bvsi.benchmarks.performance.ours import Found, agreement, assembled, paper_algorithm
-from bvsi.benchmarks.performance.report import markdown
-from bvsi.benchmarks.performance.targets import targets
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.forward import simulate
-from bvsi.inference import Lagged
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.infer import Lagged
+from bvsi.infer.priors import BoundPrior
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.operators import Library, NoFlux
-from bvsi.priors import BoundPrior
-from bvsi.problems import fokker_planck
 from bvsi.residual import assemble
+from bvsi.studies.benchmarks.performance import cases, growth, literal, run, worker
+from bvsi.studies.benchmarks.performance.bare import lagged
+from bvsi.studies.benchmarks.performance.compare import _peer
+from bvsi.studies.benchmarks.performance.observation_map import gauss_newton, observation_map
+from bvsi.studies.benchmarks.performance.ours import Found, agreement, assembled, paper_algorithm
+from bvsi.studies.benchmarks.performance.report import markdown
+from bvsi.studies.benchmarks.performance.targets import targets
+from bvsi.studies.problems import fokker_planck
 
 
 @pytest.fixture
@@ -232,7 +233,7 @@ def test_where_the_dense_way_was_cut_short_the_fits_that_there_are_have_to_agree
 
 def test_a_missing_peer_is_a_row_that_says_so(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "pysindy", None)
-    from bvsi.benchmarks.performance.compare import Problem
+    from bvsi.studies.benchmarks.performance.compare import Problem
 
     row = _peer(Problem(fokker_planck.Case(nx=10), data))
     assert row.seconds is None

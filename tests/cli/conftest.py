@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bvsi.cli.main import main
+from bvsi.app.cli.main import main
 from cli.malformed import Case, check_refused, picture
 from cli.malformed_commands import whole_results
 from cli.malformed_files import whole_files

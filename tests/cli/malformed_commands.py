@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.posteriors import save_posterior
+from bvsi.infer.posteriors import save_posterior
 from cli.malformed import BASE, Case, taken
 from discovery.discovery_cases import made
 

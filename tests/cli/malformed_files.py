@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bvsi.readers import write_vtu
+from bvsi.app.readers import write_vtu
 from cli.malformed import EQUATIONS, Case, study, taken
 from readers import samples
 

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from bvsi.problems import fokker_planck as problem
-from bvsi.reproduce import ablation
-from bvsi.reproduce import fokker_planck as study
-from bvsi.selection import FStatistic
+from bvsi.select import FStatistic
+from bvsi.studies.problems import fokker_planck as problem
+from bvsi.studies.reproduce import ablation
+from bvsi.studies.reproduce import fokker_planck as study
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_help_is_quick_and_loads_nothing_heavy():
     script = (
         "import sys\n"
         "sys.argv = ['bvsi', '--help']\n"
-        "from bvsi.cli.main import main\n"
+        "from bvsi.app.cli.main import main\n"
         "try:\n    main()\nexcept SystemExit as stop:\n    assert not stop.code\n"
         "heavy = {'matplotlib', 'numba', 'sympy', 'skfem', 'xarray', 'scipy', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
@@ -80,7 +80,7 @@ def test_errors_of_the_module_form_are_one_line_too(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "bvsi.cli",
+        "bvsi.app.cli",
         "reproduce",
         "fokker-planck",
         "--nx",

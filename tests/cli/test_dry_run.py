@@ -10,10 +10,10 @@ from typing import Never
 
 import pytest
 
-from bvsi.cli.main import main
+from bvsi.app.cli.main import main
+from bvsi.app.study import load_study, read_inputs
+from bvsi.app.study import run as engine
 from bvsi.discovery.machine_memory import MachineMemory
-from bvsi.study import load_study, read_inputs
-from bvsi.study import run as engine
 from discovery.exact_cases import burgers, noisy
 
 _STUDY = """\
@@ -35,7 +35,7 @@ def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     noisy(burgers(), 0.02).to_xarray().to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
     (tmp_path / "study.toml").write_text(_STUDY)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys.modules["bvsi.study.run"], "discover", refuse)
+    monkeypatch.setattr(sys.modules["bvsi.app.study.run"], "discover", refuse)
     return tmp_path / "study.toml"
 
 

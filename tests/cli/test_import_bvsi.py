@@ -34,7 +34,7 @@ def test_names_below_plot_do_not_load_matplotlib():
     in_a_new_process(
         "import sys, bvsi\n"
         "for name in bvsi.__all__:\n    getattr(bvsi, name)\n"
-        "import bvsi.problems.fokker_planck\n"
+        "import bvsi.studies.problems.fokker_planck\n"
         "assert 'matplotlib' not in sys.modules"
     )
 
@@ -64,8 +64,8 @@ def test_public_names_are_unique_and_listed():
 
 
 def test_every_class_is_the_one_of_its_module():
-    from bvsi.inference import Profile
-    from bvsi.likelihood import IID
+    from bvsi.infer import Profile
+    from bvsi.noise import IID
 
     assert bvsi.Profile is Profile
     assert bvsi.IID is IID

@@ -38,7 +38,7 @@ def test_there_are_hundreds_and_all_differ():
 def test_refused_in_a_process_of_its_own(tmp_path, whole, case):
     case.fill(tmp_path, whole)
     before = picture(tmp_path)
-    command = [sys.executable, "-m", "bvsi.cli", *case.command]
+    command = [sys.executable, "-m", "bvsi.app.cli", *case.command]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     check_refused(ended.returncode, ended.stderr, before, tmp_path)
 

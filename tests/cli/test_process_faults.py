@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-BVSI = (sys.executable, "-m", "bvsi.cli")
+BVSI = (sys.executable, "-m", "bvsi.app.cli")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_a_closed_output_is_no_fault(here: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
 @pytest.mark.parametrize("seconds", [0.06, 0.15, 0.4])
 def test_an_interrupt_in_the_first_moments_is_silent(here: Path, seconds: float) -> None:
-    script = "import sys; from bvsi.cli.__main__ import main; print(1, flush=True); main()"
+    script = "import sys; from bvsi.app.cli.__main__ import main; print(1, flush=True); main()"
     with subprocess.Popen(
         [sys.executable, "-c", script, "inspect", "run.nc"], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
@@ -113,15 +113,15 @@ def test_too_little_memory_ends_in_one_message(here: Path, beyond: int) -> None:
     script = f"""
 import resource, sys
 from pathlib import Path
-import bvsi.study.run, bvsi.discovery, bvsi.report, matplotlib.figure, h5netcdf
-from bvsi.cli import __main__
-def limited(*args, _was=bvsi.study.run.discovered, **options):
+import bvsi.app.study.run, bvsi.discovery, bvsi.app.report, matplotlib.figure, h5netcdf
+from bvsi.app.cli import __main__
+def limited(*args, _was=bvsi.app.study.run.discovered, **options):
     import numpy as np
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_DATA, (used + {beyond} * 2**20, resource.RLIM_INFINITY))
     np.ones(200 * 2**17)  # 200 MB
     return _was(*args, **options)
-bvsi.study.run.discovered = limited
+bvsi.app.study.run.discovered = limited
 sys.argv = ["bvsi", "run", "-q"]
 __main__.main()
 """

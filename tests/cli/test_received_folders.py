@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bvsi.cli.main import main
+from bvsi.app.cli.main import main
 from bvsi.discovery import Discovery
 
 Command = Callable[..., tuple[int, str, str]]

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from bvsi.cli.main import main
+from bvsi.app.cli.main import main
+from bvsi.app.study import run as engine
 from bvsi.discovery import Discovery
-from bvsi.study import run as engine
 from discovery.exact_cases import BURGERS_TRUTH, burgers, noisy
 
 Command = Callable[..., tuple[int, str, str]]

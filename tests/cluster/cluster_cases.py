@@ -11,20 +11,8 @@ import scipy.sparse as sparse
 
 from bvsi.cluster import ClusterLikelihood, cluster_likelihood
 from bvsi.data import Data, Grid
-from bvsi.likelihood import (
-    IID,
-    Block,
-    Covariance,
-    Diagonal,
-    Isotropic,
-    Noise,
-    PerTime,
-    ResidualLikelihood,
-    Stacked,
-    UnknownScale,
-    Weighting,
-    residual_likelihood,
-)
+from bvsi.likelihood import Block, Isotropic, ResidualLikelihood, Stacked, Weighting, residual_likelihood
+from bvsi.noise import IID, Covariance, Diagonal, Noise, PerTime, UnknownScale
 from bvsi.operators import Library, ZeroNeumann
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, Stencil, TemporalTests, assemble
 from bvsi.spaces import Q2, Galerkin, SplineTests

@@ -17,16 +17,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.benchmarks.discovery.method import Estimate
-from bvsi.benchmarks.discovery.store import FILE, Key, Store
-from bvsi.benchmarks.discovery.study import Plan, Task, perform, run
+from bvsi.app.study import load_study
+from bvsi.app.study import run as engine
 from bvsi.cluster import connect, over
-from bvsi.data import Data, add_noise
+from bvsi.data import Data
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError, DataError
+from bvsi.noise import add_noise
 from bvsi.operators import Library
-from bvsi.study import load_study
-from bvsi.study import run as engine
+from bvsi.studies.benchmarks.discovery.method import Estimate
+from bvsi.studies.benchmarks.discovery.store import FILE, Key, Store
+from bvsi.studies.benchmarks.discovery.study import Plan, Task, perform, run
 
 from .cluster_cases import TIMES, waves
 

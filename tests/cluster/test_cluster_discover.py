@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bvsi
-from bvsi.inference import NUTS, FrozenCovariance
-from bvsi.likelihood import IID
+from bvsi.infer import NUTS, FrozenCovariance
+from bvsi.noise import IID
 from bvsi.residual import BackwardEuler
-from bvsi.selection import Backward, ProfileBIC, Sweep
+from bvsi.select import Backward, ProfileBIC, Sweep
 
 from .cluster_cases import CASES, LIBRARY, SIGMA, TIMES, waves
 

@@ -10,7 +10,7 @@ import pytest
 import bvsi
 from bvsi.cluster import cluster_likelihood, connect, dashboard
 from bvsi.errors import BvsiError, DataError, MissingDependencyError
-from bvsi.likelihood import IID
+from bvsi.noise import IID
 
 from .cluster_cases import LIBRARY, TIMES, waves
 

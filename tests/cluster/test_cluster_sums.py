@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
-from bvsi.inference import Lagged, LeastSquares, Profile
+from bvsi.infer import Lagged, LeastSquares, Profile
 from bvsi.likelihood import Isotropic, Stacked
 
 from .cluster_cases import CASES

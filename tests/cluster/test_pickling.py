@@ -10,8 +10,9 @@ from numpy.testing import assert_array_equal
 
 import bvsi
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError, RankError
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, Stacked, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import Stacked, residual_likelihood
+from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, TemporalTests, assemble
 from bvsi.spaces import SplineTests
 

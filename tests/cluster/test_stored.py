@@ -7,10 +7,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import bvsi
+from bvsi.app.readers import Reading
 from bvsi.cluster import Stored, cluster_likelihood, sources
 from bvsi.errors import DataError
-from bvsi.likelihood import IID, residual_likelihood
-from bvsi.readers import Reading
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, assemble
 
 from .cluster_cases import LIBRARY, SIGMA, TIMES, waves

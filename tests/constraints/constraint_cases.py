@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from bvsi.constraints import LinearConstraints
+from bvsi.infer.constraints import LinearConstraints
 
 
 def named(A, lower, upper) -> LinearConstraints:

@@ -7,9 +7,9 @@ import pytest
 from constraint_cases import random_constraints
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.constraints import as_linear, interior
-from bvsi.constraints.interior import SLACK
 from bvsi.errors import BvsiError, InfeasibleError
+from bvsi.infer.constraints import as_linear, interior
+from bvsi.infer.constraints.interior import SLACK
 
 NAMES = ("a", "b", "c")
 

@@ -8,8 +8,8 @@ import scipy.optimize
 from constraint_cases import brute_force, named, random_constraints, random_precision
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.constraints import Constraints, as_linear, project, solve_program
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
+from bvsi.infer.constraints import Constraints, as_linear, project, solve_program
 
 NAMES = ("a", "b", "c", "d")
 

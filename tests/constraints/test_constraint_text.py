@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-from bvsi.constraints.text import rows
 from bvsi.errors import BvsiError, OperatorError
+from bvsi.infer.constraints.text import rows
 
 NAMES = (
     "c1: laplacian(c1)",

@@ -9,9 +9,9 @@ import pytest
 from constraint_cases import named, random_constraints
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.constraints import Constraints, LinearConstraints, as_linear
-from bvsi.constraints.feasibility import conflict
 from bvsi.errors import BvsiError, InfeasibleError, OperatorError
+from bvsi.infer.constraints import Constraints, LinearConstraints, as_linear
+from bvsi.infer.constraints.feasibility import conflict
 
 NAMES = ("a", "b", "c", "d")
 INF = math.inf

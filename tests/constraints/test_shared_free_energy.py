@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bvsi.constraints import as_linear
+from bvsi.infer.constraints import as_linear
 from bvsi.operators import free_energy_library, monomials, shared_free_energy
-from bvsi.problems.cahn_hilliard import TRUTH
+from bvsi.studies.problems.cahn_hilliard import TRUTH
 
 
 def test_the_coefficients_of_one_energy_satisfy_them():

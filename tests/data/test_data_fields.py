@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from bvsi.data import RESERVED_NAMES, Data, Grid, Mesh, add_noise, as_experiments, check_field_name
+from bvsi.data import RESERVED_NAMES, Data, Grid, Mesh, as_experiments, check_field_name
 from bvsi.errors import DataError
+from bvsi.noise import add_noise
 
 T = np.array([0.0, 0.5, 2.0])
 GRID = Grid(x=np.linspace(0, 1, 5), y=np.linspace(-1, 1, 9))

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.data import Data, Grid, Mesh, add_noise
+from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
+from bvsi.noise import add_noise
 
 T = np.array([0.0, 0.5, 2.0, 2.5])
 GRID = Grid(x=np.linspace(0, 1, 5), y=np.linspace(-1, 1, 9))

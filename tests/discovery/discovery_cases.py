@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.inference import Status
+from bvsi.infer import Status
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.noise import add_noise
 from bvsi.operators import Library
-from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.selection import SelectionPath, Visited
+from bvsi.select import SelectionPath, Visited
 from bvsi.spaces import Q2, Galerkin
 
 TRUTH = {"laplacian(u)": 0.02, "u": -0.5}

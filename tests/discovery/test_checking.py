@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.constraints import as_linear
+from bvsi.check import Verdict
 from bvsi.data import Data
-from bvsi.diagnose import Verdict
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.checking import _thinned, _thinned_noise, with_bias
-from bvsi.likelihood import IID, Diagonal, UnknownScale
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.noise import IID, Diagonal, UnknownScale
 from bvsi.operators import Library
-from bvsi.posteriors import GaussianPosterior, TruncatedPosterior
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, rotation
 
 SIGMA = 0.01

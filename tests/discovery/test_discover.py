@@ -8,16 +8,17 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.data import Data, Grid, Mesh, estimate_noise
+from bvsi.data import Data, Grid, Mesh
 from bvsi.discovery import Discovery, default_discretisation, discover
 from bvsi.errors import BvsiError, NoiseError, OperatorError
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, PerField, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.infer.priors import GaussianPrior
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, PerField, estimate_noise
 from bvsi.operators import Library
-from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.priors import GaussianPrior
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
-from bvsi.selection import Backward, ProfileBIC
+from bvsi.select import Backward, ProfileBIC
 from bvsi.spaces import Q1, Q2, Galerkin
 from discovery.discovery_cases import COUPLED, COUPLED_TRUTH, LIBRARY, TRUTH, clean, made, noisy
 

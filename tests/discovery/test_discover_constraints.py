@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.constraints import Constraints
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
 from bvsi.errors import BvsiError, InfeasibleError
-from bvsi.inference import SVGD, Maximum, Profile
-from bvsi.likelihood import IID
-from bvsi.posteriors import ParticlePosterior, TruncatedPosterior
-from bvsi.priors import JointNormal, Laplace, LogNormal, Prior
+from bvsi.infer import SVGD, Maximum, Profile
+from bvsi.infer.constraints import Constraints
+from bvsi.infer.posteriors import ParticlePosterior, TruncatedPosterior
+from bvsi.infer.priors import JointNormal, Laplace, LogNormal, Prior
+from bvsi.noise import IID
 from bvsi.residual import CrankNicolson
 from bvsi.spaces import Q2, Galerkin
 from discovery.discovery_cases import COUPLED, COUPLED_TRUTH, LIBRARY, TRUTH, clean, noisy

@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
-from bvsi.likelihood import IID
+from bvsi.infer.posteriors import NormalInverseGammaPosterior
+from bvsi.noise import IID
 from bvsi.operators import Library
-from bvsi.posteriors import NormalInverseGammaPosterior
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, ring, rotation
 
 SIGMA = 0.01

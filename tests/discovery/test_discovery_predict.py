@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from numpy.testing import assert_allclose
 
-from bvsi.posteriors import GaussianPosterior
+from bvsi.infer.posteriors import GaussianPosterior
 from discovery.discovery_cases import made
 
 NAMES = ("laplacian(p)", "div(p*grad(x))", "div(p*grad(x**2))")

@@ -10,10 +10,10 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_array_equal
 
-from bvsi.constraints import as_linear
 from bvsi.discovery import Discovery
 from bvsi.errors import DataError
-from bvsi.posteriors import (
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.posteriors import (
     ChainPosterior,
     GaussianPosterior,
     NormalInverseGammaPosterior,

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.discovery.treatment import TreatmentCheck, treatments, with_treatment
-from bvsi.likelihood import IID, Block, Isotropic
+from bvsi.likelihood import Block, Isotropic
+from bvsi.noise import IID, add_noise
 from bvsi.operators import InteriorPenalty, Library, Mixed, ZeroNeumann
 from bvsi.residual import CrankNicolson
 from bvsi.spaces import H3, P2, Q1, Q2, Galerkin

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from bvsi.app.report.summary_section import judgement
 from bvsi.discovery import Discovery, discover
-from bvsi.inference import SWAMPED, Status
+from bvsi.infer import SWAMPED, Status
 from bvsi.predict.forecast import Forecast
-from bvsi.report.summary_section import judgement
 from discovery.exact_cases import BURGERS, burgers, noisy
 
 

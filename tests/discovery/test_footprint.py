@@ -7,19 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bvsi.benchmarks.memory import Case, held
 from bvsi.data import Data, Grid
 from bvsi.discovery import fit_sizes as sizes_module
 from bvsi.discovery.fit_sizes import fit_sizes
 from bvsi.discovery.footprint import PROGRAM, STAGES, predict_footprint
 from bvsi.discovery.machine_memory import MachineMemory
-from bvsi.likelihood import IID, Block, Stacked, residual_likelihood
+from bvsi.likelihood import Block, Stacked, residual_likelihood
 from bvsi.likelihood.stacked import StackedPlan
 from bvsi.linalg import analyse
 from bvsi.linalg.supernodal_backend import SupernodalAnalysis
+from bvsi.noise import IID
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, TemporalTests, assemble, columns
 from bvsi.spaces import Q1, Galerkin, SplineTests
+from bvsi.studies.benchmarks.memory import Case, held
 
 NONLINEAR = Library({"u": ["laplacian(u)", "u**2", "laplacian(u**3)"], "v": ["laplacian(v)", "u*v"]})
 LINEAR = Library({"u": ["laplacian(u)", "u", "v"], "v": ["laplacian(v)"]})

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.discovery.denoise import smoothers
 from bvsi.discovery.forecasting import forecast, simulate_found
 from bvsi.discovery.refit import all_kept
 from bvsi.errors import BvsiError
-from bvsi.likelihood import IID, Diagonal, PerTime
+from bvsi.infer.posteriors import GaussianPosterior
+from bvsi.infer.priors import Normal, Prior
+from bvsi.noise import IID, Diagonal, PerTime, add_noise
 from bvsi.operators import Library
-from bvsi.posteriors import GaussianPosterior
 from bvsi.predict.forecast import Forecast, ForecastError, band_variance, forecast_status
-from bvsi.priors import Normal, Prior
 
 TIMES = np.linspace(0, 2, 41)
 SIGMA = 0.02

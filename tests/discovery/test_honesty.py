@@ -8,7 +8,7 @@ from skfem import MeshTri
 
 from bvsi.data import Data, Mesh
 from bvsi.discovery import discover
-from bvsi.likelihood import IID, UnknownScale
+from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, ZeroNeumann
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, burgers, noisy, ring
 

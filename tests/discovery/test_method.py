@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid, Mesh
-from bvsi.discovery.measurement import measure
 from bvsi.discovery.method import _NODES, _TIMES, Asked, choose_method
 from bvsi.errors import BvsiError
-from bvsi.likelihood import IID, Block, Stacked
+from bvsi.likelihood import Block, Stacked
+from bvsi.noise import IID
+from bvsi.noise.measurement import measure
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, CrankNicolson, TemporalTests
-from bvsi.selection import Backward, BestSubset, Sweep
+from bvsi.select import Backward, BestSubset, Sweep
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
 from discovery.exact_cases import BURGERS, burgers, noisy
 

@@ -6,7 +6,7 @@ import skfem
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.inference import LeastSquares
+from bvsi.infer import LeastSquares
 from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from bvsi.spaces import P1, P2, Q1, Q2, Galerkin

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.forward import simulate
-from bvsi.likelihood import IID, Noise, ResidualLikelihood, residual_likelihood
+from bvsi.likelihood import ResidualLikelihood, residual_likelihood
+from bvsi.noise import IID, Noise, add_noise
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import assemble
 from inference.cases import dense_weights, reaction_diffusion, stacked

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.forward import simulate
+from bvsi.noise import add_noise
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import Residuals, ResidualSystem, assemble
 

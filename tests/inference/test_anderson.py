@@ -1,9 +1,8 @@
 """Anderson acceleration: exact for affine maps after as many steps as there are dimensions, safe for others."""
 
 import numpy as np
+from bvsi.infer.anderson import Anderson
 from numpy.testing import assert_allclose
-
-from bvsi.inference.anderson import Anderson
 
 
 def iterate(phi, theta, steps):

@@ -10,14 +10,15 @@ import pytest
 import scipy.stats
 from numpy.testing import assert_allclose
 
-from bvsi.constraints import Constraints, as_linear
 from bvsi.data import Data
 from bvsi.errors import BvsiError, InfeasibleError, OperatorError, RankError
-from bvsi.inference import Lagged, Profile
-from bvsi.likelihood import IID, UnknownScale, residual_likelihood
+from bvsi.infer import Lagged, Profile
+from bvsi.infer.constraints import Constraints, as_linear
+from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.infer.priors import GaussianPrior, HalfNormal, LogNormal, Normal, Prior, Uniform
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux
-from bvsi.posteriors import GaussianPosterior, TruncatedPosterior
-from bvsi.priors import GaussianPrior, HalfNormal, LogNormal, Normal, Prior, Uniform
 from bvsi.residual import assemble
 from bvsi.residual.sensitivity import combined_sensitivity
 from inference.bayes_cases import SIGMA, burgers, dense_quadratic, four_operators, two_operators

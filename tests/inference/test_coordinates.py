@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
+from bvsi.infer.constrained import constrained, truncated
+from bvsi.infer.coordinates import coordinates
+from bvsi.infer.sampling import Problem
+from bvsi.infer.target import Target
 from numpy.testing import assert_allclose
 
-from bvsi.constraints import as_linear
-from bvsi.inference.constrained import constrained, truncated
-from bvsi.inference.coordinates import coordinates
-from bvsi.inference.sampling import Problem
-from bvsi.inference.target import Target
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.posteriors import GaussianPosterior
+from bvsi.infer.priors import Flat, Prior
 from bvsi.likelihood import Term
-from bvsi.posteriors import GaussianPosterior
-from bvsi.priors import Flat, Prior
 from inference.bayes_cases import differences
 
 NAMES = ("a", "b", "c")

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bvsi.infer.dominant import on_plateau
 from numpy.testing import assert_allclose
 
-from bvsi.constraints import as_linear
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.forward import simulate
-from bvsi.inference import Dominant, LeastSquares, Profile
-from bvsi.inference.dominant import on_plateau
-from bvsi.likelihood import IID, PerField, UnknownScale, residual_likelihood
+from bvsi.infer import Dominant, LeastSquares, Profile
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.priors import GaussianPrior, bind_prior
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, PerField, UnknownScale, add_noise
 from bvsi.operators import InteriorPenalty, Library, Mixed, ZeroNeumann
-from bvsi.priors import GaussianPrior, bind_prior
 from bvsi.residual import assemble
 from bvsi.spaces import H3, P2, Q1, Q2, Galerkin
 

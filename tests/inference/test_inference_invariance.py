@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.data import Data, Grid, Mesh, add_noise
-from bvsi.inference import Lagged, Lasso, LeastSquares, Ridge
-from bvsi.likelihood import IID, Block, Diagonal, Isotropic, UnknownScale, residual_likelihood
+from bvsi.data import Data, Grid, Mesh
+from bvsi.infer import Lagged, Lasso, LeastSquares, Ridge
+from bvsi.infer.priors import GaussianPrior
+from bvsi.likelihood import Block, Isotropic, residual_likelihood
 from bvsi.linalg import available_backends
+from bvsi.noise import IID, Diagonal, UnknownScale, add_noise
 from bvsi.operators import Library, NoFlux
-from bvsi.priors import GaussianPrior
 from bvsi.residual import assemble
 from inference.cases import reaction_diffusion
 

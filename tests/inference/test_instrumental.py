@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.inference import Instrumental, Lagged
-from bvsi.likelihood import IID, Isotropic, residual_likelihood
+from bvsi.infer import Instrumental, Lagged
+from bvsi.infer.priors import GaussianPrior, bind_prior
+from bvsi.likelihood import Isotropic, residual_likelihood
 from bvsi.likelihood.instruments import instrument_shift
+from bvsi.noise import IID, add_noise
 from bvsi.operators import Library
-from bvsi.priors import GaussianPrior, bind_prior
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
 
 LIBRARY = Library({"u": ["laplacian(u)", "dx(u)"]})

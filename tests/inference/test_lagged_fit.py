@@ -8,11 +8,12 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.inference import Lagged, LeastSquares
-from bvsi.likelihood import IID, PerTime, UnknownScale, residual_likelihood
+from bvsi.infer import Lagged, LeastSquares
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
-from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.priors import GaussianPrior, InverseGammaPrior
 from bvsi.residual import CrankNicolson, assemble
 from inference.cases import dense_weights, reaction_diffusion, reaction_system, smooth_1d, stacked
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bvsi.inference import Lagged, LeastSquares
+from bvsi.infer import Lagged, LeastSquares
 from inference.test_dominant import CANDIDATES, TRUTH, likelihood_of
 
 NAMES = ["Q2, mixed", "Q2, interior penalty"]

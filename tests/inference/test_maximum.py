@@ -7,15 +7,15 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.optimize
+from bvsi.infer.sampling import make_target
 from numpy.testing import assert_allclose
 
-from bvsi.constraints import as_linear
 from bvsi.errors import BvsiError
-from bvsi.inference import FrozenCovariance, Lagged, Maximum, Profile, ProfileDensity, ResidualDensity
-from bvsi.inference.sampling import make_target
-from bvsi.likelihood import IID, UnknownScale
-from bvsi.posteriors import GaussianPosterior
-from bvsi.priors import Flat, GaussianPrior, HalfNormal, Laplace, LogNormal, Prior, Uniform
+from bvsi.infer import FrozenCovariance, Lagged, Maximum, Profile, ProfileDensity, ResidualDensity
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.posteriors import GaussianPosterior
+from bvsi.infer.priors import Flat, GaussianPrior, HalfNormal, Laplace, LogNormal, Prior, Uniform
+from bvsi.noise import IID, UnknownScale
 from inference.bayes_cases import SIGMA, burgers, differences, fokker_planck, four_operators, frozen_posterior
 
 NAMES = ("laplacian(u)", "dx(u)", "u", "u**2")

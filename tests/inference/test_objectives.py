@@ -9,9 +9,9 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.inference import FrozenCovariance, Lagged, Profile, ProfileDensity, ResidualDensity
-from bvsi.likelihood import IID, UnknownScale
-from bvsi.priors import InverseGammaPrior
+from bvsi.infer import FrozenCovariance, Lagged, Profile, ProfileDensity, ResidualDensity
+from bvsi.infer.priors import InverseGammaPrior
+from bvsi.noise import IID, UnknownScale
 from inference.bayes_cases import (
     SIGMA,
     burgers,

@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
+from bvsi.infer.dominant import PILOT
 from numpy.testing import assert_allclose
 
-from bvsi.inference import Profile
-from bvsi.inference.dominant import PILOT
-from bvsi.likelihood import IID, ResidualLikelihood, Stacked, residual_likelihood
-from bvsi.problems import fokker_planck
+from bvsi.infer import Profile
+from bvsi.likelihood import ResidualLikelihood, Stacked, residual_likelihood
+from bvsi.noise import IID
 from bvsi.residual import assemble
 from bvsi.spaces import Q1, Galerkin
+from bvsi.studies.problems import fokker_planck
 
 
 @pytest.fixture(scope="module")

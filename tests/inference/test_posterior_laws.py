@@ -9,10 +9,11 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.inference import Lagged
-from bvsi.likelihood import IID, UnknownScale, residual_likelihood
-from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.priors import GaussianPrior, InverseGammaPrior
+from bvsi.infer import Lagged
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, UnknownScale
 from inference.cases import dense_weights, reaction_system, stacked
 
 NAMES = ("a", "b")

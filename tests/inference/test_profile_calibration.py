@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.forward import simulate
-from bvsi.inference import Lagged, Profile
-from bvsi.likelihood import IID, UnknownScale, residual_likelihood
+from bvsi.infer import Lagged, Profile
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, UnknownScale, add_noise
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import Residuals, assemble
 from inference.cases import dense_jacobian, dense_mass, dense_weights, stacked

@@ -6,15 +6,16 @@ import itertools
 
 import numpy as np
 import pytest
+from bvsi.infer.dominant import Dominant
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError, RankError
-from bvsi.inference import Profile
-from bvsi.inference.dominant import Dominant
-from bvsi.likelihood import IID, Isotropic, PerTime, UnknownScale, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, bind_prior
+from bvsi.likelihood import Isotropic, residual_likelihood
+from bvsi.noise import IID, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
-from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.priors import GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.residual import CrankNicolson, assemble
 from inference.cases import dense_weights, reaction_diffusion, reaction_system, stacked
 

@@ -7,11 +7,12 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Mesh
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, Block, Diagonal, UnknownScale, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.infer.priors import GaussianPrior
+from bvsi.likelihood import Block, residual_likelihood
 from bvsi.linalg import available_backends
+from bvsi.noise import IID, Diagonal, UnknownScale
 from bvsi.operators import Library, NoFlux
-from bvsi.priors import GaussianPrior
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from inference.cases import reaction_diffusion
 from inference.test_inference_invariance import AMOUNT, FACTORS, LENGTH, OPERATORS, TIME, in_units, plane, triangles

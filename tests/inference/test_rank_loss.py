@@ -8,10 +8,11 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, RankError
-from bvsi.inference import Lagged, LeastSquares
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.infer import Lagged, LeastSquares
+from bvsi.infer.priors import GaussianPrior
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.operators import Library, NoFlux
-from bvsi.priors import GaussianPrior
 from bvsi.residual import ResidualSystem, assemble
 from inference.cases import dense_weights, smooth_1d, stacked
 

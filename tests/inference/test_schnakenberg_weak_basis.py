@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
-from bvsi.inference import LeastSquares
+from bvsi.infer import LeastSquares
 from bvsi.linalg import Pattern
 from bvsi.residual import Residuals, ResidualSystem, Sensitivity, Structure
 

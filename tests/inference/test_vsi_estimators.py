@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, RankError
-from bvsi.inference import Lasso, LeastSquares, Ridge
+from bvsi.infer import Lasso, LeastSquares, Ridge
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import assemble
 from inference.cases import reaction_diffusion, reaction_system, smooth_1d, stacked

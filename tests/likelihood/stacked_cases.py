@@ -8,8 +8,9 @@ from functools import cache, cached_property
 import numpy as np
 
 from bvsi.data import Data, Grid
-from bvsi.likelihood import IID, PerTime, ResidualLikelihood, residual_likelihood
+from bvsi.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.likelihood.stacked import Stacked
+from bvsi.noise import IID, PerTime
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, CrankNicolson, Residuals, Stencil, TemporalTests, assemble
 from bvsi.spaces import SplineTests

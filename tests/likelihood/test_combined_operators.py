@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.testing import assert_allclose
 
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.operators import Library
 from bvsi.residual import assemble
 from inference.cases import smooth_1d

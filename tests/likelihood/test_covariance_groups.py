@@ -9,9 +9,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data
-from bvsi.likelihood import IID, Block, Diagonal, Noise, PerTime, plan_covariance
+from bvsi.likelihood import Block, plan_covariance
 from bvsi.likelihood.covariance import Part
 from bvsi.linalg import Analysis, Factor
+from bvsi.noise import IID, Diagonal, Noise, PerTime
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, CrankNicolson, Residuals, Stencil, assemble
 from inference.cases import UNIFORM, dense_covariance, smooth_1d

@@ -7,10 +7,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.inference import ResidualDensity
+from bvsi.infer import ResidualDensity
+from bvsi.infer.priors import InverseGammaPrior
 from bvsi.likelihood import residual_likelihood
 from bvsi.likelihood.stacked import Stacked
-from bvsi.priors import InverseGammaPrior
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from inference.cases import dense_sensitivities
 from likelihood.stacked_cases import ALL, CASES, SPLINES, SQUARE, TEMPORAL, ids, stacked_likelihood

@@ -9,8 +9,9 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Grid
 from bvsi.errors import NoiseError, NotPositiveDefiniteError, OperatorError
-from bvsi.likelihood import IID, Block, Isotropic, PerTime, UnknownScale, residual_likelihood
+from bvsi.likelihood import Block, Isotropic, residual_likelihood
 from bvsi.linalg import available_backends
+from bvsi.noise import IID, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, CrankNicolson, assemble
 from bvsi.spaces import Galerkin

@@ -7,8 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import OperatorError
-from bvsi.likelihood import IID, Block, Isotropic, residual_likelihood
+from bvsi.likelihood import Block, Isotropic, residual_likelihood
 from bvsi.linalg import available_backends
+from bvsi.noise import IID
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
 from inference.cases import dense_jacobian, dense_sensitivities, reaction_system, smooth_1d

@@ -12,18 +12,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import BvsiError, DataError
-from bvsi.inference import LeastSquares, Profile
-from bvsi.likelihood import (
-    IID,
-    Block,
-    Covariance,
-    Diagonal,
-    Isotropic,
-    PerField,
-    Stacked,
-    residual_likelihood,
-)
+from bvsi.infer import LeastSquares, Profile
+from bvsi.likelihood import Block, Isotropic, Stacked, residual_likelihood
 from bvsi.likelihood.instruments import instrument_shift
+from bvsi.noise import IID, Covariance, Diagonal, PerField
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
 from bvsi.spaces import Galerkin, LocalL2Projection, SplineTests

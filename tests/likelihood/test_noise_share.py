@@ -13,7 +13,8 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.data import Grid
-from bvsi.likelihood import IID, Covariance, PerField, PerTime, UnknownScale, residual_likelihood
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, Covariance, PerField, PerTime, UnknownScale
 from bvsi.operators import Library, Mixed, NoFlux, Unknown, ZeroNeumann
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
 from bvsi.spaces import Q2, Galerkin

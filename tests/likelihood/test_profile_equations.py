@@ -10,8 +10,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.likelihood import IID, Block, Isotropic, PerTime, UnknownScale, residual_likelihood
+from bvsi.likelihood import Block, Isotropic, residual_likelihood
 from bvsi.linalg import available_backends
+from bvsi.noise import IID, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, Residuals, assemble, discretise_library
 from inference.cases import (

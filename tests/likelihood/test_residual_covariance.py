@@ -10,7 +10,8 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
-from bvsi.likelihood import IID, Covariance, Diagonal, Noise, PerField, PerTime, UnknownScale, plan_covariance
+from bvsi.likelihood import plan_covariance
+from bvsi.noise import IID, Covariance, Diagonal, Noise, PerField, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, Stencil, assemble, discretise_library, state_of
 from bvsi.residual.discrete import State, evaluate

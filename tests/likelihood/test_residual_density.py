@@ -10,13 +10,14 @@ import scipy.sparse as sparse
 import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.benchmarks.gradient_cost import SMALL, TERMS, Problem, gradient_errors
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.likelihood import IID, Block, Covariance, Density, Isotropic, Term, residual_likelihood
+from bvsi.likelihood import Block, Density, Isotropic, Term, residual_likelihood
 from bvsi.linalg import available_backends
+from bvsi.noise import IID, Covariance
 from bvsi.operators import Library
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
+from bvsi.studies.benchmarks.gradient_cost import SMALL, TERMS, Problem, gradient_errors
 from inference.cases import dense_jacobian, dense_sensitivities, smooth_1d
 from likelihood.test_profile_equations import likelihood_of, pairs, state_covariances
 from likelihood.test_residual_covariance import LINEAR, NONLINEAR, SETTINGS, STENCILS, tridiagonal

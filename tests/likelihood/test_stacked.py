@@ -10,9 +10,10 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.likelihood import IID, Block, residual_likelihood
+from bvsi.likelihood import Block, residual_likelihood
 from bvsi.likelihood.stacked import Stacked, StackedPlan
 from bvsi.linalg import available_backends
+from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from inference.cases import reaction_diffusion, reaction_system
 from likelihood.stacked_cases import ALL, CASES, TEMPORAL, dense_stacked, ids, stacked_likelihood

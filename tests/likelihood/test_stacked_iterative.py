@@ -7,12 +7,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import NotPositiveDefiniteError
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import residual_likelihood
 from bvsi.likelihood.stacked import Stacked
 from bvsi.likelihood.stacked_iterative import Iterative, Substitution, conjugate_gradients
 from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.linalg import SuperLU
+from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, CrankNicolson
 from inference.cases import reaction_system
 from likelihood.stacked_cases import ALL, CASES, SQUARE, TEMPORAL, dense_stacked, ids, stacked_likelihood

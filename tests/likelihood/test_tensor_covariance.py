@@ -8,9 +8,10 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
-from bvsi.likelihood import IID, Covariance, Diagonal, PerField, PerTime, Stacked, residual_likelihood
+from bvsi.likelihood import Stacked, residual_likelihood
 from bvsi.likelihood.smoothing import reweighted, weighter
 from bvsi.likelihood.stacked import StackedPlan, Whole
+from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
 from bvsi.spaces import SplineTests

@@ -12,9 +12,10 @@ from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info
 
 from bvsi.errors import NotPositiveDefiniteError
-from bvsi.likelihood import IID, Block, PerTime, ResidualLikelihood, blocks, residual_likelihood
+from bvsi.likelihood import Block, ResidualLikelihood, blocks, residual_likelihood
 from bvsi.likelihood.blocks import over_groups
 from bvsi.linalg import Analysis, Factor, available_backends, usable_cores
+from bvsi.noise import IID, PerTime
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from inference.cases import smooth_1d

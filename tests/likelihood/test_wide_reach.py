@@ -7,7 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.operators import InteriorPenalty, Library, Mixed, Unknown, ZeroNeumann
 from bvsi.residual import CrankNicolson, assemble
 from bvsi.spaces import H3, P2, Q2, Galerkin

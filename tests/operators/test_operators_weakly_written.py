@@ -3,8 +3,8 @@
 import pytest
 import sympy as sp
 
+from bvsi.common.jets import Sided
 from bvsi.errors import OperatorError
-from bvsi.jets import Sided
 from bvsi.operators import (
     Assembled,
     InteriorPenalty,

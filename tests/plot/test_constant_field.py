@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from matplotlib.figure import Figure
 
+from bvsi.app.plot.inspection import field_view, spectrum
 from bvsi.data import Data, Grid
-from bvsi.plot.inspection import field_view, spectrum
 
 
 def test_a_constant_field_is_drawn():

@@ -10,12 +10,12 @@ from matplotlib import pyplot
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
+from bvsi.app.plot import DiscoveryPlots
+from bvsi.app.plot.pairs import ellipse, least_certain
+from bvsi.app.plot.rasters import grid_images, point_images, residual_images, space_time, value_range
 from bvsi.discovery.frames import ExperimentFrames
 from bvsi.errors import BvsiError
-from bvsi.plot import DiscoveryPlots
-from bvsi.plot.pairs import ellipse, least_certain
-from bvsi.plot.rasters import grid_images, point_images, residual_images, space_time, value_range
-from bvsi.posteriors import GaussianPosterior
+from bvsi.infer.posteriors import GaussianPosterior
 from discovery.discovery_cases import made
 from report.report_cases import forecast, grid_frames, mesh_frames
 

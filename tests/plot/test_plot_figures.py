@@ -11,10 +11,11 @@ from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
-from bvsi import plot
-from bvsi.inference import Lagged, LeastSquares, Profile
-from bvsi.likelihood import IID, residual_likelihood
-from bvsi.posteriors import GaussianPosterior
+from bvsi.app import plot
+from bvsi.infer import Lagged, LeastSquares, Profile
+from bvsi.infer.posteriors import GaussianPosterior
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from inference.cases import reaction_system
 from selection.selection_cases import made_path
 
@@ -180,7 +181,7 @@ def test_pyplot_is_never_loaded():
     script = (
         "import sys\n"
         "import numpy as np\n"
-        "from bvsi import plot\n"
+        "from bvsi.app import plot\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
         "from matplotlib.figure import Figure\n"
         "ax = Figure().subplots()\n"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bvsi.constraints import as_linear, project
-from bvsi.posteriors import (
+from bvsi.infer.constraints import as_linear, project
+from bvsi.infer.posteriors import (
     ChainPosterior,
     GaussianPosterior,
     NormalInverseGammaPosterior,

@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.posteriors import ChainPosterior, ParticlePosterior
-from bvsi.posteriors.chain_diagnostics import bulk_ess, rank_normalised_r_hat, tail_ess
+from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior
+from bvsi.infer.posteriors.chain_diagnostics import bulk_ess, rank_normalised_r_hat, tail_ess
 
 NAMES = ("a", "b")
 DRAWS = np.random.default_rng(0).standard_normal((3, 50, 2)) * [1e-6, 1e3] + [1, -2]
@@ -27,7 +27,7 @@ def test_moments_and_quantiles_are_those_of_all_rows(posterior):
 
 @pytest.mark.parametrize("batch", [1, 400, 10**6])
 def test_linear_functions_do_not_depend_on_how_they_are_dealt_out(monkeypatch, batch):
-    monkeypatch.setattr("bvsi.posteriors.draws.BATCH", batch)
+    monkeypatch.setattr("bvsi.infer.posteriors.draws.BATCH", batch)
     Phi = np.random.default_rng(1).standard_normal((9, 2))
     expected = np.quantile(PARTICLES.rows @ Phi.T, [0.025, 0.975], axis=0).T
     assert_allclose(PARTICLES.linear_interval(Phi), expected, rtol=1e-12)

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 
 from bvsi import __version__
 from bvsi.errors import BvsiError, MissingDependencyError
-from bvsi.posteriors import ChainPosterior, ParticlePosterior, to_arviz, to_dataset, to_datatree
+from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior, to_arviz, to_dataset, to_datatree
 from posteriors.posterior_cases import NAMES, every_kind, installed_arviz
 
 KINDS = every_kind()

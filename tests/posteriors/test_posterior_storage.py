@@ -10,7 +10,7 @@ import xarray as xr
 from numpy.testing import assert_array_equal
 
 from bvsi.errors import BvsiError, DataError
-from bvsi.posteriors import load_posterior, save_posterior
+from bvsi.infer.posteriors import load_posterior, save_posterior
 from posteriors.posterior_cases import every_kind
 
 KINDS = every_kind()

@@ -10,9 +10,9 @@ import scipy.integrate
 import scipy.stats
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.constraints import as_linear
 from bvsi.errors import BvsiError
-from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior, TruncatedPosterior
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, TruncatedPosterior
 from posteriors.posterior_cases import truncated
 
 CORRELATED = np.array([[1.0, 0.6], [0.6, 1.0]])
@@ -65,7 +65,7 @@ def test_a_wedge_agrees_with_rejection(noise, monkeypatch):
     free = posterior.base.sample(200_000, rng(3))
     kept = free[(free[:, 0] >= 0) & (free[:, 1] - 2 * free[:, 0] <= 0.1)]
     agree(posterior.sample(4000, rng(4)), kept)
-    monkeypatch.setattr("bvsi.posteriors.truncated.ENOUGH_INSIDE", 1.1)
+    monkeypatch.setattr("bvsi.infer.posteriors.truncated.ENOUGH_INSIDE", 1.1)
     agree(posterior.sample(4000, rng(5)), kept)
 
 

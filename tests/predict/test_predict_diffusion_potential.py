@@ -7,11 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.posteriors import GaussianPosterior
+from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.predict import diffusion_potential_map, predict_linear
 from bvsi.predict.grid import labelled_map, points_of
-from bvsi.problems.cahn_hilliard import TRUTH
-from bvsi.problems.free_energy import MOBILITY, chemical
+from bvsi.studies.problems.cahn_hilliard import TRUTH
+from bvsi.studies.problems.free_energy import MOBILITY, chemical
 
 AXES = {"c1": np.linspace(0, 1, 7), "c2": np.linspace(-0.2, 1.1, 5)}
 C1, C2 = np.meshgrid(*AXES.values(), indexing="ij")

@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.posteriors import GaussianPosterior
+from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.predict import potential_map, predict_linear
-from bvsi.problems import fokker_planck
+from bvsi.studies.problems import fokker_planck
 
 AXES = {"x": np.linspace(-2, 3, 6), "y": np.linspace(-1, 1, 5)}
 X, Y = np.meshgrid(*AXES.values(), indexing="ij")

@@ -9,7 +9,7 @@ import xarray as xr
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.posteriors import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.predict import predict_function, predict_linear
 
 NAMES = ("a", "b: laplacian(b)", "c")

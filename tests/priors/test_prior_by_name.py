@@ -8,7 +8,7 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.priors import (
+from bvsi.infer.priors import (
     ColumnScale,
     Flat,
     HalfNormal,

@@ -9,7 +9,7 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.priors import Distribution, Flat, HalfNormal, Horseshoe, Laplace, LogNormal, Normal, StudentT, Uniform
+from bvsi.infer.priors import Distribution, Flat, HalfNormal, Horseshoe, Laplace, LogNormal, Normal, StudentT, Uniform
 
 REFERENCES = [
     (Normal(0.7, 4.0), scipy.stats.norm(0.7, 2.0)),

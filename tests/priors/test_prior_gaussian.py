@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.priors import Flat, GaussianPrior, InverseGammaPrior, Normal, Prior, bind_prior
+from bvsi.infer.priors import Flat, GaussianPrior, InverseGammaPrior, Normal, Prior, bind_prior
 
 NAMES = ("u", "a: v", "b: v", "w")
 THETA = np.array([0.3, -0.2, 1.5, 4.0])

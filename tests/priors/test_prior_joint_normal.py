@@ -8,7 +8,7 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.priors import JointNormal
+from bvsi.infer.priors import JointNormal
 
 MEAN = np.array([0.5, -1.0, 20.0])
 COVARIANCE = np.array([[2.0, 0.6, -5.0], [0.6, 0.5, 1.0], [-5.0, 1.0, 100.0]])

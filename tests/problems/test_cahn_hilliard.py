@@ -8,10 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
 from bvsi.operators import InteriorPenalty, Mixed
-from bvsi.problems import cahn_hilliard
-from bvsi.problems.cahn_hilliard import TRUTH, Case, DataSet, clean, error, library, observed, step_residuals
 from bvsi.residual import BackwardEuler, CrankNicolson
 from bvsi.spaces import P2, Q2, Galerkin
+from bvsi.studies.problems import cahn_hilliard
+from bvsi.studies.problems.cahn_hilliard import TRUTH, Case, DataSet, clean, error, library, observed, step_residuals
 
 SMALL = Case(nx=4)
 

@@ -17,14 +17,22 @@ from bvsi.operators.kernel import compile_kernel
 from bvsi.operators.parse import parse
 from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.vocabulary import Vocabulary
-from bvsi.problems.classics import CLASSICS, Classic, burgers, fokker_planck_2d, kdv, porous_medium, public_cases
-from bvsi.problems.classics import allen_cahn as ac
-from bvsi.problems.classics import cahn_hilliard_1d as ch
-from bvsi.problems.classics import kuramoto_sivashinsky as ks
-from bvsi.problems.classics import reaction_diffusion_2d as rd
-from bvsi.problems.classics import schroedinger as nls
-from bvsi.problems.classics.public import data_folder
-from bvsi.problems.classics.spectral import Box, SemiLinear, sampled
+from bvsi.studies.problems.classics import (
+    CLASSICS,
+    Classic,
+    burgers,
+    fokker_planck_2d,
+    kdv,
+    porous_medium,
+    public_cases,
+)
+from bvsi.studies.problems.classics import allen_cahn as ac
+from bvsi.studies.problems.classics import cahn_hilliard_1d as ch
+from bvsi.studies.problems.classics import kuramoto_sivashinsky as ks
+from bvsi.studies.problems.classics import reaction_diffusion_2d as rd
+from bvsi.studies.problems.classics import schroedinger as nls
+from bvsi.studies.problems.classics.public import data_folder
+from bvsi.studies.problems.classics.spectral import Box, SemiLinear, sampled
 
 NAMES = (
     *("burgers", "kdv", "kuramoto_sivashinsky", "allen_cahn", "cahn_hilliard_1d", "schroedinger"),

@@ -10,8 +10,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.fft import dctn
 
 from bvsi.errors import BvsiError
-from bvsi.problems.cosine_spectral import LENGTH, solve, white_noise
-from bvsi.problems.free_energy import energy
+from bvsi.studies.problems.cosine_spectral import LENGTH, solve, white_noise
+from bvsi.studies.problems.free_energy import energy
 
 M, K = 0.1, 10.0
 

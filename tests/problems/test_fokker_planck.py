@@ -9,10 +9,10 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.inference import LeastSquares
+from bvsi.infer import LeastSquares
 from bvsi.predict import potential_map
-from bvsi.problems import fokker_planck
-from bvsi.problems.fokker_planck import Case, error, fit_true_model, forward_solve, observed
+from bvsi.studies.problems import fokker_planck
+from bvsi.studies.problems.fokker_planck import Case, error, fit_true_model, forward_solve, observed
 
 NAMES = ["laplacian(p)", "div(p*grad(x))", "div(p*grad(y))", "div(p*grad(x**2))", "div(p*grad(y**2))"]
 

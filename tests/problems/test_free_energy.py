@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.problems.free_energy import COEFFICIENTS, MOBILITY, chemical, energy
+from bvsi.studies.problems.free_energy import COEFFICIENTS, MOBILITY, chemical, energy
 
 TABLE = {
     (4, 0): 3.998,

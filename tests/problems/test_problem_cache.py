@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.problems.cache import cache_directory, cached
+from bvsi.studies.problems.cache import cache_directory, cached
 
 VALUE = {"p": np.arange(6.0).reshape(2, 3)}
 

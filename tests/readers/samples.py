@@ -11,8 +11,8 @@ import scipy.io
 import tifffile
 import zarr
 
+from bvsi.app.readers import Reading
 from bvsi.data import Data, Grid, Mesh
-from bvsi.readers import Reading
 
 PERIOD = 2 * np.pi
 STAMP = (

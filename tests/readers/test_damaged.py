@@ -6,8 +6,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from bvsi.app.readers import Reading, contents, read, suggest
 from bvsi.errors import DataError
-from bvsi.readers import Reading, contents, read, suggest
 from readers import samples
 
 ONE_FILE = [".nc", ".zarr.zip", ".npz", ".h5", ".mat", ".73.mat", ".csv", ".tif"]

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from bvsi.app.readers import Reading, contents, read, read_with_notes, suggest
 from bvsi.data import Data
 from bvsi.errors import DataError
-from bvsi.readers import Reading, contents, read, read_with_notes, suggest
 from readers import samples
 
 

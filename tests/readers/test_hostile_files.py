@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from bvsi.app.readers import Reading, contents, read, suggest
+from bvsi.common.references import load_netcdf
 from bvsi.errors import DataError
-from bvsi.readers import Reading, contents, read, suggest
-from bvsi.references import load_netcdf
 
 T, X = np.linspace(0, 1, 5), np.linspace(0, 1, 7)
 U = np.sin(6 * X + T[:, None])

@@ -5,11 +5,20 @@ import pytest
 import tifffile
 import xarray as xr
 
+from bvsi.app.readers import Reading, read, read_with_notes
+from bvsi.app.readers.oversampling import lost_share, spectrum
+from bvsi.app.readers.reduction import (
+    AFTER,
+    BEFORE,
+    TAPS,
+    coarse_coordinates,
+    coarse_size,
+    halve,
+    halve_blocks,
+    response,
+)
 from bvsi.data import Grid
 from bvsi.errors import DataError
-from bvsi.readers import Reading, read, read_with_notes
-from bvsi.readers.oversampling import lost_share, spectrum
-from bvsi.readers.reduction import AFTER, BEFORE, TAPS, coarse_coordinates, coarse_size, halve, halve_blocks, response
 
 K = np.arange(-BEFORE, AFTER + 1)
 
@@ -137,10 +146,10 @@ def test_sets_larger_than_memory_are_samples_on_a_coarser_grid(tmp_path, kind, s
 
 
 def test_slabs_and_coarsening_do_not_depend_on_the_length_of_slabs(tmp_path):
-    from bvsi.progress import silent
-    from bvsi.readers.layout import resolve
-    from bvsi.readers.registry import opened
-    from bvsi.readers.slabs import read_moving
+    from bvsi.app.readers.layout import resolve
+    from bvsi.app.readers.registry import opened
+    from bvsi.app.readers.slabs import read_moving
+    from bvsi.common.progress import silent
 
     ds = large()
     ds.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
@@ -231,7 +240,7 @@ def test_data_that_are_sampled_far_too_densely_are_coarsened_for_speed_and_other
 
 def test_white_noise_is_no_signal():
     """The share that is lost of white noise alone is nothing, at every level."""
-    from bvsi.readers.oversampling import lost_share, spectrum
+    from bvsi.app.readers.oversampling import lost_share, spectrum
 
     for seed in range(5):
         lines = np.random.default_rng(seed).normal(size=(6000, 512))

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from bvsi.app.readers import Reading, read
 from bvsi.data import Grid, Mesh
 from bvsi.errors import DataError
-from bvsi.readers import Reading, read
 from readers.samples import save_table
 
 T = np.array([0.0, 0.5, 2.0])

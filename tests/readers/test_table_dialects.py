@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from bvsi.app.readers.read import contents, read, read_with_notes
+from bvsi.app.readers.reading import Reading
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
-from bvsi.readers.read import contents, read, read_with_notes
-from bvsi.readers.reading import Reading
 
 T, X = np.linspace(0, 1, 5), np.linspace(0, 1, 6)
 U = np.sin(3 * X + T[:, None])

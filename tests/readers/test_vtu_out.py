@@ -4,9 +4,9 @@ import meshio
 import numpy as np
 import pytest
 
+from bvsi.app.readers import Reading, read, write_vtu
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
-from bvsi.readers import Reading, read, write_vtu
 from readers import samples
 
 X = np.array([0.0, 1.0, 3.0])

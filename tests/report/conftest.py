@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from bvsi.app.report import html_report
 from bvsi.discovery import Discovery
-from bvsi.report import html_report
 from report.report_cases import found_burgers, found_by_hand, found_rotation, grid_frames, quantities
 
 

@@ -6,8 +6,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bvsi.report.formula import operator_formula
-from bvsi.report.typeset import latex, mathml, plain
+from bvsi.app.report.formula import operator_formula
+from bvsi.app.report.typeset import latex, mathml, plain
 
 TEXTS = {
     "dx(u)": (r"\partial_{x} u", "∂ₓu"),

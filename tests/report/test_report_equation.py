@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from bvsi.posteriors import GaussianPosterior
-from bvsi.report import equation_latex, notebook_html
-from bvsi.report.equation import equation_mathml, measured, operator_label
-from bvsi.report.formula import Number
+from bvsi.app.report import equation_latex, notebook_html
+from bvsi.app.report.equation import equation_mathml, measured, operator_label
+from bvsi.app.report.formula import Number
+from bvsi.infer.posteriors import GaussianPosterior
 
 
 @pytest.mark.parametrize(

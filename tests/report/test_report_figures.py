@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.posteriors import GaussianPosterior
-from bvsi.report.charts import Chart, Curve, Level, chart
-from bvsi.report.frame_images import film
-from bvsi.report.frames_section import frames_section
-from bvsi.report.matrix_figures import correlation_figure, pairs_figure
-from bvsi.report.path_figure import path_figure
-from bvsi.report.svg import Scale, padded, round_values
+from bvsi.app.report.charts import Chart, Curve, Level, chart
+from bvsi.app.report.frame_images import film
+from bvsi.app.report.frames_section import frames_section
+from bvsi.app.report.matrix_figures import correlation_figure, pairs_figure
+from bvsi.app.report.path_figure import path_figure
+from bvsi.app.report.svg import Scale, padded, round_values
+from bvsi.infer.posteriors import GaussianPosterior
 from report.report_cases import grid_frames
 from selection.selection_cases import made_path
 

@@ -9,12 +9,12 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from bvsi.diagnose import Verdict
+from bvsi.app.report import html_report, markdown_report
+from bvsi.app.report.settings_section import flat_settings, versions
+from bvsi.app.report.summary_section import judgement
+from bvsi.check import Verdict
 from bvsi.discovery.frames import Frames
-from bvsi.posteriors import GaussianPosterior
-from bvsi.report import html_report, markdown_report
-from bvsi.report.settings_section import flat_settings, versions
-from bvsi.report.summary_section import judgement
+from bvsi.infer.posteriors import GaussianPosterior
 from report.report_cases import grid_frames, quantities
 
 HOSTILE = '</title><script>alert("x")</script><img src=x onerror=alert(1)>&"\'\x00\ud800'

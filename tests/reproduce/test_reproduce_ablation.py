@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.problems import fokker_planck as problem
-from bvsi.reproduce import ablation
 from bvsi.spaces import Q1, Q2
+from bvsi.studies.problems import fokker_planck as problem
+from bvsi.studies.reproduce import ablation
 
 CASES = 4  # two noise levels, two seeds, one grid
 

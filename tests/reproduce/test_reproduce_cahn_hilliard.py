@@ -12,12 +12,12 @@ import pytest
 from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
-from bvsi.benchmarks import cahn_hilliard_study
-from bvsi.cli.main import main
-from bvsi.problems import cahn_hilliard as problem
-from bvsi.problems.free_energy import FIELDS, MOBILITY, chemical
-from bvsi.reproduce import cahn_hilliard as study
-from bvsi.reproduce.cahn_hilliard_table import NAMES, PAPER, comparison, variance_ratios
+from bvsi.app.cli.main import main
+from bvsi.studies.benchmarks import cahn_hilliard_study
+from bvsi.studies.problems import cahn_hilliard as problem
+from bvsi.studies.problems.free_energy import FIELDS, MOBILITY, chemical
+from bvsi.studies.reproduce import cahn_hilliard as study
+from bvsi.studies.reproduce.cahn_hilliard_table import NAMES, PAPER, comparison, variance_ratios
 
 KNOWN = ("vsi", "lagged", "lagged_flat", "profile", "profile_prior")
 UNKNOWN = ("unknown", "unknown_literal", "unknown_table")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.problems import fokker_planck as problem
-from bvsi.reproduce import fokker_planck as study
-from bvsi.reproduce import page
 from bvsi.spaces import Q2
+from bvsi.studies.problems import fokker_planck as problem
+from bvsi.studies.reproduce import fokker_planck as study
+from bvsi.studies.reproduce import page
 
 METHODS = ("vsi", "lagged", "profile")
 

@@ -10,12 +10,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Grid
-from bvsi.inference import NUTS
-from bvsi.likelihood import IID, residual_likelihood
-from bvsi.posteriors import ChainPosterior, ParticlePosterior, compare
+from bvsi.infer import NUTS
+from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior, compare
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.predict import potential_map
-from bvsi.problems import fokker_planck as problem
-from bvsi.reproduce import fokker_planck_hybrid as study
+from bvsi.studies.problems import fokker_planck as problem
+from bvsi.studies.reproduce import fokker_planck_hybrid as study
 
 pytest.importorskip("nutpie")
 

@@ -8,7 +8,7 @@ from skfem.helpers import dot, grad
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.inference import LeastSquares
+from bvsi.infer import LeastSquares
 from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, Unknown
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
 from bvsi.spaces import P1, P2, Q1, Q2, Galerkin

@@ -10,7 +10,7 @@ import pytest
 from residual_cases import box, simplices
 
 from bvsi.data import Data
-from bvsi.inference import LeastSquares
+from bvsi.infer import LeastSquares
 from bvsi.operators import Library
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
 from bvsi.spaces import P1, P2, Q1, Q2, Galerkin

@@ -6,10 +6,11 @@ from fourth_order import periodic_box, prepared, random_data
 from numpy.testing import assert_allclose
 from residual_cases import box, simplices
 
-from bvsi.data import Data, Grid, add_noise
+from bvsi.data import Data, Grid
 from bvsi.errors import OperatorError
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, add_noise
 from bvsi.operators import Assembled, Dirichlet, InteriorPenalty, Library, Mixed, NoFlux, Unknown, ZeroNeumann
 from bvsi.residual import CrankNicolson, assemble
 from bvsi.residual.discrete import evaluate

@@ -7,8 +7,9 @@ from numpy.testing import assert_allclose
 from residual_cases import box, permuted, simplices
 
 from bvsi.data import Data
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.operators import InteriorPenalty, Library, Mixed, NoFlux, Unknown, ZeroNeumann, free_energy_library
 from bvsi.residual import CrankNicolson, assemble, columns
 from bvsi.residual.sensitivity import Streamed

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bvsi.data import add_noise
-from bvsi.likelihood import IID, residual_likelihood
-from bvsi.problems import fokker_planck
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, add_noise
 from bvsi.residual import assemble
+from bvsi.studies.problems import fokker_planck
 from selection.selection_cases import reaction_likelihood
 
 

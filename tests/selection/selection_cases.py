@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bvsi.likelihood import IID, ResidualLikelihood, UnknownScale, residual_likelihood
+from bvsi.likelihood import ResidualLikelihood, residual_likelihood
+from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import assemble
-from bvsi.selection import SelectionPath, Visited
+from bvsi.select import SelectionPath, Visited
 from inference.cases import reaction_diffusion
 
 TRUE = ("laplacian(u)", "u")

@@ -9,12 +9,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, ResidualLikelihood, Stacked, UnknownScale, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import ResidualLikelihood, Stacked, residual_likelihood
+from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
-from bvsi.selection import BestSubset
-from bvsi.selection.best_subset import CRITERION
+from bvsi.select import BestSubset
+from bvsi.select.best_subset import CRITERION
 from bvsi.spaces import SplineTests
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, rotation
 

@@ -10,14 +10,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 import bvsi
-from bvsi.data import add_noise
 from bvsi.errors import BvsiError
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import residual_likelihood
 from bvsi.likelihood.stacked import Stacked
-from bvsi.problems import fokker_planck
+from bvsi.noise import IID, add_noise
 from bvsi.residual import assemble
-from bvsi.selection import Backward, ExactBIC, ResidualBIC
+from bvsi.select import Backward, ExactBIC, ResidualBIC
+from bvsi.studies.problems import fokker_planck
 from inference.cases import reaction_system
 from likelihood.stacked_cases import TEMPORAL, stacked_likelihood
 from selection.selection_cases import SPURIOUS, reaction_likelihood

@@ -10,14 +10,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.discovery import Discovery, discover
-from bvsi.inference import Profile
-from bvsi.likelihood import IID, UnknownScale, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BackwardEuler, assemble
-from bvsi.selection import ProfileBIC, Sweep
-from bvsi.selection.elimination import Protection
-from bvsi.selection.quadratic import Expansion
-from bvsi.selection.rivals import ODDS, ODDS_OF_MORE, SWAMPED, Rival, doubts, find_rivals, noise_share
+from bvsi.select import ProfileBIC, Sweep
+from bvsi.select.elimination import Protection
+from bvsi.select.quadratic import Expansion
+from bvsi.select.rivals import ODDS, ODDS_OF_MORE, SWAMPED, Rival, doubts, find_rivals, noise_share
 from bvsi.spaces import Q1, Galerkin
 from inference.cases import reaction_diffusion
 from selection.selection_cases import SPURIOUS, TRUE, reaction_likelihood

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.inference import Lagged, Profile
-from bvsi.likelihood import IID, residual_likelihood
-from bvsi.selection import FStatistic, ProfileBIC, ResidualBIC, Wald
-from bvsi.selection.quadratic import QuadraticModel
+from bvsi.infer import Lagged, Profile
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
+from bvsi.select import FStatistic, ProfileBIC, ResidualBIC, Wald
+from bvsi.select.quadratic import QuadraticModel
 from inference.cases import dense_weights, reaction_system, stacked
 from selection.selection_cases import SPURIOUS, reaction_likelihood
 

@@ -9,11 +9,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.likelihood import IID, residual_likelihood
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID
 from bvsi.operators import Library, NoFlux
-from bvsi.problems import fokker_planck
 from bvsi.residual import assemble
-from bvsi.selection import (
+from bvsi.select import (
     Backward,
     Exhaustive,
     Forward,
@@ -22,6 +22,7 @@ from bvsi.selection import (
     ResidualBIC,
     Wald,
 )
+from bvsi.studies.problems import fokker_planck
 from inference.cases import reaction_diffusion
 from selection.selection_cases import LIBRARY, SPURIOUS, TRUE, ids, made_path, reaction_likelihood
 

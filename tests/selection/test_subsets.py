@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.selection import subsets
-from bvsi.selection.elimination import Protection
-from bvsi.selection.subsets import QuadraticMisfit, best_models, neighbours, swamped
+from bvsi.select import subsets
+from bvsi.select.elimination import Protection
+from bvsi.select.subsets import QuadraticMisfit, best_models, neighbours, swamped
 
 FREE = Protection(frozenset(), ())
 N = 400

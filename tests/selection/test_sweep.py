@@ -10,14 +10,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.inference import Lagged, Profile
-from bvsi.likelihood import IID, ResidualLikelihood, residual_likelihood
-from bvsi.problems import fokker_planck
+from bvsi.infer import Lagged, Profile
+from bvsi.likelihood import ResidualLikelihood, residual_likelihood
+from bvsi.noise import IID
 from bvsi.residual import assemble
-from bvsi.selection import Backward, FStatistic, ProfileBIC, ResidualBIC, Sweep, Wald
-from bvsi.selection.elimination import Protection
-from bvsi.selection.quadratic import Expansion, QuadraticModel
-from bvsi.selection.sweep import _Search
+from bvsi.select import Backward, FStatistic, ProfileBIC, ResidualBIC, Sweep, Wald
+from bvsi.select.elimination import Protection
+from bvsi.select.quadratic import Expansion, QuadraticModel
+from bvsi.select.sweep import _Search
+from bvsi.studies.problems import fokker_planck
 from inference.cases import reaction_diffusion
 from selection.selection_cases import LIBRARY, SPURIOUS, TRUE, ids, reaction_likelihood
 

@@ -6,9 +6,9 @@ import skfem
 from geometries import AXES, MIDDLE, UNIFORM, close, grid, mesh, quad_mesh_of
 from measures import GRIDS, MESHES, derivative, geometry_of, gradient, label, measures_of, normal_jump, unit
 
+from bvsi.common.jets import Sided
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
-from bvsi.jets import Sided
 from bvsi.spaces.element import H3, P1, P2, Q1, Q2
 from bvsi.spaces.facets import Facets
 from bvsi.spaces.finite_element import FiniteElements

@@ -5,9 +5,9 @@ import pytest
 from geometries import close, grid, mesh, quad_mesh_of
 from measures import GRIDS, MESHES, away_from_the_seam, derivative, geometry_of, label, measures_of, powers, unit
 
+from bvsi.common.jets import Sided
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
-from bvsi.jets import Sided
 from bvsi.spaces.element import H3, P1, P2, Q1, Q2
 from bvsi.spaces.finite_element import FiniteElements
 from bvsi.spaces.locate import locate

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bvsi.app.study import StudyError, load_study
 from bvsi.data import Data, Grid
-from bvsi.study import StudyError, load_study
 
 BASE = """title = "Burgers"
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import bvsi
-from bvsi.posteriors import GaussianPosterior
-from bvsi.study import Settings, Study, load_study
-from bvsi.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
+from bvsi.app.study import Settings, Study, load_study
+from bvsi.app.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
+from bvsi.infer.posteriors import GaussianPosterior
 from study.study_cases import BASE, written
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bvsi.app.study.expression import parse_expression
 from bvsi.errors import BvsiError
-from bvsi.study.expression import parse_expression
 
 X = np.linspace(0.5, 2, 4)
 

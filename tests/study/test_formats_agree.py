@@ -14,12 +14,12 @@ import scipy.io
 import tifffile
 from numpy.testing import assert_allclose
 
+from bvsi.app.readers import write_vtu
+from bvsi.app.study import load_study, read_inputs
+from bvsi.app.study.run import discovered
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
 from bvsi.operators import Library
-from bvsi.readers import write_vtu
-from bvsi.study import load_study, read_inputs
-from bvsi.study.run import discovered
 from discovery.exact_cases import burgers, noisy
 from readers import samples
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bvsi.study import StudyError, load_study
+from bvsi.app.study import StudyError, load_study
 from study.study_cases import BASE, refused, written
 
 

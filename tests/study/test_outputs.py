@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bvsi.app.study import seal
+from bvsi.app.study.exchange import aside_of, exchange
+from bvsi.app.study.outputs import WORK, alone, check_place, finish_move, recover, write_outputs
+from bvsi.app.study.stages import Stages, data_parts, digest_of
+from bvsi.common.files import write_whole
 from bvsi.data import Data
 from bvsi.errors import BvsiError
-from bvsi.files import write_whole
-from bvsi.study import seal
-from bvsi.study.exchange import aside_of, exchange
-from bvsi.study.outputs import WORK, alone, check_place, finish_move, recover, write_outputs
-from bvsi.study.stages import Stages, data_parts, digest_of
 from study.study_cases import wave
 
 
@@ -29,7 +29,7 @@ def contents(folder: Path) -> dict[str, str]:
 def interrupted(folder: Path, monkeypatch: pytest.MonkeyPatch, **files: str) -> None:
     """As write_outputs leaves a folder when it is killed just after the seal."""
     with monkeypatch.context() as patch:
-        patch.setattr("bvsi.study.outputs.finish_move", lambda _: None)
+        patch.setattr("bvsi.app.study.outputs.finish_move", lambda _: None)
         write_outputs(folder, files)
 
 
@@ -109,7 +109,7 @@ def test_what_is_written_to_the_folder_in_the_meantime_moves_on(tmp_path: Path, 
         (one / "deep/late").write_text("kept")
         exchange(one, other)
 
-    monkeypatch.setattr("bvsi.study.outputs.exchange", late)
+    monkeypatch.setattr("bvsi.app.study.outputs.exchange", late)
     write_outputs(folder, {"a": "2"})
     assert whole(folder) == {"a": "2", "late": "kept", "deep/late": "kept"}
     assert list(tmp_path.iterdir()) == [folder]
@@ -150,7 +150,7 @@ def test_a_failure_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mon
             raise OSError(errno.ENOSPC, "No space left on device")
         write_whole(path, content)
 
-    monkeypatch.setattr("bvsi.study.outputs.write_whole", full)
+    monkeypatch.setattr("bvsi.app.study.outputs.write_whole", full)
     with pytest.raises(OSError, match="No space"):
         write_outputs(tmp_path, {"a": "2", "b": "2"})
     finish_move(tmp_path)
@@ -191,7 +191,7 @@ def test_a_rename_that_fails_once_leaves_nothing_mixed(tmp_path: Path, monkeypat
         return rename(self, target)
 
     interrupted(tmp_path, monkeypatch, a="2", b="2", c="2")
-    monkeypatch.setattr("bvsi.study.outputs.exchange", no_exchange)
+    monkeypatch.setattr("bvsi.app.study.outputs.exchange", no_exchange)
     monkeypatch.setattr(Path, "replace", once)
     finish_move(tmp_path)
     assert failed
@@ -212,7 +212,7 @@ def test_a_set_that_was_not_sealed_here_is_dropped(tmp_path: Path, monkeypatch, 
     interrupted(tmp_path, monkeypatch, a="2")
     staging = tmp_path / WORK / "outputs"
     if fault == "another key":
-        monkeypatch.setattr("bvsi.study.seal._key", lambda: b"another")
+        monkeypatch.setattr("bvsi.app.study.seal._key", lambda: b"another")
     elif fault == "changed":
         (staging / "a").write_text("forged")
     elif fault == "linked":
@@ -346,7 +346,7 @@ def test_a_damaged_or_forged_stage_is_done_again_and_told(tmp_path: Path, damage
 
 def test_a_stage_of_another_machine_is_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("bvsi.study.seal._key", lambda: b"theirs")
+        patch.setattr("bvsi.app.study.seal._key", lambda: b"theirs")
         Stages(tmp_path).done("discovery", A, lambda: "forged", str.encode, Path.read_text)
     assert Stages(tmp_path).done("discovery", A, lambda: "ours", str.encode, Path.read_text) == "ours"
 

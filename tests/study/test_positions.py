@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bvsi.study.positions import positions
-from bvsi.study.toml_text import toml_key, toml_value
+from bvsi.app.study.positions import positions
+from bvsi.app.study.toml_text import toml_key, toml_value
 
 DOCUMENT = '''# comment with [brackets] and "quotes"
 title = "a # b"            # line 2

@@ -7,13 +7,13 @@ import tomllib
 import numpy as np
 import pytest
 
+from bvsi.app.readers import read
+from bvsi.app.study import Settings, load_study, suggested_operators, template, validate
+from bvsi.app.study.build import files_of, reading_of
+from bvsi.app.study.schema import SCHEMA_FILE, schema_text
+from bvsi.app.study.template import study_text
 from bvsi.operators import Library, Mixed, Vocabulary
-from bvsi.readers import read
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
-from bvsi.study import Settings, load_study, suggested_operators, template, validate
-from bvsi.study.build import files_of, reading_of
-from bvsi.study.schema import SCHEMA_FILE, schema_text
-from bvsi.study.template import study_text
 from study.study_cases import wave
 
 AXES = ("x", "y", "z")
@@ -91,7 +91,7 @@ def test_arrays_without_names_get_their_axes(tmp_path):
 
 
 def test_the_shipped_schema_is_that_of_the_settings():
-    """Write it anew with ``python -m bvsi.study.schema``."""
+    """Write it anew with ``python -m bvsi.app.study.schema``."""
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == json.loads(schema_text())  # 0 and 0.0 alike
     assert study_text({"file": "a"}, {"u": ["u"]}).startswith(f"#:schema {SCHEMA_FILE.as_uri()}\n")
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from bvsi.app.study import StudyError, load_study, validate
 from bvsi.data import Data, Grid
-from bvsi.study import StudyError, load_study, validate
 from study.study_cases import BASE, wave, written
 
 OPEN = BASE.replace('fields = ["u"]\n', "")

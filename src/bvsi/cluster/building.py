@@ -14,7 +14,8 @@ from bvsi.cluster.cutting import Cut
 from bvsi.cluster.piece import Piece
 from bvsi.cluster.stored import Frames
 from bvsi.data import Data
-from bvsi.likelihood import CovariancePlan, Noise, ResidualLikelihood, StateCovariance, Weighting
+from bvsi.likelihood import CovariancePlan, ResidualLikelihood, Weighting
+from bvsi.noise import Noise, StateCovariance
 from bvsi.operators import Library
 from bvsi.residual import Stencil, Structure, assemble, discretise_library
 from bvsi.residual.assembly import Discretisation, Discretised

@@ -20,20 +20,13 @@ from bvsi.cluster import piece
 from bvsi.cluster.piece import Model
 from bvsi.cluster.place import Here, Place
 from bvsi.errors import BvsiError
-from bvsi.likelihood import (
-    IID,
-    Density,
-    InstrumentalEquations,
-    NormalEquations,
-    ProfileEquations,
-    ResidualLikelihood,
-    UnknownScale,
-)
+from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.instruments import stencil_shift
 from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.noise_share import NoiseShare
 from bvsi.likelihood.stacked import Stacked
+from bvsi.noise import IID, UnknownScale
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from bvsi.cluster.client import distributed, threads_of
+from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.linalg import limited_cores, single_threaded_blas
-from bvsi.progress import Progress, silent
 
 
 class Place(Protocol):

@@ -15,12 +15,13 @@ from bvsi.cluster.likelihood import ClusterLikelihood, Extent, Seat
 from bvsi.cluster.piece import Outline, outline
 from bvsi.cluster.place import Workers
 from bvsi.cluster.stored import Stored
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError
-from bvsi.likelihood import Block, Isotropic, Noise, Weighting
-from bvsi.likelihood.noise import noise_of_experiments, noise_of_frames
+from bvsi.likelihood import Block, Isotropic, Weighting
+from bvsi.noise import Noise
+from bvsi.noise.models import noise_of_experiments, noise_of_frames
 from bvsi.operators import Library
-from bvsi.progress import Progress, silent
 from bvsi.residual import BackwardEuler, ResidualSystem, Stencil
 from bvsi.residual.assembly import Discretisation, Variance, per_experiment
 from bvsi.spaces import Galerkin

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.readers import Reading, read
 from bvsi.data import Data
 from bvsi.errors import DataError
-from bvsi.readers import Reading, read
 
 Array = NDArray[np.float64]
 
@@ -26,7 +26,8 @@ _ALL = 1e18
 class Stored:
     """An experiment in a file, such as a Zarr store in chunks of a few frames.
 
-    path: a file that the workers can open under the same name. reading: what to take, as for :func:`bvsi.readers.read`;
+    path: a file that the workers can open under the same name. reading: what to take, as for
+        :func:`bvsi.app.readers.read`;
         nothing is coarsened. like: the same data in memory, where they are; workers then check that the file has them.
     """
 
@@ -56,9 +57,9 @@ class Stored:
     @cached_property
     def _time(self) -> tuple[str, Array]:
         """Name of the time dimension in the file, and the times."""
-        from bvsi.readers.layout import resolve
-        from bvsi.readers.registry import opened
-        from bvsi.readers.source import readable
+        from bvsi.app.readers.layout import resolve
+        from bvsi.app.readers.registry import opened
+        from bvsi.app.readers.source import readable
 
         with opened(Path(self.path), self.reading) as source, readable(source.path, source.format):
             axis = resolve(source, self.reading).time
@@ -106,7 +107,7 @@ def seen_by_workers(client: Any, path: Path) -> bool:
 
 
 def _is_there(path: Path) -> bool:
-    from bvsi.readers.registry import files_of
+    from bvsi.app.readers.registry import files_of
 
     try:
         return bool(files_of(path))

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from bvsi.cluster.client import distributed, threads_of
 from bvsi.cluster.place import Workers
-from bvsi.progress import Progress, silent
+from bvsi.common.progress import Progress, silent
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

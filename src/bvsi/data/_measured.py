@@ -131,7 +131,7 @@ def complete(values: Floats, mask: Mask, geometry: Grid | Mesh, times: Floats) -
     gaps = ~mask & ~np.isfinite(values)
     if not gaps.any():
         return values
-    from bvsi.data.outliers import filled  # it makes data itself, from those that are complete
+    from bvsi.noise.outliers import filled  # it makes data itself, from those that are complete
 
     known = values[mask]
     interpolated = filled(np.where(mask, values, np.nan), geometry, times)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bvsi.common.jets import MEASURES, Jet
 from bvsi.data import Data
-from bvsi.jets import MEASURES, Jet
 from bvsi.operators import WeakOperator
 from bvsi.residual.columns import streamed_operators
 from bvsi.residual.discrete import State, has_constant_jacobian, reach_of

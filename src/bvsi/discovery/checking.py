@@ -8,19 +8,20 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.constraints import LinearConstraints
+from bvsi.check import Check, Variation, Verdict, check, variations, without_noise
+from bvsi.common.progress import Progress
 from bvsi.data import Grid
-from bvsi.diagnose import Check, Variation, Verdict, check, variations, without_noise
-from bvsi.discovery.measurement import Measurement
 from bvsi.discovery.method import Method
 from bvsi.discovery.submodel import assembled
-from bvsi.discovery.test_functions import widest_band
 from bvsi.errors import BvsiError
-from bvsi.inference import Fit, Profile
-from bvsi.likelihood import Diagonal, Noise, ResidualLikelihood, UnknownScale, residual_likelihood
+from bvsi.infer import Fit, Profile
+from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
+from bvsi.likelihood import ResidualLikelihood, residual_likelihood
+from bvsi.noise import Diagonal, Noise, UnknownScale
+from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library
-from bvsi.posteriors import Posterior, TruncatedPosterior, widened
-from bvsi.progress import Progress
+from bvsi.residual.widths import widest_band
 
 Array = NDArray[np.float64]
 

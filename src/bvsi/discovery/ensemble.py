@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
 from bvsi.discovery.denoise import Smoother, smoothers
-from bvsi.discovery.measurement import measure
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
 from bvsi.forward.rosenbrock import Rosenbrock
 from bvsi.forward.splines import Splines
-from bvsi.likelihood import Noise
+from bvsi.noise import Noise
+from bvsi.noise.measurement import measure
 from bvsi.operators import Library
 from bvsi.predict.forecast import ForecastError
-from bvsi.progress import Progress
 
 Array = NDArray[np.float64]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.check import Check
 from bvsi.cluster import Stored, check_client, cluster_likelihood, sources
-from bvsi.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.common.naming import matches
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
-from bvsi.diagnose import Check
 from bvsi.discovery.checking import check_discovery, with_bias
 from bvsi.discovery.frames import Frames, frames_of
-from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.relinearise import relinearised
 from bvsi.discovery.result import Discovery
@@ -25,17 +25,18 @@ from bvsi.discovery.submodel import assembled
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import BvsiError
-from bvsi.inference import NUTS, SVGD, Fit, Lagged, Maximum, Profile
-from bvsi.inference.fit import CHI2_FACTOR, misfit_excess
-from bvsi.inference.gaussian_prior import prior_density
-from bvsi.likelihood import Noise, ResidualLikelihood, UnknownScale, Weighting, residual_likelihood
-from bvsi.naming import matches
+from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
+from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
+from bvsi.infer.gaussian_prior import prior_density
+from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
+from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
+from bvsi.noise import Noise, UnknownScale
+from bvsi.noise.measurement import Measurement, measure_all
 from bvsi.operators import Library
-from bvsi.priors import GaussianPrior, InverseGammaPrior, Prior
-from bvsi.progress import Progress, silent
 from bvsi.residual import Stencil, assemble
 from bvsi.residual.assembly import Discretisation
-from bvsi.selection import SelectionPath, Sweep
+from bvsi.select import SelectionPath, Sweep
 from bvsi.spaces import Galerkin
 
 Array = NDArray[np.float64]

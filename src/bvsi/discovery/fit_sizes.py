@@ -13,8 +13,9 @@ import numpy as np
 from bvsi.data import Data, Grid
 from bvsi.discovery.assembly_sizes import AssemblySizes, Shape, assembly_sizes
 from bvsi.discovery.weight_sizes import MOST_ANALYSED, WeightSizes, weight_sizes
-from bvsi.likelihood import Noise, Stacked, Weighting
+from bvsi.likelihood import Stacked, Weighting
 from bvsi.linalg import Kronecker, Pattern
+from bvsi.noise import Noise
 from bvsi.operators import Library, Vocabulary, WeakOperator
 from bvsi.residual import Scaled, Sensitivity, Stencil, Structure, discretise_library
 from bvsi.residual.assembly import Discretisation, on_tests, structure_of

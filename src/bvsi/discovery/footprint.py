@@ -15,18 +15,19 @@ from typing import Any
 
 import numpy as np
 
+from bvsi.check import variations
 from bvsi.data import Data, as_experiments
-from bvsi.diagnose import variations
 from bvsi.discovery.assembly_sizes import NUMBER
 from bvsi.discovery.fit_sizes import FitSizes, fit_sizes
 from bvsi.discovery.machine_memory import MachineMemory
-from bvsi.discovery.measurement import Measurement, measure_all
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.discovery.treatment import treatments
 from bvsi.errors import BvsiError
-from bvsi.inference import NUTS, SVGD, Maximum
-from bvsi.likelihood import IID, Noise, Weighting
+from bvsi.infer import NUTS, SVGD, Maximum
+from bvsi.likelihood import Weighting
 from bvsi.linalg import usable_cores
+from bvsi.noise import IID, Noise
+from bvsi.noise.measurement import Measurement, measure_all
 from bvsi.operators import Library
 from bvsi.residual import Stencil
 from bvsi.residual.assembly import Discretisation

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.ensemble import Ensemble, Start, simulated
 from bvsi.discovery.refit import all_kept, refitted
 from bvsi.discovery.result import Discovery
+from bvsi.infer.posteriors import Posterior
 from bvsi.operators import Library
-from bvsi.posteriors import Posterior
 from bvsi.predict.forecast import LEVEL, Forecast, ForecastError, band_variance, forecast_status, half_width
-from bvsi.progress import Progress, silent
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
-from bvsi.data.noise_level import observed
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.smoothing import noise_estimates, weighter
 from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.noise.level import observed
 from bvsi.residual.system import Structure
 
 Array = NDArray[np.float64]

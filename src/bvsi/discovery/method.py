@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bvsi.data import Data, Grid
-from bvsi.discovery.measurement import Measurement
-from bvsi.discovery.test_functions import TIME_DEGREE, choose_tests
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.likelihood import Block, Stacked, Weighting
+from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library, Vocabulary
 from bvsi.residual import CrankNicolson, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, on_tests
-from bvsi.selection import Backward, BestSubset, Sweep
+from bvsi.residual.widths import TIME_DEGREE, choose_tests
+from bvsi.select import Backward, BestSubset, Sweep
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, spline_obstacle
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.constraints import as_linear
+from bvsi.common.naming import matches
+from bvsi.common.progress import Progress
 from bvsi.data import Data
 from bvsi.discovery.facade import discover
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
-from bvsi.likelihood import Diagonal, Noise, PerTime, UnknownScale
-from bvsi.naming import matches
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.priors import GaussianPrior, Prior
+from bvsi.noise import Diagonal, Noise, PerTime, UnknownScale
 from bvsi.operators import Library
 from bvsi.predict.forecast import ForecastError
-from bvsi.priors import GaussianPrior, Prior
-from bvsi.progress import Progress
 
 
 def all_kept(library: Library) -> Library:

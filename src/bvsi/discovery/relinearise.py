@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.discovery.measurement import Measurement
 from bvsi.discovery.method import Method
 from bvsi.discovery.submodel import assembled
 from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.likelihood.smoothing import noise_estimates
+from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library
 
 Array = NDArray[np.float64]

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.diagnose import Check
+from bvsi.check import Check
+from bvsi.common.files import write_whole
+from bvsi.common.naming import position
 from bvsi.discovery.equation import equation_text
 from bvsi.discovery.frames import Frames
-from bvsi.files import write_whole
-from bvsi.inference import SWAMPED, Status
-from bvsi.inference.fit import misfit_excess
-from bvsi.naming import position
-from bvsi.posteriors import Posterior
+from bvsi.infer import SWAMPED, Status
+from bvsi.infer.fit import misfit_excess
+from bvsi.infer.posteriors import Posterior
 from bvsi.predict import potential_map, predict_function, predict_linear
-from bvsi.selection import SelectionPath
+from bvsi.select import SelectionPath
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from bvsi.plot.accessor import DiscoveryPlots
+    from bvsi.app.plot.accessor import DiscoveryPlots
     from bvsi.predict.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -169,14 +169,14 @@ class Discovery:
         return "\n".join(lines)
 
     def to_datatree(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
-        """Draws of the coefficients with labels; see :func:`bvsi.posteriors.to_datatree`."""
-        from bvsi.posteriors.export import to_datatree
+        """Draws of the coefficients with labels; see :func:`bvsi.infer.posteriors.to_datatree`."""
+        from bvsi.infer.posteriors.export import to_datatree
 
         return to_datatree(self.posterior, size=size, rng=rng)
 
     def to_arviz(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
-        """Draws of the coefficients as the installed ArviZ takes them; see :func:`bvsi.posteriors.to_arviz`."""
-        from bvsi.posteriors.export import to_arviz
+        """Draws of the coefficients as the installed ArviZ takes them; see :func:`bvsi.infer.posteriors.to_arviz`."""
+        from bvsi.infer.posteriors.export import to_arviz
 
         return to_arviz(self.posterior, size=size, rng=rng)
 
@@ -196,20 +196,20 @@ class Discovery:
     @property
     def plot(self) -> DiscoveryPlots:
         """Figures: ``found.plot.coefficients()``, ``path``, ``covariance``, ``pairs``, ``frames``, ``forecast``."""
-        from bvsi.plot.accessor import DiscoveryPlots
+        from bvsi.app.plot.accessor import DiscoveryPlots
 
         return DiscoveryPlots(self)
 
     def report(self, path: str | Path, *, title: str = "") -> Path:
         """Write the report, one HTML file that needs no network; returns its path."""
-        from bvsi.report import html_report
+        from bvsi.app.report import html_report
 
         page = Path(path)
         write_whole(page, html_report(self, title=title or page.stem))
         return page
 
     def _repr_html_(self) -> str:
-        from bvsi.report import notebook_html
+        from bvsi.app.report import notebook_html
 
         return notebook_html(self)
 

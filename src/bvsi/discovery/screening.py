@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from bvsi.data import Data, Grid
-from bvsi.data.noise_level import observed
 from bvsi.errors import BvsiError, DataError
-from bvsi.inference import Fit
+from bvsi.infer import Fit
+from bvsi.noise.level import observed
 from bvsi.operators import Library
-from bvsi.selection.subsets import swamped
+from bvsi.select.subsets import swamped
 
 Array = NDArray[np.float64]
 
@@ -45,7 +45,7 @@ def check_arguments(data: object, library: object) -> None:
         if not isinstance(one, Data):
             raise BvsiError(
                 "data: Data is needed, or several in a list; make it with Data.from_arrays or Data.from_xarray, or "
-                f"read a file with bvsi.readers.read; got {type(one).__name__}."
+                f"read a file with bvsi.app.readers.read; got {type(one).__name__}."
             )
 
 

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi._version import __version__
-from bvsi.diagnose import Check, Comparison, ResidualTest, Verdict
+from bvsi.check import Check, Comparison, ResidualTest, Verdict
+from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.discovery.frame_storage import frame_variables, frames_from
 from bvsi.discovery.result import Discovery
-from bvsi.files import netcdf_bytes, write_whole
-from bvsi.inference import Status
-from bvsi.posteriors.export import to_datatree
-from bvsi.posteriors.storage import operator_labels, posterior_from_dataset, posterior_variables, read_file
+from bvsi.infer import Status
+from bvsi.infer.posteriors.export import to_datatree
+from bvsi.infer.posteriors.storage import operator_labels, posterior_from_dataset, posterior_variables, read_file
 from bvsi.predict.forecast import Forecast
-from bvsi.selection import SelectionPath, Visited
+from bvsi.select import SelectionPath, Visited
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.constraints import LinearConstraints
+from bvsi.common.naming import position
+from bvsi.infer.constraints import LinearConstraints
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.naming import position
-from bvsi.selection import SelectionPath, Visited
+from bvsi.select import SelectionPath, Visited
 
 Array = NDArray[np.float64]
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import RankError
-from bvsi.inference import Profile
-from bvsi.likelihood import Noise, ResidualLikelihood, Weighting, residual_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
+from bvsi.noise import Noise
 from bvsi.operators import Biharmonic, Library
-from bvsi.progress import Progress, silent
 from bvsi.residual import Stencil, assemble
 from bvsi.residual.assembly import biharmonic_treatments
 from bvsi.spaces import Element, Galerkin

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.errors import OperatorError
 from bvsi.forward.factor import Structure
@@ -17,7 +18,6 @@ from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper, e
 from bvsi.forward.semidiscrete import Discretised, check_closed, check_fourth_order, discretised
 from bvsi.forward.splines import Splines, spline_operators, spline_tests
 from bvsi.operators import Library
-from bvsi.progress import Progress, silent
 from bvsi.residual import Layout, discretise_library
 from bvsi.spaces import Galerkin
 

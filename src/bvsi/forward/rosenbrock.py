@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 
+from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.forward.factor import Factor, StepFailedError, Structure
 from bvsi.forward.semidiscrete import SemiDiscrete
-from bvsi.progress import Progress, silent
 from bvsi.residual.discrete import NotFiniteError
 
 Array = NDArray[np.float64]

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import DataError, OperatorError
 from bvsi.forward.scheme import Stepper, ThetaScheme
 from bvsi.forward.semidiscrete import semidiscrete
 from bvsi.operators import Library
-from bvsi.progress import Progress, silent
 from bvsi.spaces import Galerkin
 
 Array = NDArray[np.float64]

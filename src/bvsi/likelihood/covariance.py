@@ -19,8 +19,8 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.likelihood.noise import Noise, StateCovariance
 from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse
+from bvsi.noise.models import Noise, StateCovariance
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]

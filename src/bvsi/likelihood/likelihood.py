@@ -19,13 +19,13 @@ from bvsi.likelihood.covariance import CovariancePlan, Part
 from bvsi.likelihood.density import Density, check_change_of_variables
 from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
 from bvsi.likelihood.moments import MomentEquations
-from bvsi.likelihood.noise import Noise, noise_of_experiments
 from bvsi.likelihood.noise_share import NoiseShare, noise_share
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.stacked import Stacked, StackedPlan
 from bvsi.likelihood.weighting import Block, Isotropic, Weighting
 from bvsi.linalg import limited_cores, single_threaded_blas, usable_cores
+from bvsi.noise.models import Noise, noise_of_experiments
 from bvsi.residual import ResidualSystem
 
 Array = NDArray[np.float64]

@@ -25,7 +25,6 @@ from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, Part, plan_covariance
 from bvsi.likelihood.density import Density, Term, change_of_variables
 from bvsi.likelihood.moments import MomentEquations
-from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coordinates
@@ -34,6 +33,7 @@ from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.linalg import Analysis, Backend, Factor, analyse
 from bvsi.linalg.dense_cholesky import DenseFactor
 from bvsi.linalg.supernodal_backend import SupernodalAnalysis
+from bvsi.noise.models import Noise
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]

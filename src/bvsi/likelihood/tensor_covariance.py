@@ -19,9 +19,9 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.likelihood.noise import StateCovariance
 from bvsi.linalg import Kronecker
 from bvsi.linalg.kronecker import Pairs, dense_if_full, diagonal_products
+from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.sensitivity import NodalTests
 

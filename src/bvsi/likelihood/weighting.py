@@ -16,10 +16,10 @@ from bvsi.errors import BvsiError
 from bvsi.likelihood.blocks import over_groups
 from bvsi.likelihood.covariance import CovariancePlan, FactorisedGroup, Part, plan_covariance
 from bvsi.likelihood.density import Density, Term, block_density
-from bvsi.likelihood.noise import Noise
 from bvsi.likelihood.normal_equations import NormalEquations, accumulate
 from bvsi.likelihood.profile_equations import ProfileEquations, block_profile_equations
 from bvsi.linalg import Backend, Factor
+from bvsi.noise.models import Noise
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from bvsi.jets import order
+from bvsi.common.jets import order
 from bvsi.operators.effort import tidy
 from bvsi.operators.terms import Term
 from bvsi.operators.vocabulary import Vocabulary, pretty

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from bvsi.jets import Jet, order
+from bvsi.common.jets import Jet, order
 from bvsi.operators.vocabulary import Vocabulary
 
 SMOOTH_FUNCTION_EXTRA = 3

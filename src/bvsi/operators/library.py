@@ -10,10 +10,10 @@ from typing import TypeAlias
 
 import sympy as sp
 
+from bvsi.common.jets import order
+from bvsi.common.naming import position, squeeze
 from bvsi.data.names import RESERVED_NAMES
 from bvsi.errors import OperatorError
-from bvsi.jets import order
-from bvsi.naming import position, squeeze
 from bvsi.operators.biharmonic import Biharmonic, Conforming, Mixed
 from bvsi.operators.boundary import BoundaryCondition, Unknown, ZeroNeumann
 from bvsi.operators.from_sympy import names_in_expression

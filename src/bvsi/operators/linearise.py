@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from bvsi.jets import Jet
+from bvsi.common.jets import Jet
 from bvsi.operators.terms import Term
 from bvsi.operators.vocabulary import Vocabulary
 

@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 import sympy as sp
 
+from bvsi.common.jets import MEASURES, Jet, Sided, Where, order
 from bvsi.errors import OperatorError
-from bvsi.jets import MEASURES, Jet, Sided, Where, order
 from bvsi.operators.boundary import Assembled, BoundaryCondition, BoundaryTreatment, ZeroNeumann, treat_boundary
 from bvsi.operators.degree import integrand_degree, jet_degree
 from bvsi.operators.from_sympy import from_sympy

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field, replace
 
 import sympy as sp
 
+from bvsi.common.jets import MEASURES, Sided, Where
+from bvsi.common.naming import squeeze
 from bvsi.errors import OperatorError
-from bvsi.jets import MEASURES, Sided, Where
-from bvsi.naming import squeeze
 from bvsi.operators.constants import FUNCTION_NAMES, number
 from bvsi.operators.effort import shortened, tidy
 from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector

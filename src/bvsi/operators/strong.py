@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from bvsi.common.jets import MultiIndex
 from bvsi.errors import OperatorError
-from bvsi.jets import MultiIndex
 from bvsi.operators.constants import apply, checked, power
 from bvsi.operators.terms import Term, WrittenTerm, collected
 from bvsi.operators.vocabulary import Vocabulary, raised

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import sympy as sp
 
-from bvsi.jets import MEASURES, Jet, Sided, Where
+from bvsi.common.jets import MEASURES, Jet, Sided, Where
 
 
 @dataclass(frozen=True)

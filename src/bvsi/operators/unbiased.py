@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sympy as sp
 
-from bvsi.jets import order
+from bvsi.common.jets import order
 from bvsi.operators.vocabulary import Vocabulary
 
 

@@ -14,8 +14,8 @@ from functools import cached_property
 
 import sympy as sp
 
+from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.errors import OperatorError
-from bvsi.jets import Jet, MultiIndex, Sided, order
 from bvsi.operators.effort import MAX_SIZE, too_large
 
 COORDINATES = ("x", "y", "z")

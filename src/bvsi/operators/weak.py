@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import sympy as sp
 
+from bvsi.common.jets import MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
-from bvsi.jets import MultiIndex, Sided, Where, order
 from bvsi.operators.antiderivative import antiderivative
 from bvsi.operators.effort import shortened, tidy
 from bvsi.operators.strong import Scalar, StrongAlgebra

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.posteriors import Posterior, check_level
+from bvsi.infer.posteriors import Posterior, check_level
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.jets import Jet, MultiIndex, Sided, order
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.errors import DataError, OperatorError
-from bvsi.jets import Jet, MultiIndex, Sided, order
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
-from bvsi.progress import Progress, silent
 from bvsi.residual.activity import active_residuals, missing_unknowns
 from bvsi.residual.columns import columns
 from bvsi.residual.discrete import NodalTerm, State, reach_of

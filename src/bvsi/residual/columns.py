@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.jets import MEASURES, Jet, Where
+from bvsi.common.jets import MEASURES, Jet, Where
 from bvsi.operators import WeakOperator
 from bvsi.residual.discrete import (
     NodalTerm,

@@ -15,8 +15,8 @@ import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
+from bvsi.common.jets import Jet
 from bvsi.errors import OperatorError
-from bvsi.jets import Jet
 from bvsi.linalg import Pattern
 from bvsi.operators import Vocabulary, WeakOperator
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME

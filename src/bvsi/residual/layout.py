@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.jets import Jet
 from bvsi.errors import OperatorError
-from bvsi.jets import Jet
 from bvsi.linalg import Pattern
 from bvsi.operators import Library, WeakOperator
 from bvsi.residual.discrete import NodalTerm, reach_of

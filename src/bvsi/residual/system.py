@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.naming import position
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
-from bvsi.naming import position
 from bvsi.residual.sensitivity import Sensitivity, apply_all, combined_sensitivity, inner_all, total_at
 
 Array = NDArray[np.float64]

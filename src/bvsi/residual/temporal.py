@@ -16,8 +16,8 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.bsplines import UniformSplines
 from bvsi.errors import DataError, SpaceError
+from bvsi.spaces.bsplines import UniformSplines
 
 Array = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.jets import MEASURES, Jet, Where
+from bvsi.common.jets import MEASURES, Jet, Where
 from bvsi.linalg import Pattern
 from bvsi.operators import WeakOperator
 from bvsi.operators.linearise import JacobianTerm

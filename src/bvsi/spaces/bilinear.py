@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.jets import Jet
+from bvsi.common.jets import Jet
 from bvsi.linalg import Congruence, Pattern
 from bvsi.spaces.measure import Measure
 

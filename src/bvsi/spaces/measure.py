@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.jets import Jet, MultiIndex, Sided
 from bvsi.errors import SpaceError
-from bvsi.jets import Jet, MultiIndex, Sided
 from bvsi.linalg import Pattern
 
 Array = NDArray[np.float64]

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.jets import MultiIndex
+from bvsi.common.jets import MultiIndex
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.jets import Jet, MultiIndex, Sided, Where
 from bvsi.errors import SpaceError
-from bvsi.jets import Jet, MultiIndex, Sided, Where
 from bvsi.linalg import Kronecker, Pattern, Product
 from bvsi.spaces.bilinear import Bilinear
 from bvsi.spaces.measure import Measure

@@ -18,11 +18,11 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.bsplines import UniformSplines
+from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
-from bvsi.jets import MultiIndex
 from bvsi.linalg import Kronecker, Pattern
+from bvsi.spaces.bsplines import UniformSplines
 from bvsi.spaces.measure import Evaluation, LazyValues, Measure
 from bvsi.spaces.space import Space
 from bvsi.spaces.tensor import kronecker

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid
-from bvsi.jets import MultiIndex
 from bvsi.spaces.axis import AxisBasis, AxisValues, axis_basis
 from bvsi.spaces.element import Element
 from bvsi.spaces.measure import Evaluation, Measure, derivatives

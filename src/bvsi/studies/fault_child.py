@@ -35,7 +35,7 @@ def child() -> None:
     os.fsync = fsync
     sys.argv = ["bvsi", *rest]
     try:
-        from bvsi.cli.main import main
+        from bvsi.app.cli.main import main
 
         main()
     finally:

@@ -29,9 +29,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bvsi.console import progress_bar
+from bvsi.common.console import progress_bar
+from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
-from bvsi.progress import Progress, silent
 from bvsi.studies.fuzz.bases import STUDY, heat
 from bvsi.studies.fuzz.client import homes
 

@@ -13,16 +13,17 @@ import scipy.sparse as sp
 import skfem
 from numpy.typing import NDArray
 
-from bvsi.data import Data, Grid, Mesh, add_noise
+from bvsi.data import Data, Grid, Mesh
 from bvsi.discovery import Discovery, discover
-from bvsi.inference import NUTS, SVGD, Fit, Lagged, LeastSquares, Profile
-from bvsi.likelihood import IID, Covariance, PerTime, UnknownScale, residual_likelihood
+from bvsi.infer import NUTS, SVGD, Fit, Lagged, LeastSquares, Profile
+from bvsi.likelihood import residual_likelihood
+from bvsi.noise import IID, Covariance, PerTime, UnknownScale, add_noise
 from bvsi.operators import Library
-from bvsi.problems import cahn_hilliard, fokker_planck
-from bvsi.problems.classics import CLASSICS, Classic
 from bvsi.residual import BackwardEuler, assemble
-from bvsi.selection import Backward, ResidualBIC, SelectionPath
+from bvsi.select import Backward, ResidualBIC, SelectionPath
 from bvsi.spaces import P2, Q1, Q2, Galerkin, Lagrange
+from bvsi.studies.problems import cahn_hilliard, fokker_planck
+from bvsi.studies.problems.classics import CLASSICS, Classic
 
 Array = NDArray[np.float64]
 Figures = dict[str, Any]

@@ -226,7 +226,7 @@ def _study(folder: Path) -> None:
 
 def _run(folder: Path, home: Path) -> None:
     """The result of the study, by a run whose clock stands still: the same bytes every time."""
-    program = "import time; time.perf_counter = lambda: 0.0; from bvsi.cli.main import main; main()"
+    program = "import time; time.perf_counter = lambda: 0.0; from bvsi.app.cli.main import main; main()"
     command = [sys.executable, "-P", "-c", program, "run", "study.toml", "--quiet"]
     environment = {
         **os.environ,

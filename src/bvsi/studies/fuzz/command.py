@@ -13,9 +13,9 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from bvsi.console import progress_bar
+from bvsi.common.console import progress_bar
+from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
-from bvsi.progress import Progress, silent
 from bvsi.studies.fuzz.bases import make_bases
 from bvsi.studies.fuzz.controls import CONTROLS, blind
 from bvsi.studies.fuzz.tables import Campaign

@@ -28,11 +28,11 @@ from bvsi.studies.fuzz.audit import Auditor, code_folders
 _MODULES = (
     "numpy", "scipy.io", "scipy.special", "scipy.sparse.linalg", "scipy.optimize", "sympy", "xarray", "h5py",
     "h5netcdf", "h5netcdf.legacyapi", "dask.base", "zarr", "zarr.storage", "meshio", "tifffile", "matplotlib.pyplot",
-    "skfem", "bvsi.cli.main",
-    "bvsi.discovery", "bvsi.forward", "bvsi.plot", "bvsi.predict", "bvsi.readers", "bvsi.report",
-    "bvsi.study.inspection",
-    "bvsi.study.inspection_picture", "bvsi.study.prediction", "bvsi.study.run", "bvsi.study.simulation",
-    "bvsi.study.template",
+    "skfem", "bvsi.app.cli.main",
+    "bvsi.discovery", "bvsi.forward", "bvsi.app.plot", "bvsi.predict", "bvsi.app.readers", "bvsi.app.report",
+    "bvsi.app.study.inspection",
+    "bvsi.app.study.inspection_picture", "bvsi.app.study.prediction", "bvsi.app.study.run", "bvsi.app.study.simulation",
+    "bvsi.app.study.template",
 )  # fmt: skip
 
 ESCAPED = "EXCEPTION ESCAPED FROM MAIN"
@@ -154,7 +154,7 @@ def _run(arguments: Sequence[str], python: str | None, *, ending: bool = True) -
     code: object = 0
     try:
         if python is None:
-            from bvsi.cli.main import main
+            from bvsi.app.cli.main import main
 
             main()
         else:

@@ -1,0 +1,1 @@
+"""The product around the method: readers, studies, commands, reports, figures."""

@@ -1,0 +1,135 @@
+"""``bvsi bench``: benchmarks that anyone can repeat."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bvsi.app.cli.folder import Out, check_folder
+from bvsi.app.cli.options import Scheduler, cluster
+from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    from bvsi.studies.problems.classics import Classic
+
+bench = typer.Typer(no_args_is_help=True, help="Benchmarks, with tables and figures.")
+
+
+@bench.command()
+def discovery(
+    out: Out = Path("bench-discovery"),
+    cases: Annotated[str, typer.Option(help="Names of cases, with commas between; default: all.")] = "",
+    levels: Annotated[
+        str, typer.Option(help="Noise levels in percent of the RMS, with commas between.")
+    ] = "0,1,10,20,50,100",
+    seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per level.")] = 5,
+    peer_windows: Annotated[
+        str,
+        typer.Option(help="Sizes of PySINDy's test functions that the oracle may choose from: parts of an axis."),
+    ] = "20",
+    peer_domains: Annotated[int, typer.Option(min=10, help="Number of PySINDy's test functions in 1D.")] = 500,
+    no_peer: Annotated[bool, typer.Option("--no-peer", help="Leave PySINDy out.")] = False,
+    public_only: Annotated[
+        bool, typer.Option("--public-only", help="Only the public data sets, where their files are present.")
+    ] = False,
+    scheduler: Scheduler = None,
+) -> None:
+    """Classic equations at growing noise, bvsi beside PySINDy with an oracle; goes on where it was interrupted.
+
+    Runs of the same version and settings in the folder are not repeated: after changes of the code choose another.
+    """
+    chosen_levels = _levels(levels)
+    check_folder(out)
+
+    from bvsi.common.console import progress_bar
+    from bvsi.studies.benchmarks.discovery import report, study
+    from bvsi.studies.benchmarks.discovery.method import Method
+    from bvsi.studies.benchmarks.discovery.ours import Bvsi
+    from bvsi.studies.benchmarks.discovery.peer import PySindy
+    from bvsi.studies.benchmarks.discovery.store import Store
+    from bvsi.studies.problems.classics import CLASSICS, public_cases
+
+    known = public_cases() if public_only else {**public_cases(), **CLASSICS}
+    methods: list[Method] = (
+        [Bvsi()]
+        if no_peer
+        else [Bvsi(), PySindy(domains=peer_domains, windows=_numbers(peer_windows, "--peer-windows"))]
+    )
+    for method in methods:
+        _ = method.settings  # tells before the work begins that a package is missing
+    plan = study.Plan(_cases(cases, known), methods, chosen_levels, seeds)
+    with cluster(scheduler, quiet=False) as client, progress_bar() as progress:
+        runs = study.run(plan, Store(out), client=client, progress=progress)
+    written = report.write(runs, out)
+    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
+    sys.stdout.write(f"{written.table}\n{paths}")
+
+
+@bench.command()
+def performance(
+    out: Out = Path("bench-performance"),
+    sizes: Annotated[
+        str, typer.Option(help="Cells per side of the comparison with the paper's dense way, with commas between.")
+    ] = "25,50",
+    large: Annotated[
+        bool, typer.Option("--large/--no-large", help="Also n_x = 400, Cahn–Hilliard 50 and 100, a cube of 40³ nodes.")
+    ] = False,
+    skip_peer: Annotated[bool, typer.Option("--skip-peer", help="Leave PySINDy out.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", hidden=True, help="Tiny sizes, to see that it runs.")] = False,
+) -> None:
+    """What discovery costs beside the paper's dense way, PySINDy, forward solves and the bare linear algebra.
+
+    Everything is measured in one run and given as ratios; so is the growth with nodes, times and operators.
+    """
+    check_folder(out)
+    cells = _whole_numbers(sizes, "--sizes")
+
+    from bvsi.common.console import progress_bar
+    from bvsi.studies.benchmarks.performance import report
+    from bvsi.studies.benchmarks.performance.run import Plan, run
+
+    plan = Plan.quick(cells, peer=not skip_peer) if quick else Plan.of(cells, large=large, peer=not skip_peer)
+    with progress_bar() as progress:
+        record = run(plan, progress)
+    written = report.write(record, out)
+    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
+    sys.stdout.write(f"{written.text}\n{paths}")
+
+
+def _cases(text: str, known: Mapping[str, Classic]) -> list[Classic]:
+    """The cases named, or all."""
+    if not known:
+        raise BvsiError("--public-only: no public data sets found; set BVSI_DATA to the folder with burgers.mat.")
+    names = [name.strip() for name in text.split(",") if name.strip()] or list(known)
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}."
+            raise BvsiError(f"--cases: there is no case {name!r}; {hint}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _levels(text: str) -> list[float]:
+    """Percentages as shares of the RMS."""
+    return [level / 100 for level in _numbers(text, "--levels")]
+
+
+def _numbers(text: str, option: str) -> tuple[float, ...]:
+    """Numbers with commas between, each once."""
+    try:
+        return tuple(dict.fromkeys(float(number) for number in text.split(",") if number.strip()))
+    except ValueError:
+        raise BvsiError(f"{option} {text}: numbers with commas between are needed, such as 0,1,10.") from None
+
+
+def _whole_numbers(text: str, option: str) -> tuple[int, ...]:
+    """Whole numbers with commas between, each once."""
+    numbers = _numbers(text, option)
+    if not numbers or not all(number.is_integer() and number > 0 for number in numbers):
+        raise BvsiError(f"{option} {text}: whole numbers with commas between are needed, such as 25,50.")
+    return tuple(int(number) for number in numbers)

@@ -1,0 +1,104 @@
+"""``bvsi``: the commands. Each imports what it needs when it runs, so that ``--help`` is quick."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+from typing import Annotated, NoReturn
+
+import typer
+
+from bvsi._version import __version__
+from bvsi.app.cli.bench import bench
+from bvsi.app.cli.data_files import init, inspect
+from bvsi.app.cli.demo import demo
+from bvsi.app.cli.doctor import doctor
+from bvsi.app.cli.options import os_fault, printable
+from bvsi.app.cli.reproduce import reproduce
+from bvsi.app.cli.results import compare, predict, report, simulate
+from bvsi.app.cli.run import run
+from bvsi.errors import BvsiError
+
+HELP = """Discover PDEs, with honest uncertainty, from noisy full-field data.
+
+From a data file to an equation, in three steps:
+
+\b
+  bvsi inspect run.nc    what is in the file: fields, noise, resolution
+  bvsi init run.nc       writes study.toml, with operators; edit it
+  bvsi run study.toml    selects, infers, checks; writes the report
+
+Without data of your own: bvsi demo. Exit codes: 0 done, 2 something to mend in what was given, 130 interrupted.
+"""
+
+_LONGEST = 1000
+"""Characters of a line of an error message."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"bvsi {__version__}\n")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    add_completion=True, no_args_is_help=True, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Options of the program itself."""
+
+
+for command in (demo, inspect, init, run, report, predict, simulate, compare, doctor):
+    app.command()(command)
+app.add_typer(reproduce, name="reproduce")
+app.add_typer(bench, name="bench")
+
+
+def main() -> None:
+    """Entry point: one clear message and exit code 2 for errors that are the user's to mend."""
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of failures that zarr tells besides
+    try:
+        _check_arguments()
+        app()
+        sys.stdout.flush()
+    except BvsiError as error:
+        _refuse(str(error))
+    except BrokenPipeError:  # the reader of the output has gone: nothing is left to tell
+        sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  the interpreter flushes it at its end
+        raise SystemExit(1) from None
+    except OSError as error:  # folders that may not be written to, full disks, names that are too long
+        _refuse(os_fault(error))
+    except MemoryError as error:
+        _refuse(f"there is not enough memory ({error or 'no size told'}); take a part of the data, or fewer operators.")
+
+
+def _refuse(message: str) -> NoReturn:
+    """One message on standard error, and exit code 2."""
+    with suppress(OSError, ValueError):  # a standard error that is closed, or a full disk behind it
+        sys.stderr.write(f"error: {_shortened(printable(message))}\n")
+    raise SystemExit(2) from None
+
+
+def _shortened(text: str) -> str:
+    """The text with long lines cut: a file may have thousands of names."""
+    return "\n".join(line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…" for line in text.split("\n"))
+
+
+def _check_arguments() -> None:
+    """Refuse line breaks: a name with one could put lines of its own into messages."""
+    odd = next((part for part in sys.argv[1:] if "\n" in part or "\r" in part), None)
+    if odd is not None:
+        raise BvsiError(f"an argument has a line break: {odd!r}; rename the file, or write it in one line.")
+
+
+if __name__ == "__main__":
+    main()

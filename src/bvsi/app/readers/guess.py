@@ -1,0 +1,201 @@
+"""Guesses from names and lengths. They are offered to the user, who confirms them; reading never uses them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from itertools import permutations
+
+from bvsi.app.readers.names import TIME_NAMES
+from bvsi.app.readers.reading import Reading
+from bvsi.app.readers.source import Array, Source
+from bvsi.app.readers.tiff import IMAGE
+from bvsi.data import COORDINATE_NAMES, check_field_name
+from bvsi.errors import DataError
+
+# Names that dimensions of other programs have, in small letters, and the axis that they mean.
+_MEANING = {
+    **dict.fromkeys(("x", "xs", "lon", "longitude", "xc", "column", "col", "i"), "x"),
+    **dict.fromkeys(("y", "ys", "lat", "latitude", "yc", "row", "j"), "y"),
+    **dict.fromkeys(("z", "zs", "depth", "lev", "level", "height", "altitude", "zc", "k"), "z"),
+    **dict.fromkeys(("t", "time", "times", "ts", "frame", "frames", "tspan"), "t"),
+}
+
+# Fields that are suggested without being asked for: equations have a few.
+MOST_FIELDS = 32
+
+
+def dims_line(source: Source) -> str:
+    """What to write for a file whose axes have no names, as the end of an error message."""
+    array = _main(source)
+    fitting = _fitting_dims(source, array)
+    if not fitting:
+        return (
+            f"write dims with the {array.ndim} axes of {array.name!r} {array.shape} in order, such as {_example(array)}"
+        )
+    lines = [_line(dims) for dims in fitting[:2]]
+    if len(lines) == 1:
+        return f"by the lengths of {array.name!r} {array.shape} write {lines[0]}"
+    return f"the lengths of {array.name!r} {array.shape} fit several orders: write {' or '.join(lines)}"
+
+
+def suggestion(source: Source) -> Reading:
+    """Best guess of what to read from an open file."""
+    nameless = any(a.dims is None and a.ndim > 1 and a.numeric for a in source.arrays.values())
+    return _for_nameless(source) if nameless else _for_named(source)
+
+
+def table_suggestion(columns: Iterable[str]) -> Reading:
+    """Best guess for a table with some columns."""
+    names = list(columns)
+    role = {name: _MEANING.get(name.lower()) for name in names}
+    time = next((name for name in names if role[name] == "t"), None)
+    axes = {n: a for n, a in role.items() if a in COORDINATE_NAMES}
+    fields = [name for name in names if name != time and name not in axes]
+    return Reading(time=time, axes={n: a for n, a in axes.items() if n != a}, fields=_field_names(fields))
+
+
+def _for_named(source: Source) -> Reading:
+    """Time, axes and fields from the names of the dimensions."""
+    arrays = [array for array in source.arrays.values() if array.numeric and array.dims and len(array.dims) > 1]
+    dims = max((array.dims or () for array in arrays), key=len, default=())
+    time = _time_of(source, dims)
+    if time is None:
+        return Reading(fields=_field_names(array.name for array in arrays))
+    marked = {a.name for a in arrays if a.attributes.get("role") == "auxiliary"}
+    fields = [a.name for a in arrays if time in (a.dims or ()) and a.name not in marked]
+    first = next((source.arrays[name].dims or () for name in fields), ())
+    same = [name for name in fields if set(source.arrays[name].dims or ()) == set(first)]
+    stored = first == (time, "node") or source.mesh is not None
+    axes = {} if stored else _axes([dim for dim in first if dim != time])
+    has_coordinate = {a.name for a in source.arrays.values() if a.ndim == 1}
+    lacking = [] if stored else [dim for dim in first if dim not in has_coordinate and dim != time]
+    if time not in has_coordinate:
+        lacking.append(time)
+    return Reading(time=time, fields=_field_names(same), axes=axes, spacing=dict.fromkeys(lacking, 1.0))
+
+
+def _time_of(source: Source, dims: tuple[str, ...]) -> str | None:
+    """The dimension that is probably time."""
+    named = [dim for dim in dims if _MEANING.get(dim.lower()) == "t"]
+    dated = [dim for dim in dims if dim in source.arrays and source.arrays[dim].dtype.kind in "mM"]
+    return next(iter((*dated, *named)), None)
+
+
+def _axes(dims: list[str]) -> dict[str, str]:
+    """Dimension to axis for those that are not called x, y, z; unknown ones get the axes that are left."""
+    axes = {dim: dim for dim in dims if dim in COORDINATE_NAMES}
+    for dim in dims:
+        meant = _MEANING.get(dim.lower())
+        if dim not in axes and meant in COORDINATE_NAMES and meant not in axes.values():
+            axes[dim] = meant
+    free = [name for name in COORDINATE_NAMES if name not in axes.values()]
+    # The last dimension varies fastest, as the columns of an image do, which are x.
+    for dim, name in zip((dim for dim in reversed(dims) if dim not in axes), free, strict=False):
+        axes[dim] = name
+    return {dim: axes[dim] for dim in dims if dim in axes and axes[dim] != dim}
+
+
+def _for_nameless(source: Source) -> Reading:
+    """Axes by matching their lengths with arrays of one axis; the rest in the usual order with step 1."""
+    array = _main(source)
+    fitting = _fitting_dims(source, array)
+    if fitting:
+        dims = fitting[0]
+        same = [a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric]
+        return Reading(time=_time_in(dims), dims=dims, fields=_field_names(same))
+    coordinates: dict[str, str] = {}
+    names: list[str | None] = []
+    for size in array.shape:
+        own = [a.name for a in _vectors(source) if a.shape == (size,) and a.name not in coordinates.values()]
+        meant = [(name, _MEANING.get(name.lower())) for name in own]
+        name, axis = next(((n, m) for n, m in meant if m is not None and m not in names), (None, None))
+        names.append(axis)
+        if name is not None and axis is not None and name != axis:
+            coordinates[axis] = name
+    usual = iter(name for name in _example_names(array) if name not in names)
+    dims = tuple(name if name is not None else next(usual, f"axis{i}") for i, name in enumerate(names))
+    lacking = [dim for dim, known in zip(dims, names, strict=True) if known is None]
+    same = [a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric]
+    return Reading(
+        time=_time_in(dims),
+        dims=dims,
+        coordinates=coordinates,
+        spacing=dict.fromkeys(lacking, 1.0),
+        fields={"u": IMAGE} if same == [IMAGE] else _field_names(same),
+    )
+
+
+def _time_in(dims: tuple[str, ...]) -> str | None:
+    return next((dim for dim in dims if dim in TIME_NAMES), None)
+
+
+def _main(source: Source) -> Array:
+    """The largest array of numbers with several axes."""
+    several = [a for a in source.arrays.values() if a.numeric and a.ndim > 1 and a.dims is None]
+    return max(several, key=lambda a: (a.ndim, _count(a)))
+
+
+def _count(array: Array) -> int:
+    total = 1
+    for size in array.shape:
+        total *= size
+    return total
+
+
+def _vectors(source: Source) -> list[Array]:
+    return [a for a in source.arrays.values() if a.ndim == 1 and a.numeric]
+
+
+def _fitting_dims(source: Source, array: Array) -> list[tuple[str, ...]]:
+    """Orders of the arrays called x, y, z, t or time whose lengths fit, time first where it can be."""
+    sizes = {a.name: a.shape[0] for a in _vectors(source) if a.name.lower() in (*COORDINATE_NAMES, *TIME_NAMES)}
+    ordered = sorted(sizes, key=lambda name: (name.lower() not in TIME_NAMES, name.lower()))
+    return [
+        names
+        for names in permutations(ordered, array.ndim)
+        if tuple(sizes[name] for name in names) == array.shape and any(name.lower() in TIME_NAMES for name in names)
+    ]
+
+
+def _example_names(array: Array) -> tuple[str, ...]:
+    return ("t", *reversed(COORDINATE_NAMES[: max(array.ndim - 1, 1)]))
+
+
+def _example(array: Array) -> str:
+    return _line(_example_names(array))
+
+
+def _line(dims: tuple[str, ...]) -> str:
+    """Line of a settings file."""
+    return f"dims = {list(dims)}".replace("'", '"')
+
+
+def _field_names(names: Iterable[str]) -> dict[str, str]:
+    """Names that fields may have to the names in the file."""
+    found: dict[str, str] = {}
+    for name in names:
+        proper = _proper(name)
+        found[next(n for n in (proper, *(f"{proper}{k}" for k in range(2, MOST_FIELDS + 3))) if n not in found)] = name
+        if len(found) > MOST_FIELDS:
+            raise DataError(
+                f"fields: more than {MOST_FIELDS} arrays or columns could be fields; name those of interest in "
+                '[data] of study.toml, such as fields = ["u"]'
+            )
+    return found
+
+
+def _proper(name: str) -> str:
+    """The nearest name that a field may have, and that operators may use: letters of ASCII, digits and ``_``."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
+    try:
+        return check_field_name(plain)
+    except DataError:
+        plain = re.sub(r"[\W_]+", "_", plain).strip("_")
+        if not plain or plain[0].isdigit():
+            plain = f"u{plain}"
+        try:
+            return check_field_name(plain)
+        except DataError:
+            return f"u_{plain}" if plain.isidentifier() else "u"

@@ -1,0 +1,170 @@
+"""From a path to data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.app.readers.guess import suggestion, table_suggestion
+from bvsi.app.readers.layout import Layout, require_numbers, resolve
+from bvsi.app.readers.reading import Contents, Reading, Variable
+from bvsi.app.readers.registry import files_of, format_of, opened
+from bvsi.app.readers.slabs import coarse_axes, plan, read_moving, read_static, slab_length
+from bvsi.app.readers.source import Source, readable
+from bvsi.app.readers.table import table_contents
+from bvsi.common.progress import Progress, silent
+from bvsi.data import Data, Grid
+from bvsi.errors import DataError
+
+Floats = NDArray[np.float64]
+
+# Squares of larger numbers may overflow; they stand for damage, or for fill values that nobody declared.
+_LARGEST = 1e100
+# Bytes of float64 per byte of a file. Noise is hardly compressed; integers of one byte count eight times.
+_MOST_COMPRESSED = 300
+
+
+def read(path: Path | str, reading: Reading | None = None, *, progress: Progress = silent) -> Data:
+    """Data from a file; see :func:`read_with_notes`."""
+    return read_with_notes(path, reading, progress)[0]
+
+
+def read_with_notes(
+    path: Path | str, reading: Reading | None = None, progress: Progress = silent
+) -> tuple[Data, tuple[str, ...]]:
+    """Data from a file, and in words what was changed on the way: turned round, left out, coarsened.
+
+    Fields on grids that would take more than ``reading.max_memory`` bytes are read in slabs and halved along the axes
+    that are sampled more densely than the signal needs; beyond ``reading.comfortable`` where that changes nothing.
+
+    path: a file, a Zarr folder, or a pattern such as ``run_*.vtu``.
+    reading: what to take; the file's own names when left out.
+    """
+    chosen = Reading() if reading is None else reading
+    _check(chosen)
+    with opened(Path(path), chosen) as source:
+        with readable(source.path, source.format):
+            layout = resolve(source, chosen)
+        _check_stored(source.path, layout, chosen.max_memory)
+        grid = _grid(layout)
+        levels = plan(layout, grid, chosen.max_memory, chosen.comfortable, source.path, keep_ends=chosen.keep_ends)
+        times, coarse = coarse_axes(layout, grid, levels)
+        slab = slab_length(layout, chosen.max_memory, source.frames)
+        moving = read_moving(layout, grid, levels, times.size, slab, source.path, progress)
+        static = read_static(layout, grid, levels, source.path)
+    for name, values in {**moving, **static}.items():
+        _check_size(source.path, name, values)
+    return _data(layout, coarse, times, moving, static), (*layout.notes, *_reduction_note(layout, grid, coarse, times))
+
+
+def contents(path: Path | str, reading: Reading | None = None) -> Contents:
+    """What a file holds: names, axes, shapes and types, without the values.
+
+    reading: whose ``max_memory`` and ``allow_outside`` hold.
+    """
+    place = Path(path)
+    if format_of(place).name == "CSV":
+        with readable(place, "CSV"):
+            return _listed(place, table_contents(files_of(place)))
+    with opened(place, reading or Reading()) as source:
+        return _listed(place, source)
+
+
+def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
+    """Best guess of what to read, from the names and lengths in a file; the user should confirm it.
+
+    reading: whose ``max_memory`` and ``allow_outside`` hold, here and in the guess.
+    """
+    place, limits = Path(path), reading or Reading()
+    if format_of(place).name == "CSV":
+        guess = table_suggestion(variable.name for variable in contents(place).variables)
+    else:
+        with opened(place, limits) as source, readable(place, source.format):
+            require_numbers(source)
+            guess = suggestion(source)
+    return replace(guess, max_memory=limits.max_memory, allow_outside=limits.allow_outside, guarded=limits.guarded)
+
+
+def _check(reading: Reading) -> None:
+    """Refuse a choice that no file can fulfil."""
+    if reading.missing not in (None, "nan"):
+        raise DataError(f'missing is {reading.missing!r}; write "nan" where NaN means not measured, or leave it out')
+    for name in ("max_memory", "comfortable"):
+        if not getattr(reading, name) > 0:
+            raise DataError(f"{name} is {getattr(reading, name)!r}; give a positive number of bytes")
+
+
+def _check_size(path: Path, name: str, values: Floats) -> None:
+    """Refuse finite numbers with which nothing can be computed."""
+    largest = max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)) if values.size else 0.0
+    if np.isfinite(largest) and largest > _LARGEST:
+        raise DataError(
+            f"{path}: field {name!r} reaches {largest:.3g}; the file may be damaged, or fill values stand for what was "
+            'not measured: write NaN there, and missing = "nan"'
+        )
+
+
+def _check_stored(path: Path, layout: Layout, max_memory: float) -> None:
+    """Refuse fields that are large by their shape and hardly there: nothing measured is compressed so far."""
+    total = 8.0 * len(layout.moving) * float(np.prod([axis.size for axis in layout.axes], dtype=float))
+    if total <= max_memory:
+        return
+    files = path.rglob("*") if path.is_dir() else (path,)
+    stored = sum(file.stat().st_size for file in files if file.is_file())
+    if total > _MOST_COMPRESSED * stored:
+        raise DataError(
+            f"{path}: the fields take {total / 1e9:.3g} GB by their shape, and there are {stored / 1e6:.3g} MB: most "
+            "of it was never written, or it is damaged; take the part with values by select"
+        )
+
+
+def _listed(path: Path, source: Source) -> Contents:
+    variables = tuple(Variable(a.name, a.dims, tuple(a.shape), str(a.dtype)) for a in source.arrays.values())
+    return Contents(path, source.format, variables, dict(source.attributes), source.notes)
+
+
+def _grid(layout: Layout) -> Grid | None:
+    """The full grid; None for meshes."""
+    if layout.mesh is not None:
+        return None
+    axes = {axis.name: axis.values for axis in layout.space if axis.values is not None}
+    return Grid(periodic=layout.periodic, **axes)
+
+
+def _data(
+    layout: Layout, grid: Grid | None, times: Floats, moving: dict[str, Floats], static: dict[str, Floats]
+) -> Data:
+    fields = {name: moving[name] for name in layout.fields}
+    known = {name: moving[name] if name in moving else static[name] for name in layout.auxiliary}
+    geometry = grid if grid is not None else layout.mesh
+    if geometry is None:
+        raise DataError("the file has neither a grid nor a mesh; name the axes with dims")
+    return Data(times, fields, geometry, known, {name: ~np.isnan(fields[name]) for name in layout.gaps} or None)
+
+
+def _range(name: str, coarse: Grid, times: Floats) -> str:
+    """Where an axis that does not wrap begins and ends now."""
+    if name in coarse.periods:
+        return ""
+    axis = coarse.axes.get(name, times)
+    return f" in [{axis[0]:.4g}, {axis[-1]:.4g}]"
+
+
+def _reduction_note(layout: Layout, grid: Grid | None, coarse: Grid | None, times: Floats) -> tuple[str, ...]:
+    """What was coarsened, in words."""
+    if grid is None or coarse is None:
+        return ()
+    before = (layout.time.size, *grid.shape)
+    after = (times.size, *coarse.shape)
+    if before == after:
+        return ()
+    sizes = zip(("time", *grid.names), before, after, strict=True)
+    changes = [f"{name} from {n} to {m}{_range(name, coarse, times)}" for name, n, m in sizes if n != m]
+    halved = sum(round(np.log2(n / m)) for n, m in zip(before, after, strict=True))
+    return (
+        f"the fields are sampled more densely than they need and were coarsened by a low-pass filter: "
+        f"{', '.join(changes)} points; white noise is smaller by about 2^{halved / 2:g} and still white",
+    )

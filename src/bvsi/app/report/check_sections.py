@@ -1,0 +1,102 @@
+"""Whether the answer holds: other discretisations, tests of residuals and noise, and a forecast of held-out frames."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bvsi.app.report.charts import Chart, Curve, Level, chart
+from bvsi.app.report.markup import Markup, element, table
+from bvsi.app.report.svg import figure, short_number
+from bvsi.check import Check
+from bvsi.predict.forecast import Forecast
+
+
+def comparison_rows(check: Check) -> list[tuple[str, str, str, str]]:
+    """Name, largest move in standard deviations, p-value and weight of the bias of every other discretisation."""
+    return [(c.name, f"{np.abs(c.z).max():.2g}", f"{c.p:.2g}", f"{c.weight:.2g}") for c in check.comparisons]
+
+
+def test_rows(check: Check) -> list[tuple[str, str, str, str]]:
+    """Name, statistic, z and p-value of every test."""
+    return [(t.name, short_number(t.statistic), short_number(t.z), f"{t.p:.2g}") for t in check.tests]
+
+
+def check_section(check: Check) -> Markup:
+    """Comparisons and tests as tables."""
+    words = (
+        "The same operators were fitted again with fewer data and other test functions. Where the coefficients move by "
+        "more than noise explains, the data do not resolve the equation."
+    )
+    moved = table(
+        ["variation", "largest move (sd)", "p", "bias (sd)"],
+        comparison_rows(check),
+        caption="Fits with other discretisations",
+    )
+    tested = table(["test", "statistic", "z", "p"], test_rows(check), caption="Tests of residuals and noise")
+    none = element("p", "No other discretisation was possible with these data.", class_="note")
+    return element(
+        "section",
+        element("h2", "Discretisation check"),
+        element("p", words),
+        moved if check.comparisons else none,
+        tested if check.tests else "",
+        id="check",
+    )
+
+
+def forecast_section(forecast: Forecast) -> Markup:
+    """Growth of the error, and the share of values within the band."""
+    times, held = forecast.times, forecast.held_out
+    shaded = (float(times[held].min()), float(times[held].max())) if held.any() else None
+    name = "held out" if shaded is not None else ""
+    curves = (
+        Curve("error", forecast.error, "a"),
+        Curve("expected", forecast.expected_error, "b"),
+        Curve("spread", forecast.spread, "c"),
+    )
+    wide = _wide(np.concatenate([forecast.error, forecast.expected_error]))
+    growth = Chart(
+        times,
+        curves,
+        "t",
+        "relative to the RMS of the data",
+        "Error of the forecast over time",
+        levels=(Level("noise", float(forecast.noise)),) if np.isfinite(forecast.noise) else (),
+        shaded=shaded,
+        shaded_name=name,
+        logarithmic=wide,
+        bottom=None if wide else 0.0,
+    )
+    covered = Chart(
+        times,
+        (Curve("coverage", forecast.coverage, "a"),),
+        "t",
+        "share of values within the band",
+        "Coverage of the 95% band over time",
+        levels=(Level("95%", 0.95),),
+        shaded=shaded,
+        shaded_name=name,
+        bottom=0.0,
+        top=1.05,
+    )
+    words = (
+        f"The equation was simulated from the first frame with {forecast.draws} draws of the posterior and compared "
+        f"with the data. {forecast.status}"
+    )
+    failed = f" {forecast.failed} of the draws could not be simulated." if forecast.failed else ""
+    figures = element(
+        "div",
+        figure(
+            chart(growth),
+            "Error of the mean forecast; what noise and the spread of the draws let expect; that spread alone.",
+        ),
+        figure(chart(covered), "Share of measured values within the 95% band; about 95% where all is right."),
+        class_="figures",
+    )
+    return element("section", element("h2", "Forecast"), element("p", words + failed), figures, id="forecast")
+
+
+def _wide(values: np.ndarray) -> bool:
+    """Whether positive values span so much that only a logarithmic axis shows them."""
+    positive = values[np.isfinite(values) & (values > 0)]
+    return bool(positive.size) and float(positive.max()) > 100 * float(positive.min())

@@ -1,0 +1,140 @@
+"""The equation of a discovery, typeset: LaTeX for papers, MathML for browsers, labels for figures.
+
+    ∂u/∂t = 0.301(2) ∇²u − 1.01(2) u ∂ₓu
+
+The number in brackets is the standard deviation, in units of the last digit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bvsi.app.report.formula import Formula, Fraction, Number, Row, Script, Symbol, name_formula, operator_formula
+from bvsi.app.report.markup import Markup, element, joined
+from bvsi.app.report.typeset import latex, mathml, plain
+from bvsi.discovery import Discovery, with_uncertainty
+
+# Values outside of these powers of ten are written with one.
+_SMALL, _LARGE = -4, 5
+_TERMS_IN_A_LINE = 3
+_ONE = Number("1")
+
+
+@dataclass(frozen=True)
+class Term:
+    """A summand of the right side: its sign, its coefficient without sign, its operator; None for the constant 1."""
+
+    negative: bool
+    coefficient: Number
+    operator: Formula | None
+
+    @property
+    def formula(self) -> Formula:
+        """Coefficient and operator."""
+        if self.operator is None:
+            return self.coefficient
+        return Row((self.coefficient, self.operator), spaced=True)
+
+
+@dataclass(frozen=True)
+class Line:
+    """The equation of one field."""
+
+    left: Formula
+    terms: tuple[Term, ...]
+
+
+def equation_lines(found: Discovery) -> tuple[Line, ...]:
+    """One line per field with an equation."""
+    lines = []
+    for field in found.fields:
+        terms = []
+        for name, value, sd in zip(found.names, found.theta.tolist(), found.sd.tolist(), strict=True):
+            equation, text = split_name(name, found.fields)
+            if equation == field:
+                operator = operator_formula(text)
+                terms.append(Term(value < 0, measured(abs(value), sd), None if operator == _ONE else operator))
+        lines.append(Line(_time_derivative(field, found.time_order), tuple(terms)))
+    return tuple(lines)
+
+
+def split_name(name: str, fields: Sequence[str]) -> tuple[str, str]:
+    """Field and operator of a coefficient's name: ``"u: dx(u)"``, or ``"dx(u)"`` where there is one equation."""
+    if len(fields) == 1:
+        return fields[0], name
+    field, _, text = name.partition(": ")
+    return field, text
+
+
+def measured(value: float, sd: float) -> Number:
+    """0.0998(4), and 3.21(5)×10⁻⁶ where the value is small or large."""
+    size = max(abs(value), sd if math.isfinite(sd) else 0.0)
+    power = math.floor(math.log10(size)) if size > 0 else 0
+    if _SMALL <= power <= _LARGE:
+        return Number(with_uncertainty(value, sd))
+    # in two steps: 10 to the power of 320 is no float
+    half = power // 2
+    small, narrow = (x / 10.0**half / 10.0 ** (power - half) for x in (value, sd))
+    return Number(with_uncertainty(small, narrow), power)
+
+
+def equation_latex(found: Discovery) -> str:
+    r"""The equation as an ``align*`` environment, ready for ``\input``; it needs amsmath."""
+    rows = []
+    for line in equation_lines(found):
+        pieces = [f"{'-' if t.negative else '+'} {latex(t.formula)}" for t in line.terms]
+        if pieces:
+            pieces[0] = pieces[0].removeprefix("+ ")
+        groups = [" ".join(pieces[i : i + _TERMS_IN_A_LINE]) for i in range(0, len(pieces), _TERMS_IN_A_LINE)]
+        right = " \\\\\n  &\\quad {}".join(groups) or "0"
+        rows.append(f"  {latex(line.left)} &= {right}")
+    body = " \\\\\n".join(rows)
+    return f"% needs \\usepackage{{amsmath}}\n\\begin{{align*}}\n{body}\n\\end{{align*}}\n"
+
+
+def equation_mathml(found: Discovery) -> Markup:
+    """The equation as pieces of MathML, one per term, between which a browser can break the line."""
+    rows = []
+    for line in equation_lines(found):
+        pieces = [_math(line.left, Symbol("equals"), display=True)]
+        for place, term in enumerate(line.terms):
+            sign: tuple[Formula, ...] = (Symbol("minus"),) if term.negative else (Symbol("plus"),)
+            if place == 0:
+                sign = (Symbol("negative"),) if term.negative else ()
+            pieces.append(_math(*sign, term.formula, display=True))
+        rows.append(element("div", joined(pieces if line.terms else [*pieces, _math(Number("0"))], " "), class_="line"))
+    # one name for the whole: the pieces do not read well by themselves
+    return element("div", *rows, class_="equation", role="math", aria_label=found.equation)
+
+
+def operator_mathml(name: str, fields: Sequence[str]) -> Markup:
+    """A coefficient's operator, with its field in front where there are several equations."""
+    field, text = split_name(name, fields)
+    formula = _math(operator_formula(text))
+    return formula if len(fields) == 1 else joined([_math(name_formula(field)), ": ", formula])
+
+
+def operator_label(name: str, fields: Sequence[str]) -> str:
+    """The same in one line of text."""
+    field, text = split_name(name, fields)
+    label = plain(operator_formula(text))
+    return label if len(fields) == 1 else f"{plain(name_formula(field))}: {label}"
+
+
+def _math(*parts: Formula, display: bool = False) -> Markup:
+    # the span keeps a term in one piece; a line may break between terms only
+    return element(
+        "span",
+        element("math", *(mathml(part) for part in parts), displaystyle="true" if display else None),
+        class_="term",
+    )
+
+
+def _time_derivative(field: str, order: int) -> Formula:
+    """∂^n u/∂t^n."""
+    above = None if order == 1 else Number(str(order))
+    mark: Formula = Symbol("partial") if above is None else Script(Symbol("partial"), above=above)
+    time: Formula = name_formula("t") if above is None else Script(name_formula("t"), above=above)
+    return Fraction(Row((mark, name_formula(field))), Row((Symbol("partial"), time)))

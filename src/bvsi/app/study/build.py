@@ -1,0 +1,100 @@
+"""From a study to the objects of the library. What can fail is found by :func:`bvsi.app.study.validate` before."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bvsi.app.study import objects
+from bvsi.app.study.quantities import Quantity
+from bvsi.app.study.toml import Study
+from bvsi.operators import Library
+
+if TYPE_CHECKING:
+    from bvsi.app.readers import Reading
+
+
+def files_of(study: Study) -> tuple[Path, ...]:
+    """Data files, one per experiment; names are relative to the study file and may be patterns such as run_*.vtu."""
+    data = study.settings.data
+    names = data.files if data.files is not None else (data.file,)
+    return tuple(study.path.parent / name for name in names if name is not None)
+
+
+def folder_of(study: Study) -> Path:
+    """Folder of the results."""
+    return study.path.parent / study.settings.output.folder
+
+
+def reading_of(study: Study) -> Reading:
+    """What to take from the data files."""
+    from bvsi.app.readers import Reading
+
+    data = study.settings.data
+    return Reading(
+        time=data.time,
+        fields=data.fields,
+        auxiliary=data.auxiliary,
+        dims=data.dims,
+        axes=data.axes,
+        coordinates=data.coordinates,
+        spacing=data.spacing,
+        periodic=data.periodic,
+        missing=data.missing,
+        mesh=None if data.mesh is None else study.path.parent / data.mesh,
+        select={name: (_finite(low), _finite(high)) for name, (low, high) in data.select.items()},
+        max_memory=data.max_memory,
+        allow_outside=study.allow_outside,
+        guarded=study.guarded,
+        comfortable=data.comfortable,
+        keep_ends=study.settings.library.boundary != "unknown",
+    )
+
+
+def library_of(study: Study) -> Library:
+    """Candidate operators with what must stay and what holds on the boundary."""
+    return objects.library(study.settings.library)
+
+
+def options_of(study: Study) -> dict[str, Any]:
+    """Keyword arguments of :func:`bvsi.discover`; None where the choice is left to it."""
+    settings = study.settings
+    return {
+        "noise": objects.noise(settings.noise),
+        "robust": settings.noise.robust,
+        "discretisation": objects.discretisation(settings.discretisation),
+        "stencil": objects.stencil(settings.discretisation),
+        "weighting": objects.weighting(settings.discretisation),
+        "selection": objects.selection(settings.selection),
+        "estimator": objects.estimator(settings.posterior),
+        "prior": objects.prior(settings.posterior),
+        "constraints": settings.posterior.constraints or None,
+        "relinearise": settings.posterior.relinearise,
+        "check": settings.check.enabled,
+    }
+
+
+def quantities_of(study: Study) -> dict[str, Quantity]:
+    """The quantities of interest by name; each takes a discovery and a generator."""
+    names = library_of(study).names
+    return {settings.name: Quantity(settings, names) for settings in study.settings.quantity}
+
+
+def resolved(study: Study) -> dict[str, Any]:
+    """All settings, defaults filled in, as plain JSON: no infinities, no tuples."""
+    plain = _plain(study.settings.model_dump(mode="json"))
+    assert isinstance(plain, dict)
+    return plain
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _finite(limit: float | None) -> float | None:
+    return limit if limit is not None and math.isfinite(limit) else None

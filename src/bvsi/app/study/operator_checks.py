@@ -1,0 +1,127 @@
+"""Faults of the table ``[library]``: texts that are not understood, names that are not known."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from bvsi.app.study.complaints import nearest
+from bvsi.app.study.errors import MAX_SHOWN, Problem
+from bvsi.app.study.faults import attempt
+from bvsi.app.study.settings import DataSettings, DiscretisationSettings, LibrarySettings
+from bvsi.common.naming import position
+from bvsi.data import Data
+from bvsi.data.names import COORDINATE_NAMES, check_field_name
+from bvsi.errors import BvsiError, OperatorError
+from bvsi.operators import Library, Mixed, Vocabulary
+from bvsi.operators.parse import Dialect, names_in, parse
+from bvsi.spaces.spline_tests import MAX_DERIVATIVES
+
+MAX_OPERATORS = 200
+_PATIENCE = 1.0
+"""Seconds after which faults already found are told, and no others looked for."""
+_WORDS = {"t", "test", "h", "penalty", "normal"}
+"""Names in operator texts that have a meaning of their own."""
+
+
+def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequence[Data]) -> Vocabulary:
+    """Names that operators may use. Without data, and where the study names no fields, that is every name in them."""
+    if experiments:
+        first = experiments[0]
+        return Vocabulary(first.geometry.names, first.names, tuple(first.auxiliary))
+    if data.fields is not None:
+        return Vocabulary(COORDINATE_NAMES, tuple(data.fields), tuple(data.auxiliary or ()))
+    texts = [*library.definitions.values(), *(text for texts in library.equations.values() for text in texts)]
+    used = frozenset().union(*map(_names, texts[:MAX_OPERATORS]))
+    free = used - set(library.equations) - set(COORDINATE_NAMES) - set(library.definitions) - _WORDS
+    return Vocabulary(COORDINATE_NAMES, tuple(library.equations), tuple(sorted(free)))
+
+
+def _names(text: str) -> frozenset[str]:
+    try:
+        return names_in(text)
+    except OperatorError:
+        return frozenset()
+
+
+def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[Problem]:
+    """What is wrong with fields and definitions; if nothing, with operators; if nothing, with what names them."""
+    count = sum(map(len, settings.equations.values()))
+    if not 0 < count <= MAX_OPERATORS:
+        return [Problem(("library", "equations"), f"{count} operators; from 1 to {MAX_OPERATORS} are needed.")]
+    return (
+        [*_fields(settings, words), *_definitions(settings, words)]
+        or [*_operators(settings, words)]
+        or [*attempt(("library", "equations"), Library, settings.equations)]
+        or [*_named(settings)]
+    )
+
+
+def _fields(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem]:
+    for field in settings.equations:
+        place = ("library", "equations", field)
+        if not field.isascii():
+            yield Problem(place, f"{field!r} is not ASCII, as operators are; name the field otherwise in data.fields.")
+        elif field not in words.fields:
+            yield Problem(place, f"the data have no field {field!r}; {nearest(field, words.fields)}")
+        else:
+            yield from attempt(place, check_field_name, field)
+
+
+def _definitions(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem]:
+    for name, text in settings.definitions.items():
+        place = ("library", "definitions", name)
+        if name in (*words.fields, *words.auxiliary):
+            yield Problem(place, f"{name!r} is a field; choose another name.")
+        elif not name.isascii():
+            yield Problem(place, f"{name!r} is not ASCII, as operators are; choose another name.")
+        else:
+            yield from attempt(place, check_field_name, name, "definition")
+            yield from attempt(place, parse, text, words)
+
+
+def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem]:
+    """Texts that are not understood: all of them, unless it takes long to find that out."""
+    dialect = Dialect(settings.definitions)
+    found, begin = 0, time.process_time()
+    for field, texts in settings.equations.items():
+        for number, text in enumerate(texts):
+            for problem in attempt(("library", "equations", field, number), parse, text, words, dialect):
+                found += 1
+                yield problem
+            if found >= MAX_SHOWN or (found and time.process_time() - begin > _PATIENCE):
+                return
+
+
+def _named(settings: LibrarySettings) -> Iterator[Problem]:
+    """Operators that must stay, and fields with boundary conditions."""
+    names = Library(settings.equations).names
+    for number, name in enumerate(() if settings.keep == "all" else settings.keep):
+        yield from attempt(("library", "keep", number), position, name, names)
+    for field in settings.boundary if isinstance(settings.boundary, dict) else ():
+        if field not in settings.equations:
+            hint = nearest(field, settings.equations)
+            yield Problem(("library", "boundary", field), f"{field!r} has no equation; {hint}")
+
+
+def form_faults(
+    library: Library, settings: LibrarySettings, words: Vocabulary, discretisation: DiscretisationSettings
+) -> Iterator[Problem]:
+    """Operators that have no weak form with any of the test functions that may be used."""
+    splines, elements, smooth = (0, MAX_DERIVATIVES), (1, 1), (2, 2)
+    chosen = {"splines": [splines], "elements": [smooth if discretisation.element == "H3" else elements]}
+    allowed = chosen.get(str(discretisation.tests), [splines, elements])
+    places = [("library", "equations", f, i) for f, texts in settings.equations.items() for i in range(len(texts))]
+    for name, place in zip(library.names, places, strict=True):
+        alone = library.subset([name])
+        reasons = [_obstacle(alone, words, *orders) for orders in allowed]
+        if all(reasons):
+            yield Problem(place, reasons[0])
+
+
+def _obstacle(library: Library, words: Vocabulary, trial: int, test: int) -> str:
+    try:
+        library.weak(words, trial_order=trial, test_order=test, biharmonic=Mixed())
+    except BvsiError as error:
+        return " ".join(str(error).split())
+    return ""

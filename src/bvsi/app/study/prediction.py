@@ -1,0 +1,71 @@
+"""A quantity that is asked for by text: ``bvsi predict``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import ValidationError
+
+from bvsi.app.study.complaints import complaints
+from bvsi.app.study.posterior_checks import axes_faults
+from bvsi.app.study.quantities import Quantity
+from bvsi.app.study.settings import QuantitySettings
+from bvsi.common.files import netcdf_bytes, write_whole
+from bvsi.discovery import Discovery
+from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_COLUMNS = ["mean", "variance", "lower", "upper"]
+
+
+def predict_text(found: Discovery, expression: str | None, axes: Sequence[str], *, level: float) -> xr.Dataset:
+    """Mean, variance and band of an expression; without one, of the potential of the drift.
+
+    axes: variables, ``"x=-1:1:41"``: first value, last value, number.
+    """
+    if expression is None and not axes:
+        raise BvsiError("--potential: a function of which axes? Give them, such as --axis x=-1:1:41 --axis y=-1:1:41.")
+    given = {
+        "name": "quantity",
+        "kind": "potential" if expression is None else "expression",
+        "expression": expression,
+        "axes": dict(_axis(text) for text in axes),
+        "level": level,
+    }
+    try:
+        settings = QuantitySettings.model_validate(given)
+    except ValidationError as error:
+        raise BvsiError(f"predict: {complaints(error, given)[0]}") from None
+    for problem in axes_faults(settings):
+        raise BvsiError(f"predict: {problem}")
+    return Quantity(settings, found.candidates)(found, np.random.default_rng(0))
+
+
+def written(quantity: xr.Dataset, path: Path) -> None:
+    """As NetCDF or CSV, by the ending of the name."""
+    if path.suffix not in (".nc", ".csv"):
+        raise BvsiError(f"--out {path}: the name has to end with .nc or .csv.")
+    write_whole(path, netcdf_bytes(quantity) if path.suffix == ".nc" else _csv(quantity))
+
+
+def _csv(quantity: xr.Dataset) -> str:
+    """One row per point."""
+    axes = list(quantity["mean"].dims)
+    points = np.meshgrid(*(quantity[str(axis)].values for axis in axes), indexing="ij") if axes else []
+    columns = [*(p.ravel() for p in points), *(np.atleast_1d(quantity[name].values).ravel() for name in _COLUMNS)]
+    rows = [",".join(map(repr, map(float, row))) for row in np.stack(columns, axis=1)]
+    return "\n".join([",".join([*map(str, axes), *_COLUMNS]), *rows, ""])
+
+
+def _axis(text: str) -> tuple[str, list[float]]:
+    name, _, numbers = text.partition("=")
+    try:
+        first, last, number = numbers.split(":")
+        return name.strip(), [float(first), float(last), int(number)]
+    except ValueError:
+        raise BvsiError(f"--axis {text}: write it as x=-1:1:41, first value, last value, number.") from None

@@ -1,0 +1,109 @@
+"""The folder that a run writes: names of its files, and its pages made anew from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from bvsi.app.readers.source import readable
+from bvsi.app.report import html_report, markdown_report
+from bvsi.common.naming import plain_name
+from bvsi.common.references import load_netcdf
+from bvsi.discovery import Discovery
+from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+RESULT = "result.nc"
+REPORT = "report.html"
+QUANTITIES = "quantities"
+SETTINGS = "settings.json"
+TIMING = "timing.json"
+STUDY = "study.toml"
+SUMMARY = "summary.json"
+PAGE = "report.md"
+EQUATION = "equation.tex"
+COEFFICIENTS = "coefficients.csv"
+WRITTEN = (RESULT, REPORT, PAGE, EQUATION, COEFFICIENTS, SUMMARY, SETTINGS, TIMING, STUDY)
+"""All files that a run writes, but for its quantities."""
+
+_LARGEST = 10_000_000
+"""Bytes of a text beside the result."""
+
+
+def quantity_file(name: str) -> str:
+    """Where a quantity is written, relative to the folder."""
+    return f"{QUANTITIES}/{plain_name(name)}.nc"
+
+
+def pages(found: Discovery, extras: Mapping[str, Any]) -> dict[str, str]:
+    """Both reports by the names of their files; extras: what a page shows beside the result itself."""
+    return {REPORT: html_report(found, **extras), PAGE: markdown_report(found, **extras)}
+
+
+def extras_beside(result: Path) -> dict[str, Any]:
+    """What a run wrote beside its result; of a result that stands alone, only a title."""
+    folder = result.parent
+    settings, timing, summary = (_json(folder / name) for name in (SETTINGS, TIMING, SUMMARY))
+    return {
+        "title": str(settings.get("title") or result.resolve().parent.name),
+        "settings": used if isinstance(used := settings.get("settings"), dict) else None,
+        "quantities": _quantities(folder / QUANTITIES),
+        "timing": {name: s for name, s in timing.items() if isinstance(s, int | float)},
+        "study_text": _text(folder / STUDY),
+        "notes": _notes(summary),
+    }
+
+
+def _text(path: Path) -> str:
+    """A file beside the result, empty where there is none; a link is refused, since it may lead to any other file."""
+    check_no_link(path)
+    if not path.is_file():
+        return ""
+    if path.stat().st_size > _LARGEST:
+        raise BvsiError(f"{path}: {path.stat().st_size} bytes are too many for this file; run the study again.")
+    try:
+        return path.read_text(encoding="utf-8")
+    except ValueError:
+        raise BvsiError(f"{path}: this is no text in UTF-8 any more; run the study again.") from None
+
+
+def check_no_link(path: Path) -> None:
+    """Refuse a link in the folder of a result, which may come from somebody else."""
+    if path.is_symlink():
+        raise BvsiError(f"{path}: this is a link, and nothing from elsewhere is taken for part of a result; remove it.")
+
+
+def _json(path: Path) -> dict[str, Any]:
+    text = _text(path) or "{}"
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        raise BvsiError(f"{path}: this is no JSON any more; run the study again.") from None
+    return found if isinstance(found, dict) else {}
+
+
+def _notes(summary: Mapping[str, Any]) -> tuple[str, ...]:
+    notes = summary.get("notes", ())
+    return tuple(str(note) for note in notes) if isinstance(notes, list) else ()
+
+
+def _quantities(folder: Path) -> dict[str, Any]:
+    check_no_link(folder)
+    found = {}
+    for path in sorted(folder.glob("*.nc")):
+        check_no_link(path)
+        with readable(path, "a quantity"):
+            found[path.stem] = _quantity(load_netcdf(path))
+    return found
+
+
+def _quantity(dataset: xr.Dataset) -> xr.Dataset:
+    """A quantity with its band; ValueError where something is missing or no number."""
+    bands = [dataset[name] for name in ("mean", "lower", "upper")]
+    if any(band.dims != bands[0].dims or band.dtype.kind != "f" for band in bands):
+        raise ValueError("mean, lower and upper do not fit together")
+    return dataset

@@ -1,0 +1,320 @@
+"""A study from file to files: read, discover, check, forecast, predict, write.
+
+Everything that can be checked is checked before anything is computed. Stages that are finished are kept in the folder
+of the results, so that a run that was killed goes on; the results appear as a whole when all is done.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from bvsi.app.readers import read_with_notes
+from bvsi.app.readers.registry import format_of
+from bvsi.app.report import equation_latex, versions
+from bvsi.app.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
+from bvsi.app.study.checks import validate
+from bvsi.app.study.outputs import WORK, alone, check_place, finish_move, write_outputs
+from bvsi.app.study.result_folder import (
+    COEFFICIENTS,
+    EQUATION,
+    REPORT,
+    RESULT,
+    SETTINGS,
+    STUDY,
+    SUMMARY,
+    TIMING,
+    WRITTEN,
+    pages,
+    quantity_file,
+)
+from bvsi.app.study.stages import Stages, data_parts, digest_of, file_parts
+from bvsi.app.study.summary import coefficients_csv, summary
+from bvsi.app.study.toml import Study
+from bvsi.cluster import Stored, seen_by_workers
+from bvsi.common.files import netcdf_bytes
+from bvsi.common.progress import Progress, silent
+from bvsi.data import Data
+from bvsi.discovery import Discovery, discover, forecast
+from bvsi.discovery.footprint import Footprint, predict_footprint
+from bvsi.discovery.machine_memory import MachineMemory
+from bvsi.discovery.storage import to_bytes
+from bvsi.errors import BvsiError
+from bvsi.operators import Library
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+Result = TypeVar("Result")
+_log = logging.getLogger(__name__)
+
+# Settings that neither discovery nor forecast depend on, and those of the forecast alone.
+_LATER = ("title", "quantity", "output", "forecast")
+# Files larger than this are read once only; what was read is kept until the run has ended.
+_LARGE = 256_000_000
+# Part of the free memory that data may take before a run looks whether the rest will do.
+_ROOM = 0.02
+# Options of discover that its memory depends on.
+_WEIGHTY = ("noise", "robust", "discretisation", "stencil", "weighting", "selection", "estimator", "check")
+
+
+@dataclass(frozen=True, eq=False)
+class Finished:
+    """What a run found and wrote.
+
+    quantities: by name, with mean, variance and band; notes: what a user should know of how the data were read, and of
+    what could not be done; seconds: by stage, when it was computed; taken: stages of an earlier run on this machine.
+    """
+
+    found: Discovery
+    quantities: Mapping[str, xr.Dataset]
+    folder: Path
+    notes: tuple[str, ...]
+    seconds: Mapping[str, float]
+    taken: tuple[str, ...] = ()
+
+    @property
+    def report(self) -> Path:
+        """The page."""
+        return self.folder / REPORT
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """A study that has been checked against its data."""
+
+    study: Study
+    data: tuple[Data, ...]
+    library: Library
+    notes: tuple[str, ...]
+
+
+def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
+    """Read the data and check the whole study against them.
+
+    stages: where what comes from large files is kept.
+    """
+    validate(study)
+    data, notes = [], []
+    for number, path in enumerate(files_of(study)):
+        one, told = _read(study, path, number, stages, progress)
+        data.append(one)
+        notes += [f"{path.name}: {note}" for note in told]
+    validate(study, data)
+    return Inputs(study, tuple(data), library_of(study), tuple(notes))
+
+
+def run_study(study: Study, *, out: Path | None = None, client: Any = None, progress: Progress = silent) -> Finished:
+    """Run a study and write its results.
+
+    out: folder of the results instead of the study's own.
+    client: a dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run
+        may be begun here and ended there.
+    """
+    validate(study)
+    folder = out or folder_of(study)
+    _check_folder(study, folder, within=study.path.parent if out is None else None)
+    with alone(folder):
+        finish_move(folder)
+        return _run(study, folder, client, progress)
+
+
+def _check_folder(study: Study, folder: Path, *, within: Path | None) -> None:
+    """Refuse, before anything is computed, a folder in which results would replace what is not ours."""
+    copy = folder / STUDY
+    if copy.exists() and copy.samefile(study.path):
+        raise BvsiError(f"{folder}: it holds the study file itself; choose another folder for the results.")
+    check_place(folder, (*WRITTEN, *map(quantity_file, quantities_of(study))), within=within)
+
+
+def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finished:
+    stages, settings = Stages(folder / WORK), resolved(study)
+    begin = time.perf_counter()
+    inputs = read_inputs(study, stages=stages, progress=progress)
+    reading = time.perf_counter() - begin
+    core = {key: value for key, value in settings.items() if key not in _LATER}
+    first = digest_of(core, data_parts(inputs.data))
+    second = digest_of({"discovery": first, "forecast": settings["forecast"]})
+    found = stages.done("discovery", first, lambda: discovered(inputs, progress, client=client), *_KEPT)
+    found = stages.done("forecast", second, lambda: with_forecast(inputs, found, progress), *_KEPT)
+    quantities, obstacles = predicted(study, found)
+    notes = (*inputs.notes, *_forecast_note(found), *obstacles)
+    if stages.refused:
+        what = " and ".join(stages.refused)
+        _log.warning("%s in %s: damaged, or not computed on this machine; computed anew", what, stages.folder)
+    seconds = {"reading": reading, **{name: stages.seconds[name] for name in ("discovery", "forecast")}}
+    finished = Finished(found, quantities, folder, notes, seconds, tuple(stages.taken))
+    write(finished, study)
+    stages.clear({"discovery": first, "forecast": second})
+    return finished
+
+
+def footprint(inputs: Inputs) -> Footprint:
+    """Memory that the discovery will take, predicted without it."""
+    options = options_of(inputs.study)
+    return predict_footprint(inputs.data, inputs.library, **{name: options[name] for name in _WEIGHTY})
+
+
+def _warn_of_memory(inputs: Inputs) -> None:
+    """Tell at once where memory will not do; small data are not looked at. It is no part of the results."""
+    free = MachineMemory.here().free
+    size = sum(values.nbytes for data in inputs.data for values in data.fields.values())
+    if free is None or size < _ROOM * free:
+        return
+    try:
+        warning = footprint(inputs).warning
+    except BvsiError:  # told by the discovery itself
+        return
+    if warning:
+        _log.warning("%s", warning)
+
+
+def discovered(inputs: Inputs, progress: Progress = silent, *, client: Any = None) -> Discovery:
+    """Selection, posterior and check; client: of a cluster that does the first two."""
+    options = options_of(inputs.study)
+    if client is None:
+        _warn_of_memory(inputs)
+    else:
+        options |= {"client": client, "stored": _stored(inputs.study, client)}
+    return discover(inputs.data, inputs.library, **options, progress=progress)
+
+
+def _stored(study: Study, client: Any) -> list[Stored] | None:
+    """The files of the experiments, where they are Zarr stores that all workers see; else data are sent."""
+    paths = [path.resolve() for path in files_of(study)]
+    if not all(format_of(path).name == "Zarr" and seen_by_workers(client, path) for path in paths):
+        return None
+    reading = reading_of(study)
+    mesh = None if reading.mesh is None else reading.mesh.resolve()
+    return [Stored(path, replace(reading, mesh=mesh)) for path in paths]
+
+
+def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:
+    """The discovery with its forecast, or with the reason why there is none."""
+    wanted = inputs.study.settings.forecast
+    if not wanted.enabled:
+        return found
+    try:
+        made = forecast(
+            inputs.data,
+            inputs.library,
+            found,
+            holdout=wanted.holdout,
+            draws=wanted.draws,
+            rng=np.random.default_rng(wanted.seed),
+            options=options_of(inputs.study),
+            progress=progress,
+        )
+    except BvsiError as error:
+        return replace(found, settings={**found.settings, "forecast": f"none: {error}"})
+    return replace(found, forecast=made)
+
+
+def predicted(study: Study, found: Discovery) -> tuple[dict[str, xr.Dataset], tuple[str, ...]]:
+    """Quantities of the study with their uncertainty, and why some do not follow from what was selected."""
+    rng = np.random.default_rng(study.settings.output.seed)
+    made, notes = {}, []
+    for name, quantity in quantities_of(study).items():
+        try:
+            made[name] = quantity(found, rng)
+        except BvsiError as error:
+            notes.append(f"quantity {name}: {error}")
+    return made, tuple(notes)
+
+
+def write(finished: Finished, study: Study) -> None:
+    """All files of the results, at once."""
+    found = finished.found
+    settings = resolved(study)
+    extras: dict[str, Any] = {
+        "title": study.settings.title or study.path.stem,
+        "settings": settings,
+        "quantities": finished.quantities,
+        "timing": finished.seconds,
+        "study_text": _without_schema(study.text),
+        "notes": finished.notes,
+    }
+    texts = {
+        **pages(found, extras),
+        EQUATION: equation_latex(found),
+        COEFFICIENTS: coefficients_csv(found),
+        SUMMARY: _json(summary(found, finished.notes)),
+        SETTINGS: _json({"title": extras["title"], "settings": settings, "versions": versions()}),
+        TIMING: _json(dict(finished.seconds)),
+        STUDY: extras["study_text"],
+    }
+    bands = {quantity_file(name): netcdf_bytes(band) for name, band in finished.quantities.items()}
+    write_outputs(finished.folder, {RESULT: to_bytes(found), **texts, **bands})
+
+
+_KEPT = (to_bytes, Discovery.load)
+
+
+def _read(
+    study: Study, path: Path, number: int, stages: Stages | None, progress: Progress
+) -> tuple[Data, tuple[str, ...]]:
+    """Data and notes; what comes from a large file is kept."""
+
+    def compute() -> tuple[Data, tuple[str, ...]]:
+        return read_with_notes(path, reading_of(study), progress=progress)
+
+    _check_link(study, path)
+    files = _existing(path)
+    if stages is None or sum(p.stat().st_size for p in files) < _LARGE:
+        return compute()
+    digest = digest_of(resolved(study)["data"], file_parts(files))
+    return stages.done(f"data{number}", digest, compute, _save_data, _load_data)
+
+
+def _check_link(study: Study, path: Path) -> None:
+    """Refuse a link in the folder of the study that leads out of it: the study may come from somebody else."""
+    home = study.path.resolve().parent
+    named = Path(os.path.normpath(home / path.name if path.parent == study.path.parent else path.absolute()))
+    if named.is_relative_to(home) and not study.allow_outside and not named.resolve().is_relative_to(home):
+        raise BvsiError(
+            f"{path}: this is a link out of the study's folder; name the file itself, or use --allow-outside."
+        )
+
+
+def _save_data(read: tuple[Data, tuple[str, ...]]) -> bytes:
+    data, notes = read
+    return netcdf_bytes(data.to_xarray().assign_attrs(notes=json.dumps(notes)))
+
+
+def _load_data(path: Path) -> tuple[Data, tuple[str, ...]]:
+    import xarray as xr
+
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as dataset:
+            return Data.from_xarray(dataset, time="time"), tuple(json.loads(dataset.attrs["notes"]))
+    except (OSError, KeyError, ValueError) as error:
+        raise BvsiError(f"{path}: {error}") from None
+
+
+def _existing(path: Path) -> list[Path]:
+    """Files behind a path or pattern."""
+    found = [path] if path.exists() else sorted(path.parent.glob(path.name))
+    return [file for one in found for file in (sorted(one.rglob("*")) if one.is_dir() else [one]) if file.is_file()]
+
+
+def _without_schema(text: str) -> str:
+    """The text without the line for editors, whose path means nothing to others."""
+    return re.sub(r"^#:schema .*\n", "", text)
+
+
+def _forecast_note(found: Discovery) -> tuple[str, ...]:
+    told = found.settings.get("forecast", "")
+    return (f"forecast: {told}",) if told else ()
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -1,0 +1,159 @@
+"""``study.toml`` to a checked study; everything that is wrong with the file is told at once."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bvsi.app.study.complaints import complaints
+from bvsi.app.study.errors import Place, Problem, StudyError
+from bvsi.app.study.positions import positions
+from bvsi.app.study.settings import Settings
+
+MAX_BYTES = 250_000
+MAX_LINE = 5_000
+MAX_DEPTH = 20
+_CHAIN = re.compile(r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){15}")
+"""A key of fifteen parts: TOML readers need long for keys of thousands."""
+_HINTS = {
+    "invalid value": "; texts stand in quotes",
+    "cannot overwrite": "; a key is given twice",
+    "cannot declare": "; a table is given twice",
+}
+_AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
+
+
+@dataclass(frozen=True)
+class Study:
+    """Settings, and the file that they came from.
+
+    settings: all of them, defaults filled in.
+    path: of the file; paths in the settings are relative to its folder.
+    text: of the file, for line numbers; empty where the settings were made in Python.
+    allow_outside: whether data files may take values from outside of their folder. It is the user's to say, not the
+        file's, which may come from somebody else. guarded: whether memory is limited while they are unpacked.
+    """
+
+    settings: Settings
+    path: Path = Path("study.toml")
+    text: str = field(default="", repr=False)
+    allow_outside: bool = False
+    guarded: bool = False
+
+    @cached_property
+    def _lines(self) -> dict[Place, int]:
+        return positions(self.text) if self.text else {}
+
+    def error(self, problems: Sequence[Problem]) -> StudyError:
+        """The problems with their lines in the file."""
+        return StudyError(str(self.path), _placed(problems, self._lines))
+
+
+def load_study(path: str | Path) -> Study:
+    """The study in a file; :class:`StudyError` tells all that is wrong, with lines and nearest valid names.
+
+    Operators, constraints, priors and quantities are checked as far as that is possible without the data.
+    """
+    from bvsi.app.study.checks import problems_of
+
+    path = Path(path)
+    text = _text(path)
+    document = _document(path, text)
+    try:
+        settings = Settings.model_validate(document)
+    except ValidationError as error:
+        raise StudyError(str(path), _placed(complaints(error, document), positions(text))) from None
+    study = Study(settings, path, text)
+    problems = problems_of(study)
+    if problems:
+        raise study.error(problems)
+    return study
+
+
+def _placed(problems: Sequence[Problem], lines: dict[Place, int]) -> list[Problem]:
+    """Problems with line numbers, in the order of the file."""
+    placed = [Problem(p.place, p.message, p.line or _line(p.place, lines)) for p in problems]
+    return sorted(placed, key=lambda p: p.line or len(lines) + MAX_BYTES)
+
+
+def _line(place: Place, lines: dict[Place, int]) -> int:
+    """Line of a place, or of what it stands in; 0 for the file as a whole."""
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 0) if place else 0
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.exists() and not (path.is_file() or path.is_dir()):  # reading a pipe may never end
+            raise OSError("it is neither a file nor a folder")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        message = f"the file cannot be read ({reason}); give the path of a study file, or make one with bvsi init."
+        raise StudyError(str(path), [Problem((), message)]) from None
+    if len(content) > MAX_BYTES:
+        raise StudyError(str(path), [Problem((), f"more than {MAX_BYTES} bytes: this is no study file.")])
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise StudyError(str(path), [Problem((), "this is not UTF-8; save the file as UTF-8.", line)]) from None
+    for number, row in enumerate(text.splitlines(), start=1):
+        if len(row) > MAX_LINE:
+            message = f"{len(row)} characters in one line; at most {MAX_LINE} are read."
+            raise StudyError(str(path), [Problem((), message, number)])
+    if chain := _CHAIN.search(text):
+        line = text.count("\n", 0, chain.start()) + 1
+        raise StudyError(str(path), [Problem((), "a key of many parts; this is no study file.", line)])
+    return text
+
+
+def _document(path: Path, text: str) -> dict[str, Any]:
+    try:
+        document = tomllib.loads(f"{text}\n")  # so that no fault is "at end of document"
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(str(path), [_syntax(str(error))]) from None
+    except RecursionError:
+        raise StudyError(str(path), [_too_deep()]) from None
+    except ValueError as error:  # numbers of thousands of digits, impossible dates
+        raise StudyError(str(path), [Problem((), f"no valid TOML: {error}.")]) from None
+    if _depth(document) > MAX_DEPTH:
+        raise StudyError(str(path), [_too_deep()])
+    return document
+
+
+def _syntax(message: str) -> Problem:
+    match = _AT_LINE.search(message)
+    what = _AT_LINE.sub("", message)
+    what = what[:1].lower() + what[1:]
+    hint = next((hint for start, hint in _HINTS.items() if what.startswith(start)), "")
+    if match is None:
+        return Problem((), f"no valid TOML: {what}{hint}.")
+    return Problem((), f"no valid TOML: {what} at column {match.group(2)}{hint}.", int(match.group(1)))
+
+
+def _too_deep() -> Problem:
+    return Problem((), f"tables and lists are nested more than {MAX_DEPTH} deep; this is no study file.")
+
+
+def _depth(document: object) -> int:
+    depth, level = 0, [document]
+    while level and depth <= MAX_DEPTH:
+        depth += 1
+        level = [inner for item in level for inner in _members(item) if isinstance(inner, dict | list)]
+    return depth
+
+
+def _members(item: object) -> list[object]:
+    if isinstance(item, dict):
+        return list(item.values())
+    return list(item) if isinstance(item, list) else []

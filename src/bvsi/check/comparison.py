@@ -1,0 +1,149 @@
+"""Estimates of two discretisations: whether they differ by more than noise, and what that says about the bias.
+
+    Δ = θ_v − θ,      Cov(Δ) ≈ |V_v − V| + φ V,      s = Δᵀ Cov(Δ)⁻¹ Δ ~ χ²_d
+
+For two estimates of the same data of which one is efficient Cov(Δ) is the difference of their covariances (Hausman);
+|·| takes absolute eigenvalues relative to V, φ is for what the two lack of efficiency. With a quadrature error that
+falls as h^p, that of θ is Δ/(ratio^p − 1) (Richardson).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.special import gammaincc
+
+from bvsi.check.variations import Kind, Variation
+from bvsi.errors import BvsiError
+from bvsi.infer import Fit
+
+Array = NDArray[np.float64]
+
+_FLOOR = 0.15
+# Standard deviations of a difference that noise may make, so that they do not count as bias.
+_NOISE = 2.5
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """An estimate with another discretisation.
+
+    theta, difference, z: (d,); statistic: Δᵀ Cov(Δ)⁻¹ Δ; p: its p-value.
+    bias: (d,) of the original estimate by Richardson's rule, from the part of Δ that noise does not explain.
+    weight: largest bias in standard deviations of the original estimate; better: as in :class:`Variation`.
+    """
+
+    name: str
+    kind: Kind
+    theta: Array
+    difference: Array
+    z: Array
+    statistic: float
+    p: float
+    bias: Array
+    weight: float
+    better: tuple[Kind, ...]
+
+    def scaled(self, scale: float) -> Comparison:
+        """The same with error bars (d,) enlarged for a misfit: Cov(Δ) times ``scale``."""
+        statistic = self.statistic / scale
+        return replace(self, z=self.z / np.sqrt(scale), statistic=statistic, p=_p_value(statistic, len(self.z)))
+
+    @property
+    def poorer(self) -> Kind | None:
+        """In which of time and space it is poorer than the fit: fewer data, or a lower element; None where better."""
+        if self.kind != "width":
+            return self.kind
+        return None if self.better else "space"
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        return f"{self.name}: coefficients move by up to {np.abs(self.z).max():.2g} sd (p = {self.p:.1g})"
+
+    def __str__(self) -> str:
+        return self.told
+
+
+def compare(fit: Fit, variation: Variation, refit: Fit, *, efficient: bool = True) -> Comparison:
+    """How far another discretisation leads.
+
+    efficient: whether the weights use all that is known, so that covariances may be subtracted; else they are added,
+        which overrates the noise in Δ.
+    """
+    if sorted(refit.names) != sorted(fit.names):
+        raise BvsiError("refits: they need the operators of the fit, and no others.")
+    order = [refit.names.index(name) for name in fit.names]
+    V, V_other = covariance_of(fit), covariance_of(refit)[np.ix_(order, order)]
+    covariance = difference_covariance(V, V_other) if efficient else V + V_other
+    theta, sd = refit.theta[order], np.sqrt(np.diag(covariance))
+    difference = theta - fit.theta
+    statistic = float((difference / sd) @ np.linalg.solve(covariance / np.outer(sd, sd), difference / sd))
+    bias = richardson(difference, sd, variation.ratio, variation.order)
+    return Comparison(
+        name=variation.name,
+        kind=variation.kind,
+        theta=theta,
+        difference=difference,
+        z=difference / sd,
+        statistic=statistic,
+        p=_p_value(statistic, len(sd)),
+        bias=bias,
+        weight=float(np.max(np.abs(bias) / np.sqrt(np.diag(V)))),
+        better=variation.better,
+    )
+
+
+def _p_value(statistic: float, d: int) -> float:
+    """P(χ²_d > statistic)."""
+    return float(gammaincc(0.5 * d, 0.5 * statistic))
+
+
+def covariance_of(fit: Fit) -> Array:
+    """Posterior covariance (d, d); refused for fits without a posterior."""
+    if fit.posterior is None:
+        raise BvsiError("fit: a check needs error bars; use Profile() instead of plain least squares.")
+    return fit.posterior.covariance
+
+
+def difference_covariance(V: Array, V_other: Array, floor: float = _FLOOR) -> Array:
+    """|V_v − V| + φ V, (d, d)."""
+    scale = np.sqrt(np.diag(V))
+    L = np.linalg.cholesky(V / np.outer(scale, scale))
+    inner = scipy.linalg.solve_triangular(L, V_other / np.outer(scale, scale), lower=True)
+    inner = scipy.linalg.solve_triangular(L, inner.T, lower=True)
+    values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
+    root = scale[:, None] * (L @ vectors)
+    return np.asarray((root * (np.abs(values - 1.0) + floor)) @ root.T)
+
+
+def richardson(difference: Array, sd: Array, ratio: float, order: float) -> Array:
+    """sign(Δ) max(0, |Δ| − 2.5 sd) / (ratio^order − 1), (d,)."""
+    return np.asarray(np.sign(difference) * beyond_noise(difference, sd) / (ratio**order - 1.0))
+
+
+def beyond_noise(difference: Array, sd: Array) -> Array:
+    """max(0, |Δ| − 2.5 sd), (d,)."""
+    return np.maximum(0.0, np.abs(difference) - _NOISE * sd)
+
+
+def bias_estimate(comparisons: Sequence[Comparison], d: int) -> Array:
+    """|bias| of θ by coefficient, (d,): Richardson's estimates in time and space added up.
+
+    Neither is more than what a discretisation that is better in it moves θ, such as wider test functions, since the
+    order of convergence is a lower bound. The whole is not less than what that moves θ for sure.
+    """
+    better = next((c for c in comparisons if c.better), None)
+    total = np.zeros(d)
+    for one in comparisons:
+        if one.kind != "width":
+            bounded = better is not None and one.kind in better.better
+            total += np.minimum(np.abs(one.bias), np.abs(better.difference)) if better and bounded else np.abs(one.bias)
+    if better is None:
+        return total
+    sd = np.abs(better.difference / np.where(better.z == 0, 1.0, better.z))
+    return np.maximum(total, beyond_noise(better.difference, sd))

@@ -1,0 +1,168 @@
+"""Whether the residuals of a fit are what the noise model makes of them.
+
+    r = C ε,   ε ~ N(0, Σ_u),      w = W r,      r⊥ = r − X̃ (X̃ᵀWX̃)⁻¹ X̃ᵀ w
+
+Every statistic is worked out for the residuals of the fit and for draws of ε that go through the same C, W and
+projection; mean and spread of the draws say how unusual it is. Nothing else is assumed about its distribution. What
+W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with draws of θ from the posterior.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr, stdtr
+
+from bvsi.infer import Fit
+from bvsi.likelihood import ResidualLikelihood, Stacked
+from bvsi.likelihood.covariance import Part
+from bvsi.likelihood.smoothing import reweighted, weighter
+from bvsi.likelihood.stacked_products import SpaceTime
+
+Array = NDArray[np.float64]
+Rng = np.random.Generator
+
+_DRAWS = 40
+_WEIGHTS = 6
+# Groups of blocks whose shares of the misfit are compared.
+_GROUPS = 8
+# Residuals of draws that are weighted at a time.
+_AT_ONCE = 1_000_000
+
+
+@dataclass(frozen=True)
+class ResidualTest:
+    """One statistic, how many standard deviations it is from what noise gives, and how often noise gives as much.
+
+    p is two-sided for the misfit and one-sided, large values being unusual, for the others.
+    """
+
+    name: str
+    statistic: float
+    z: float
+    p: float
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.statistic:.3g} (p = {self.p:.2g})"
+
+
+MISFIT = "misfit"
+UNEVEN = "uneven misfit in time"
+STRUCTURE = ("residuals correlated in time", "residuals correlated in space")
+
+
+@dataclass(frozen=True)
+class ResidualTests:
+    """The tests, and the degrees of freedom of the misfit: n − d, fewer where the weights leave correlations out.
+
+    drawn: whether these come from draws, and have errors of their own.
+    """
+
+    tests: tuple[ResidualTest, ...]
+    freedom: float
+    drawn: bool
+
+
+def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> ResidualTests:
+    """Misfit χ²/(n − d), correlation of neighbours in w, and how evenly the misfit is spread over time.
+
+    noise_error: relative standard error of the noise level.
+    """
+    others = [] if fit.posterior is None else list(fit.posterior.sample(_WEIGHTS, rng))
+    columns = [_Columns.of(part, likelihood, fit.theta, others, rng) for part in likelihood.parts]
+    q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
+    n = freedom = float(likelihood.system.n - likelihood.system.d)
+    drawn = not isinstance(likelihood.weighting, Stacked)
+    if drawn:
+        n = float(q[1:].mean())
+        freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
+    # a level that filters measured is known to their error, also where the fit refines it
+    known = likelihood.scale_known or noise_error > 0
+    tests = [misfit_test(float(q[0]) / n, freedom, noise_error, drawn=drawn)] if known else []
+    in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
+    uneven = np.sum([c.uneven for c in columns], axis=0)
+    values = zip((*STRUCTURE, UNEVEN), (in_time, in_space, uneven), strict=True)
+    return ResidualTests((*tests, *(_against_draws(name, one) for name, one in values)), freedom, drawn)
+
+
+def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:
+    """χ²/n − 1 against (2/freedom + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty).
+
+    drawn: whether n and freedom come from the draws: then they have errors of their own, and z is Student's.
+    """
+    spread = np.sqrt(2.0 / freedom * (1 + drawn / _DRAWS) + 4.0 * noise_error**2)
+    z = float((np.cbrt(chi2) - 1 + spread**2 / 9) / (spread / 3))
+    p = stdtr(_DRAWS - 1, -abs(z)) if drawn else ndtr(-abs(z))
+    return ResidualTest(MISFIT, chi2, z, float(2 * p))
+
+
+def _against_draws(name: str, values: Array) -> ResidualTest:
+    """The first value against draws, with the spread that other weights give it; one-sided, Student's t."""
+    own, draws, reweighted = float(values[0]), values[1 : 1 + _DRAWS], values[1 + _DRAWS :]
+    shift = float(np.mean((reweighted - own) ** 2)) if len(reweighted) else 0.0
+    spread = np.sqrt(float(draws.var(ddof=1)) * (1 + 1 / _DRAWS) + shift)
+    z = float((own - draws.mean()) / spread) if spread > 0 else 0.0
+    return ResidualTest(name, own, z, float(stdtr(_DRAWS - 1, -z)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Columns:
+    """Statistics of one experiment, (1 + m + l,): the fit's own, those of m draws, the fit's with l other weights.
+
+    share: of each block in the misfit, (K, 1 + m + l).
+    """
+
+    misfit: Array
+    share: Array
+    lag_time: Array
+    lag_space: Array
+
+    @property
+    def uneven(self) -> Array:
+        """How unevenly the misfit is spread over time."""
+        return _unevenness(self.share)
+
+    @staticmethod
+    def of(part: Part, likelihood: ResidualLikelihood, theta: Array, others: Sequence[Array], rng: Rng) -> _Columns:
+        """Draw, weight, project, a few draws at a time; then weight the residuals of the fit as other θ would."""
+        products = SpaceTime(part, theta)
+        weigh = weighter(part, likelihood.weighting, theta)
+        own = part.residuals.residual(theta)[:, :, None]
+        w = weigh(own)
+        X = part.residuals.X - products.operators(products.spread(w[:, :, 0]))
+        WX = weigh(X)
+        H = np.einsum("nki,nkj->ij", X, WX)
+        found, together = [_statistics(own, w)], max(1, _AT_ONCE // own.size)  # the fit has absorbed its share
+        for start in range(0, _DRAWS, together):
+            count = min(together, _DRAWS - start)
+            r = np.stack([products.sensitivity(products.draw(rng)) for _ in range(count)], axis=2)
+            w = weigh(r)
+            c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
+            found.append(_statistics(r - X @ c, w - WX @ c))
+        found += [_statistics(own, reweighted(part, likelihood.weighting, weigh, other, own)) for other in others]
+        return _Columns(*(np.concatenate([getattr(one, f.name) for one in found], axis=-1) for f in fields(_Columns)))
+
+
+def _statistics(r: Array, w: Array) -> _Columns:
+    """From residuals and weighted residuals (N, K, m), what the fit absorbs taken off."""
+    by_block = np.einsum("nkm,nkm->km", r, w)
+    q = by_block.sum(axis=0)
+    squares = np.einsum("nkm,nkm->m", w, w)
+    return _Columns(
+        q,
+        by_block / q,
+        np.einsum("nkm,nkm->m", w[:, 1:], w[:, :-1]) / squares,
+        np.einsum("nkm,nkm->m", w[1:], w[:-1]) / squares,
+    )
+
+
+def _unevenness(share: Array) -> Array:
+    """(Σ_g (s_g − mean)²/variance)^½ over groups of blocks, s_g their shares of the misfit; (1 + m,)."""
+    groups = np.array_split(share, min(_GROUPS, len(share)))
+    s = np.stack([g.sum(axis=0) for g in groups])
+    draws = s[:, 1 : 1 + _DRAWS]
+    mean, variance = draws.mean(axis=1, keepdims=True), draws.var(axis=1, ddof=1, keepdims=True)
+    return np.asarray(np.sqrt(np.sum((s - mean) ** 2 / np.maximum(variance, np.finfo(float).tiny), axis=0)))

@@ -1,0 +1,1 @@
+"""What all layers share: names, progress, files, derivatives as multi-indices."""

@@ -1,0 +1,260 @@
+"""Linear constraints on coefficients, by operator name, and bound to a list of operators."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.common.naming import position
+from bvsi.errors import BvsiError, InfeasibleError
+from bvsi.infer.constraints.affine import Affine, solve_equalities
+from bvsi.infer.constraints.feasibility import TOLERANCE, check_feasible
+from bvsi.infer.constraints.rows import Rows, merged, simple, stacked
+from bvsi.infer.constraints.text import comparisons
+from bvsi.infer.constraints.text import rows as rows_of
+
+Array = NDArray[np.float64]
+Bound = tuple[float | None, float | None]
+
+_CONSTANT = 1e-11
+"""Coefficients below this share of the terms that they were made from are rounding."""
+
+
+@dataclass(frozen=True, init=False)
+class Constraints:
+    """Linear constraints by operator name, such as ``Constraints("laplacian(p) > 0", "0 <= u <= 5", "a == b")``.
+
+    texts: see :mod:`bvsi.infer.constraints.text`; < means the same as <=.
+    bounds: name → (lower, upper), None for no bound.
+    """
+
+    texts: tuple[str, ...]
+    bounds: Mapping[str, Bound]
+
+    def __init__(self, *texts: str, bounds: Mapping[str, Bound] | None = None) -> None:
+        for text in texts:
+            comparisons(text)  # malformed texts are refused where they are written
+        object.__setattr__(self, "texts", texts)
+        object.__setattr__(self, "bounds", {name: _bound(name, pair) for name, pair in (bounds or {}).items()})
+
+    def bind(self, names: tuple[str, ...]) -> LinearConstraints:
+        """Rows for a list of operators; :class:`InfeasibleError` where they cannot hold together."""
+        found = [(text, row) for text in self.texts for row in rows_of(text, names)]
+        eye = np.eye(len(names))
+        written = Rows(
+            np.array([row.coefficients for _, row in found]).reshape(-1, len(names)),
+            np.array([row.lower for _, row in found]),
+            np.array([row.upper for _, row in found]),
+            tuple(text for text, _ in found),
+        )
+        bounded = Rows(
+            eye[[position(name, names) for name in self.bounds]],
+            np.array([-math.inf if low is None else low for low, _ in self.bounds.values()]),
+            np.array([math.inf if high is None else high for _, high in self.bounds.values()]),
+            tuple(bound_text(name, *pair) for name, pair in self.bounds.items()),
+        )
+        return _consistent(names, stacked([written, bounded]))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearConstraints:
+    """lower ≤ A θ ≤ upper.
+
+    names: d operators; A: (m, d); lower, upper: (m,), ±inf where there is no bound; texts: m, for messages.
+    A row with one operator is divided by its coefficient: it is a bound on θ_i itself.
+    """
+
+    names: tuple[str, ...]
+    A: Array
+    lower: Array
+    upper: Array
+    texts: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        m, d = len(self.texts), len(self.names)
+        if self.A.shape != (m, d) or self.lower.shape != (m,) or self.upper.shape != (m,):
+            raise BvsiError(
+                f"constraints: {m} texts and {d} names need A ({m}, {d}) and bounds ({m},); "
+                f"got {self.A.shape}, {self.lower.shape}, {self.upper.shape}."
+            )
+        if not np.isfinite(self.A).all() or (m and not self.A.any(axis=1).all()):
+            raise BvsiError("constraints: every row of A needs finite coefficients, not all zero.")
+        if not ((self.lower <= self.upper) & (self.lower < math.inf) & (self.upper > -math.inf)).all():
+            raise BvsiError("constraints: lower ≤ upper is needed in every row, and no NaN.")
+        for label, value in simple(self.rows)._asdict().items():
+            object.__setattr__(self, label, value)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    @cached_property
+    def equality(self) -> NDArray[np.bool_]:
+        """Rows (m,) with lower = upper."""
+        return np.asarray(self.lower == self.upper)
+
+    @cached_property
+    def single(self) -> NDArray[np.bool_]:
+        """Rows (m,) with one operator: bounds."""
+        return np.asarray((self.A != 0).sum(axis=1) == 1)
+
+    @property
+    def rows(self) -> Rows:
+        """The rows without the names."""
+        return Rows(self.A, self.lower, self.upper, self.texts)
+
+    def restrict(self, names: Sequence[str]) -> LinearConstraints:
+        """Constraints of a model with some of the operators, in any order; the other coefficients are zero."""
+        chosen = [position(name, self.names) for name in names]
+        rows = self.rows._replace(A=self.A[:, chosen])
+        rows = _without_constants(rows, np.zeros(len(self)), "in a model without its operators; keep them")
+        return _consistent(tuple(self.names[i] for i in chosen), rows)
+
+    def with_bounds(self, lower: ArrayLike, upper: ArrayLike, texts: Sequence[str]) -> LinearConstraints:
+        """Further bounds lower ≤ θ ≤ upper, each (d,), ±inf where there is none, with d texts."""
+        low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
+        d = len(self.names)
+        if low.shape != (d,) or high.shape != (d,) or len(texts) != d:
+            raise BvsiError(
+                f"bounds: lower, upper and texts need {d} entries; got {low.shape}, {high.shape}, {len(texts)}."
+            )
+        if np.isnan(low).any() or np.isnan(high).any() or (low == math.inf).any() or (high == -math.inf).any():
+            raise BvsiError("bounds: lower below inf and upper above -inf are needed, and no NaN.")
+        further = Rows(np.eye(d), low, high, tuple(texts)).take(np.isfinite(low) | np.isfinite(high))
+        return _consistent(self.names, stacked([self.rows, further]))
+
+    def violation(self, theta: ArrayLike) -> Array:
+        """max_i max(l_i − a_i·θ, a_i·θ − u_i, 0) / ‖a_i‖, for θ (…, d)."""
+        excess = self.excess(np.asarray(theta, dtype=np.float64))
+        return np.asarray((excess / np.linalg.norm(self.A, axis=1)).max(axis=-1, initial=0.0))
+
+    def satisfied(self, theta: ArrayLike, tol: float = 1e-9) -> NDArray[np.bool_]:
+        """Whether no row of θ (…, d) is violated by more than tol · Σ_j |a_ij θ_j|, which has the units of the row."""
+        point = np.asarray(theta, dtype=np.float64)
+        return np.asarray((self.excess(point) <= tol * (np.abs(point) @ np.abs(self.A).T)).all(axis=-1))
+
+    def slack(self, theta: Array) -> Array:
+        """min(Aθ − l, u − Aθ), (…, m): negative where a row is violated."""
+        value = theta @ self.A.T
+        return np.asarray(np.minimum(value - self.lower, self.upper - value))
+
+    def excess(self, theta: Array) -> Array:
+        """max(l − Aθ, Aθ − u, 0), (…, m)."""
+        return np.maximum(-self.slack(theta), 0.0)
+
+    def inside(self, theta: Array, margin: float) -> NDArray[np.bool_]:
+        """Which of θ (…, d) satisfy the inequalities: bounds exactly, sums with the slack margin · Σ_j |a_ij θ_j|."""
+        room = np.where(self.single, 0.0, margin) * (np.abs(theta) @ np.abs(self.A).T)
+        return np.asarray(((self.slack(theta) >= room) | self.equality).all(axis=-1))
+
+    def affine(self) -> Affine:
+        """The solutions of the equality rows, θ = offset + T η."""
+        return self._affine
+
+    @cached_property
+    def _affine(self) -> Affine:
+        return self._solved(self.equality)
+
+    @cached_property
+    def reduced(self) -> tuple[Affine, LinearConstraints]:
+        """The solutions of the equality rows, and the inequality rows for their parameters."""
+        return self._affine, self.inequalities_in(self._affine)
+
+    def clipped(self, theta: Array) -> Array:
+        """θ (…, d) with bounds on single coefficients kept to the last bit, where only rounding violates them."""
+        rows = self.rows.take(self.single)
+        column = rows.A.argmax(axis=1)
+        lower, upper = np.full(len(self.names), -math.inf), np.full(len(self.names), math.inf)
+        np.maximum.at(lower, column, rows.lower)
+        np.minimum.at(upper, column, rows.upper)
+        return np.clip(theta, lower, upper)
+
+    def ties(self) -> Affine | None:
+        """The solutions θ = T η of the equality rows with right-hand side zero; None where there are no such rows."""
+        homogeneous = self.equality & (self.lower == 0)
+        return self._solved(homogeneous) if homogeneous.any() else None
+
+    def _solved(self, which: NDArray[np.bool_]) -> Affine:
+        rows = self.rows.take(which)
+        return solve_equalities(rows.A, rows.lower, self.names, rows.texts)
+
+    def rows_in(self, affine: Affine) -> Rows:
+        """All m rows for η of an affine set: lower − A offset ≤ (A T) η ≤ upper − A offset."""
+        B = self.A @ affine.T
+        B[np.abs(B) <= _CONSTANT * (np.abs(self.A) @ np.abs(affine.T))] = 0.0
+        shift = self.A @ affine.offset
+        return Rows(B, self.lower - shift, self.upper - shift, self.texts)
+
+    def inequalities_in(self, affine: Affine) -> LinearConstraints:
+        """The inequality rows for η of ``affine()``, parallel ones merged.
+
+        Rows that become constant are checked and left out.
+        """
+        rows, size = self.rows_in(affine), np.abs(self.A) @ np.abs(affine.offset)
+        when = "together with the equalities; relax one of them"
+        moved = _without_constants(rows.take(~self.equality), size[~self.equality], when)
+        return LinearConstraints(affine.free_names, *merged(simple(moved)))
+
+
+AnyConstraints = Constraints | LinearConstraints | Sequence[str] | str | None
+"""What stands for constraints in arguments."""
+
+
+def as_linear(constraints: AnyConstraints, names: tuple[str, ...]) -> LinearConstraints:
+    """Constraints in any form, for a list of operators; None is no constraint."""
+    if isinstance(constraints, LinearConstraints):
+        return constraints if constraints.names == names else constraints.restrict(names)
+    if isinstance(constraints, str):
+        constraints = (constraints,)
+    if constraints is not None and not isinstance(constraints, Constraints | Sequence):
+        raise BvsiError(f"constraints: texts or Constraints(...) are needed, not {type(constraints).__name__}.")
+    wanted = constraints if isinstance(constraints, Constraints) else Constraints(*(constraints or ()))
+    return wanted.bind(names)
+
+
+def bound_text(name: str, lower: float | None, upper: float | None) -> str:
+    """A bound as a constraint text."""
+    front = "" if lower is None else f"{lower:.12g} <= "
+    back = "" if upper is None else f" <= {upper:.12g}"
+    return f"{front}{name}{back}"
+
+
+def _bound(name: object, pair: object) -> Bound:
+    """A pair (lower, upper) of numbers or None; infinities mean None."""
+    if not isinstance(name, str):
+        raise BvsiError(f"bounds: the name of an operator is needed, not {name!r}.")
+    try:
+        low, high = (None if value is None else float(value) for value in pair)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        raise BvsiError(
+            f"bounds of {name!r}: a pair (lower, upper) of numbers or None is needed, not {pair!r}."
+        ) from None
+    low, high = None if low == -math.inf else low, None if high == math.inf else high
+    given = [value for value in (low, high) if value is not None]
+    if not given or not all(math.isfinite(value) for value in given):
+        raise BvsiError(f"bounds of {name!r}: at least one finite bound is needed, and no NaN; got {pair!r}.")
+    return low, high
+
+
+def _consistent(names: tuple[str, ...], rows: Rows) -> LinearConstraints:
+    """Constraints from rows, refused where they cannot hold together; parallel ones are merged."""
+    rows = simple(rows)
+    check_feasible(*rows)
+    return LinearConstraints(names, *merged(rows))
+
+
+def _without_constants(rows: Rows, size: Array, when: str) -> Rows:
+    """Rows that still have coefficients; the others have to hold for 0, to rounding of terms of the given size (m,)."""
+    constant = np.asarray(~rows.A.any(axis=1))
+    broken = np.flatnonzero(constant & ((rows.lower > TOLERANCE * size) | (rows.upper < -TOLERANCE * size)))
+    if len(broken):
+        text = rows.texts[broken[0]]
+        raise InfeasibleError(f"constraints: {text!r} cannot hold {when}.", (text,))
+    return rows.take(~constant)

@@ -1,0 +1,190 @@
+"""Constraint texts such as ``"2*dx(u) - 0.5*[u**2] >= 1e-3"``, read into rows of coefficients.
+
+A text is a chain of sides with ``< <= > >= ==`` between them, such as ``0 <= u <= 5``. A strict comparison means the
+same as the one with equality. A side is a sum of terms: a number, or an operator with numbers multiplied in front or
+behind (``2*u``, ``u/3``, ``3/4*u``). The name of an operator may always stand in square brackets; it must where it is a
+number, or has + or − outside parentheses: ``[u - u**3] >= 0``. The equation in front may be left out where it is clear.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.common.naming import matches, position, squeeze
+from bvsi.errors import OperatorError
+from bvsi.infer.constraints.tokens import Kind, Token, tokens, wrong
+
+Array = NDArray[np.float64]
+
+MAX_FACTORS = 20
+
+_ONE = Token(Kind.NUMBER, "1", 0)
+
+
+@dataclass(frozen=True)
+class Term:
+    """sign · tokens: a number, or an operator times numbers."""
+
+    sign: float
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """left relation right, each side a sum of terms; ``place`` is that of the relation in the text."""
+
+    left: tuple[Term, ...]
+    relation: str
+    right: tuple[Term, ...]
+    place: int
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """lower ≤ coefficients · θ ≤ upper."""
+
+    coefficients: Array
+    lower: float
+    upper: float
+
+
+def comparisons(text: str) -> list[Comparison]:
+    """The comparisons of a text, its operators not yet looked up."""
+    pieces: list[list[Token]] = [[]]
+    relations: list[Token] = []
+    depth = 0
+    for token in tokens(text):
+        depth += token.nesting
+        if depth < 0:
+            raise wrong(text, "this parenthesis was never opened.", token.place)
+        if token.kind is Kind.COMPARISON:
+            if depth:
+                raise wrong(text, "a parenthesis is still open here.", token.place)
+            relations.append(token)
+            pieces.append([])
+        else:
+            pieces[-1].append(token)
+    if depth:
+        raise wrong(text, "a parenthesis is not closed.", len(text))
+    if not relations:
+        raise wrong(text, "a comparison is missing; write <, <=, >, >= or ==.", len(text))
+    ends = [relation.place for relation in relations] + [len(text)]
+    sides = [_terms(piece, text, end) for piece, end in zip(pieces, ends, strict=True)]
+    return [Comparison(sides[i], token.text, sides[i + 1], token.place) for i, token in enumerate(relations)]
+
+
+def rows(text: str, names: Sequence[str]) -> list[Row]:
+    """The rows of a text, one per comparison, for operators ``names`` (d of them)."""
+    return [_row(comparison, text, names) for comparison in comparisons(text)]
+
+
+def _terms(piece: Sequence[Token], text: str, end: int) -> tuple[Term, ...]:
+    """Split a side at the signs that stand outside parentheses and are no sign of an exponent."""
+    terms: list[Term] = []
+    sign, current, depth, signed = 1.0, list[Token](), 0, False
+    for token in piece:
+        if token.kind is Kind.SIGN and depth == 0 and not (current and current[-1].text == "**"):
+            if current and current[-1].kind is Kind.FACTOR:
+                raise wrong(text, "a sign cannot follow * or /; write it in front of the term.", token.place)
+            if signed and not current:
+                raise wrong(text, "two signs follow each other.", token.place)
+            if current:
+                terms.append(Term(sign, tuple(current)))
+            sign, current, signed = -1.0 if token.text == "-" else 1.0, [], True
+            continue
+        depth += token.nesting
+        current.append(token)
+    if not current:
+        raise wrong(text, "a number or an operator is missing.", end)
+    return (*terms, Term(sign, tuple(current)))
+
+
+def _row(comparison: Comparison, text: str, names: Sequence[str]) -> Row:
+    """left − right compared with a constant, or right − left where the left side has no operators."""
+    greater = comparison.relation.startswith(">")
+    with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
+        left, left_constant = _sum(comparison.left, text, names)
+        right, right_constant = _sum(comparison.right, text, names)
+        if left.any():
+            coefficients, bound = left - right, right_constant - left_constant
+        else:
+            coefficients, bound, greater = right, left_constant - right_constant, not greater
+    if not coefficients.any():
+        raise wrong(text, "no operator is left in this comparison; name one.", comparison.place)
+    if not (np.isfinite(coefficients).all() and math.isfinite(bound)):
+        raise wrong(text, "the numbers are too large.", comparison.place)
+    if comparison.relation == "==":
+        return Row(coefficients, bound, bound)
+    return Row(coefficients, bound, math.inf) if greater else Row(coefficients, -math.inf, bound)
+
+
+def _sum(terms: Sequence[Term], text: str, names: Sequence[str]) -> tuple[Array, float]:
+    """Coefficients (d,) and constant of a side."""
+    coefficients, constant = np.zeros(len(names)), 0.0
+    for term in terms:
+        value = _product(term.tokens, text)
+        if value is not None:
+            constant += term.sign * value
+        else:
+            factor, index = _operator(term.tokens, text, names)
+            coefficients[index] += term.sign * factor
+    return coefficients, constant
+
+
+def _product(piece: Sequence[Token], text: str) -> float | None:
+    """Value of numbers with * and / between them; None for anything else."""
+    kinds = [token.kind for token in piece]
+    if len(piece) % 2 == 0 or any(kind is not (Kind.FACTOR if i % 2 else Kind.NUMBER) for i, kind in enumerate(kinds)):
+        return None
+    value = float(piece[0].text)
+    for factor, number in zip(piece[1::2], piece[2::2], strict=True):
+        other = float(number.text)
+        if factor.text == "/" and other == 0:
+            raise wrong(text, "division by zero.", factor.place)
+        value = value / other if factor.text == "/" else value * other
+    if not math.isfinite(value):
+        raise wrong(text, "this number is too large.", piece[0].place)
+    return value
+
+
+def _operator(piece: Sequence[Token], text: str, names: Sequence[str]) -> tuple[float, int]:
+    """Factor and position of the operator in a term."""
+    readings = _readings(piece, text)
+    if not readings:
+        raise wrong(text, "a term holds one operator, multiplied by numbers.", piece[0].place)
+    known = [reading for reading in readings if matches(reading[1], names)]
+    if len(known) > 1:
+        meanings = " or ".join(f"{factor:g}*[{name}]" for factor, name in known)
+        raise wrong(text, f"this term can mean {meanings}; write the one that is meant.", piece[0].place)
+    factor, name = known[0] if known else min(readings, key=lambda reading: len(reading[1]))
+    try:
+        return factor, position(name, names)
+    except OperatorError as error:
+        signed = next((n for n in names if set("+-") & set(n) and squeeze(n) in squeeze(text)), None)
+        hint = f" A name with + or - stands in brackets: [{signed}]." if signed else ""
+        raise wrong(text, f"{error}{hint}", piece[0].place, OperatorError) from None
+
+
+def _readings(piece: Sequence[Token], text: str) -> list[tuple[float, str]]:
+    """Every way to take numbers off the front and the back, since ``2*u`` may itself be the name of an operator."""
+    if sum(token.kind is Kind.FACTOR for token in piece) > MAX_FACTORS:
+        raise wrong(text, f"this term has too many factors (at most {MAX_FACTORS}).", piece[0].place)
+    fronts, backs = [(0, 1.0)], [(len(piece), 1.0)]
+    for end in range(1, len(piece), 2):
+        front = _product(piece[:end], text) if piece[end].text == "*" else None
+        back = _product([_ONE, *piece[-end - 1 :]], text)
+        fronts += [] if front is None else [(end + 1, front)]
+        backs += [] if back is None else [(len(piece) - end - 1, back)]
+    readings = []
+    for (start, front), (stop, back) in product(fronts, backs):
+        core = piece[start:stop]
+        # a bracket is a whole name
+        if core and (len(core) == 1 or all(token.kind is not Kind.BRACKET for token in core)):
+            readings.append((front * back, "".join(token.text for token in core)))
+    return readings

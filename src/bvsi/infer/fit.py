@@ -1,0 +1,174 @@
+"""What an estimator returns: value, status, diagnostics."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.common.naming import position
+from bvsi.errors import BvsiError
+from bvsi.infer.constrained import active_text, truncated
+from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior
+from bvsi.infer.priors import BoundPrior, InverseGammaPrior
+from bvsi.likelihood import NormalEquations, ResidualLikelihood
+
+Array = NDArray[np.float64]
+
+CHI2_FACTOR = 2.0
+"""χ²/n further from one than this factor is reported with the status."""
+
+
+def misfit_excess(chi2: float, n: int) -> bool:
+    """Whether χ²/n of n residuals is more than noise explains: beyond one by a tenth and by six standard deviations."""
+    return chi2 > 1 + max(0.1, 6 * math.sqrt(2 / n))
+
+
+@dataclass(frozen=True)
+class Status:
+    """How an iteration ended; the message says what to do next."""
+
+    converged: bool
+    iterations: int
+    message: str
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One iteration: θ before the update, the relative size of the update, and χ²/n there."""
+
+    theta: Array
+    change: float
+    chi2: float
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """The misfit around an estimate to second order: E[½∇²Q] = A, Cov(½∇Q) = σ² S.
+
+    A: (d, d); S: (d, d) from the noise model; S_blocks: (d, d) from the scores of the blocks. All include the precision
+    (d, d) of the prior.
+    """
+
+    A: Array
+    S: Array
+    S_blocks: Array
+    precision: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Coefficients with their posterior and how they were found.
+
+    theta: (d,), the mode where there are constraints; posterior: None for plain least squares.
+    chi2: rᵀWr/n, one where model and noise are right;
+    chi2_blocks: the same by experiment and block; status and history of the iteration; method: for people.
+    equations: normal equations at the estimate; inverse: (H + Σ_0⁻¹)⁻¹, from which leave-one-out changes follow.
+    score_covariance: covariance of θ from the scores of the blocks; curvature: for sub-models without a new fit; both
+        for estimators that have them.
+    """
+
+    names: tuple[str, ...]
+    theta: Array
+    posterior: Posterior | None
+    chi2: float
+    chi2_blocks: tuple[Array, ...]
+    status: Status
+    history: tuple[Step, ...]
+    method: str
+    equations: NormalEquations
+    inverse: Array | None = None
+    score_covariance: Array | None = None
+    curvature: Curvature | None = None
+
+    def coefficient(self, name: str) -> float:
+        """Coefficient of an operator by name."""
+        return float(self.theta[position(name, self.names)])
+
+    def __str__(self) -> str:
+        width = max(len(name) for name in self.names)
+        sd = np.full(len(self.theta), np.nan) if self.posterior is None else np.sqrt(self.posterior.variance)
+        rows = [f"{self.method}: χ²/n = {self.chi2:.3g}; {self.status.message}"]
+        for name, value, s in zip(self.names, self.theta, sd, strict=True):
+            rows.append(f"  {name:<{width}}  {value: .6g}" + ("" if np.isnan(s) else f" ± {s:.2g}"))
+        return "\n".join(rows)
+
+
+def check_iteration(tol: float, **limit: int) -> None:
+    """Refuse settings with which an iteration cannot end well; ``limit`` is its largest number of rounds, by name."""
+    if not (np.isfinite(tol) and tol > 0):
+        raise BvsiError(f"tol: a positive number is needed, such as 1e-8; got {tol}.")
+    for name, rounds in limit.items():
+        if rounds < 1:
+            raise BvsiError(f"{name}: at least 1 is needed; got {rounds}.")
+
+
+def make_fit(
+    likelihood: ResidualLikelihood,
+    theta: Array,
+    equations: NormalEquations,
+    prior: BoundPrior,
+    noise_prior: InverseGammaPrior | None,
+    *,
+    covariance: Array,
+    inverse: Array,
+    status: Status,
+    history: tuple[Step, ...],
+    method: str,
+    score_covariance: Array | None = None,
+    constraints: LinearConstraints,
+    centre: Array | None = None,
+) -> Fit:
+    """Fit with a Gaussian posterior, or a normal-inverse-gamma one where the noise scale is unknown.
+
+    equations: at θ; covariance: of θ, in units of σ² where that is unknown.
+    centre: (d,) the estimate without inequalities; the posterior around it is truncated by them.
+    """
+    centre = theta if centre is None else centre
+    base: GaussianPosterior | NormalInverseGammaPosterior
+    base, scale = GaussianPosterior(likelihood.names, centre, covariance), 1.0
+    if not likelihood.scale_known:
+        given = noise_prior or InverseGammaPrior()
+        # β of eq:NIG_posterior_parameters with the square completed, which avoids its cancellation
+        beta = given.beta + 0.5 * (equations.moved(centre - theta).q + prior.distance(centre))
+        alpha = given.alpha + 0.5 * equations.n
+        base = NormalInverseGammaPosterior(likelihood.names, centre, covariance, alpha, beta)
+        scale = base.noise_variance
+    if active := active_text(base, constraints):
+        status = replace(status, message=f"{status.message} {active}")
+    posterior = truncated(base, constraints, theta)
+    scores = None if score_covariance is None else scale * score_covariance
+    fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
+    return replace(fit, inverse=inverse, score_covariance=scores)
+
+
+def assessed(
+    likelihood: ResidualLikelihood,
+    posterior: Posterior,
+    theta: Array,
+    equations: NormalEquations,
+    scale: float,
+    *,
+    status: Status,
+    history: tuple[Step, ...] = (),
+    method: str,
+) -> Fit:
+    """A fit with its misfit, from a posterior; ``scale`` is σ² in units of the noise model."""
+    blocks = tuple(q / n / scale for q, n in zip(equations.q_blocks, likelihood.block_rows, strict=True))
+    chi2 = equations.q / equations.n / scale
+    if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
+        status = replace(status, message=f"{status.message} {_misfit(chi2)}")
+    return Fit(likelihood.names, theta, posterior, chi2, blocks, status, history, method, equations)
+
+
+def _misfit(chi2: float) -> str:
+    reason = (
+        "the noise is larger than stated, an operator is missing, the discretisation is too coarse, or the estimate is "
+        "caught by errors in variables"
+        if chi2 > 1
+        else "the noise is smaller than stated"
+    )
+    return f"But χ²/n = {chi2:.3g} is far from one: {reason}; do not trust the error bars."

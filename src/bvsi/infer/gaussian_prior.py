@@ -1,0 +1,76 @@
+"""Any prior as the Gaussian that closed-form updates take, and its support as constraints.
+
+θ ~ N(μ_0, Σ_0) of the same mean and variance, or quartiles where there is no variance (sec:hybrid_constraints)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.errors import BvsiError, RankError
+from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, JointNormal, Normal, Prior, PriorDensity
+from bvsi.infer.vsi import LeastSquares
+from bvsi.likelihood import ResidualLikelihood
+
+Array = NDArray[np.float64]
+AnyPrior = GaussianPrior | Prior | None
+
+
+def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood, *, in_units: bool = False) -> PriorDensity:
+    """The prior for the operators of a likelihood; None is flat.
+
+    Operators that take the default :class:`ColumnScale` get the information of the data at the least-squares estimate.
+    in_units: of σ², where that is unknown, as closed forms want it; otherwise of the coefficients themselves.
+    """
+    names = likelihood.names
+    if prior is None:
+        return Prior({}, Flat()).bind(names)
+    if isinstance(prior, GaussianPrior):
+        return prior.prior.bind(names)
+    if not isinstance(prior, Prior):
+        raise BvsiError(f"prior: Prior({{...}}) or GaussianPrior({{...}}) is needed, not {prior!r}.")
+    return prior.bind(names, _information(likelihood, in_units) if prior.needs_information(names) else None)
+
+
+def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
+    """The prior for a closed-form update; refused where its units do not fit the noise."""
+    in_units = isinstance(prior, Prior) and (prior.terms or not isinstance(prior.default, ColumnScale | Flat))
+    if in_units and not likelihood.scale_known:
+        raise BvsiError(
+            "prior: with unknown noise, closed-form updates take a prior in units of σ²; use GaussianPrior for that, "
+            "state the noise, or use Maximum(), SVGD() or NUTS(), whose priors are of the coefficients themselves."
+        )
+    return prior_density(prior, likelihood, in_units=True)
+
+
+def replaced_text(density: PriorDensity) -> str:
+    """Which priors a closed form replaces by Gaussians; empty where all are Gaussian or flat."""
+    other = [
+        name
+        for factor in density.factors
+        if not isinstance(factor.law, Normal | JointNormal | Flat)
+        for name in (density.names[i] for i in factor.positions)
+    ]
+    if not other:
+        return ""
+    listed = ", ".join(map(repr, other))
+    return f"Gaussians stand for the priors of {listed}; Maximum(), SVGD() and NUTS() take these as they are."
+
+
+def with_support(constraints: AnyConstraints, prior: PriorDensity) -> LinearConstraints:
+    """The constraints together with the support of the prior."""
+    linear = as_linear(constraints, prior.names)
+    if not (np.isfinite(prior.lower).any() or np.isfinite(prior.upper).any()):
+        return linear
+    return linear.with_bounds(prior.lower, prior.upper, [f"support of the prior of {name!r}" for name in prior.names])
+
+
+def _information(likelihood: ResidualLikelihood, in_units: bool) -> Array:
+    try:
+        theta = LeastSquares().fit(likelihood).theta
+    except RankError:
+        theta = np.zeros(likelihood.system.d)
+    equations = likelihood.normal_equations(theta)
+    return np.asarray(np.diag(equations.H) / (1.0 if in_units else likelihood.noise_scale(equations)))

@@ -1,0 +1,151 @@
+"""Posteriors in closed form: Gaussian, and normal-inverse-gamma where the noise level is unknown."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.special
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.infer.posteriors.covariance_root import covariance_root
+from bvsi.infer.posteriors.handover import HandOver
+from bvsi.infer.posteriors.posterior import check_level, check_size
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPosterior(HandOver):
+    """θ ~ N(mean, covariance); a singular covariance is a law on the affine subspace mean + range(covariance)."""
+
+    names: tuple[str, ...]
+    mean: Array
+    covariance: Array
+
+    @property
+    def variance(self) -> Array:
+        """Marginal variances (d,)."""
+        return np.diag(self.covariance)
+
+    def interval(self, level: float = 0.95) -> Array:
+        """mean ± z sd."""
+        return self.linear_interval(np.eye(len(self.mean)), level)
+
+    def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
+        """Φ mean ± z (Φ Cov Φᵀ)^½."""
+        return _symmetric(self, Phi, float(scipy.special.ndtri(0.5 + 0.5 * check_level(level))))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """mean + R ξ, covariance = R Rᵀ."""
+        return np.asarray(self.mean + _unit_draws(self.covariance, size, rng))
+
+    def logpdf(self, theta: ArrayLike) -> float:
+        """log N(θ; mean, covariance): on the affine subspace where the covariance is singular, −∞ off it."""
+        distance, logdet, rank = _mahalanobis(self.mean, theta, self.covariance)
+        return -0.5 * (distance + logdet + rank * math.log(2 * math.pi))
+
+
+@dataclass(frozen=True, eq=False)
+class NormalInverseGammaPosterior(HandOver):
+    """σ² ~ Inv-Gamma(α, β), θ | σ² ~ N(mean, σ² shape) (eq:NIG_posterior).
+
+    The marginal of θ is Student-t with 2α degrees of freedom, location ``mean`` and scale matrix (β/α) · shape.
+    """
+
+    names: tuple[str, ...]
+    mean: Array
+    shape: Array
+    alpha: float
+    beta: float
+
+    @property
+    def covariance(self) -> Array:
+        """β/(α−1) · shape (eq:theta_marginal_covariance_unknown_noise)."""
+        return self.noise_variance * self.shape
+
+    @property
+    def variance(self) -> Array:
+        """Marginal variances (d,)."""
+        return np.diag(self.covariance)
+
+    @property
+    def noise_variance(self) -> float:
+        """E[σ²] = β/(α−1)."""
+        if self.alpha <= 1:
+            raise BvsiError(f"the mean of σ² needs alpha > 1, and it is {self.alpha}; more data or a prior are needed.")
+        return self.beta / (self.alpha - 1)
+
+    @property
+    def noise_variance_sd(self) -> float:
+        """Standard deviation of σ²: β / ((α−1) √(α−2)) (eq:sigma2_posterior_variance_unknown_noise)."""
+        if self.alpha <= 2:
+            raise BvsiError(f"the variance of σ² needs alpha > 2, and it is {self.alpha}.")
+        return self.noise_variance / float(np.sqrt(self.alpha - 2))
+
+    def interval(self, level: float = 0.95) -> Array:
+        """mean ± t √(β/α · shape_ii)."""
+        return self.linear_interval(np.eye(len(self.mean)), level)
+
+    def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
+        """Φ mean ± t ((α−1)/α · Φ Cov Φᵀ)^½: the scale of a Student-t is smaller than its variance."""
+        t = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * check_level(level))
+        return _symmetric(self, Phi, float(t * math.sqrt((self.alpha - 1) / self.alpha)))
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draw σ², then θ given σ²."""
+        variance = self.beta / rng.gamma(self.alpha, size=check_size(size))
+        return np.asarray(self.mean + np.sqrt(variance)[:, None] * _unit_draws(self.shape, size, rng))
+
+    def logpdf(self, theta: ArrayLike) -> float:
+        """Log density of the marginal Student-t with ν = 2α degrees of freedom.
+
+        log Γ((ν+k)/2) − log Γ(ν/2) − ½ log det(νπ S) − ½ (ν+k) log(1 + δᵀS⁻¹δ/ν), k the rank of S
+        """
+        nu = 2 * self.alpha
+        distance, logdet, k = _mahalanobis(self.mean, theta, self._scale)
+        norm = math.lgamma(0.5 * (nu + k)) - math.lgamma(0.5 * nu) - 0.5 * (logdet + k * math.log(nu * math.pi))
+        return norm - 0.5 * (nu + k) * math.log1p(distance / nu)
+
+    @property
+    def _scale(self) -> Array:
+        return self.beta / self.alpha * self.shape
+
+
+def _unit_draws(covariance: Array, size: int, rng: np.random.Generator) -> Array:
+    """Draws of N(0, covariance), (size, d)."""
+    root = covariance_root(covariance)
+    return np.asarray(rng.standard_normal((check_size(size), root.rank)) @ root.R.T)
+
+
+def _mahalanobis(mean: Array, theta: ArrayLike, covariance: Array) -> tuple[float, float, int]:
+    """δᵀΣ⁻¹δ with δ = θ − mean, log det Σ, and the rank of Σ."""
+    value = np.asarray(theta, dtype=np.float64)
+    if value.shape != mean.shape:
+        raise BvsiError(f"theta: {len(mean)} coefficients are needed, not an array of shape {value.shape}.")
+    root = covariance_root(covariance)
+    return root.distance(value, mean), root.logdet, root.rank
+
+
+def _symmetric(posterior: GaussianPosterior | NormalInverseGammaPosterior, Phi: Array, quantile: float) -> Array:
+    """Φ mean ± quantile · (Φ Cov Φᵀ)^½, (n, 2)."""
+    half = quantile * np.sqrt(np.einsum("ni,ij,nj->n", Phi, posterior.covariance, Phi))
+    centre = Phi @ posterior.mean
+    return np.stack([centre - half, centre + half], axis=1)
+
+
+def widened(posterior: Any, added: Array) -> Any:
+    """The posterior with ``added`` (d, d) on top of its covariance, for errors that are not noise.
+
+    Laws that are given by draws are left as they are.
+    """
+    if not np.any(added):
+        return posterior
+    if isinstance(posterior, GaussianPosterior):
+        return replace(posterior, covariance=posterior.covariance + added)
+    if isinstance(posterior, NormalInverseGammaPosterior):
+        return replace(posterior, shape=posterior.shape + added / posterior.noise_variance)
+    return posterior

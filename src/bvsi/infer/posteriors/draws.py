@@ -1,0 +1,166 @@
+"""Posteriors known by draws: particles of equal weight, and Markov chains."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.infer.posteriors.chain_diagnostics import bulk_ess, rank_normalised_r_hat, tail_ess
+from bvsi.infer.posteriors.handover import HandOver
+from bvsi.infer.posteriors.posterior import check_level, check_names, check_size
+
+Array = NDArray[np.float64]
+
+BATCH = 4_000_000
+"""Numbers held at once when quantiles of many linear functions are taken."""
+
+
+class DrawnPosterior(HandOver, ABC):
+    """The law that puts weight 1/n on each of n rows."""
+
+    names: tuple[str, ...]
+
+    @property
+    @abstractmethod
+    def rows(self) -> Array:
+        """All draws (n, d)."""
+
+    @property
+    def mean(self) -> Array:
+        """Mean of the rows (d,)."""
+        return np.asarray(self.rows.mean(axis=0))
+
+    @property
+    def covariance(self) -> Array:
+        """Σ (row − mean)(row − mean)ᵀ / (n − 1), (d, d)."""
+        offset = self.rows - self.mean
+        return np.asarray(offset.T @ offset / (len(offset) - 1))
+
+    @property
+    def variance(self) -> Array:
+        """Marginal variances (d,)."""
+        return np.asarray(self.rows.var(axis=0, ddof=1))
+
+    def interval(self, level: float = 0.95) -> Array:
+        """Quantiles (1 ∓ level)/2 of the rows, (d, 2)."""
+        return _quantiles(self.rows, level)
+
+    def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
+        """Quantiles (1 ∓ level)/2 of Φ row, (n, 2)."""
+        step = max(1, BATCH // len(self.rows))
+        parts = [_quantiles(self.rows @ Phi[start : start + step].T, level) for start in range(0, len(Phi), step)]
+        return np.concatenate([np.empty((0, 2)), *parts])
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Rows drawn with replacement, (size, d)."""
+        return self.rows[rng.integers(len(self.rows), size=check_size(size))]
+
+    def logpdf(self, theta: ArrayLike) -> float:  # noqa: ARG002
+        """Refused: draws have no density."""
+        raise BvsiError(
+            "logpdf: a posterior known by draws has no density; use its draws, or "
+            "GaussianPosterior(posterior.names, posterior.mean, posterior.covariance) as an approximation."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ParticlePosterior(DrawnPosterior):
+    """θ is one of n particles, each with weight 1/n.
+
+    names: d operators; particles: (n, d); diagnostics: numbers of the method that moved them, by name; warnings: what
+    its reader has to know.
+    """
+
+    names: tuple[str, ...]
+    particles: Array
+    diagnostics: Mapping[str, float] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        shape = (None, len(check_names(self.names)))
+        object.__setattr__(self, "particles", _finite("particles", self.particles, shape))
+        if len(self.particles) < 2:
+            raise BvsiError(f"particles: at least two are needed for a covariance; got {len(self.particles)}.")
+
+    @property
+    def rows(self) -> Array:
+        """The particles (n, d)."""
+        return self.particles
+
+
+@dataclass(frozen=True, eq=False)
+class ChainPosterior(DrawnPosterior):
+    """Markov chains that have the posterior as their limit.
+
+    names: d operators; draws: (chains, draws, d); log_density: of every draw up to a constant, (chains, draws);
+    diverging: draws where the integrator failed, (chains, draws); warnings: what its reader has to know.
+    """
+
+    names: tuple[str, ...]
+    draws: Array
+    log_density: Array | None = None
+    diverging: NDArray[np.bool_] | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        draws = _finite("draws", self.draws, (None, None, len(check_names(self.names))))
+        object.__setattr__(self, "draws", draws)
+        if draws.shape[0] * draws.shape[1] < 2:
+            raise BvsiError("draws: at least two are needed for a covariance; run longer chains.")
+        if self.log_density is not None:
+            object.__setattr__(self, "log_density", _finite("log_density", self.log_density, draws.shape[:2]))
+        if self.diverging is not None:
+            diverging = np.asarray(self.diverging)
+            if diverging.dtype != np.bool_ or diverging.shape != draws.shape[:2]:
+                raise BvsiError(f"diverging: booleans of shape {draws.shape[:2]} are needed, one for every draw.")
+            object.__setattr__(self, "diverging", diverging)
+
+    @property
+    def rows(self) -> Array:
+        """The draws of all chains, one chain after the other."""
+        return self.draws.reshape(-1, self.draws.shape[2])
+
+    @cached_property
+    def r_hat(self) -> Array:
+        """Rank-normalised split R̂ (d,); chains that agree have less than 1.01."""
+        return rank_normalised_r_hat(self.draws)
+
+    @cached_property
+    def ess_bulk(self) -> Array:
+        """Effective sample size in the bulk (d,)."""
+        return bulk_ess(self.draws)
+
+    @cached_property
+    def ess_tail(self) -> Array:
+        """Effective sample size in the tails (d,)."""
+        return tail_ess(self.draws)
+
+    @property
+    def divergences(self) -> int:
+        """Number of draws where the integrator failed."""
+        return 0 if self.diverging is None else int(self.diverging.sum())
+
+
+def _quantiles(rows: Array, level: float) -> Array:
+    tail = 0.5 * (1 - check_level(level))
+    return np.asarray(np.quantile(rows, [tail, 1 - tail], axis=0).T)
+
+
+def _finite(label: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Array:
+    """Real numbers of a shape; None stands for any length."""
+    wanted = "(" + ", ".join("n" if n is None else str(n) for n in shape) + ")"
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise BvsiError(f"{label}: real numbers of shape {wanted} are needed.") from None
+    if array.ndim != len(shape) or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
+        raise BvsiError(f"{label}: the shape {wanted} is needed, not {array.shape}.")
+    if not np.all(np.isfinite(array)):
+        raise BvsiError(f"{label}: all numbers have to be finite; look for a step size that is too large.")
+    return array

@@ -1,0 +1,164 @@
+"""The prior density of the coefficients of one model: a product of factors over its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.infer.priors.bound import BoundPrior
+from bvsi.infer.priors.distribution import Array, Distribution, Matched
+from bvsi.infer.priors.joint import JointNormal
+
+
+@dataclass(frozen=True, eq=False)
+class Factor:
+    """A distribution of the operators at some positions (m,): of each alone, or of all of them jointly."""
+
+    positions: NDArray[np.intp]
+    law: Distribution | JointNormal
+
+    def logpdf(self, theta: Array) -> Array:
+        """Log density of θ (..., d), shape (...)."""
+        values = self.law.logpdf(theta[..., self.positions])
+        return values if isinstance(self.law, JointNormal) else values.sum(axis=-1)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws, (size, m)."""
+        if isinstance(self.law, JointNormal):
+            return self.law.sample(size, rng)
+        m = len(self.positions)
+        return self.law.sample(size * m, rng).reshape(size, m)
+
+    def describe(self, column: int) -> str:
+        """Text on one of its operators."""
+        if isinstance(self.law, JointNormal):
+            mean, sd = self.law.mean[column], np.sqrt(self.law.covariance[column, column])
+            return f"JointNormal of size {len(self.positions)}: mean {mean:.4g}, sd {sd:.4g}"
+        return str(self.law)
+
+    @property
+    def matched_by(self) -> Matched:
+        """How the matching Gaussian is made."""
+        return "moments" if isinstance(self.law, JointNormal) else self.law.matched_by
+
+
+@dataclass(frozen=True, eq=False)
+class PriorDensity:
+    """log p(θ) = Σ_f log p_f(θ_f), bound to d operators.
+
+    names: d of them. factors: together they hold every operator once. defaulted: operators that took the default.
+    θ is (d,), or (P, d) for many at once.
+    """
+
+    names: tuple[str, ...]
+    factors: tuple[Factor, ...]
+    defaulted: tuple[str, ...]
+
+    def logpdf(self, theta: ArrayLike) -> Array | np.float64:
+        """log p(θ): a number for (d,), (P,) for (P, d); −∞ outside the support."""
+        return self._logpdf(theta, self.factors)
+
+    def gradient(self, theta: ArrayLike) -> Array:
+        """∇ log p(θ), the shape of θ; the symmetric subgradient at corners, 0 outside the support."""
+        return self._gradient(theta, self.factors)
+
+    def smooth_logpdf(self, theta: ArrayLike) -> Array | np.float64:
+        """log p(θ) without the factors that have a corner."""
+        return self._logpdf(theta, self._smooth)
+
+    def smooth_gradient(self, theta: ArrayLike) -> Array:
+        """∇ log p(θ) without the factors that have a corner."""
+        return self._gradient(theta, self._smooth)
+
+    def sample(self, size: int, rng: np.random.Generator) -> Array:
+        """Draws of θ, (size, d); refused where an operator is flat."""
+        if not isinstance(size, int | np.integer) or size < 0:
+            raise BvsiError(f"size: a number of draws is needed, not {size!r}.")
+        flat = [f"{name!r}" for name, v in zip(self.names, self._each("variance", np.nan), strict=True) if v == np.inf]
+        if flat:
+            raise BvsiError(f"prior: it is flat, without draws, for {', '.join(flat)}; give these a proper prior.")
+        draws = np.empty((size, len(self.names)))
+        for factor in self.factors:
+            draws[:, factor.positions] = factor.sample(int(size), rng)
+        return draws
+
+    @property
+    def lower(self) -> Array:
+        """Lower ends of the support (d,)."""
+        return self._each("lower", -np.inf)
+
+    @property
+    def upper(self) -> Array:
+        """Upper ends of the support (d,)."""
+        return self._each("upper", np.inf)
+
+    @property
+    def kinks(self) -> Array:
+        """Where the corners are (d,); NaN where there is none."""
+        return self._each("kink", np.nan)
+
+    @property
+    def kink_scale(self) -> Array:
+        """Scales b of the corners −|θ − kink|/b (d,); infinite where there is none."""
+        return self._each("kink_scale", np.inf)
+
+    @property
+    def gaussian(self) -> BoundPrior:
+        """The Gaussian of the same mean and variance, or quartiles; its precision is zero where the prior is flat."""
+        d = len(self.names)
+        mean, precision = np.zeros(d), np.zeros((d, d))
+        for factor in self.factors:
+            at, law = factor.positions, factor.law
+            mean[at] = law.mean
+            if isinstance(law, JointNormal):
+                precision[np.ix_(at, at)] = law.precision
+            else:
+                precision[at, at] = 1 / law.variance
+        return BoundPrior(mean, precision)
+
+    def __str__(self) -> str:
+        width = max(map(len, self.names), default=0)
+        lines = [""] * len(self.names)
+        for factor in self.factors:
+            note = "; Gaussian of the same quartiles" if factor.matched_by == "quartiles" else ""
+            for column, i in enumerate(factor.positions.tolist()):
+                default = " (default)" if self.names[i] in self.defaulted else ""
+                lines[i] = f"{self.names[i]:<{width}}  {factor.describe(column)}{default}{note}"
+        return "\n".join(lines)
+
+    @property
+    def _smooth(self) -> Iterable[Factor]:
+        return (f for f in self.factors if isinstance(f.law, JointNormal) or f.law.kink is None)
+
+    def _logpdf(self, theta: ArrayLike, factors: Iterable[Factor]) -> Array | np.float64:
+        theta = self._checked(theta)
+        total = np.zeros(theta.shape[:-1])
+        for factor in factors:
+            total += factor.logpdf(theta)
+        return total if total.ndim else np.float64(total)
+
+    def _gradient(self, theta: ArrayLike, factors: Iterable[Factor]) -> Array:
+        theta = self._checked(theta)
+        gradient = np.zeros_like(theta)
+        for factor in factors:
+            gradient[..., factor.positions] = factor.law.gradient(theta[..., factor.positions])
+        return gradient
+
+    def _checked(self, theta: ArrayLike) -> Array:
+        array, d = np.asarray(theta, dtype=np.float64), len(self.names)
+        if array.ndim not in (1, 2) or array.shape[-1] != d:
+            raise BvsiError(f"theta: shape ({d},) or (P, {d}) is needed, not {array.shape}.")
+        return array
+
+    def _each(self, attribute: str, joint: float) -> Array:
+        """An attribute of the univariate distributions, operator by operator; ``joint`` in a joint one."""
+        values = np.full(len(self.names), joint)
+        for factor in self.factors:
+            if not isinstance(factor.law, JointNormal):
+                value = getattr(factor.law, attribute)
+                values[factor.positions] = np.nan if value is None else value
+        return values

@@ -1,0 +1,172 @@
+"""Stein variational gradient descent (eq:SVGD): particles that move until they stand for the posterior.
+
+    w_i ← w_i + λ φ(w_i)
+
+in coordinates w in which the approximate posterior is N(0, I): particles are preconditioned by its covariance, and
+constraints cannot be violated. φ and the kernelised Stein discrepancy are those of :mod:`bvsi.infer.stein`.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.common.progress import Progress, silent
+from bvsi.errors import BvsiError
+from bvsi.infer.constraints import AnyConstraints
+from bvsi.infer.fit import Fit, Status, check_iteration
+from bvsi.infer.gaussian_prior import AnyPrior
+from bvsi.infer.objective import Objective, ProfileDensity, check_objective
+from bvsi.infer.posteriors import ParticlePosterior
+from bvsi.infer.priors import InverseGammaPrior
+from bvsi.infer.sampling import Problem, prepare, sampled_fit
+from bvsi.infer.stein import MedianRBF, variance_shortfall
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.linalg import single_threaded_blas, usable_cores
+
+Array = NDArray[np.float64]
+
+_FIRST_STEP = 0.3
+_LARGER, _SMALLER, _SMALLEST = 1.2, 0.5, 1e-7
+# A discrepancy that grows by less than this is rounding, or the bandwidth that follows the particles.
+_GROWTH = 1.001
+# Times the squared discrepancy of independent draws of N(0, I) that particles may have at the end.
+_ROOM = 4.0
+# Iterations over which the discrepancy has to stand still.
+_WINDOW = 10
+# Part of the variance that may be missing before that is told, and particles per dimension that shapes take.
+_SHORT = 0.1
+_PER_DIMENSION = 4
+
+
+@dataclass(frozen=True)
+class SVGD:
+    """Particles for any prior and objective.
+
+    particles: how many. objective: ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
+    tol: converged when ten iterations lower the discrepancy by less than this part of it, and it is not above that of
+        as many independent draws.
+    max_iterations: tries before giving up; each takes one gradient per particle.
+    """
+
+    particles: int = 100
+    objective: Objective = field(default_factory=ProfileDensity)
+    kernel: MedianRBF = field(default_factory=MedianRBF)
+    tol: float = 1e-2
+    max_iterations: int = 1000
+
+    def __post_init__(self) -> None:
+        check_iteration(self.tol, max_iterations=self.max_iterations)
+        check_objective(self.objective)
+        if not isinstance(self.particles, int) or self.particles < 3:
+            raise BvsiError(f"particles: a whole number, at least 3, is needed; got {self.particles!r}.")
+
+    def fit(
+        self,
+        likelihood: ResidualLikelihood,
+        *,
+        prior: AnyPrior = None,
+        constraints: AnyConstraints = None,
+        noise_prior: InverseGammaPrior | None = None,
+        start: Fit | None = None,
+        rng: np.random.Generator | None = None,
+        progress: Progress = silent,
+    ) -> Fit:
+        """Move particles from the approximate posterior to the target.
+
+        prior: of the coefficients, of any kind; flat by default. constraints: as for :meth:`Lagged.fit`; they hold for
+        every particle in every iteration.
+        start: fit with the approximate posterior; by default the closed form that the objective names, ``Profile()`` or
+            ``Lagged()``, with the Gaussian of the prior's moments.
+        rng: for the first particles (default: seed 0).
+        """
+        rng = np.random.default_rng(0) if rng is None else rng
+        problem = prepare(
+            likelihood,
+            self.objective,
+            prior=prior,
+            constraints=constraints,
+            noise_prior=noise_prior,
+            start=start,
+            rng=rng,
+            progress=progress,
+        )
+        w = problem.start(self.particles, rng)
+        with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
+            return self._result(problem, self._descend(problem, pool, w, progress))
+
+    def _descend(self, problem: Problem, pool: Executor, w: Array, progress: Progress) -> _Flow:
+        """Steps that do not raise the discrepancy, larger while that goes well."""
+        score = _scores(problem, pool, w)
+        if score is None:
+            raise BvsiError("start: some draws of the approximate posterior have no density under the target.")
+        phi, ksd2 = self.kernel.direction(w, score)
+        step, seen = _FIRST_STEP, [ksd2]
+        for tries in range(1, self.max_iterations + 1):
+            progress(tries, None, f"SVGD, Stein discrepancy {np.sqrt(ksd2):.3g}")
+            moved = problem.kept_inside(w, w + step * phi)
+            tried = _scores(problem, pool, moved)
+            ahead, lower = (phi, np.inf) if tried is None else self.kernel.direction(moved, tried)
+            if tried is None or lower > _GROWTH * ksd2:
+                step *= _SMALLER
+                if step < _SMALLEST:
+                    return _Flow(w, score, seen, tries, self._near(w, seen))
+                continue
+            w, score, phi, ksd2, step = moved, tried, ahead, lower, step * _LARGER
+            seen.append(ksd2)
+            still = len(seen) > _WINDOW and np.sqrt(seen[-1 - _WINDOW]) < (1 + self.tol) * np.sqrt(seen[-1])
+            if still and self._near(w, seen):
+                return _Flow(w, score, seen, tries, True)
+        return _Flow(w, score, seen, self.max_iterations, False)
+
+    def _near(self, w: Array, seen: list[float]) -> bool:
+        """Whether the discrepancy is not above that of as many independent draws, with room for other laws."""
+        return bool(seen[-1] <= _ROOM * self.kernel.independent(w))
+
+    def _result(self, problem: Problem, flow: _Flow) -> Fit:
+        discrepancy, short = float(np.sqrt(flow.seen[-1])), variance_shortfall(flow.w, flow.score)
+        warnings = _warnings(self.particles, problem.coordinates.n, short)
+        diagnostics = {"stein_discrepancy": discrepancy, "variance_shortfall": short, "iterations": flow.tries}
+        theta = problem.coordinates.theta(flow.w)
+        posterior = ParticlePosterior(problem.likelihood.names, theta, diagnostics, warnings)
+        message = f"converged in {flow.tries} iterations, Stein discrepancy {discrepancy:.3g}."
+        if not flow.converged:
+            message = f"not {message} Raise max_iterations, or give a start that is nearer, such as Maximum().fit(...)."
+        status = Status(flow.converged, flow.tries, " ".join([message, *warnings]))
+        return sampled_fit(problem, posterior, status, f"SVGD, {self.particles} particles")
+
+
+@dataclass(frozen=True, eq=False)
+class _Flow:
+    """Where the particles are: w and score (n, k), KSD² of each accepted step, number of tries."""
+
+    w: Array
+    score: Array
+    seen: list[float]
+    tries: int
+    converged: bool
+
+
+def _scores(problem: Problem, pool: Executor, w: Array) -> Array | None:
+    """∇ log p at all particles, some to each thread; None where one of them is outside."""
+    some = pool.map(lambda part: [problem.density(one) for one in part], np.array_split(w, usable_cores()))
+    terms = [term for part in some for term in part]
+    return None if any(term.value == -np.inf for term in terms) else np.stack([term.gradient for term in terms])
+
+
+def _warnings(particles: int, dimension: int, short: float) -> tuple[str, ...]:
+    told = []
+    if particles < _PER_DIMENSION * dimension:
+        told.append(
+            f"{particles} particles are few for {dimension} dimensions: trust their mean and covariance at most, not "
+            f"intervals; use {_PER_DIMENSION * dimension} or more."
+        )
+    if short > _SHORT:
+        told.append(
+            f"The variance of the particles is about {100 * short:.0f}% too small, by Stein's identity; use more of "
+            "them, or the kernel MedianRBF() with its linear part."
+        )
+    return tuple(told)

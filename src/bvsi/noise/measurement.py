@@ -1,0 +1,209 @@
+"""What the data say of their own noise: level, dependence on the signal, outliers.
+
+    Var(ε) = σ_f²,  or  a_f² + b_f² u²  where the data show it,  divided by Student-t weights at outliers
+
+Filters measure it before any fit; the fit then refines the level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data
+from bvsi.errors import DataError, NoiseError
+from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
+from bvsi.noise.bridging import Bridged, bridge
+from bvsi.noise.level import observed
+from bvsi.noise.outliers import scattered_outliers
+from bvsi.noise.signal import smoothed
+
+Array = NDArray[np.float64]
+
+# Data are not known better than to this part of their size, even without noise.
+_ROUNDING = 1e-8
+# Noise below this part of the size of a field is none.
+_NO_NOISE = 1e-5
+# Share of values beyond which outliers are more than the tail of the noise, and the weight below which one is so by
+# itself: that of 10 sd, which none of 9 classic equations with 1 and 10% of noise reaches.
+_TAIL, _FAR = 2e-4, 0.23
+# Weight that an outlier has at least: what replaces it is then a prediction, and this well known for sure.
+_LEAST = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Measurement:
+    """One experiment with what is known of its noise.
+
+    data: as given, outliers replaced; noise: its model; variance: of the noise by field, a number or (T, nodes).
+    sigma: one level per field; filtered: the same by filters, whatever was stated, empty where they had too few data;
+    error: relative standard error of the levels, zero where they were stated.
+    told: in words, what was done; bridged: whether gaps were interpolated, which makes the noise of neighbours alike.
+    """
+
+    data: Data
+    noise: Noise
+    variance: dict[str, Array]
+    sigma: dict[str, float]
+    filtered: dict[str, float]
+    error: float
+    told: str
+    bridged: bool = False
+
+    @property
+    def noise_free(self) -> bool:
+        """Whether the noise was measured, and there is none to speak of in any field."""
+        if not self.error:
+            return False
+        return all(s < _NO_NOISE * _size(self.data, f) for f, s in self.sigma.items())
+
+
+def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> Measurement:
+    """Noise of one experiment, as stated or from the data.
+
+    robust: whether outliers get less weight; by default where there are more than noise explains.
+    """
+    level = _level(data)
+    bridged = bridge(data, None if level is None else dict(level.sigma))
+    return replace(_measured(bridged, noise, level, robust), bridged=bool(bridged.factor))
+
+
+def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, robust: bool | None) -> Measurement:
+    """Noise of data whose scattered gaps are interpolated; level: by filters, from measured values alone."""
+    data, single = bridged.data, bridged.factor
+    if noise is not None and stated_variance(_shape(noise), data) is None:
+        if robust:
+            raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
+        robust = False
+    clean, weights, told = _without_outliers(data, level, robust)
+    if noise is not None:
+        return _stated(clean, noise, level, {**weights, **_gap_weights(single, weights)}, told)
+    if level is None:
+        rms = {f: _size(clean, f) for f in data.fields}
+        return Measurement(
+            clean, UnknownScale(), {}, rms, {}, 0.0, "level from the fit; the data are too few for filters"
+        )
+    sigma = {f: max(level.sigma[f], _floor(clean, f)) for f in data.fields}
+    variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
+    told = [*told, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
+    for name, found in estimate_signal_noise(clean, None if single else level).items():
+        if found.significant:
+            signal = smoothed(observed(clean, name), clean.geometry)
+            variance[name] = np.maximum(found.a**2 + found.b**2 * signal**2, _floor(clean, name) ** 2)
+            told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
+    for name, w in weights.items():
+        variance[name] = variance[name] / w
+    for name, factor in single.items():
+        variance[name] = factor * variance[name]
+        told.append(bridged.told(name))
+    error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
+    return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(told))
+
+
+def _level(data: Data) -> NoiseLevel | None:
+    try:
+        return estimate_noise(data)
+    except DataError:
+        return None
+
+
+def _size(data: Data, name: str) -> float:
+    """RMS of a field."""
+    values = data.fields[name].ravel()
+    return float(np.sqrt(values @ values / values.size))
+
+
+def _floor(data: Data, name: str) -> float:
+    size = _size(data, name)
+    return _ROUNDING * size if size > 0 else 1.0
+
+
+def _model(variance: dict[str, Array], data: Data) -> Noise:
+    if all(v.ndim == 0 for v in variance.values()):
+        return PerField({f: float(np.sqrt(v)) for f, v in variance.items()})
+    shape = (len(data.times), data.geometry.n_nodes)
+    return Diagonal({f: np.sqrt(np.broadcast_to(v, shape)) for f, v in variance.items()})
+
+
+def _without_outliers(
+    data: Data, level: NoiseLevel | None, robust: bool | None
+) -> tuple[Data, dict[str, Array], list[str]]:
+    """Data with outliers replaced, their weights by field, and what is said about it."""
+    if robust is False or level is None:
+        return data, {}, []
+    try:
+        found = {
+            f: scattered_outliers(observed(data, f), data.geometry, data.times, level.sigma[f]) for f in data.names
+        }
+    except DataError:
+        return data, {}, []
+    total = {f: one.outliers.size for f, one in found.items()}
+    many = {f for f, n in total.items() if n > (0 if robust else max(3, _TAIL * data.fields[f].size))}
+    many |= {f for f, one in found.items() if np.any(one.weights < _FAR)}
+    if not many:
+        return data, {}, []
+    # missing values have no weight of their own
+    weights, fields = {f: np.ones(data.fields[f].shape) for f in many}, dict(data.fields)
+    for f in many:
+        fields[f] = np.array(data.fields[f])
+        weights[f].ravel()[found[f].outliers] = np.maximum(found[f].weights, _LEAST)
+        fields[f].ravel()[found[f].outliers] = found[f].values
+        fields[f].ravel()[found[f].missing] = found[f].filled
+    told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
+    return data.with_fields(fields), weights, told
+
+
+def _gap_weights(factor: dict[str, Array], weights: dict[str, Array]) -> dict[str, Array]:
+    """Weights of outliers and of interpolated gaps together."""
+    return {f: np.where(one != 1, 1 / one, weights.get(f, np.array(1.0))) for f, one in factor.items()}
+
+
+def _stated(
+    data: Data, noise: Noise, level: NoiseLevel | None, weights: dict[str, Array], told: list[str]
+) -> Measurement:
+    """The stated model, its variances where they are simple, else those of the filters; weights change either."""
+    words, shape = f"as stated, {noise!r}", _shape(noise)
+    relative = stated_variance(shape, data)
+    measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}
+    variance = measured if relative is None or shape is not noise else relative
+    if weights and relative is not None:
+        relative, variance = _weighted(relative, weights), _weighted(variance, weights)
+        model = _model(relative, data)
+        noise = model if shape is noise else UnknownScale(model)
+    sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}
+    filtered = {f: float(np.sqrt(v)) for f, v in measured.items()}
+    return Measurement(data, noise, variance, sigma, filtered, 0.0, "; ".join([*told, words]))
+
+
+def _shape(noise: Noise) -> Noise:
+    """The model without its unknown scale."""
+    return noise.shape if isinstance(noise, UnknownScale) else noise
+
+
+def _weighted(variance: dict[str, Array], weights: dict[str, Array]) -> dict[str, Array]:
+    return {f: v / weights[f] if f in weights else v for f, v in variance.items()}
+
+
+def stated_variance(noise: Noise, data: Data) -> dict[str, Array] | None:
+    """Variance by field of simple models; None for others."""
+    if isinstance(noise, IID):
+        return {f: np.array(noise.sigma**2) for f in data.fields}
+    if isinstance(noise, PerField):
+        return {f: np.array(noise.sigma[f] ** 2) for f in data.fields if f in noise.sigma}
+    if isinstance(noise, Diagonal):
+        return {f: np.square(np.asarray(noise.sigma[f], dtype=float)) for f in data.fields if f in noise.sigma}
+    return None
+
+
+def measure_all(
+    experiments: Sequence[Data], noise: Noise | Sequence[Noise] | None, *, robust: bool | None
+) -> tuple[Measurement, ...]:
+    """All experiments, with one noise model for all or one each."""
+    several = isinstance(noise, Sequence)
+    models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
+    if several and len(models) != len(experiments):
+        raise NoiseError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
+    return tuple(measure(data, model, robust=robust) for data, model in zip(experiments, models, strict=True))

@@ -1,0 +1,252 @@
+"""Outliers and missing values: what a value should be, judging by its neighbours in space and time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+from scipy.sparse.linalg import cg
+
+from bvsi.data._arrays import Floats, frozen, read_only
+from bvsi.data.data import Data, Geometry
+from bvsi.data.grid import Grid
+from bvsi.errors import DataError
+from bvsi.noise.level import NoiseLevel, field_noise
+from bvsi.noise.prediction import Axis, Predicted, axes_of, flat_strides, in_parts, odd_values
+
+_ORDINARY = 4.5  # |z| up to here is noise
+_SWEEPS = 8
+_SWEEPS_FOR_NOISE = 3  # later ones change the noise no more
+_MARGIN = 2.0  # sd by which a value may be beyond its neighbours and still be between them
+_RULED = 3.0  # sd of value minus prediction, in units of the noise, that noise alone hardly reaches
+_ROUNDING = 1e-5  # of the range of the values: numerical solutions miss smooth functions by as much
+_STEPS = 2000
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Outliers:
+    """Values that their neighbours do not support, for each field, arrays (T, n_nodes).
+
+    weights: 1 for ordinary values, less for outliers, 0 for missing ones.
+    replaced: the values, drawn towards their prediction as far as the weight lacks.
+    count: number of outliers.
+    """
+
+    weights: Mapping[str, Floats]
+    replaced: Mapping[str, Floats]
+    count: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """Outliers and missing values of one field (T, n_nodes), by flat index, increasing.
+
+    outliers: their indices, (k,); weights: below one, (k,); values: what replaces them, (k,).
+    missing: indices of missing values, (m,); filled: what replaces them, (m,).
+    """
+
+    outliers: Integers
+    weights: Floats
+    values: Floats
+    missing: Integers
+    filled: Floats
+
+    def dense(self, values: Floats) -> tuple[Floats, Floats]:
+        """Weights, 0 where missing, and values (T, n_nodes) with what replaces them, both (T, n_nodes)."""
+        weights, replaced = np.ones(values.shape), np.array(values, order="C")
+        weights.ravel()[self.outliers], weights.ravel()[self.missing] = self.weights, 0.0
+        replaced.ravel()[self.outliers], replaced.ravel()[self.missing] = self.values, self.filled
+        return weights, replaced
+
+
+def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.0) -> Outliers:
+    """Weights w = min(1, (ν + z₀²) / (ν + z²)), z₀ = 4.5, of Student's t; z = (value − prediction) / sd.
+
+    Each axis predicts a value as the one that makes the sum of squared second differences smallest, which is
+    cubic interpolation of two neighbours on either side. The predictions are averaged with weights 1/q,
+    q = σ² Σ P² + e², where e is twice what the same prediction misses at the neighbours (lower median, the value itself
+    left out) beyond noise: at a front this is much, and nothing is flagged. sd² = σ² + 1 / Σ 1/q, the second part
+    times χ²/4 of the axes where they disagree by more than 2 sd. In fronts, where signal rules sd, a value
+    between its neighbours along every axis is ordinary. Outliers are left out of the predictions, and of σ, and the
+    search is repeated until they stay the same. Axes of fewer than five nodes predict nothing.
+
+    data: the data.
+    level: noise of the fields; measured by :func:`~bvsi.data.estimate_noise` when left out.
+    nu: degrees of freedom ν > 0; the smaller, the less weight have outliers.
+    """
+    if not (np.isfinite(nu) and nu > 0):
+        raise DataError(f"nu is {nu!r}; give positive degrees of freedom, such as 4")
+    lacking = [name for name in data.names if level is not None and name not in level.sigma]
+    if lacking:
+        raise DataError(f"level has no noise of field {lacking[0]!r}; use estimate_noise on the same data")
+    weights, replaced, count = {}, {}, {}
+    for name in data.fields:
+        values = data.fields[name] if data.measured is None else data.observed(name)
+        found = scattered_outliers(values, data.geometry, data.times, None if level is None else level.sigma[name], nu)
+        dense = found.dense(values)
+        weights[name], replaced[name], count[name] = frozen(dense[0]), frozen(dense[1]), found.outliers.size
+    return Outliers(read_only(weights), read_only(replaced), read_only(count))
+
+
+def scattered_outliers(
+    values: Floats, geometry: Geometry, times: Floats, sigma: float | None = None, nu: float = 4.0
+) -> Scattered:
+    """Outliers of one field as in :func:`find_outliers`, without arrays of all values; NaN are missing.
+
+    values: (T, n_nodes).
+    sigma: noise; measured when None.
+    """
+    axes, u = axes_of(geometry, times), np.ascontiguousarray(values).reshape(_shape(values, geometry))
+    flat, missing = u.ravel(), np.flatnonzero(np.isnan(u))
+    if missing.size == u.size:
+        raise DataError("all values are missing (NaN); leave the field out")
+    noise = 0.0 if sigma is None else sigma
+    flagged, clean = np.zeros(0, dtype=np.int64), u
+    for sweep in range(_SWEEPS):
+        gaps = np.union1d(missing, flagged)
+        clean = _blanked(u, clean, gaps)
+        if sigma is None and sweep < _SWEEPS_FOR_NOISE:
+            noise = field_noise(clean.reshape(values.shape), geometry, times)
+        floor = _ROUNDING * float(np.nanmax(clean) - np.nanmin(clean))  # without outliers: one may be a million
+        _fill(clean, axes, gaps)
+        total = float(np.hypot(noise, floor))
+        odd = odd_values(clean, axes, total, _ORDINARY, gaps)
+        z = _standardised(flat, clean, axes, odd, total)
+        far = np.abs(z) > _ORDINARY
+        before, flagged = flagged, odd.index[far]
+        if np.array_equal(before, flagged):
+            break
+    weights = (nu + _ORDINARY**2) / (nu + z[far] ** 2)
+    drawn = weights * flat[flagged] + (1.0 - weights) * odd.prediction[far]
+    return Scattered(flagged, weights, drawn, missing, clean.ravel()[missing])
+
+
+def _standardised(values: Floats, u: Floats, axes: list[Axis], odd: Predicted, total: float) -> Floats:
+    """z = (value − prediction) / sd, (c,); zero for values that are missing, and for ordinary ones of a front.
+
+    values: flat, with NaN; u: complete, (T, *shape); total: noise.
+    """
+    off = values[odd.index] - odd.prediction
+    z = np.divide(off, odd.sd, out=np.zeros(off.size), where=(odd.sd > 0) & ~np.isnan(off))
+    # In a front, where signal rules the error of the predictions, only values beyond their neighbours are odd.
+    ruled = np.flatnonzero((np.abs(z) > _ORDINARY) & (odd.sd > _RULED * total))
+    z[ruled[_between(values, u, axes, odd.index[ruled], _MARGIN * total)]] = 0.0
+    return z
+
+
+def _blanked(u: Floats, before: Floats, gaps: Integers) -> Floats:
+    """The values u with NaN at flat indices; u itself where there are none, and the last copy of it used again."""
+    if gaps.size == 0:
+        return u
+    if before is u:
+        before = np.array(u)
+    else:
+        np.copyto(before, u)
+    before.ravel()[gaps] = np.nan
+    return before
+
+
+def filled(values: Floats, geometry: Geometry, times: Floats) -> Floats:
+    """Values with NaN replaced by those that minimise Σ_a λ_a ‖D_a u‖², D_a second differences along time and space.
+
+    A single gap is filled by cubic interpolation along the axes; λ_a is one over the mean of (D_a u)², so that the
+    axis along which the data are smoother counts more. Far from any data the values of the nearest nodes are kept.
+
+    values: (T, n_nodes), with NaN; a copy is returned.
+    """
+    u = np.array(values, order="C").reshape(_shape(values, geometry))
+    gaps = np.flatnonzero(np.isnan(u))
+    if gaps.size == u.size:
+        raise DataError("all values are missing (NaN); nothing to fill them from")
+    _fill(u, axes_of(geometry, times), gaps)
+    return u.reshape(values.shape)
+
+
+def _shape(values: Floats, geometry: Geometry) -> tuple[int, ...]:
+    """Shape with one axis per grid axis: (T, *shape), on a mesh (T, n_nodes)."""
+    return (len(values), *geometry.shape) if isinstance(geometry, Grid) else values.shape
+
+
+def _between(values: Floats, u: Floats, axes: list[Axis], index: Integers, margin: float) -> Flags:
+    """Whether values lie between their neighbours in u along every axis, up to a margin, as in all fronts; (c,).
+
+    At the end of an axis a front may just have come or gone, so that another axis is enough.
+
+    values: flat; u: (T, *shape); index: flat, (c,).
+    """
+    flat, here = u.ravel(), values[index]
+    everywhere, anywhere = np.ones(index.size, dtype=bool), np.zeros(index.size, dtype=bool)
+    for axis, at, stride in zip(axes, np.unravel_index(index, u.shape), flat_strides(u.shape), strict=True):
+        near, used = axis.neighbours.index[at], axis.neighbours.used[at]
+        there = flat[index[:, None] + np.where(used, (near - at[:, None]) * stride, 0)]
+        above = np.any(used & (there >= here[:, None] - margin), axis=1)
+        below = np.any(used & (there <= here[:, None] + margin), axis=1)
+        end = 2 * used.sum(axis=1) <= used.shape[1]
+        everywhere &= above & below | end
+        anywhere |= above & below
+    return everywhere & anywhere
+
+
+def _fill(u: Floats, axes: list[Axis], gaps: Integers) -> None:
+    """Minimise the roughness of u (T, *shape) over its NaN, at flat indices, starting from their nearest neighbours."""
+    if gaps.size == 0:
+        return
+    nodes, h = _roughness_rows(u, axes, gaps)
+    flat = u.ravel()
+    _spread_into_gaps(flat, gaps, nodes)
+    column = np.minimum(np.searchsorted(gaps, nodes), gaps.size - 1)
+    row = np.broadcast_to(np.arange(gaps.size)[:, None], nodes.shape)
+    inside = (gaps[column] == nodes) & (h != 0)
+    H = sparse.csr_array((h[inside], (row[inside], column[inside])), shape=(gaps.size, gaps.size))
+    diagonal = np.maximum(H.diagonal(), np.finfo(float).tiny)
+    # The slope at the start, solved for the change: directions that nothing determines keep the nearest values.
+    terms = h * flat[nodes]
+    slope, rounding = terms.sum(axis=1), 1e-14 * float(np.linalg.norm(terms))
+    change, _ = cg(H, -slope, rtol=1e-8, atol=rounding, maxiter=_STEPS, M=sparse.diags_array(1.0 / diagonal))
+    flat[gaps] += change
+
+
+def _roughness_rows(u: Floats, axes: list[Axis], gaps: Integers) -> tuple[Integers, Floats]:
+    """Rows of H = Σ_a λ_a G_a for the missing values: flat indices of the nodes and entries, (gaps, K)."""
+    rough = np.array([_roughness(u, axis, number) for number, axis in enumerate(axes)])
+    rough[rough < 0] = rough.max()
+    # An axis without any roughness still leaves others a say; entries are one at most.
+    rough = np.maximum(rough, 1e-6 * rough.max())
+    weights = rough.min() / rough if rough.min() > 0 else np.ones(len(axes))
+    nodes, entries = [], []
+    for axis, here, stride, weight in zip(
+        axes, np.unravel_index(gaps, u.shape), flat_strides(u.shape), weights, strict=True
+    ):
+        nodes.append(gaps[:, None] + (axis.rough.columns[here] - here[:, None]) * stride)
+        entries.append(axis.rough.values[here] * weight)
+    return np.concatenate(nodes, axis=1), np.concatenate(entries, axis=1)
+
+
+def _roughness(u: Floats, axis: Axis, number: int) -> float:
+    """Mean of (D u)² along an axis where no value is missing; −1 where one always is."""
+    total, count = 0.0, 0
+    for part in in_parts(axis.D, u, number):
+        known = part[np.isfinite(part)]
+        total, count = total + float(known @ known), count + known.size
+    return total / count if count else -1.0
+
+
+def _spread_into_gaps(flat: Floats, gaps: Integers, nodes: Integers) -> None:
+    """Fill NaN with the mean of the nodes next to them, layer by layer inwards; flat: (n,)."""
+    left = np.arange(gaps.size)
+    while left.size:
+        near = flat[nodes[left]]
+        known = np.isfinite(near)
+        reached = known.any(axis=1)
+        if not reached.any():
+            flat[gaps[left]] = np.nanmean(flat)
+            break
+        sums = np.where(known, near, 0.0).sum(axis=1)
+        flat[gaps[left[reached]]] = sums[reached] / known.sum(axis=1)[reached]
+        left = left[~reached]

@@ -1,0 +1,381 @@
+"""What neighbours in space and time predict for a value, and by how much they may miss; at some places of a field only.
+
+    û_i = Σ_j P_ij u_j,  P_ij = −G_ij / G_ii,  G = DᵀD        r_i = u_i − û_i        q_i = σ² Σ_j P_ij² + e_i²
+
+per axis, D second differences. Residuals r are computed for a few frames at a time; errors q, which need many residuals
+each, only where a residual is too large for noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from bvsi.data._arrays import Floats
+from bvsi.data.data import Geometry
+from bvsi.data.grid import Grid
+from bvsi.noise.level import along, difference_filter, graph_filter
+
+_NEIGHBOURHOOD = 2.0  # the prediction may miss by this times what it misses at a typical neighbour
+_NOISY = 2.0  # sd by which it may miss there, and axes contradict each other, by noise alone
+_STRAIGHT = 1e-3  # a prediction with less bend than this is cubic
+_SLAB = 1_000_000  # values of the frames that are looked at together
+_ENTRIES = 200_000  # residuals gathered at a time
+_CROWDED = 1.5  # times as dear a residual is that is gathered for one place than one of many
+_ROUNDED = 1e-9  # by which bounds are widened, so that rounding loses no candidate
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows of a sparse matrix with n rows: columns and values, (n, K); short rows end with column 0, value 0."""
+
+    columns: Integers
+    values: Floats
+
+
+@dataclass(frozen=True)
+class Near:
+    """For each of n nodes the K entries of an array that tell about it, and how much of its residual they contain.
+
+    index: places of the entries, (n, K).
+    share: what to take off each entry per unit of the residual of the node, (n, K).
+    used: which places count, (n, K).
+    """
+
+    index: Integers
+    share: Floats
+    used: Flags
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Roughness ‖D u‖² of data along one axis of n nodes, and the prediction of a node that minimises it.
+
+    D: second differences, on a mesh the graph filter, sparse (m, n).
+    P: prediction of each node by the others, û_i = Σ_j P_ij u_j with P_ij = −G_ij / G_ii, sparse (n, n).
+    second, rough: rows of D, and of G = DᵀD.
+    spread: Σ_j P_ij², (n,); infinite where there is no prediction.
+    bend: |Σ_k D_ki| / G_ii, (n,): by how much the prediction misses where D u is one everywhere nearby.
+    neighbours: residuals of the nodes that node i helps to predict.
+    differences: entries of D u around node i.
+    A, average: mean over a node and its neighbours, sparse (n, n), and its rows.
+    """
+
+    D: Any
+    P: Any
+    second: Rows
+    rough: Rows
+    spread: Floats
+    bend: Floats
+    neighbours: Near
+    differences: Near
+    A: Any
+    average: Rows
+
+    @property
+    def reach(self) -> int:
+        """How many nodes away the residuals are that are looked at."""
+        away = np.abs(self.neighbours.index - np.arange(len(self.spread))[:, None])
+        return int(away.max(initial=0, where=self.neighbours.used))
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """Predictions of some values by all axes together.
+
+    index: flat indices of the values, (c,), increasing.
+    prediction: (c,).
+    sd: of value minus prediction, (c,).
+    """
+
+    index: Integers
+    prediction: Floats
+    sd: Floats
+
+
+@dataclass(frozen=True)
+class _Window:
+    """Residuals of some frames, and places in them.
+
+    first: number of the first frame; u: all values, (T, *shape); residuals: by axis, (frames, *shape).
+    """
+
+    first: int
+    u: Floats
+    residuals: list[Floats]
+
+
+def axes_of(geometry: Geometry, times: Floats) -> list[Axis]:
+    """Time first, then the axes of the grid, or the mesh as one axis."""
+    second = [difference_filter(times, min(2, times.size - 1))]
+    if isinstance(geometry, Grid):
+        for name, x in geometry.axes.items():
+            second.append(difference_filter(x, min(2, x.size - 1), geometry.periods.get(name)))
+    else:
+        second.append(graph_filter(geometry))
+    return [_axis(D) for D in second]
+
+
+def _axis(D: Any) -> Axis:
+    """Prediction that follows from the differences D."""
+    G = (D.T @ D).tocsr()
+    g = G.diagonal()
+    # A prediction uses up to three differences: with fewer none is left to tell how good it is.
+    known = (g > 1e-12) & (D.shape[0] >= 3)
+    inverse = np.where(known, 1.0 / np.where(known, g, 1.0), 0.0)
+    P = (sparse.diags_array(-inverse) @ (G - sparse.diags_array(g))).tocsr()
+    P.eliminate_zeros()
+    near = sparse.csr_array(G != 0, dtype=np.float64)
+    A = (sparse.diags_array(1.0 / np.maximum(near.sum(axis=1), 1.0)) @ near).tocsr()
+    return Axis(
+        D=D,
+        P=P,
+        second=padded(D),
+        rough=padded(G),
+        spread=np.where(known, P.power(2).sum(axis=1), np.inf),
+        bend=np.abs(D.sum(axis=0)) * inverse,
+        neighbours=_near(-P.T, P.T),
+        differences=_near(D.T, near @ D.T),
+        A=A,
+        average=padded(A),
+    )
+
+
+def padded(A: Any) -> Rows:
+    """Rows of a sparse matrix."""
+    A = A.tocsr()
+    counts = np.diff(A.indptr)
+    row = np.repeat(np.arange(len(counts)), counts)
+    place = np.arange(A.nnz) - A.indptr[row]
+    columns = np.zeros((len(counts), max(1, counts.max(initial=0))), dtype=np.int64)
+    values = np.zeros(columns.shape)
+    columns[row, place] = A.indices
+    values[row, place] = A.data
+    return Rows(columns, values)
+
+
+def _near(share: Any, pattern: Any) -> Near:
+    """Entries that a sparse pattern (n, m) names for each node, with their share, sparse (n, m)."""
+    marks = padded(sparse.csr_array(pattern != 0, dtype=np.float64))
+    used = marks.values != 0
+    rows = np.broadcast_to(np.arange(len(used))[:, None], used.shape)
+    entries = share.tocsr()[rows.ravel(), marks.columns.ravel()]
+    dense = np.asarray(entries.todense() if sparse.issparse(entries) else entries).reshape(used.shape)
+    return Near(marks.columns, np.where(used, dense, 0.0), used)
+
+
+def in_parts(K: Any, u: Floats, axis: int) -> Iterator[Floats]:
+    """The array that a sparse matrix K makes of u (T, *shape) along one axis, some frames at a time."""
+    step = _frames(u)
+    if axis == 0:
+        yield from (along(K[start : start + step], u, 0) for start in range(0, K.shape[0], step))
+    else:
+        yield from (along(K, u[start : start + step], axis) for start in range(0, len(u), step))
+
+
+def _frames(u: Floats) -> int:
+    return max(4, _SLAB // max(1, int(u[0].size)))
+
+
+def odd_values(u: Floats, axes: list[Axis], sigma: float, z: float, always: Integers) -> Predicted:
+    """Predictions where the value, or one of ``always``, may be off by more than z sd; others are off by less.
+
+    The prediction is a mean of those by the axes, and sd² ≥ σ² (1 + 1 / Σ_a 1/s_a), s_a = Σ P²: where no axis is off by
+    z times that, the mean is not.
+
+    u: complete values, (T, *shape), contiguous.
+    sigma: noise.
+    always: flat indices, increasing.
+    """
+    largest = sum(float(np.max(1.0 / axis.spread, initial=0.0)) for axis in axes)
+    limit = (1.0 - _ROUNDED) * z * sigma * float(np.sqrt(1.0 + 1.0 / largest)) if largest > 0 else np.inf
+    step = _frames(u)
+    parts = [_odd_in(u, axes, sigma, limit, always, i, min(i + step, len(u))) for i in range(0, len(u), step)]
+    return Predicted(
+        np.concatenate([p.index for p in parts]),
+        np.concatenate([p.prediction for p in parts]),
+        np.concatenate([p.sd for p in parts]),
+    )
+
+
+def _odd_in(
+    u: Floats, axes: list[Axis], sigma: float, limit: float, always: Integers, start: int, stop: int
+) -> Predicted:
+    """Predictions in some frames where an axis is off by more than the limit, and at ``always``."""
+    halo, nodes = axes[0].reach, u[0].size
+    first, last = max(0, start - halo), min(stop + halo, len(u))
+    near = u[first:last]
+    predicted = (along(axis.P, near, n) if n else along(axis.P[first:last], u, 0) for n, axis in enumerate(axes))
+    residuals = [np.subtract(near, p, out=np.empty_like(near)) for p in predicted]
+    odd = np.zeros(u[start:stop].shape, dtype=bool)
+    for r in residuals:
+        odd |= np.abs(r[start - first : stop - first]) > limit
+    low, high = np.searchsorted(always, (start * nodes, stop * nodes))
+    odd.ravel()[always[low:high] - start * nodes] = True
+    return _predicted(_Window(first, u, residuals), axes, sigma, np.flatnonzero(odd) + start * nodes)
+
+
+def _predicted(window: _Window, axes: list[Axis], sigma: float, index: Integers) -> Predicted:
+    """Predictions at flat indices (c,), all in frames whose neighbours are in the window."""
+    u = window.u
+    at = list(np.unravel_index(index, u.shape))
+    here, own = index - window.first * u[0].size, u.ravel()[index]
+    predictions = np.stack([own - r.ravel()[here] for r in window.residuals])
+    missed = [_missed(window, axes, number, at, here) for number in range(u.ndim)]
+    weights = np.stack([1.0 / _squared_error(a, e, i, sigma) for a, e, i in zip(axes, missed, at, strict=True)])
+    precision = weights.sum(axis=0)
+    known = precision > 0
+    precision = np.where(known, precision, 1.0)
+    prediction = np.where(known, (weights * predictions).sum(axis=0) / precision, own)
+    # Axes that contradict each other beyond their errors do not know better than their disagreement.
+    contradiction = (weights * (predictions - prediction) ** 2).sum(axis=0) / max(1, u.ndim - 1)
+    sd = np.sqrt(sigma**2 + np.maximum(1.0, contradiction / _NOISY**2) / precision)
+    return Predicted(index, prediction, sd)
+
+
+def _squared_error(axis: Axis, missed: Floats, node: Integers, sigma: float) -> Floats:
+    """q = σ² Σ P² + e² of the prediction along one axis, (c,); e² is what the square missed, (c,), is beyond noise."""
+    spread = axis.spread[node]
+    excess = np.maximum(_NEIGHBOURHOOD**2 * missed - _NOISY**2 * (1.0 + spread) * sigma**2, 0.0)
+    return np.asarray(np.maximum(sigma**2 * spread + excess, np.finfo(float).tiny))
+
+
+def flat_strides(shape: tuple[int, ...]) -> Integers:
+    """Steps in the flat array along each axis."""
+    return np.cumprod(np.array([1, *shape[:0:-1]], dtype=np.int64))[::-1]
+
+
+def _missed(window: _Window, axes: list[Axis], number: int, at: list[Integers], here: Integers) -> Floats:
+    """Square that predictions along one axis typically miss, averaged over the neighbours on other axes, (c,).
+
+    Without the average it is small by accident where the residual changes sign.
+
+    at: indices along the axes, (c,) each; here: flat indices in the window, (c,).
+    """
+    axis = axes[number]
+    lines = int(np.prod([a.average.columns.shape[1] for a in axes])) // axis.average.columns.shape[1]
+    if _CROWDED * lines * here.size > window.residuals[number].size:
+        return np.asarray(_missed_everywhere(window, axes, number).ravel()[here])
+    step = max(1, _ENTRIES // (lines * axis.neighbours.index.shape[1]))
+    missed = np.empty(here.size)
+    for start in range(0, here.size, step):
+        part = slice(start, start + step)
+        shift, weight = _lines(axes, number, [i[part] for i in at], window.u.shape)
+        square = _missed_at(window, axis, number, at[number][part], here[part, None] + shift)
+        missed[part] = np.einsum("cl,cl->c", weight, square)
+    return missed
+
+
+def _missed_at(window: _Window, axis: Axis, number: int, node: Integers, lines: Integers) -> Floats:
+    """Square that predictions typically miss at flat indices in the window (c, L), nodes (c,) of the axis; (c, L)."""
+    residual, stride = window.residuals[number].ravel(), flat_strides(window.u.shape)[number]
+    own = residual[lines]
+    near = _shifts(axis.neighbours.index[node] - node[:, None], axis.neighbours.used[node], stride)
+    missed = _typical(residual[lines + near], own, axis.neighbours, node) ** 2
+    bent = np.flatnonzero(axis.bend[node] > _STRAIGHT)
+    if bent.size:
+        missed[bent] += _missed_by_bend(window, axis, number, node[bent], lines[bent], own[bent])
+    return missed
+
+
+def _missed_everywhere(window: _Window, axes: list[Axis], number: int) -> Floats:
+    """The mean of :func:`_missed` in the whole window, (frames, *shape); wrong in frames whose neighbours it lacks."""
+    axis, residual = axes[number], window.residuals[number]
+    first = window.first if number == 0 else 0
+    own = np.moveaxis(residual, number, 0).reshape(residual.shape[number], -1)
+    node = np.arange(first, first + len(own))
+    near = np.clip(axis.neighbours.index[node].T - first, 0, len(own) - 1)
+    bent = np.flatnonzero(axis.bend[node] > _STRAIGHT)
+    places = np.moveaxis(np.arange(residual.size).reshape(residual.shape), number, 0).reshape(own.shape)
+    missed = np.empty(own.shape)
+    step = max(1, _ENTRIES // near.size)
+    for start in range(0, own.shape[1], step):
+        part = slice(start, start + step)
+        missed[:, part] = _typical(own[:, part][near], own[:, part], axis.neighbours, node) ** 2
+        if bent.size:
+            missed[bent, part] += _missed_by_bend(window, axis, number, node[bent], places[bent, part], own[bent, part])
+    mean = np.moveaxis(missed.reshape(np.moveaxis(residual, number, 0).shape), 0, number)
+    frames = slice(window.first, window.first + len(residual))
+    for other, a in enumerate(axes):
+        if other != number:
+            mean = along(a.A[frames, frames] if other == 0 else a.A, mean, other)
+    return mean
+
+
+def _missed_by_bend(window: _Window, axis: Axis, number: int, node: Integers, lines: Integers, own: Floats) -> Floats:
+    """What second differences add where predictions are not cubic; lines: flat indices in the window, all (c, L)."""
+    everywhere, stride = lines + window.first * window.u[0].size, flat_strides(window.u.shape)[number]
+    differences = _differences(window.u.ravel(), everywhere, axis, node, stride)
+    return np.asarray((axis.bend[node, None] * _typical(differences, own, axis.differences, node)) ** 2)
+
+
+def _lines(axes: list[Axis], number: int, at: list[Integers], shape: tuple[int, ...]) -> tuple[Integers, Floats]:
+    """Flat steps from c nodes to the neighbours on all axes but one, and their weights in the mean, both (c, L)."""
+    c, strides = at[0].size, flat_strides(shape)
+    shift, weight = np.zeros((c, 1), dtype=np.int64), np.ones((c, 1))
+    for other, i in enumerate(at):
+        if other != number:
+            mean = axes[other].average
+            w = mean.values[i]
+            step = _shifts(mean.columns[i] - i[:, None], w != 0, strides[other])
+            shift = (shift[:, :, None] + step[:, :, 0].T[:, None, :]).reshape(c, -1)
+            weight = (weight[:, :, None] * w[:, None, :]).reshape(c, -1)
+    return shift, weight
+
+
+def _shifts(steps: Integers, used: Flags, stride: np.int64) -> Integers:
+    """Flat steps (K, c, 1) from steps along an axis (c, K), zero where there are none."""
+    return np.where(used, steps * stride, 0).T[:, :, None]
+
+
+def _differences(u: Floats, lines: Integers, axis: Axis, node: Integers, stride: np.int64) -> Floats:
+    """Entries of D u around nodes (c,), (K, c, L), on the lines through flat indices (c, L)."""
+    rows = axis.differences.index[node].T
+    columns, values = axis.second.columns[rows], axis.second.values[rows]
+    out = np.zeros((len(rows), *lines.shape))
+    for k in range(columns.shape[2]):
+        step = np.where(values[:, :, k] != 0, (columns[:, :, k] - node) * stride, 0)
+        out += values[:, :, k, None] * u[lines + step[:, :, None]]
+    return out
+
+
+def _typical(values: Floats, residual: Floats, near: Near, node: Integers) -> Floats:
+    """Lower median over k near node i of |v_k − share_ik r_i|: what v would be were node i as predicted; (c, L).
+
+    Without the correction an outlier would excuse itself, as it spoils the prediction of its neighbours.
+
+    values: v, (K, c, L).
+    residual: value minus prediction, r, (c, L).
+    node: i, (c,).
+    """
+    used = near.used[node].T
+    off = near.share[node].T[:, :, None] * residual
+    np.abs(np.subtract(values, off, out=off), out=off)
+    if not used.all():
+        off[~used] = np.inf
+    middle = np.maximum(used.sum(axis=0) - 1, 0) // 2
+    if middle.max(initial=0) > 1 or len(off) < 2:
+        off.sort(axis=0)
+        typical = np.take_along_axis(off, middle[None, :, None], axis=0)[0]
+    else:
+        typical = _second_smallest(off)
+        typical[middle == 0] = off[:, middle == 0].min(axis=0)
+    typical[~used.any(axis=0)] = 0.0
+    return np.asarray(typical)
+
+
+def _second_smallest(values: Floats) -> Floats:
+    """Along the first axis, (K, ...) with K ≥ 2."""
+    smallest, second = np.minimum(values[0], values[1]), np.maximum(values[0], values[1])
+    for v in values[2:]:
+        np.minimum(second, np.maximum(smallest, v), out=second)
+        np.minimum(smallest, v, out=smallest)
+    return np.asarray(second)

@@ -1,9 +1,0 @@
-"""Reports of a discovery: one HTML file, Markdown, LaTeX, and a small view for notebooks."""
-
-from bvsi.report.equation import equation_latex
-from bvsi.report.markdown import markdown_report
-from bvsi.report.notebook import notebook_html
-from bvsi.report.page import html_report
-from bvsi.report.settings_section import versions
-
-__all__ = ["equation_latex", "html_report", "markdown_report", "notebook_html", "versions"]

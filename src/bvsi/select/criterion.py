@@ -1,0 +1,216 @@
+"""Criteria for operator selection, and their closed forms for what a removal does."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.errors import BvsiError
+from bvsi.infer import Fit, Lagged, LeastSquares, Profile
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.likelihood.stacked import Stacked
+from bvsi.select.quadratic import QuadraticModel
+
+Array = NDArray[np.float64]
+
+
+class Criterion(Protocol):
+    """What selection minimises."""
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+
+    @property
+    def absolute(self) -> bool:
+        """Whether a model has a score of its own, or only the change by a removal has one."""
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Estimate a model with its own covariance."""
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Score of a fitted model, lower is better; 0 for criteria that are not absolute."""
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """Predicted change of the score for the removal of each operator, (d,), in closed form."""
+
+
+class QuadraticCriterion(Criterion, Protocol):
+    """A criterion that needs no more than the quadratic model of the misfit."""
+
+    def change(self, model: QuadraticModel) -> Array:
+        """Predicted change of the score for the removal of each operator, (d,)."""
+
+
+@dataclass(frozen=True)
+class Wald:
+    """z_i² − log n: remove the operator that the data support least, while z² < log n.
+
+    z_i = θ_i/sd_i with the larger of two variances: that of the noise model, and that of the scores of the blocks,
+    which also sees the blocks where the discretisation fails.
+    """
+
+    estimator: Profile = field(default_factory=Profile)
+    name: ClassVar[str] = "Wald z² − log n"
+    absolute: ClassVar[bool] = False
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Profile estimate."""
+        return _from_start(self.estimator, likelihood, start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Zero: only differences count."""
+        del likelihood, fit
+        return 0.0
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """z² − log n."""
+        return self.change(QuadraticModel.of(likelihood, fit))
+
+    def change(self, model: QuadraticModel) -> Array:
+        """θ_i²/V_ii − log n."""
+        return np.asarray(model.theta**2 / model.variance - math.log(model.n))
+
+
+@dataclass(frozen=True)
+class ProfileBIC:
+    """Q(θ̂) + d log n with the profile estimate; n log(Q/n) + d log n where the noise level is unknown."""
+
+    estimator: Profile = field(default_factory=Profile)
+    name: ClassVar[str] = "profile BIC"
+    absolute: ClassVar[bool] = True
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Profile estimate."""
+        return _from_start(self.estimator, likelihood, start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Q + d log n."""
+        q, n = fit.equations.q, fit.equations.n
+        misfit = q if likelihood.scale_known else n * math.log(q / n)
+        return misfit + len(fit.theta) * math.log(n)
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """ΔQ_i − log n."""
+        return self.change(QuadraticModel.of(likelihood, fit))
+
+    def change(self, model: QuadraticModel) -> Array:
+        """ΔQ_i − log n, or n log(1 + ΔQ_i/Q) − log n."""
+        return np.asarray(model.misfit_change - math.log(model.n))
+
+
+@dataclass(frozen=True)
+class ResidualBIC:
+    """−2 log p(r_θ̂ | θ̂) + d log n at the lagged estimate: eq:residual_bic, literally.
+
+    It rewards models with a small residual covariance and so keeps operators that are not there; for comparison.
+    """
+
+    estimator: Lagged = field(default_factory=Lagged)
+    name: ClassVar[str] = "residual BIC (paper)"
+    absolute: ClassVar[bool] = True
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Lagged-covariance maximum likelihood."""
+        return self.estimator.fit(likelihood, start=start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """−2 log p + d log n."""
+        return -2 * likelihood.log_density(fit.theta) + len(fit.theta) * math.log(likelihood.n)
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """ΔQ_i + (∂ log det Σ/∂θ) · δθ_i − log n, the log-determinant to first order by exact traces."""
+        return _first_order(QuadraticModel.of(likelihood, fit), likelihood.logdet_gradient(fit.theta))
+
+
+@dataclass(frozen=True)
+class ExactBIC:
+    """−2 log p(û | θ̂) + d log n with the density of the data, at the profile estimate; stacked weighting only.
+
+        −2 log p(û | θ) = q + log det Σ − 2 Σ_k log |det C_kk| + n log 2π
+
+    the states before the first block integrated out. Unlike :class:`ResidualBIC` it does not reward a small residual
+    covariance. The estimate is the maximum of p but for its two determinants, which nearly cancel.
+    """
+
+    estimator: Profile = field(default_factory=Profile)
+    name: ClassVar[str] = "exact BIC"
+    absolute: ClassVar[bool] = True
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Profile estimate."""
+        _check_exact(likelihood)
+        return _from_start(self.estimator, likelihood, start)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """−2 log p + d log n."""
+        _check_exact(likelihood)
+        change = likelihood.density(fit.theta, logdet=False, change=True).change.value
+        return -2 * (likelihood.log_density(fit.theta) + change) + len(fit.theta) * math.log(likelihood.n)
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """ΔQ_i + ∂(log det Σ − 2 Σ_k log |det C_kk|)/∂θ · δθ_i − log n, the determinants to first order."""
+        _check_exact(likelihood)
+        density = likelihood.density(fit.theta, gradient=True, change=True)
+        slope = density.logdet.gradient - 2 * density.change.gradient
+        return _first_order(QuadraticModel.of(likelihood, fit), slope)
+
+
+@dataclass(frozen=True)
+class FStatistic:
+    """Relative growth of the residual norm, (ℓ_{−i} − ℓ)/ℓ, against a threshold: classical VSI (Wang et al.)."""
+
+    threshold: float = 0.01
+    name: ClassVar[str] = "F-statistic"
+    absolute: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.threshold) and self.threshold > 0):
+            raise BvsiError(f"threshold: a positive number is needed, such as 0.01; got {self.threshold}.")
+
+    def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+        """Least squares."""
+        del start
+        return LeastSquares().fit(likelihood)
+
+    def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
+        """Zero: only differences count."""
+        del likelihood, fit
+        return 0.0
+
+    def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
+        """Growth − threshold."""
+        model = QuadraticModel.of(likelihood, fit)
+        return np.asarray(model.growth / model.q - self.threshold)
+
+
+def _first_order(model: QuadraticModel, slope: Array) -> Array:
+    """ΔQ_i + slope · δθ_i − log n, (d,): the misfit by its quadratic model, the rest of the score to first order."""
+    moves = np.stack([model.removal_step(i) for i in range(len(model.theta))])
+    return np.asarray(model.misfit_change + moves @ slope - math.log(model.n))
+
+
+def _check_exact(likelihood: ResidualLikelihood) -> None:
+    """Refuse where log p(û | θ) is not known."""
+    if not isinstance(likelihood.weighting, Stacked):
+        raise BvsiError(
+            f"criterion: ExactBIC() needs Stacked() weighting, since {likelihood.weighting!r} leaves out correlations "
+            "and so has no density of the data; use ProfileBIC() or Wald()."
+        )
+    try:
+        likelihood.check_change_of_variables()
+    except BvsiError as error:
+        raise BvsiError(f"criterion: ExactBIC() has no density here, use ProfileBIC() or Wald(). {error}") from None
+
+
+def _from_start(estimator: Profile, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
+    """Fit from a start; where that does not converge, from the estimator's own."""
+    if start is not None:
+        fit = estimator.fit(likelihood, start=start)
+        if fit.status.converged:
+            return fit
+    return estimator.fit(likelihood)

@@ -1,0 +1,111 @@
+"""The path of a selection: every model visited, its score, its coefficients, and why it stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.infer import Fit
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Visited:
+    """One model on the path.
+
+    names: its operators; score: of the criterion; theta: (d,) and chi2 of its estimate.
+    changed: operator removed (or added) to get here, None for the first.
+    candidates: score of every model one step from the previous one, by the operator changed; predicted in closed form
+        except for those in ``refitted``. fit: the estimate itself; a path read from a file has none, nor has a model
+        that was predicted.
+    """
+
+    names: tuple[str, ...]
+    score: float
+    theta: Array
+    chi2: float
+    changed: str | None
+    candidates: Mapping[str, float]
+    refitted: frozenset[str]
+    fit: Fit | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "candidates", MappingProxyType(dict(self.candidates)))
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "candidates": dict(self.candidates)}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self.__post_init__()  # read-only again
+
+    @property
+    def predicted(self) -> bool:
+        """Whether score and coefficients come from a closed form, without a fit of this model."""
+        return self.changed is not None and self.changed not in self.refitted
+
+    @staticmethod
+    def of(
+        fit: Fit, score: float, changed: str | None, candidates: Mapping[str, float], refitted: frozenset[str]
+    ) -> Visited:
+        """Record of a fitted model."""
+        return Visited(fit.names, score, fit.theta, fit.chi2, changed, candidates, refitted, fit)
+
+
+@dataclass(repr=False, frozen=True, eq=False)
+class SelectionPath:
+    """Models in the order visited; ``best`` is the one with the lowest score.
+
+    criterion: its name; stopped: why the path ends; doubts: why the selection is not decided, empty where it is.
+    """
+
+    visited: tuple[Visited, ...]
+    criterion: str
+    stopped: str
+    doubts: str = ""
+
+    def __repr__(self) -> str:
+        kept = ", ".join(self.best.names)
+        return f"SelectionPath: {len(self.visited)} models by {self.criterion}; selected: {kept}"
+
+    @property
+    def decided(self) -> bool:
+        """Whether the data single the selected model out."""
+        return not self.doubts
+
+    @property
+    def best(self) -> Visited:
+        """The selected model."""
+        return min(self.visited, key=lambda v: v.score)
+
+    @property
+    def fits(self) -> int:
+        """Models on the path, and next to it, that were fitted with their own covariance."""
+        return sum(max(1, len(v.refitted)) for v in self.visited if not v.predicted)
+
+    def probabilities(self) -> Array:
+        """Posterior probability of each visited model, ∝ exp(−½ score) (BIC weights, uniform prior)."""
+        scores = np.array([v.score for v in self.visited])
+        weights = np.exp(-0.5 * (scores - scores.min()))
+        return np.asarray(weights / weights.sum())
+
+    def inclusion(self) -> dict[str, float]:
+        """Posterior probability that an operator is in the model, over the visited models."""
+        names = dict.fromkeys(name for v in self.visited for name in v.names)
+        pairs = list(zip(self.visited, self.probabilities(), strict=True))
+        return {name: float(sum(p for v, p in pairs if name in v.names)) for name in names}
+
+    def __str__(self) -> str:
+        best = self.best
+        rows = [f"{'terms':>5}  {self.criterion:>20}  {'χ²/n':>8}  changed"]
+        for v in self.visited:
+            mark = "  ← selected" if v is best else ""
+            rows.append(f"{len(v.names):>5}  {v.score:>20.2f}  {v.chi2:>8.3g}  {v.changed or '(start)'}{mark}")
+        rows.append(self.stopped)
+        rows += [self.doubts] if self.doubts else []
+        return "\n".join(rows)

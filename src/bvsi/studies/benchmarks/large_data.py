@@ -1,0 +1,121 @@
+"""Data larger than memory: a Zarr store of many gigabytes is discovered from within a bound on memory.
+
+``python -m bvsi.studies.benchmarks.large_data --gigabytes 6 --memory 4``: writes a movie of u_t = 0.05 Δu −
+0.3 u_x, exact by modes, with noise, to a Zarr store, slab by slab; then runs ``bvsi run`` on it in a process
+of its own and reports its largest resident memory, its time and what it found.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bvsi.common.console import progress_bar
+from bvsi.common.progress import Progress, silent
+from bvsi.errors import BvsiError
+
+TRUTH = {"laplacian(u)": 0.05, "dx(u)": -0.3}
+_MODES = ((1, 0, 1.0, 0.3), (0, 1, 0.8, 1.0), (2, 1, 0.5, 2.0), (3, 2, 0.4, 0.5), (1, 4, 0.3, 1.7), (5, 3, 0.2, 0.1))
+_FINAL = 3.0
+_FRAMES_AT_ONCE = 8
+_STUDY = """\
+[data]
+file = "movie.zarr"
+time = "t"
+periodic = {x = 6.283185307179586, y = 6.283185307179586}
+[library.equations]
+u = ["u", "u**2", "dx(u)", "dy(u)", "laplacian(u)", "u*dx(u)", "laplacian(u**2)"]
+[forecast]
+enabled = false
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """gigabytes: of the store; peak: largest resident memory in gigabytes; seconds; summary: what was found."""
+
+    gigabytes: float
+    peak: float
+    seconds: float
+    summary: dict[str, object]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.gigabytes:.2f} GB of data, at most {self.peak:.2f} GB of memory, {self.seconds:.0f} s\n"
+            + "\n".join(map(str, self.summary["equation"]))  # type: ignore[call-overload]
+            + f"\nverdict: {self.summary['verdict']}\nnotes: {self.summary['notes']}"
+        )
+
+
+def write_movie(path: Path, gigabytes: float, *, rng: np.random.Generator, progress: Progress = silent) -> float:
+    """Write single-precision frames of a square until they take so many gigabytes; how many they take."""
+    import zarr
+
+    nodes = int(max(64, min(1600, np.sqrt(gigabytes * 1e9 / 4 / 100)))) // 32 * 32
+    frames = max(41, round(gigabytes * 1e9 / 4 / nodes**2))
+    t, x = np.linspace(0, _FINAL, frames), np.arange(nodes) * 2 * np.pi / nodes
+    group = zarr.open_group(path, mode="w", zarr_format=2)
+    for name, values in (("t", t), ("x", x), ("y", x)):
+        axis = group.create_array(name, shape=values.shape, dtype="f8", chunks=values.shape)
+        axis[:] = values
+        axis.attrs["_ARRAY_DIMENSIONS"] = [name]
+    u = group.create_array("u", shape=(frames, nodes, nodes), dtype="f4", chunks=(4, nodes, nodes), compressors=None)
+    u.attrs["_ARRAY_DIMENSIONS"] = ["t", "x", "y"]
+    for begin in range(0, frames, _FRAMES_AT_ONCE):
+        some = slice(begin, min(begin + _FRAMES_AT_ONCE, frames))
+        clean = _frames(t[some], x)
+        u[some] = clean + 0.1 * rng.standard_normal(clean.shape, dtype=np.float32)
+        progress(some.stop, frames, "writing frames")
+    return float(u.nbytes) / 1e9
+
+
+def _frames(t: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Σ a e^{−0.05 (k² + l²) t} cos(k (x − 0.3 t) + p) cos(l y), (frames, nodes, nodes)."""
+    total = np.zeros((len(t), len(x), len(x)), dtype=np.float32)
+    for k, m, a, p in _MODES:
+        decay = a * np.exp(-0.05 * (k**2 + m**2) * t)[:, None]
+        wave = (decay * np.cos(k * (x - 0.3 * t[:, None]) + p)).astype(np.float32)
+        total += wave[:, :, None] * np.cos(m * x).astype(np.float32)
+    return total
+
+
+def discovered(folder: Path, gigabytes: float, memory: float) -> Outcome:
+    """Run the study in a process of its own; refused where that takes more memory than allowed."""
+    (folder / "study.toml").write_text(_STUDY, encoding="utf-8")
+    command = [sys.executable, "-m", "bvsi.app.cli", "run", str(folder / "study.toml"), "--json"]
+    begin = time.perf_counter()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    seconds = time.perf_counter() - begin
+    if done.returncode:
+        raise BvsiError(f"bvsi run: {done.stderr}")
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9
+    if peak > memory:
+        raise BvsiError(f"{peak:.2f} GB of memory were used, {memory:g} are allowed.")
+    return Outcome(gigabytes, peak, seconds, json.loads(done.stdout))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Discover the equation of a movie that is larger than the memory allowed."""
+    parser = argparse.ArgumentParser(prog="python -m bvsi.studies.benchmarks.large_data", description=main.__doc__)
+    parser.add_argument("--gigabytes", type=float, default=6.0, help="size of the data (default 6)")
+    parser.add_argument("--memory", type=float, default=4.0, help="gigabytes of memory allowed (default 4)")
+    parser.add_argument("--folder", type=Path, default=None, help="where the data go (default: a temporary folder)")
+    chosen = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as place, progress_bar() as progress:
+        rng = np.random.default_rng(0)
+        size = write_movie(Path(place) / "movie.zarr", chosen.gigabytes, rng=rng, progress=progress)
+        sys.stdout.write(f"{discovered(Path(place), size, chosen.memory)}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""A verdict survives its own evidence: not "consistent" beside a comparison that rejects, unless one speaks for it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from bvsi.check import Comparison, Verdict
+from bvsi.check.evidence import Evidence, judge
+from bvsi.data import Data, Grid
+from bvsi.discovery import discover
+from bvsi.operators import Library
+
+
+def compared(name, kind, p, *, better=(), weight=0.1):
+    zero = np.zeros(1)
+    return Comparison(name, kind, zero, zero, zero + 9.0, 81.0, p, zero, weight, better)
+
+
+def verdict_of(*comparisons):
+    return judge(Evidence((), comparisons, 1.0, None, 100.0, False, 0.0, {}))
+
+
+FRAMES = compared("every second frame", "time", 1e-20)
+NODES = compared("every second node", "space", 1e-20)
+Q1 = compared("Q1 elements", "width", 1e-20)
+WIDER = compared("wider tests", "width", 0.5, better=("time", "space"))
+
+
+@pytest.mark.parametrize("one, verdict", [(FRAMES, Verdict.TIME), (NODES, Verdict.SPACE), (Q1, Verdict.SPACE)])
+def test_a_comparison_that_rejects_alone_is_the_verdict(one, verdict):
+    found, reasons = verdict_of(one)
+    assert found is verdict
+    assert reasons[0] == one.told
+
+
+@pytest.mark.parametrize("one", [FRAMES, NODES])
+def test_wider_tests_that_agree_speak_for_the_fit_and_both_are_named(one):
+    found, reasons = verdict_of(one, WIDER)
+    assert found is Verdict.CONSISTENT
+    assert one.name in reasons[0]
+    assert WIDER.name in reasons[0]
+
+
+@pytest.mark.parametrize("one", [FRAMES, NODES])
+def test_wider_tests_do_not_speak_where_they_disagree(one):
+    assert verdict_of(one, replace(WIDER, p=0.01))[0] is not Verdict.CONSISTENT
+
+
+def test_an_element_that_agrees_with_itself_on_every_second_node_is_not_refuted_by_a_lower_one():
+    assert verdict_of(Q1, replace(NODES, p=0.5))[0] is Verdict.CONSISTENT
+    assert verdict_of(Q1, replace(NODES, p=0.01))[0] is Verdict.SPACE
+
+
+def test_what_is_better_in_space_does_not_speak_for_time():
+    assert verdict_of(FRAMES, replace(WIDER, better=("space",)))[0] is Verdict.TIME
+
+
+def diffusing(stride, seed):
+    """u_t = −0.5 u_x + 0.3 u_xx in four modes, 64 nodes thinned."""
+    x, t = np.arange(64)[::stride] * 2 * np.pi / 64, np.linspace(0, 1, 41)[:, None]
+    modes = ((1.0, 1, 0.0), (0.6, 2, 1.0), (0.4, 3, 2.0), (0.2, 4, 0.5))
+    u = sum(a * np.exp(-0.3 * k * k * t) * np.sin(k * (x - 0.5 * t) + p) for a, k, p in modes)
+    noise = 0.005 * np.random.default_rng(seed).standard_normal(u.shape)
+    return Data(t[:, 0], {"u": u + noise}, Grid(x=x))
+
+
+@pytest.mark.parametrize("stride", [5, 6, 13])
+def test_grids_too_coarse_for_elements_are_under_resolved_in_space(stride):
+    found = discover(diffusing(stride, 7), Library({"u": ["u", "u**2", "dx(u)", "u*dx(u)", "laplacian(u)"]}))
+    assert found.verdict == "under-resolved in space"
+
+
+def test_eight_nodes_are_tried_with_every_second_one():
+    found = discover(diffusing(8, 7), Library({"u": ["u", "dx(u)", "laplacian(u)"]}))
+    assert found.check is not None
+    assert "every second node" in [c.name for c in found.check.comparisons]
+    assert found.verdict == "under-resolved in space"

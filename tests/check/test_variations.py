@@ -1,0 +1,75 @@
+"""Coarser data keep test functions, other test functions keep the data."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from bvsi.check import variations
+from bvsi.data import Data, Grid
+from bvsi.residual import CrankNicolson, TemporalTests
+from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
+from check.diagnose_cases import wave
+
+
+def by_name(*arguments):
+    return {v.name: v for v in variations(*arguments)}
+
+
+def square(nx: int, ny: int, times: int = 20, mesh: bool = False) -> Data:
+    grid = Grid(x=np.linspace(0, 1, nx), y=np.linspace(0, 1, ny))
+    values = np.random.default_rng(0).standard_normal((times, nx, ny))
+    return Data.from_arrays({"u": values}, times=np.arange(times) * 0.1, geometry=grid)
+
+
+def test_coarser_data_have_the_same_test_functions_in_physical_units():
+    data, tests, stencil = wave(nodes=64, times=121), SplineTests({"x": 4.0}, 6), TemporalTests(5, 4.0)
+    found = by_name([data], tests, stencil)
+    in_time, in_space = found["every second frame"], found["every second node"]
+    assert stencil.splines(data.times) == in_time.stencil.splines(in_time.data[0].times)
+    fine = tests.build(data.geometry, 0)
+    coarse = in_space.discretisation.build(in_space.data[0].geometry, 0)
+    assert_allclose(coarse.test_points, fine.test_points)
+    assert in_space.discretisation.gap == {"x": 2.0}
+
+
+def test_frames_and_nodes_say_which_data_are_left():
+    data = square(12, 13)
+    for variation in variations([data], SplineTests(1.0, 4), TemporalTests(5, 1.0)):
+        kept = data.fields["u"][np.ix_(variation.frames[0], variation.nodes[0])]
+        assert_array_equal(variation.data[0].fields["u"], kept)
+        assert_array_equal(variation.data[0].geometry.points, data.geometry.points[variation.nodes[0]])
+        assert_array_equal(variation.data[0].times, data.times[variation.frames[0]])
+
+
+def test_no_test_function_gets_narrower_than_a_step():
+    found = by_name([wave(nodes=64)], SplineTests({"x": 1.2}, 6), TemporalTests(5, 1.1))
+    for variation in found.values():
+        assert min(variation.discretisation.gap["x"], variation.stencil.gap) >= 1.0
+
+
+def test_elements_are_exchanged_on_grids():
+    found = by_name([square(13, 17)], Galerkin(Q2), CrankNicolson())
+    assert set(found) == {"every second frame", "every second node", "Q1 elements"}
+    assert found["Q1 elements"].discretisation.element == Q1
+    assert "Q2 elements" not in by_name([square(12, 17)], Galerkin(Q1), CrankNicolson())
+    assert "every second node" not in by_name([square(11, 11)], Galerkin(Q2), CrankNicolson())
+
+
+@pytest.mark.parametrize("nodes, times, missing", [(64, 9, "every second frame"), (9, 121, "every second node")])
+def test_few_data_are_not_made_fewer(nodes, times, missing):
+    found = by_name([wave(nodes=nodes, times=times)], SplineTests({"x": 1.0}, 6), TemporalTests(5, 1.0))
+    assert missing not in found
+
+
+def test_periodic_axes_with_an_odd_number_of_nodes_stay():
+    assert "every second node" not in by_name([wave(nodes=63)], SplineTests({"x": 3.0}, 6), TemporalTests(5, 3.0))
+
+
+def test_missing_values_stay_missing():
+    data = wave()
+    mask = np.random.default_rng(0).random(data.fields["u"].shape) > 0.1
+    holes = Data(data.times, data.fields, data.geometry, measured={"u": mask})
+    variation = by_name([holes], SplineTests({"x": 4.0}, 6), TemporalTests(5, 4.0))["every second node"]
+    assert_array_equal(variation.data[0].measured["u"], mask[:, ::2])

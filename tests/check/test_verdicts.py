@@ -1,0 +1,132 @@
+"""Each verdict on exact data whose fault is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from bvsi.check import Verdict, check, variations
+from bvsi.errors import BvsiError
+from bvsi.infer import Profile
+from bvsi.likelihood import Block, residual_likelihood
+from bvsi.noise import IID
+from bvsi.operators import Library
+from bvsi.residual import CrankNicolson, assemble
+from bvsi.spaces import Q1, Galerkin
+from check.diagnose_cases import SIGMA, TRUTH, Case, noisy, wave
+
+FILTERED = {"u": SIGMA}
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_adequate_data_are_consistent_and_keep_their_error_bars(seed):
+    found = Case(noisy(wave(), seed)).checked()
+    assert found.verdict is Verdict.CONSISTENT
+    assert found.reasons == ()
+    assert {c.name for c in found.comparisons} == {
+        "every second frame", "every second node", "wider tests",
+    }  # fmt: skip
+    sd = np.abs(found.comparisons[0].difference / found.comparisons[0].z)
+    assert np.all(found.bias < 0.5 * sd)
+
+
+def test_too_few_frames_are_told_and_the_bias_covers_the_error():
+    case = Case(noisy(wave(times=25), 0), gap_t=1.0)
+    found = case.checked()
+    fit = Profile().fit(case.likelihood())
+    error = np.abs(fit.theta - np.array([TRUTH[name] for name in fit.names]))
+    assert found.verdict is Verdict.TIME
+    assert "frames" in found.advice
+    assert np.any(error > 4 * np.sqrt(fit.posterior.variance))
+    assert np.all(error < 3 * np.sqrt(fit.posterior.variance + found.bias**2))
+    assert_array_equal(found.covariance_added, np.diag(found.bias**2))
+
+
+def test_too_few_nodes_are_told():
+    found = Case(noisy(wave(nodes=16, modes=7), 0), gap_x=1.0).checked()
+    assert found.verdict is Verdict.SPACE
+    assert "finer grid" in found.advice
+
+
+def test_a_missing_operator_is_told_and_not_taken_for_poor_resolution():
+    found = Case(noisy(wave(), 0), names=("dx(u)",)).checked(filter_sigma=FILTERED)
+    assert found.verdict is Verdict.OPERATOR
+    assert "library" in found.advice
+    assert len(set(found.reasons)) == len(found.reasons)
+
+
+@pytest.mark.parametrize("factor", [1 / 1.5, 1.5])
+def test_a_wrong_noise_level_is_told(factor):
+    found = Case(noisy(wave(), 0), sigma=factor * SIGMA).checked(filter_sigma=FILTERED)
+    assert found.verdict is Verdict.NOISE
+    assert "error bars" in found.advice
+
+
+def test_a_level_known_to_half_its_size_is_not_wrong_by_a_factor():
+    found = Case(noisy(wave(), 0), sigma=1.2 * SIGMA).checked(noise_error=0.2)
+    assert found.verdict is Verdict.CONSISTENT
+
+
+def test_noise_that_grows_with_the_signal_is_told():
+    data = wave()
+    u, rng = data.fields["u"], np.random.default_rng(0)
+    size = SIGMA / np.sqrt(np.mean(u**2))
+    found = Case(data.with_fields({"u": u * (1 + size * rng.standard_normal(u.shape))})).checked()
+    assert found.verdict is Verdict.NOISE
+    assert any("grows with the signal" in reason for reason in found.reasons)
+
+
+def test_correlated_noise_is_told():
+    data = wave()
+    rng = np.random.default_rng(0)
+    xi = rng.standard_normal(data.fields["u"].shape)
+    xi = (xi + np.roll(xi, 1, axis=1)) / np.sqrt(2)
+    found = Case(data.with_fields({"u": data.fields["u"] + SIGMA * xi})).checked()
+    assert found.verdict is Verdict.NOISE
+    assert any("correlated along x" in reason for reason in found.reasons)
+    assert not any("correlated along time" in reason for reason in found.reasons)
+
+
+def test_the_printout_has_verdict_advice_and_all_evidence():
+    found = Case(noisy(wave(times=25), 0), gap_t=1.0).checked()
+    text = str(found)
+    assert text.startswith("check: under-resolved in time")
+    assert found.advice in text
+    for row in (*found.reasons, *(t.name for t in found.tests), *(c.name for c in found.comparisons)):
+        assert row in text
+
+
+def test_frequencies_at_the_limit_are_told_where_nothing_can_be_left_out():
+    case = Case(noisy(wave(), 0))
+    likelihood = case.likelihood()
+    fit = Profile().fit(likelihood)
+    for cycles, verdict in [(0.45, Verdict.TIME), (0.2, Verdict.CONSISTENT)]:
+        found = check(fit, likelihood, [], noise_error=0.0, rng=np.random.default_rng(0), cycles={"time": cycles})
+        assert found.verdict is verdict
+
+
+def test_a_noise_error_that_is_none_is_refused():
+    case = Case(noisy(wave(), 0))
+    likelihood = case.likelihood()
+    with pytest.raises(BvsiError, match="noise_error"):
+        check(Profile().fit(likelihood), likelihood, [], noise_error=float("nan"), rng=np.random.default_rng(0))
+
+
+@pytest.mark.parametrize("sigma, verdict", [(5e-2, Verdict.CONSISTENT), (2e-3, Verdict.TIME)])
+def test_elements_with_block_weighting_are_checked_as_well(sigma, verdict):
+    data = noisy(wave(nodes=32, times=121, modes=1), 0, sigma)
+    discretisation, stencil = Galerkin(Q1), CrankNicolson()
+
+    def fitted(experiment, element, scheme):
+        system = assemble(experiment, Library({"u": list(TRUTH)}), discretisation=element, stencil=scheme)
+        likelihood = residual_likelihood(system, IID(sigma), Block())
+        return Profile().fit(likelihood), likelihood
+
+    fit, likelihood = fitted(data, discretisation, stencil)
+    tried = variations([data], discretisation, stencil)
+    refits = [(v, fitted(v.data[0], v.discretisation, v.stencil)[0]) for v in tried]
+    found = check(fit, likelihood, refits, noise_error=0.0, rng=np.random.default_rng(0), data=[data])
+    error = np.abs(fit.theta - np.array([TRUTH[name] for name in fit.names]))
+    assert found.verdict is verdict
+    assert np.all(error < 3 * np.sqrt(fit.posterior.variance + found.bias**2))

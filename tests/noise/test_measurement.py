@@ -1,0 +1,153 @@
+"""Noise of an experiment: as stated, as filters measure it, growing with the signal, with outliers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bvsi.data import Data, Grid
+from bvsi.errors import NoiseError
+from bvsi.noise import IID, Covariance, Diagonal, PerField, UnknownScale
+from bvsi.noise.measurement import measure, measure_all, stated_variance
+from discovery.exact_cases import burgers, noisy, rotation
+
+SIGMA = 0.01
+
+
+@pytest.fixture(scope="module")
+def data() -> Data:
+    return noisy(burgers(64, 61), SIGMA)
+
+
+def spiked(data: Data, count: int = 30, size: float = 0.3) -> tuple[Data, np.ndarray]:
+    """Some values far off, and which."""
+    rng = np.random.default_rng(5)
+    u = data.fields["u"].copy()
+    hit = rng.choice(u.size, count, replace=False)
+    u.ravel()[hit] += size * rng.choice([-1.0, 1.0], count)
+    return data.with_fields({"u": u}), hit
+
+
+def test_noise_that_is_stated_is_taken(data):
+    found = measure(data, IID(0.02))
+    assert found.noise == IID(0.02)
+    assert found.sigma == {"u": 0.02}
+    assert found.error == 0
+    assert_allclose(found.variance["u"], 4e-4, rtol=1e-12)
+    assert found.told == "as stated, IID(sigma=0.02)"
+    assert_allclose(found.filtered["u"], SIGMA, rtol=0.1)  # filters know better
+    assert found.data is data
+
+
+def test_noise_that_is_not_stated_is_measured_with_its_error():
+    pulls = []
+    for seed in range(5):
+        found = measure(noisy(rotation(32, 61), SIGMA, seed), None)
+        assert isinstance(found.noise, PerField)
+        assert set(found.sigma) == {"u", "v"}
+        assert 0 < found.error < 0.1
+        assert found.filtered == found.sigma
+        assert "by filters" in found.told
+        pulls += [(s / SIGMA - 1) / found.error for s in found.sigma.values()]
+    assert np.abs(pulls).max() < 4
+    assert np.abs(pulls).max() > 0.1
+
+
+def test_fields_have_levels_of_their_own():
+    data = rotation(32, 61)
+    rng = np.random.default_rng(0)
+    levels = {"u": 0.003, "v": 0.03}
+    found = measure(
+        data.with_fields({f: u + levels[f] * rng.standard_normal(u.shape) for f, u in data.fields.items()}), None
+    )
+    for field, level in levels.items():
+        assert_allclose(found.sigma[field], level, rtol=0.15)
+        assert_allclose(np.sqrt(found.variance[field]), level, rtol=0.15)
+
+
+def test_noise_that_grows_with_the_signal_is_seen():
+    data = burgers(64, 81)
+    clean = 1 + 2 * data.fields["u"]
+    rng = np.random.default_rng(1)
+    grown = data.with_fields({"u": clean + np.abs(clean) * 0.02 * rng.standard_normal(clean.shape)})
+    found = measure(grown, None)
+    assert "grows with the signal" in found.told
+    assert isinstance(found.noise, Diagonal)
+    assert found.variance["u"].shape == clean.shape
+    assert np.corrcoef(found.variance["u"].ravel(), clean.ravel() ** 2)[0, 1] > 0.95
+    assert_allclose(np.mean(found.variance["u"]), np.mean((0.02 * clean) ** 2), rtol=0.15)
+    even = measure(data.with_fields({"u": clean + 0.02 * rng.standard_normal(clean.shape)}), None)
+    assert "grows" not in even.told
+
+
+@pytest.mark.parametrize("noise", [None, IID(SIGMA)], ids=["measured", "stated"])
+def test_outliers_are_replaced_and_have_little_weight(data, noise):
+    wrong, hit = spiked(data)
+    found = measure(wrong, noise)
+    assert "outliers have Student-t weights" in found.told
+    assert isinstance(found.noise, Diagonal)
+    variance = found.variance["u"].ravel()
+    others = np.setdiff1d(np.arange(variance.size), hit)
+    assert variance[hit].min() > 20 * np.median(variance[others])
+    assert_allclose(np.sqrt(np.median(variance[others])), SIGMA, rtol=0.1)
+    moved = np.abs(found.data.fields["u"] - burgers(64, 61).fields["u"]).ravel()[hit]
+    assert np.median(moved) < 0.05  # they were off by 0.3
+
+
+def test_robust_decides_on_outliers(data):
+    wrong, _ = spiked(data)
+    assert measure(wrong, IID(SIGMA), robust=False).noise == IID(SIGMA)
+    assert measure(wrong, IID(SIGMA), robust=False).data is wrong
+    few, _ = spiked(data, count=1)
+    assert "1 outliers" in measure(few, IID(SIGMA)).told  # 30 sd, which noise never reaches
+    u = np.array(data.fields["u"])
+    u[30, 30] = burgers(64, 61).fields["u"][30, 30] + 7.5 * SIGMA
+    small = data.with_fields({"u": u})
+    assert "outliers" not in measure(small, IID(SIGMA)).told  # no more than the tail of noise
+    assert "1 outliers" in measure(small, IID(SIGMA), robust=True).told
+    assert measure(data, IID(SIGMA)).data is data
+
+
+def test_correlated_noise_cannot_be_weighted_down(data):
+    wrong, _ = spiked(data)
+    model = Covariance(SIGMA**2 * np.eye(64))
+    left = measure(wrong, model)
+    assert left.data is wrong
+    assert left.noise is model
+    with pytest.raises(NoiseError, match="IID, PerField and Diagonal"):
+        measure(wrong, model, robust=True)
+
+
+def test_too_few_data_leave_the_level_to_the_fit():
+    grid = Grid(x=np.linspace(0, 1, 3))
+    found = measure(Data([0, 1], {"u": np.ones((2, 3))}, grid), None)
+    assert isinstance(found.noise, UnknownScale)
+    assert found.variance == {}
+    assert found.filtered == {}
+    assert "too few" in found.told
+
+
+def test_data_without_noise_have_a_floor():
+    """Values of one size are not known better than to rounding: the covariance stays positive."""
+    found = measure(burgers(64, 61), None)
+    size = np.sqrt(np.mean(burgers(64, 61).fields["u"] ** 2))
+    assert found.sigma["u"] >= 1e-8 * size
+    still = measure(Data(np.linspace(0, 1, 20), {"u": np.zeros((20, 30))}, Grid(x=np.linspace(0, 1, 30))), None)
+    assert still.sigma["u"] > 0
+
+
+def test_variances_of_simple_models():
+    data = rotation(16, 12)
+    assert_allclose(stated_variance(PerField({"u": 2.0, "v": 3.0}), data)["v"], 9)
+    varying = np.random.default_rng(0).uniform(1, 2, (12, 16))
+    assert_allclose(stated_variance(Diagonal({"u": varying, "v": varying}), data)["u"], varying**2)
+    assert stated_variance(UnknownScale(), data) is None
+
+
+def test_every_experiment_has_its_noise(data):
+    both = measure_all([data, data], [IID(0.1), IID(0.2)], robust=None)
+    assert [m.sigma["u"] for m in both] == [0.1, 0.2]
+    assert [m.sigma["u"] for m in measure_all([data, data], IID(0.1), robust=None)] == [0.1, 0.1]
+    with pytest.raises(NoiseError, match="1 models for 2 experiments"):
+        measure_all([data, data], [IID(0.1)], robust=None)

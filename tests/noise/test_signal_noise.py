@@ -1,0 +1,55 @@
+"""Noise that grows with the signal: what is known of the filters is used, and data are looked at in parts."""
+
+import numpy as np
+import pytest
+
+from bvsi.data import Data, Grid
+from bvsi.noise import estimate_noise, estimate_signal_noise
+from bvsi.noise import level as noise_level
+from bvsi.noise import signal as signal_noise
+from bvsi.noise.signal import smoothed
+
+T = np.linspace(0, 1, 40)
+GRID = Grid(x=np.arange(50) / 50, y=np.linspace(0, 1, 12), periodic="x")
+
+
+def data():
+    rng = np.random.default_rng(0)
+    x, y = GRID.points.T
+    u = 1.2 + np.sin(2 * np.pi * (x - T[:, None])) * np.cos(y)
+    return Data.from_arrays({"u": u * (1 + 0.1 * rng.standard_normal(u.shape))}, times=T, geometry=GRID)
+
+
+def test_a_level_of_the_same_data_saves_the_search_for_a_filter():
+    found, given = estimate_signal_noise(data())["u"], estimate_signal_noise(data(), estimate_noise(data()))["u"]
+    assert found == given
+    assert found.significant
+    assert found.b == pytest.approx(0.1, rel=0.1)
+
+
+def test_frames_smoothed_apart_are_the_same(monkeypatch):
+    u = np.array(data().fields["u"])
+    holes = np.where(np.random.default_rng(1).random(u.shape) < 0.2, np.nan, u)
+    whole = smoothed(u, GRID), smoothed(holes, GRID), estimate_signal_noise(data())["u"]
+    monkeypatch.setattr(signal_noise, "_SLAB", 1)
+    np.testing.assert_allclose(smoothed(u, GRID), whole[0], rtol=1e-12)
+    np.testing.assert_allclose(smoothed(holes, GRID), whole[1], rtol=1e-12)
+    assert estimate_signal_noise(data())["u"].b == pytest.approx(whole[2].b, rel=1e-9)
+
+
+def test_every_other_time_tells_nearly_as_much(monkeypatch):
+    monkeypatch.setattr(signal_noise, "MOST", data().fields["u"].size // 2)
+    found = estimate_signal_noise(data())["u"]
+    assert found.significant
+    assert found.b == pytest.approx(0.1, rel=0.1)
+
+
+def test_the_strength_of_the_signal_is_that_of_the_filter():
+    u = data().fields["u"].reshape(T.size, *GRID.shape)
+    filters = noise_level.cleanest_filters(u, GRID, T, "u", "D_t^2 × D_x^3 × D_y^3")
+    matrices = [f.K for f in filters]
+    s = signal_noise._strength(u, GRID, matrices, 2)
+    expected = smoothed(data().fields["u"], GRID).reshape(u.shape) ** 2
+    for axis, K in enumerate(matrices):
+        expected = noise_level.along(K.power(2), expected, axis)
+    np.testing.assert_allclose(s, np.moveaxis(expected[::2], 0, -1).ravel(), rtol=1e-12)

@@ -1,0 +1,143 @@
+"""How wide test functions are made: bandwidths of known spectra, and what follows from them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bvsi.data import Data, Grid
+from bvsi.residual import widths
+from bvsi.residual.widths import TIME_DEGREE, bandwidth, choose_tests, power_spectrum
+from bvsi.spaces.bsplines import UniformSplines
+from discovery.exact_cases import burgers, ring
+
+
+def wave(wave_number: int = 3, frequency: int = 5, nodes: int = 120, times: int = 200, noise: float = 0.0) -> Data:
+    """sin(kx) sin(2πft) on a ring, t ∈ [0, 1], with noise."""
+    grid, t = ring(nodes), np.linspace(0, 1, times)
+    u = np.sin(wave_number * grid.axes["x"]) * np.sin(2 * np.pi * frequency * t[:, None])
+    return Data(t, {"u": u + noise * np.random.default_rng(0).standard_normal(u.shape)}, grid)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3], ids=["clean", "noisy"])
+@pytest.mark.parametrize("k", [1, 3, 10])
+def test_the_bandwidth_of_a_sine_is_its_frequency(k, noise):
+    found = bandwidth(wave(k, noise=noise), {"u": noise}).cycles
+    assert_allclose(found["x"], k / 120, rtol=1e-12)
+    assert 5 / 200 <= found["time"] < 9 / 200  # the window widens it by two bins
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+@pytest.mark.parametrize("periodic", [True, False])
+def test_white_noise_has_its_variance_at_every_frequency_in_whatever_parts(axis, periodic, monkeypatch):
+    u = 0.3 * np.random.default_rng(0).standard_normal((40, 30, 31))
+    whole = power_spectrum(u, axis, periodic=periodic)
+    assert_allclose(whole[2:], 0.09, rtol=0.25)
+    monkeypatch.setattr(widths, "_SLAB", 3000)
+    assert_allclose(power_spectrum(u, axis, periodic=periodic)[1:], whole[1:], rtol=1e-12)
+
+
+def test_noise_that_is_not_taken_off_fills_the_spectrum():
+    assert bandwidth(wave(noise=0.3), {"u": 0.0}).cycles["x"] > 0.4
+
+
+def test_the_widest_field_counts():
+    slow, fast = wave(2), wave(7)
+    both = Data(slow.times, {"u": slow.fields["u"], "v": fast.fields["u"]}, slow.geometry)
+    assert_allclose(bandwidth(both, {}).cycles["x"], 7 / 120, rtol=1e-12)
+
+
+def test_a_constant_has_the_lowest_frequency():
+    still = Data(np.linspace(0, 1, 30), {"u": np.ones((30, 40))}, ring(40))
+    assert bandwidth(still, {"u": 0.0}).cycles == {"time": 1 / 30, "x": 1 / 40}
+
+
+def chosen(*data: Data, derivatives: int = 2):
+    return choose_tests(data, [{"u": 0.0}] * len(data), derivatives)
+
+
+def test_twice_the_nodes_have_functions_of_the_same_length():
+    coarse, fine = chosen(wave(nodes=120))[0], chosen(wave(nodes=240))[0]
+    assert_allclose(fine.gap["x"] / coarse.gap["x"], 2, rtol=0.1)
+
+
+def test_functions_follow_the_signal():
+    slow, fast = chosen(wave(3))[0].gap["x"], chosen(wave(9))[0].gap["x"]
+    assert slow > 1.7 * fast
+    quick, lazy = chosen(wave(3, 20))[1].gap, chosen(wave(3, 5))[1].gap
+    assert lazy > 2 * quick
+
+
+def test_several_experiments_have_functions_for_the_fastest():
+    assert chosen(wave(3), wave(9))[0].gap["x"] == pytest.approx(chosen(wave(9), wave(9))[0].gap["x"])
+
+
+def test_degrees_leave_four_orders_beyond_the_derivatives():
+    for derivatives in (0, 2, 4):
+        space, time = chosen(wave(), derivatives=derivatives)
+        assert space.degree == derivatives + 4
+        assert time.degree == TIME_DEGREE
+
+
+def splines_of(data: Data, derivatives: int = 2) -> dict[str, UniformSplines]:
+    """The functions along every axis, in steps of the data."""
+    space, time = chosen(data, derivatives=derivatives)
+    n, nt = data.geometry.shape[0], len(data.times)
+    periodic = "x" in data.geometry.periods
+    return {
+        "x": UniformSplines.by_gap(0.0, n if periodic else n - 1.0, space.gap["x"], space.degree, periodic=periodic),
+        "time": UniformSplines.by_gap(0.0, nt - 1.0, time.gap, time.degree, periodic=False),
+    }
+
+
+CASES = {
+    "few nodes and times": (burgers(20, 17), 2),
+    "some more": (burgers(32, 25), 4),
+    "even less": (burgers(16, 12), 2),
+    "waves": (wave(3), 2),
+    "short waves": (wave(25, 20), 2),
+    "at the limit": (wave(40, 40), 3),
+    "many": (burgers(200, 150), 2),
+    "interval": (Data(np.linspace(0, 2, 40), {"u": burgers(33, 40).fields["u"]}, Grid(x=np.linspace(0, 6, 33))), 2),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_quadrature_of_derivatives_is_exact_for_the_functions_chosen(name):
+    """Σ_j φ'(x_j) = 0 up to 1e-6 of Σ_j |φ'(x_j)|: knots on nodes or nearly, or wide functions."""
+    data, derivatives = CASES[name]
+    for axis, splines in splines_of(data, derivatives).items():
+        n = data.geometry.shape[0] if axis == "x" else len(data.times)
+        points = np.arange(float(n))
+        which, slope = splines.functions(points), splines.values(points, 1)
+        total, size = np.zeros(splines.n), np.zeros(splines.n)
+        np.add.at(total, which[which >= 0], slope[which >= 0])
+        np.add.at(size, which[which >= 0], np.abs(slope[which >= 0]))
+        assert np.abs(total / size).max() < 1e-6, axis
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_combination_of_functions_sees_nothing(name):
+    """The functions at the nodes have full rank: their noise has a positive covariance."""
+    data, derivatives = CASES[name]
+    for axis, splines in splines_of(data, derivatives).items():
+        n = data.geometry.shape[0] if axis == "x" else len(data.times)
+        points = np.arange(float(n))
+        which, values = splines.functions(points), splines.values(points)
+        matrix = np.zeros((n, splines.n))
+        rows = np.broadcast_to(np.arange(n)[:, None], which.shape)
+        np.add.at(matrix, (rows[which >= 0], which[which >= 0]), values[which >= 0])
+        assert splines.n >= 1
+        assert np.linalg.cond(matrix) < 1e6, axis
+
+
+def test_there_are_not_too_many_residuals():
+    n = 64
+    axis = np.arange(n) / n
+    grid = Grid(x=axis, y=axis, periodic={"x": 1.0, "y": 1.0})
+    t = np.linspace(0, 1, 100)[:, None]
+    x, y = grid.points.T
+    data = Data(t[:, 0], {"u": np.sin(2 * np.pi * (8 * x - 9 * t)) * np.sin(2 * np.pi * 8 * y)}, grid)
+    space, time = chosen(data)
+    assert (n / space.gap["x"]) * (n / space.gap["y"]) * (100 / time.gap) < 3_000 * 1.5**3
