@@ -8,7 +8,7 @@ import numpy as np
 
 from bvsi.app.report.summary_section import judgement
 from bvsi.discovery import Discovery, discover
-from bvsi.infer import SWAMPED, Status
+from bvsi.infer import Reason, Status
 from bvsi.predict.forecast import Forecast
 from discovery.exact_cases import BURGERS, burgers, noisy
 
@@ -32,7 +32,7 @@ def test_doubts_turn_the_tick_into_a_warning() -> None:
     assert judgement(found).style == "good"
     for doubtful in (
         replace(found, status=Status(False, 30, "not converged")),
-        replace(found, status=Status(True, 3, SWAMPED)),
+        replace(found, status=Status(True, 3, "noise", frozenset({Reason.SWAMPED}))),
         replace(found, path=replace(found.path, doubts="Not decided: rivals.")),
         replace(found, forecast=forecast(0.3)),
         replace(found, forecast=forecast(0.95, failed=8)),

@@ -1,8 +1,9 @@
 """Anderson acceleration: exact for affine maps after as many steps as there are dimensions, safe for others."""
 
 import numpy as np
-from bvsi.infer.anderson import Anderson
 from numpy.testing import assert_allclose
+
+from bvsi.infer.anderson import Anderson
 
 
 def iterate(phi, theta, steps):

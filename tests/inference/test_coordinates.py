@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.stats
-from bvsi.infer.constrained import constrained, truncated
-from bvsi.infer.coordinates import coordinates
-from bvsi.infer.sampling import Problem
-from bvsi.infer.target import Target
 from numpy.testing import assert_allclose
 
+from bvsi.infer.constrained import constrained, truncated
 from bvsi.infer.constraints import as_linear
+from bvsi.infer.coordinates import coordinates
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Flat, Prior
+from bvsi.infer.sampling import Problem
+from bvsi.infer.target import Target
 from bvsi.likelihood import Term
 from inference.bayes_cases import differences
 

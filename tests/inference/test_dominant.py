@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bvsi.infer.dominant import on_plateau
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
@@ -14,6 +13,7 @@ from bvsi.errors import BvsiError
 from bvsi.forward import simulate
 from bvsi.infer import Dominant, LeastSquares, Profile
 from bvsi.infer.constraints import as_linear
+from bvsi.infer.dominant import on_plateau
 from bvsi.infer.priors import GaussianPrior, bind_prior
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, PerField, UnknownScale, add_noise

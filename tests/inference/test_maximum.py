@@ -7,7 +7,6 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.optimize
-from bvsi.infer.sampling import make_target
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
@@ -15,6 +14,7 @@ from bvsi.infer import FrozenCovariance, Lagged, Maximum, Profile, ProfileDensit
 from bvsi.infer.constraints import as_linear
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Flat, GaussianPrior, HalfNormal, Laplace, LogNormal, Prior, Uniform
+from bvsi.infer.sampling import make_target
 from bvsi.noise import IID, UnknownScale
 from inference.bayes_cases import SIGMA, burgers, differences, fokker_planck, four_operators, frozen_posterior
 

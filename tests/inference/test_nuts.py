@@ -9,12 +9,12 @@ from functools import cache
 import numpy as np
 import pytest
 import scipy.stats
-from bvsi.infer.nuts import _doubts
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, FrozenCovariance, Lagged
 from bvsi.infer.constraints import as_linear
+from bvsi.infer.nuts import _doubts
 from bvsi.infer.posteriors import ChainPosterior
 from bvsi.infer.priors import Flat, GaussianPrior, LogNormal, Prior
 from inference.bayes_cases import four_operators, frozen_posterior, two_operators

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from bvsi.infer.dominant import PILOT
 from numpy.testing import assert_allclose
 
 from bvsi.infer import Profile
+from bvsi.infer.dominant import PILOT
 from bvsi.likelihood import ResidualLikelihood, Stacked, residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import assemble

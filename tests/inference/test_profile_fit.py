@@ -6,11 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from bvsi.infer.dominant import Dominant
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError, RankError
 from bvsi.infer import Profile
+from bvsi.infer.dominant import Dominant
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, bind_prior
 from bvsi.likelihood import Isotropic, residual_likelihood

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from bvsi.infer.weak_prior import column_prior
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
 from bvsi.infer import Lagged, Profile
+from bvsi.infer.weak_prior import column_prior
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux

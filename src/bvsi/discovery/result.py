@@ -15,7 +15,7 @@ from bvsi.common.files import write_whole
 from bvsi.common.naming import position
 from bvsi.discovery.equation import equation_text
 from bvsi.discovery.frames import Frames
-from bvsi.infer import SWAMPED, Status
+from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
 from bvsi.predict import potential_map, predict_function, predict_linear
@@ -118,7 +118,7 @@ class Discovery:
     def doubts(self) -> tuple[str, ...]:
         """Why the answer may be wrong where the check finds nothing: a poor fit, rivals, a forecast that fails."""
         found = []
-        if not self.status.converged or SWAMPED in self.status.message:
+        if not self.status.converged or Reason.SWAMPED in self.status.reasons:
             found.append(self.status.message)
         if not self.path.decided:
             found.append(self.path.doubts)

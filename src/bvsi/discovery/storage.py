@@ -72,7 +72,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "seconds": found.seconds,
         "time_order": found.time_order,
         "settings": json.dumps(dict(found.settings)),
-        "status": json.dumps([found.status.converged, found.status.iterations, found.status.message]),
+        "status": json.dumps(found.status.to_record()),
         "criterion": path.criterion,
         "stopped": path.stopped,
         "doubts": path.doubts,
@@ -87,7 +87,6 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
     """The discovery again; fits of the path are not kept."""
     attributes = dataset.attrs
     candidates = tuple(str(name) for name in dataset["candidate"].values)
-    converged, iterations, message = json.loads(attributes["status"])
     experiments = sorted(int(str(key).rsplit("_", 1)[1]) for key in dataset if str(key).startswith("chi2_blocks_"))
     return Discovery(
         fields=tuple(json.loads(attributes["fields"])),
@@ -97,7 +96,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         chi2_blocks=tuple(dataset[f"chi2_blocks_{number}"].values for number in experiments),
         block_rows=tuple(json.loads(attributes["block_rows"])),
         score_sd=dataset["score_sd"].values,
-        status=Status(converged, iterations, message),
+        status=Status.from_record(json.loads(attributes["status"])),
         path=_path(dataset, candidates),
         settings=json.loads(attributes["settings"]),
         seconds=float(attributes["seconds"]),

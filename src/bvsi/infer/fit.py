@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +29,58 @@ def misfit_excess(chi2: float, n: int) -> bool:
     return chi2 > 1 + max(0.1, 6 * math.sqrt(2 / n))
 
 
+class Reason(StrEnum):
+    """Why an estimate needs attention. Code asks for these; the message of a status says the same to people."""
+
+    LIMIT = "limit"
+    """The iteration used up its steps."""
+    STALLED = "stalled"
+    """No step lowers the misfit."""
+    PLATEAU = "plateau"
+    """Another estimate fits far better."""
+    AMBIGUOUS = "ambiguous"
+    """Two different estimates fit about equally well."""
+    SWAMPED = "swamped"
+    """Noise makes up so much of the operators that the curvature is not positive; there are no error bars."""
+    NOT_PEAKED = "not peaked"
+    """The posterior has no peak at the estimate in some direction."""
+    SAMPLING = "sampling"
+    """Draws do not yet stand for the posterior."""
+    MISFIT = "misfit"
+    """χ²/n is far from one."""
+
+
 @dataclass(frozen=True)
 class Status:
-    """How an iteration ended; the message says what to do next."""
+    """How an iteration ended.
+
+    message: says what to do next; reasons: the same for code, empty where nothing needs attention.
+    """
 
     converged: bool
     iterations: int
     message: str
+    reasons: frozenset[Reason] = frozenset()
+
+    def noted(self, text: str, reason: Reason | None = None, *, failed: bool = False) -> Status:
+        """With a further sentence in the message, and its reason; an empty text changes nothing.
+
+        failed: the estimate does not count as converged.
+        """
+        if not text:
+            return self
+        reasons = self.reasons if reason is None else self.reasons | {reason}
+        return Status(self.converged and not failed, self.iterations, f"{self.message} {text}", reasons)
+
+    def to_record(self) -> dict[str, object]:
+        """Plain values, for files."""
+        return {**self.__dict__, "reasons": sorted(self.reasons)}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> Status:
+        """The status of :meth:`to_record`."""
+        reasons = frozenset(Reason(name) for name in record["reasons"])
+        return Status(record["converged"], record["iterations"], record["message"], reasons)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +184,7 @@ def make_fit(
         alpha = given.alpha + 0.5 * equations.n
         base = NormalInverseGammaPosterior(likelihood.names, centre, covariance, alpha, beta)
         scale = base.noise_variance
-    if active := active_text(base, constraints):
-        status = replace(status, message=f"{status.message} {active}")
+    status = status.noted(active_text(base, constraints))
     posterior = truncated(base, constraints, theta)
     scores = None if score_covariance is None else scale * score_covariance
     fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
@@ -160,7 +206,7 @@ def assessed(
     blocks = tuple(q / n / scale for q, n in zip(equations.q_blocks, likelihood.block_rows, strict=True))
     chi2 = equations.q / equations.n / scale
     if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
-        status = replace(status, message=f"{status.message} {_misfit(chi2)}")
+        status = status.noted(_misfit(chi2), Reason.MISFIT)
     return Fit(likelihood.names, theta, posterior, chi2, blocks, status, history, method, equations)
 
 

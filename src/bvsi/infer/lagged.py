@@ -11,7 +11,7 @@ accelerated (:mod:`bvsi.infer.anderson`); the fixed point is the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -22,7 +22,7 @@ from bvsi.infer.anderson import Anderson
 from bvsi.infer.constrained import constrained, nearest
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
 from bvsi.infer.dominant import PILOT, PLATEAU, Dominant, on_plateau
-from bvsi.infer.fit import CHI2_FACTOR, Fit, Status, Step, check_iteration, make_fit
+from bvsi.infer.fit import CHI2_FACTOR, Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.gaussian_prior import AnyPrior, matched, replaced_text, with_support
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.vsi import LeastSquares
@@ -73,7 +73,7 @@ class Lagged:
         theta = feasible(likelihood, theta, allowed)
         history: list[Step] = []
         ahead = Anderson()
-        status = Status(False, self.max_iterations, self._advice())
+        status = Status(False, self.max_iterations, self._advice(), frozenset({Reason.LIMIT}))
         for iteration in range(1, self.max_iterations + 1):
             equations = likelihood.normal_equations(theta)
             solver = constrained(equations.H + bound.precision, allowed)
@@ -93,13 +93,12 @@ class Lagged:
             if change <= self.tol:
                 status = Status(True, iteration, f"converged (iterations: {iteration}).")
                 break
-        if replaced := replaced_text(density):
-            status = replace(status, message=f"{status.message} {replaced}")
+        status = status.noted(replaced_text(density))
         moved = equations.moved(step)
         if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(
             likelihood, bound, theta, moved.q, allowed
         ):
-            status = Status(False, status.iterations, f"{status.message} {PLATEAU}")
+            status = status.noted(PLATEAU, Reason.PLATEAU, failed=True)
         return make_fit(
             likelihood,
             theta,

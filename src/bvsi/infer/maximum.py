@@ -21,7 +21,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constrained import truncated
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, project
-from bvsi.infer.fit import Fit, Status, assessed, check_iteration
+from bvsi.infer.fit import Fit, Reason, Status, assessed, check_iteration
 from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import GaussianPosterior
@@ -79,11 +79,13 @@ class Maximum:
         # the mean, since priors may vanish on bounds, where the mode can lie
         frame = _Frame(target, begin.mean, covariance_root(begin.covariance).R, progress)
         theta, message, iterations = frame.maximise(self.tol, self.max_iterations)
-        covariance, told = frame.laplace(theta)
+        covariance, told, peaked = frame.laplace(theta)
         posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
         equations = likelihood.normal_equations(theta)
-        text = " ".join([message or f"converged (iterations: {iterations}).", *told])
-        status = Status(not message and _NOT_PEAKED not in told, iterations, text)
+        status = Status(not message, iterations, message or f"converged (iterations: {iterations}).")
+        status = status.noted(told)
+        if not peaked:
+            status = status.noted(_NOT_PEAKED, Reason.NOT_PEAKED, failed=True)
         scale = likelihood.noise_scale(equations)
         method = "maximum likelihood" if prior is None else "maximum a posteriori"
         return assessed(likelihood, posterior, theta, equations, scale, status=status, method=method)
@@ -147,20 +149,19 @@ class _Frame:
         """μ + L w, with bounds kept to the last digit."""
         return self.target.constraints.clipped(self.centre + self.L @ w)
 
-    def laplace(self, theta: Array) -> tuple[Array, tuple[str, ...]]:
-        """Covariance (d, d) of the Laplace approximation, and where it is not to be trusted."""
+    def laplace(self, theta: Array) -> tuple[Array, str, bool]:
+        """Covariance (d, d) of the Laplace approximation, where not to trust it, and whether there is a peak."""
         on, pinned = self._on(theta), self.pinned(theta)
         basis = self._directions(pinned)
         if not basis.shape[1]:
-            return np.zeros((len(theta), len(theta))), self._told(on)
+            return np.zeros((len(theta), len(theta))), self._told(on), True
         hessian = -np.stack([self._difference(theta, v) for v in basis.T]) @ basis
         hessian = 0.5 * (hessian + hessian.T)
         eigenvalues, vectors = np.linalg.eigh(hessian)
         flat = eigenvalues <= _LEAST_CURVATURE
-        told = (*self._told(on), _NOT_PEAKED) if flat.any() else self._told(on)
         # where there is no peak the spread of the start has to do, which is that of the columns of the basis
         spread = basis @ vectors / np.sqrt(np.where(flat, 1.0, eigenvalues))
-        return np.asarray(spread @ spread.T), told
+        return np.asarray(spread @ spread.T), self._told(on), not flat.any()
 
     def pinned(self, theta: Array) -> LinearConstraints:
         """The constraints, with those that are active and corners at which θ lies as equalities."""
@@ -212,12 +213,13 @@ class _Frame:
         at = np.abs(theta - prior.kinks) <= _ON * self.sd
         return np.flatnonzero(active), np.flatnonzero(at)
 
-    def _told(self, on: tuple[NDArray[np.intp], NDArray[np.intp]]) -> tuple[str, ...]:
+    def _told(self, on: tuple[NDArray[np.intp], NDArray[np.intp]]) -> str:
         constraints, names = self.target.constraints, self.target.names
         rows = [constraints.texts[i] for i in on[0] if not constraints.equality[i]]
         told = [f"Active: {', '.join(map(repr, rows))}."] if rows else []
         told += [f"At the corner of the prior: {', '.join(repr(names[i]) for i in on[1])}."] if len(on[1]) else []
-        return (*told, "There the posterior is not Gaussian: use NUTS() for its error bars.") if told else ()
+        told += ["There the posterior is not Gaussian: use NUTS() for its error bars."] if told else []
+        return " ".join(told)
 
     def _rows(self) -> list[scipy.optimize.LinearConstraint]:
         """The constraints on θ, and t ≥ ±(θ − m)/sd at corners, for x = (w, t)."""

@@ -22,7 +22,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
 from bvsi.infer.coordinates import Coordinates
-from bvsi.infer.fit import Fit, Status
+from bvsi.infer.fit import Fit, Reason, Status
 from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective, settled
 from bvsi.infer.posteriors import ChainPosterior, Posterior
@@ -102,7 +102,8 @@ class NUTS:
         if posterior.divergences:
             agree += f" {posterior.divergences} steps diverged, which is few."
         told = posterior.warnings
-        status = Status(not told, self.chains * (self.draws + self.tune), " ".join(told) or agree)
+        reasons = frozenset({Reason.SAMPLING}) if told else frozenset()
+        status = Status(not told, self.chains * (self.draws + self.tune), " ".join(told) or agree, reasons)
         return sampled_fit(problem, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
     def _sampled(self, chain: _Chain, problem: Problem, rng: np.random.Generator) -> ChainPosterior:

@@ -20,7 +20,7 @@ from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.infer.constrained import ConstrainedSolver, constrained
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
 from bvsi.infer.dominant import PILOT, PLATEAU, Dominant, on_plateau
-from bvsi.infer.fit import CHI2_FACTOR, Curvature, Fit, Status, Step, check_iteration, make_fit
+from bvsi.infer.fit import CHI2_FACTOR, Curvature, Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.gaussian_prior import AnyPrior, matched, replaced_text, with_support
 from bvsi.infer.instrumental import Instrumental
 from bvsi.infer.lagged import Lagged, feasible, start_vector
@@ -30,7 +30,7 @@ from bvsi.likelihood import ProfileEquations, ResidualLikelihood
 
 Array = NDArray[np.float64]
 
-SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
+_SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
 _NOISY = 0.1
 _HALVINGS = 8
 # A step of this many standard deviations that does not lower Q is rounding, not misfit; fewer halvings show that.
@@ -97,8 +97,7 @@ class Profile:
         problem = _Problem(likelihood, density.gaussian, with_support(constraints, density), self, progress)
         best = problem.search(prior) if start is None else problem.from_start(start_vector(likelihood, start))
         fit = problem.finish(best, noise_prior, rng)
-        told = " ".join(filter(None, [fit.status.message, replaced_text(density), informative_text(fit)]))
-        return replace(fit, status=replace(fit.status, message=told))
+        return replace(fit, status=fit.status.noted(replaced_text(density)).noted(informative_text(fit)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +106,8 @@ class _Attempt:
 
     theta: Array
     objective: float
-    converged: bool
+    status: Status
     history: tuple[Step, ...]
-    message: str
     point: _Point | None = None
     """Everything at θ, with S and N from the default draw, where that has been computed."""
 
@@ -203,7 +201,9 @@ class _Problem:
             self.progress(iteration, None, f"profile, change {change:.1e} sd")
             if change <= self.settings.tol:
                 message = f"converged (iterations: {iteration})."
-                return _Attempt(self.moved(point, step), point.objective, True, tuple(history), message)
+                return _Attempt(
+                    self.moved(point, step), point.objective, Status(True, iteration, message), tuple(history)
+                )
             lower = self._descend(
                 point, step, 2 if change <= _NEGLIGIBLE else _HALVINGS, close=cheap and self._close(step, point)
             )
@@ -212,13 +212,15 @@ class _Problem:
                 continue
             if lower is None and change <= _NEGLIGIBLE:
                 message = f"converged (iterations: {iteration}), as far as rounding allows."
-                return _Attempt(point.theta, point.objective, True, tuple(history), message)
+                return _Attempt(point.theta, point.objective, Status(True, iteration, message), tuple(history))
             if lower is None:
-                return _Attempt(point.theta, point.objective, False, tuple(history), "stalled, no step lowers Q.")
+                status = Status(False, iteration, "stalled, no step lowers Q.", frozenset({Reason.STALLED}))
+                return _Attempt(point.theta, point.objective, status, tuple(history))
             secants.append((lower.theta - point.theta, self.downhill(point) - self.downhill(lower)))
             point = lower
         message = f"not converged in {self.settings.max_iterations} iterations."
-        return _Attempt(point.theta, point.objective, False, tuple(history), message)
+        status = Status(False, len(history), message, frozenset({Reason.LIMIT}))
+        return _Attempt(point.theta, point.objective, status, tuple(history))
 
     def _close(self, step: Array, point: _Point) -> bool:
         """Whether a step leaves the matrix about as it is: a few standard deviations, or a small part of θ."""
@@ -238,7 +240,7 @@ class _Problem:
         q = attempt.history[-1].chi2 * self.likelihood.n
         if not on_plateau(self.likelihood, self.prior, attempt.theta, q, self.constraints):
             return attempt
-        return replace(attempt, converged=False, message=f"{attempt.message} {PLATEAU}")
+        return replace(attempt, status=attempt.status.noted(PLATEAU, Reason.PLATEAU, failed=True))
 
     def search(self, prior: AnyPrior) -> _Attempt:
         """Minimise from where a pilot on some of the blocks ends, else from the starts of :meth:`everywhere`."""
@@ -259,11 +261,11 @@ class _Problem:
             rough = pilot.everywhere(prior)
         except (RankError, NotPositiveDefiniteError):
             return None
-        if not rough.converged or rough.point is None:
+        if not rough.status.converged or rough.point is None:
             return None
         metric = rough.point.H * (self.likelihood.n / pilot.likelihood.n)
         attempt = self._started(rough.theta, metric)
-        if attempt is None or not attempt.converged:
+        if attempt is None or not attempt.status.converged:
             return None
         best = self._assessed(attempt)
         if self.plausible(best) or not pilot.plausible(rough):
@@ -285,7 +287,7 @@ class _Problem:
             return best
         attempts.append(self._started(self._dominant(self.settings.dominant.stronger)))
         best = self._better(best, attempts[2])
-        if best is not None and best.converged and self.plausible(best):
+        if best is not None and best.status.converged and self.plausible(best):
             return self._unambiguous(best, attempts)  # noisy, but three starts have been heard
         lagged = self.settings.lagged.fit(self.likelihood, prior=prior, constraints=self.constraints).theta
         attempts += [self._started(lagged), self._started(np.zeros_like(lagged)), self.continuation(lagged)]
@@ -302,13 +304,13 @@ class _Problem:
         assert point is not None
         allowed = np.sqrt(2 * self.likelihood.n) * self._scale(point)
         for other in attempts:
-            if other is None or not other.converged or other.objective - best.objective > allowed:
+            if other is None or not other.status.converged or other.objective - best.objective > allowed:
                 continue
             apart = self._sizes(other.theta - best.theta, point)
             if apart.max() > _APART:
                 i = int(apart.argmax())
                 told = _AMBIGUOUS.format(name=self.likelihood.names[i], one=best.theta[i], other=other.theta[i])
-                return replace(best, converged=False, message=f"{best.message} {told}")
+                return replace(best, status=best.status.noted(told, Reason.AMBIGUOUS, failed=True))
         return best
 
     def _dominant(self, dominant: Dominant) -> Array | None:
@@ -336,13 +338,13 @@ class _Problem:
 
     def _settled(self, attempt: _Attempt) -> bool:
         """Converged, with the misfit of the stated noise, and with little noise in H, so that Q has one minimum."""
-        return attempt.converged and self.plausible(attempt) and not self._noisy(attempt)
+        return attempt.status.converged and self.plausible(attempt) and not self._noisy(attempt)
 
     def _agreed(self, attempts: Sequence[_Attempt | None], best: _Attempt) -> bool:
         """Whether starts that have nothing in common end at one point, with little noise: misfit is then no plateau."""
         point = best.point
         assert point is not None
-        if any(other is None or not other.converged for other in attempts) or self._noisy(best):
+        if any(other is None or not other.status.converged for other in attempts) or self._noisy(best):
             return False
         return all(self._size(other.theta - best.theta, point) < _TOGETHER for other in attempts if other is not None)
 
@@ -375,13 +377,13 @@ class _Problem:
             attempt = self._assessed(attempt)
         point = attempt.point if rng is None else self.at(attempt.theta, rng=rng)
         assert point is not None
-        status = Status(attempt.converged, len(attempt.history), attempt.message)
+        status = attempt.status
         curved = curvature(self.likelihood, point.exact, self.prior)
         solver = point.solver
         try:
             solver = constrained(curved.A, self.constraints)
         except (RankError, np.linalg.LinAlgError):
-            status = replace(status, converged=False, message=f"{status.message} {SWAMPED}")
+            status = status.noted(_SWAMPED, Reason.SWAMPED, failed=True)
         inverse = solver.inverse()
         fit = make_fit(
             self.likelihood,
@@ -447,4 +449,4 @@ def informative_text(fit: Fit) -> str:
 
 def _rank(attempt: _Attempt) -> tuple[bool, float]:
     """Converged ones first, then the lower Q."""
-    return attempt.converged, -attempt.objective
+    return attempt.status.converged, -attempt.objective

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import AnyConstraints
-from bvsi.infer.fit import Fit, Status, check_iteration
+from bvsi.infer.fit import Fit, Reason, Status, check_iteration
 from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import ParticlePosterior
@@ -135,7 +135,8 @@ class SVGD:
         message = f"converged in {flow.tries} iterations, Stein discrepancy {discrepancy:.3g}."
         if not flow.converged:
             message = f"not {message} Raise max_iterations, or give a start that is nearer, such as Maximum().fit(...)."
-        status = Status(flow.converged, flow.tries, " ".join([message, *warnings]))
+        reasons = frozenset({Reason.SAMPLING}) if warnings or not flow.converged else frozenset()
+        status = Status(flow.converged, flow.tries, " ".join([message, *warnings]), reasons)
         return sampled_fit(problem, posterior, status, f"SVGD, {self.particles} particles")
 
 

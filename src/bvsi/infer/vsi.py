@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.infer.constrained import constrained
 from bvsi.infer.constraints import AnyConstraints, as_linear
-from bvsi.infer.fit import Fit, Status, check_iteration
+from bvsi.infer.fit import Fit, Reason, Status, check_iteration
 from bvsi.infer.solve import factorise
 from bvsi.likelihood import Isotropic, NormalEquations, ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID
@@ -86,7 +86,7 @@ class Lasso:
         if settled:
             return fit
         message = f"not converged in {sweeps} sweeps; raise max_sweeps or alpha, or remove operators that are alike."
-        return replace(fit, status=Status(False, sweeps, message))
+        return replace(fit, status=Status(False, sweeps, message, frozenset({Reason.LIMIT})))
 
     def _descend(self, equations: NormalEquations) -> tuple[Array, int, bool]:
         """Cyclic soft thresholding in scaled coefficients β_i = ‖X_i‖ θ_i / ‖y‖."""
