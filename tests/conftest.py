@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
 import pytest
+from hypothesis import settings
+
+# Every run has the same examples, so that a failure is due to the change at hand; HYPOTHESIS_PROFILE=search draws more.
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("search", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 Command = Callable[..., tuple[int, str, str]]
 

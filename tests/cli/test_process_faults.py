@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,16 +52,28 @@ def test_a_closed_output_is_no_fault(here: Path) -> None:
     assert b"Traceback" not in (here / "err.txt").read_bytes()
 
 
+WAITS = """
+import sys
+class Waits:
+    def find_spec(self, name, *_):
+        if name == MOMENT:
+            print(name, flush=True)
+            sys.stdin.read()
+sys.meta_path.insert(0, Waits())
+from bvsi.app.cli.__main__ import main
+main()
+"""
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals there")
-@pytest.mark.parametrize("seconds", [0.06, 0.15, 0.4])
-def test_an_interrupt_in_the_first_moments_is_silent(here: Path, seconds: float) -> None:
-    script = "import sys; from bvsi.app.cli.__main__ import main; print(1, flush=True); main()"
-    with subprocess.Popen(
-        [sys.executable, "-c", script, "inspect", "run.nc"], cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as running:
+@pytest.mark.parametrize("moment", ["bvsi.app.cli.main", "typer", "bvsi.app.readers"])
+def test_an_interrupt_while_modules_are_imported_is_silent(here: Path, moment: str) -> None:
+    """The first import of the command line, one of its own, and the first of the command."""
+    command = [sys.executable, "-c", WAITS.replace("MOMENT", repr(moment)), "inspect", "run.nc"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=here, **pipes) as running:
         assert running.stdout is not None
-        running.stdout.readline()
-        time.sleep(seconds)
+        assert running.stdout.readline().decode().strip() == moment
         running.send_signal(signal.SIGINT)
         _, err = running.communicate(timeout=60)
     assert running.returncode == 130

@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from bvsi.studies.benchmarks.discovery.study import Plan, Task, perform, run
 from .cluster_cases import TIMES, waves
 
 pytest.importorskip("zarr")
+distributed = pytest.importorskip("distributed")
 Command = Callable[..., tuple[int, str, str]]
 STUDY = """[data]
 file = "waves.zarr"
@@ -157,36 +157,42 @@ def test_without_dask(study, bvsi, tmp_path, monkeypatch):
     assert "pip install 'bvsi[cluster]'" in err
 
 
-def slow_square(pair: tuple[int, float]) -> int:
-    number, seconds = pair
-    time.sleep(seconds)
+def square(item: tuple[int, str]) -> int:
+    """A number squared; a negative one is refused.
+
+    The second says what to do on a cluster: wait until some other item is done, tell that this one is, or neither.
+    """
+    number, role = item
+    if role:
+        other = distributed.Event("another item is done")
+        assert role == "tells" or other.wait(60)
+        other.set()
     if number < 0:
         raise DataError(f"number: {number} is negative; take another.")
     return number**2
 
 
 def test_items_come_as_they_are_done(client):
-    list(over(client, slow_square, [(1, 0.1)] * 4))  # workers import what they need
-    items = [(3, 0.5), (4, 0.0), (5, 0.0)]
     told = []
-    done = list(over(client, slow_square, items, lambda *words: told.append(words), what="squares"))
-    assert sorted(done) == list(over(None, slow_square, items)) == [(0, 9), (1, 16), (2, 25)]
-    assert done[0] != (0, 9)  # the slow one
+    items = [(3, "waits"), (4, "tells"), (5, "tells")]
+    done = list(over(client, square, items, lambda *words: told.append(words), what="squares"))
+    assert sorted(done) == list(over(None, square, [(n, "") for n, _ in items])) == [(0, 9), (1, 16), (2, 25)]
+    assert done[0] != (0, 9)
     assert [words[:2] for words in told] == [(0, 3), (1, 3), (2, 3), (3, 3), (3, 3)]
     assert told[1][2].startswith("squares on the cluster, 2 workers, (")
 
 
 @pytest.mark.parametrize("remote", [True, False])
 def test_an_error_of_an_item_arrives_as_it_is(client, remote):
-    items = [(1, 0.0), (-2, 0.1), *[(n, 0.05) for n in range(5)]]
+    items = [(1, ""), (-2, ""), *[(n, "") for n in range(5)]]
     done = []
     with pytest.raises(DataError, match=r"^number: -2 is negative; take another\.$"):
-        done.extend(over(client if remote else None, slow_square, items))
-    assert list(over(client, slow_square, items[:1])) == [(0, 1)]  # the cluster is as it was
+        done.extend(over(client if remote else None, square, items))
+    assert list(over(client, square, items[:1])) == [(0, 1)]  # the cluster is as it was
 
 
 def test_no_items(client):
-    assert list(over(client, slow_square, [])) == []
+    assert list(over(client, square, [])) == []
 
 
 @dataclass(frozen=True)

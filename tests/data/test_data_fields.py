@@ -62,7 +62,7 @@ def test_dims_name_the_axes(dims):
     np.testing.assert_array_equal(data.grid_field("k"), U[0])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     order=st.permutations(["time", "x", "y", "z"]),
     axes=st.permutations(["x", "y", "z"]),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -24,6 +23,8 @@ TIMES = np.cumsum(np.r_[0.0, 0.05 * 1.1 ** np.arange(12)])
 LINEAR = Library({"u": ["laplacian(u)", "u"]}, boundary=NoFlux())
 NONLINEAR = Library({"u": ["laplacian(u)", "u*dx(u)", "u"], "v": ["laplacian(v)", "u*v"]}, boundary=NoFlux())
 THETA = np.array([0.02, -0.3, 0.4, 0.03, 0.2])
+PATIENCE = 60.0
+"""Seconds after which a test that waits for another thread fails; no test waits that long."""
 
 
 @pytest.fixture(autouse=True)
@@ -66,62 +67,76 @@ def test_the_number_of_threads_does_not_show_in_any_digit(monkeypatch, backend, 
 def test_results_come_in_the_order_of_the_groups(monkeypatch):
     use(monkeypatch, 4)
     (part,) = likelihood_of().parts
+    done = [threading.Event() for _ in range(12)]
 
-    def slow_at_first(one) -> int:
-        time.sleep(0.02 if one.group.blocks[0] % 4 == 0 else 0.0)
-        return int(one.group.blocks[0])
+    def overtaken(one) -> int:
+        """Every fourth group ends after the next one."""
+        k = int(one.group.blocks[0])
+        if k % 4 == 0:
+            assert done[k + 1].wait(PATIENCE)
+        done[k].set()
+        return k
 
-    assert list(over_groups(part, THETA, slow_at_first)) == list(range(12))
+    assert list(over_groups(part, THETA, overtaken)) == list(range(12))
 
 
 @dataclass
 class Watched:
-    """An analysis that notes what it factorises, and fails where told."""
+    """An analysis that notes what it factorises, and fails where told, at the first of these blocks last.
+
+    later: set as soon as the last of them has failed; None where groups come one after the other.
+    """
 
     inner: Analysis
     fails: tuple[int, ...] = ()
+    later: threading.Event | None = None
     labels: list[str] = field(default_factory=list)
 
     def factor(self, values: np.ndarray, *, label: str) -> Factor:
         self.labels.append(label)
         k = int(label.rsplit(" ", 1)[1])
         if k in self.fails:
-            time.sleep(0.02 * (10 - k))  # later groups fail earlier
+            if self.later is not None and k == self.fails[0]:
+                assert self.later.wait(PATIENCE)
+            elif self.later is not None:
+                self.later.set()
             raise NotPositiveDefiniteError(label, label, k)
         return self.inner.factor(values, label=label)
 
 
-def watched(fails: tuple[int, ...] = ()):
+def watched(fails: tuple[int, ...], later: threading.Event | None):
     (part,) = likelihood_of().parts
-    analysis = Watched(part.covariance.analysis, fails)
+    analysis = Watched(part.covariance.analysis, fails, later)
     return replace(part, plan=replace(part.covariance, analysis=analysis)), analysis
 
 
 @pytest.mark.parametrize("threads", [1, 3])
 def test_the_error_is_that_of_the_first_group_and_the_rest_is_left_undone(monkeypatch, threads):
     use(monkeypatch, threads)
-    part, analysis = watched(fails=(2, 3))
+    part, analysis = watched((2, 3), threading.Event() if threads > 1 else None)
     with pytest.raises(NotPositiveDefiniteError, match="experiment 0, block 2"):
         Block().normal_equations(part, THETA)
     assert len(analysis.labels) < 12
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_no_more_groups_are_under_way_than_there_are_threads(monkeypatch, threads):
+def test_as_many_groups_are_under_way_as_there_are_threads(monkeypatch, threads):
+    """None gets past the barrier before all threads have a group; one more at that time would be counted."""
     use(monkeypatch, threads)
     (part,) = likelihood_of().parts
-    lock, counts, most = threading.Lock(), [0], [0]
+    together, lock, counts, most = threading.Barrier(threads, timeout=PATIENCE), threading.Lock(), [0], [0]
 
     def work(one) -> None:
         with lock:
             counts[0] += 1
             most[0] = max(most[0], counts[0])
-        time.sleep(0.005)
+        together.wait()
         with lock:
             counts[0] -= 1
+        together.wait()
 
     list(over_groups(part, THETA, work))
-    assert most[0] <= threads
+    assert most[0] == threads
 
 
 def blas_threads() -> set[int]:

@@ -319,7 +319,7 @@ TOKENS = [
     *("dx(", "dy(", "grad(", "div(", "dot(", "laplacian(", "sin(", "exp(", "log(", "sqrt(", "tan("),
     *("lambda ", " if ", " else ", " in ", "é", "²"),
 ]
-SETTINGS = settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=200, suppress_health_check=list(HealthCheck))
 
 
 @SETTINGS

@@ -102,7 +102,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.dictionaries(texts, st.dictionaries(texts, values, max_size=3), max_size=3))
 def test_what_is_written_is_read_back_with_all_places(document):
     """The writer's text gives the same document, and the locator finds every key of it on its line."""
