@@ -5,7 +5,8 @@ slower. The number of BLAS threads mostly belongs to the whole process, so threa
 restored it on their own could leave it wrong for good: the second would save the 1 that the first has set.
 Hence the first to enter sets it, and restores it when it leaves; whoever enters meanwhile changes nothing.
 
-How many threads of our own run is :func:`usable_cores`, which a caller that shares the machine can limit.
+How many threads of our own run is :func:`usable_cores`, which a caller that shares the machine can limit; how much
+memory is left is :func:`free_memory`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 
@@ -82,3 +84,26 @@ def _process_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+# Files of control groups (containers, batch systems), version 2 and 1: limit in bytes, and bytes in use.
+_CONTROL_GROUPS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
+
+
+def free_memory() -> float | None:
+    """Bytes that Linux can give without swapping, and that the control group allows; None where nobody tells."""
+    try:
+        rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(1024.0 * float(row.split()[1]) for row in rows if row.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None
+    for limit, used in _CONTROL_GROUPS:
+        try:
+            bound, taken = (float(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in (limit, used))
+            free = min(free, bound - taken)
+        except (OSError, ValueError):  # no such group, or its limit reads "max"
+            continue
+    return free

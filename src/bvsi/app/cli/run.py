@@ -78,10 +78,10 @@ def run(
 
 def _outlook(inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
     """What a run would do, and the memory that it takes: lines for people, and a record."""
-    from bvsi.app.study.run import footprint
+    from bvsi.app.study.run import memory_of
 
-    found = footprint(inputs)
-    method, sizes = found.method, found.sizes
+    found = memory_of(inputs)
+    method = found.method
     chosen = {
         "method": method.reason,
         "tests": repr(method.discretisation),
@@ -89,12 +89,9 @@ def _outlook(inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
         "weighting": type(method.weighting).__name__,
         "selection": type(method.selection).__name__,
     }
-    shapes = " + ".join(f"{one.shape.blocks} blocks × {one.shape.rows}" for one in sizes.experiments)
+    shapes = " + ".join(f"{K} blocks × {N}" for K, N in zip(found.blocks, found.rows, strict=True))
+    residuals = sum(K * N for K, N in zip(found.blocks, found.rows, strict=True))
     lines = ["", *(f"{name}: {told}" for name, told in chosen.items())]
-    lines += [f"residuals: {shapes} = {sizes.residuals}, with {sizes.operators} operators", "", str(found), ""]
-    numbers = {
-        "residuals": [one.shape.rows for one in sizes.experiments],
-        "blocks": [one.shape.blocks for one in sizes.experiments],
-        "operators": sizes.operators,
-    }
+    lines += [f"residuals: {shapes} = {residuals}, with {found.operators} operators", "", str(found), ""]
+    numbers = {"residuals": list(found.rows), "blocks": list(found.blocks), "operators": found.operators}
     return lines, {**chosen, **numbers, "memory": found.record()}

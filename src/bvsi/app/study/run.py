@@ -45,10 +45,10 @@ from bvsi.common.files import netcdf_bytes
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover, forecast
-from bvsi.discovery.footprint import Footprint, predict_footprint
-from bvsi.discovery.machine_memory import MachineMemory
+from bvsi.discovery.memory import Memory, estimate_memory
 from bvsi.discovery.storage import to_bytes
 from bvsi.errors import BvsiError
+from bvsi.linalg.threads import free_memory
 from bvsi.operators import Library
 
 if TYPE_CHECKING:
@@ -158,20 +158,20 @@ def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finishe
     return finished
 
 
-def footprint(inputs: Inputs) -> Footprint:
-    """Memory that the discovery will take, predicted without it."""
+def memory_of(inputs: Inputs) -> Memory:
+    """Memory that the discovery will take, estimated from its sizes."""
     options = options_of(inputs.study)
-    return predict_footprint(inputs.data, inputs.library, **{name: options[name] for name in _WEIGHTY})
+    return estimate_memory(inputs.data, inputs.library, **{name: options[name] for name in _WEIGHTY})
 
 
 def _warn_of_memory(inputs: Inputs) -> None:
     """Tell at once where memory will not do; small data are not looked at. It is no part of the results."""
-    free = MachineMemory.here().free
+    free = free_memory()
     size = sum(values.nbytes for data in inputs.data for values in data.fields.values())
     if free is None or size < _ROOM * free:
         return
     try:
-        warning = footprint(inputs).warning
+        warning = memory_of(inputs).warning
     except BvsiError:  # told by the discovery itself
         return
     if warning:

@@ -25,7 +25,7 @@ from typing import Any
 from bvsi.common.console import progress_bar
 from bvsi.common.progress import Progress, silent
 from bvsi.discovery import discover
-from bvsi.discovery.footprint import predict_footprint
+from bvsi.discovery.memory import estimate_memory
 from bvsi.errors import BvsiError
 from bvsi.studies.benchmarks.performance.cases import CASES, Prepared, warm_up
 
@@ -73,12 +73,11 @@ STUDY = (
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes predicted and measured, the stage that takes most, and seconds of discovery and prediction."""
+    """Bytes predicted and measured, and seconds of discovery and prediction."""
 
     label: str
     predicted: float
     measured: float
-    stage: str
     seconds: float
     predicting: float
 
@@ -89,10 +88,10 @@ class Held:
 
     def __str__(self) -> str:
         sizes = f"{self.predicted / 1e6:9.0f} {self.measured / 1e6:9.0f} {self.share:6.2f}"
-        return f"{self.label:<40} {sizes}  {self.stage:<11} {self.seconds:7.1f} {self.predicting:7.1f}"
+        return f"{self.label:<40} {sizes} {self.seconds:7.1f} {self.predicting:7.1f}"
 
 
-HEAD = f"{'case':<40} {'predicted':>9} {'measured':>9} {'share':>6}  {'largest in':<11} {'run, s':>7} {'pred, s':>7}"
+HEAD = f"{'case':<40} {'predicted':>9} {'measured':>9} {'share':>6} {'run, s':>7} {'pred, s':>7}"
 
 
 def measure(case: Case) -> Held:
@@ -105,9 +104,9 @@ def measure(case: Case) -> Held:
     begin = time.perf_counter()
     discover(prepared.data, prepared.library, **options)
     measured, between = _resident("VmHWM") - before, time.perf_counter()
-    footprint = predict_footprint(prepared.data, prepared.library, **options)
+    estimate = estimate_memory(prepared.data, prepared.library, **options)
     end = time.perf_counter()
-    return Held(case.label, footprint.peak, measured, footprint.stage, between - begin, end - between)
+    return Held(case.label, estimate.peak, measured, between - begin, end - between)
 
 
 def _options(prepared: Prepared) -> dict[str, Any]:

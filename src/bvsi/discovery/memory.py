@@ -1,0 +1,183 @@
+"""Peak memory of a discovery, estimated from sizes alone before it is run.
+
+    n = N K residuals, d operators, s numbers of the data at the unknowns, E entries of one covariance
+    peak ≈ 1.25 [objects + check · (copies · s + sides · n (1 + d) + entry · E + factors · L)]
+    L = min(m², ½ E log₂ m)
+
+E counts pairs of test functions that overlap; L is what nested dissection leaves of a factor of m rows: m is n for
+stacked weights and N for those of one block, of which every thread has a factor. Nothing is assembled or factorised.
+:mod:`bvsi.studies.benchmarks.memory` compares the estimate with measured peaks, see ``docs/performance.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bvsi.data import Data, as_experiments
+from bvsi.discovery.method import Asked, Method, Selection, choose_method
+from bvsi.infer import NUTS, SVGD, Maximum
+from bvsi.likelihood import Weighting
+from bvsi.linalg.threads import free_memory, usable_cores
+from bvsi.noise import Noise
+from bvsi.noise.measurement import measure_all
+from bvsi.operators import Library
+from bvsi.residual import Stencil
+from bvsi.residual.assembly import Discretisation, discretise_library
+from bvsi.spaces import SplineTests
+
+NUMBER = 8  # bytes of a number in double precision
+
+
+@dataclass(frozen=True)
+class Costs:
+    """How many arrays of each kind exist side by side; the eight cases of ``bench memory`` set the values.
+
+    program: bytes of Python with NumPy, SciPy, SymPy and Numba; objects: of expressions and compiled kernels.
+    copies: arrays as large as the data (smoothed states, noise filters); sides: arrays as large as [y, X].
+    draws: the same for stacked weights, whose moment equations take draws of noise through the solver.
+    gradients: the same for conjugate gradients; entry: bytes per entry of a covariance (pattern, analysis, values).
+    check: what refits of the check add, as a factor; inverse: factors that a gradient of a log-determinant adds.
+    margin: freed memory that allocators keep, and small arrays that nobody counts.
+    """
+
+    program: float = 3e8
+    objects: float = 2.5e7
+    copies: float = 12.0
+    sides: float = 4.0
+    draws: float = 30.0
+    gradients: float = 60.0
+    entry: float = 100.0
+    check: float = 1.5
+    inverse: float = 2.0
+    margin: float = 1.25
+
+
+COSTS = Costs()
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Estimated peak of a discovery in bytes, without the program: by part, with the sizes that it follows from.
+
+    rows, blocks: N and K of every experiment; free: bytes that the machine has left, None where it does not tell.
+    """
+
+    method: Method
+    operators: int
+    rows: tuple[int, ...]
+    blocks: tuple[int, ...]
+    parts: dict[str, float]
+    free: float | None
+
+    @property
+    def peak(self) -> float:
+        """Bytes, margin included."""
+        return COSTS.margin * sum(self.parts.values())
+
+    @property
+    def warning(self) -> str:
+        """What to do where more is needed than is free; empty where memory suffices."""
+        if self.free is None or self.peak + COSTS.program <= self.free:
+            return ""
+        smaller = "elements instead of splines (Galerkin())" if self.method.splines else "coarser elements (Q1)"
+        return (
+            f"about {_size(self.peak + COSTS.program)} of memory will be needed and {_size(self.free)} are free; use "
+            f"fewer operators, a part of the data (fewer frames, every second node), {smaller}, no check "
+            "(check = false), or a larger machine or a cluster."
+        )
+
+    def record(self) -> dict[str, Any]:
+        """The estimate as JSON values."""
+        machine = {"program": COSTS.program, "free": self.free, "warning": self.warning}
+        return {"peak": self.peak, "parts": self.parts, **machine}
+
+    def __str__(self) -> str:
+        largest = sorted(self.parts, key=self.parts.__getitem__)[:-3:-1]
+        most = " and ".join(f"{_size(self.parts[name])} for {name}" for name in largest)
+        text = f"peak memory about {_size(self.peak)}, a margin of a quarter included, of which {most}; "
+        text += f"the program itself takes {_size(COSTS.program)}"
+        text += "." if self.free is None else f"; {_size(self.free)} are free."
+        return "\n".join([text, *([f"warning: {self.warning}"] if self.warning else [])])
+
+
+def estimate_memory(
+    data: Data | Sequence[Data],
+    library: Library,
+    *,
+    noise: Noise | Sequence[Noise] | None = None,
+    robust: bool | None = None,
+    discretisation: Discretisation | None = None,
+    stencil: Stencil | None = None,
+    weighting: Weighting | None = None,
+    selection: Selection | None = None,
+    estimator: object = None,
+    check: bool = True,
+) -> Memory:
+    """What :func:`bvsi.discover` with the same arguments will take; errors are those that it would raise."""
+    measured = measure_all(as_experiments(data), noise, robust=robust)
+    method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
+    chains = 0 if not isinstance(estimator, Maximum | SVGD | NUTS) else usable_cores() ** isinstance(estimator, NUTS)
+    more, d = COSTS.check if check else 1.0, len(library.names)
+    sizes = [_Sizes.of(m.data, library, method) for m in measured]
+    factors = [one.factor for one in sizes]  # those of all experiments are kept with stacked weights
+    factor = sum(factors) if hasattr(method.weighting, "max_memory") else max(factors)
+    parts = {
+        "expressions and kernels": COSTS.objects,
+        "the data and smoothed states": more * COSTS.copies * NUMBER * sum(one.states for one in sizes),
+        "residuals and right-hand sides": more * NUMBER * (1 + d) * sum(s.sides * s.rows * s.blocks for s in sizes),
+        "covariances": more * COSTS.entry * sum(one.entries for one in sizes),
+        "Cholesky factors": (more + COSTS.inverse * chains) * NUMBER * factor,
+    }
+    return Memory(method, d, tuple(s.rows for s in sizes), tuple(s.blocks for s in sizes), parts, free_memory())
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    """N, K and s of one experiment; numbers in its factors, entries of its covariance, arrays as large as [y, X]."""
+
+    rows: int
+    blocks: int
+    states: float
+    entries: float
+    factor: float
+    sides: float
+
+    @staticmethod
+    def of(data: Data, library: Library, method: Method) -> _Sizes:
+        """From the space, the stencil and the overlap of test functions."""
+        operators, space = discretise_library(data, library, method.discretisation)
+        a = method.stencil.matrices(data.times, library.time_order)[0]
+        equations, K = len({o.equation for o in operators}), a.shape[0]
+        N, dim = equations * space.n_tests, len(data.geometry.names)
+        tests = method.discretisation  # the method states the degree of splines, and elements reach two cells far
+        reach = tests.degree or 0 if isinstance(tests, SplineTests) else 2 * tests.element_for(data.geometry).degree
+        entries = equations**2 * _pairs(space.n_tests ** (1 / dim), reach) ** dim
+        states = float(space.n_dofs * len(data.names) * len(data.times))
+        if not method.weighting.uses_noise:
+            return _Sizes(N, K, states, 0.0, 0.0, COSTS.sides)
+        limit = getattr(method.weighting, "max_memory", None)  # of the one factor of stacked weights
+        if limit is None:
+            threads = min(K, usable_cores())
+            return _Sizes(N, K, states, entries, threads * _filled(N, entries), COSTS.sides)
+        entries *= (abs(a) @ abs(a).T).nnz
+        factor = _filled(N * K, entries)
+        if max(NUMBER * factor, 0.4 * COSTS.entry * entries) > limit:
+            return _Sizes(N, K, states, 0.0, 0.0, COSTS.gradients)
+        return _Sizes(N, K, states, entries, factor, COSTS.draws)
+
+
+def _pairs(m: float, reach: float) -> float:
+    """Pairs of m functions in a row that are at most ``reach`` apart."""
+    return m**2 if reach >= m else m * (2 * reach + 1) - reach * (reach + 1)
+
+
+def _filled(m: float, entries: float) -> float:
+    """L: numbers in a Cholesky factor of m rows."""
+    return min(m**2, 0.5 * entries * math.log2(max(2.0, m)))
+
+
+def _size(amount: float) -> str:
+    return f"{amount / 1e9:.3g} GB" if amount >= 1e9 else f"{max(1.0, amount / 1e6):.0f} MB"
