@@ -6,15 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bvsi.app.report.check_sections import check_section
 from bvsi.check import Verdict
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
-from bvsi.discovery.checking import _thinned, _thinned_noise, with_bias
+from bvsi.discovery.checking import with_bias
+from bvsi.errors import NoiseError, RankError
 from bvsi.infer.constraints import as_linear
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
-from bvsi.noise import IID, Diagonal, UnknownScale
+from bvsi.noise import IID, Covariance, PerTime
 from bvsi.operators import Library
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, rotation
 
@@ -167,13 +170,33 @@ def test_progress_names_what_is_tried(data):
     )
 
 
-def test_noise_models_are_thinned_with_the_data():
-    rng = np.random.default_rng(0)
-    values, frames, nodes = rng.uniform(1, 2, (6, 8)), np.arange(0, 6, 2), np.arange(0, 8, 2)
-    assert_array_equal(_thinned(values, frames, nodes), values[::2, ::2])
-    assert_array_equal(_thinned(values[0], frames, nodes), values[:1, ::2])
-    assert _thinned(np.array(3.0), frames, nodes) == 3.0
-    model = _thinned_noise(UnknownScale(Diagonal({"u": values})), frames, nodes)
-    assert isinstance(model, UnknownScale)
-    assert_array_equal(model.shape.sigma["u"], values[::2, ::2])
-    assert _thinned_noise(IID(0.1), frames, nodes) == IID(0.1)
+@pytest.mark.parametrize(
+    "noise", [PerTime(np.full(41, SIGMA)), Covariance(SIGMA**2 * sparse.eye_array(48, format="csr"))]
+)
+def test_no_comparison_is_lost_with_noise_that_is_stated_by_time_or_as_a_matrix(data, found, noise):
+    stated = discover(data, BURGERS, noise=noise)
+    assert [c.name for c in stated.check.comparisons] == [c.name for c in found.check.comparisons]
+    assert not stated.check.failed
+
+
+def test_a_comparison_that_fails_is_shown_with_its_reason(data, tmp_path, monkeypatch):
+    def refuse(self, frames, nodes=None):
+        raise RankError("the nodes cannot tell the operators apart", (("u*dx(u)", "u"),))
+
+    monkeypatch.setattr(IID, "at", refuse)
+    found = discover(data, BURGERS, noise=IID(SIGMA))
+    assert not found.check.comparisons
+    assert {one.kind for one in found.check.failed} == {"time", "space", "width"}
+    assert "every second frame: failed, the nodes cannot tell" in str(found.check)
+    assert "failed, the nodes cannot tell" in str(check_section(found.check))
+    found.save(tmp_path / "found.nc")
+    assert Discovery.load(tmp_path / "found.nc").check.failed == found.check.failed
+
+
+def test_an_error_that_no_coarser_fit_can_have_is_not_hidden(data, monkeypatch):
+    def refuse(self, frames, nodes=None):
+        raise NoiseError("a fault of ours")
+
+    monkeypatch.setattr(IID, "at", refuse)
+    with pytest.raises(NoiseError, match="a fault of ours"):
+        discover(data, BURGERS, noise=IID(SIGMA))

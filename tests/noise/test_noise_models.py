@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
+from bvsi.data import Data, Grid
 from bvsi.errors import NoiseError
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime, UnknownScale
@@ -162,3 +163,62 @@ def test_known_and_unknown_scales_do_not_mix():
 def test_every_known_model_says_so():
     assert all(model.scale_known for model in (IID, PerField, PerTime, Diagonal, Covariance))
     assert not UnknownScale().scale_known
+
+
+def thinned(noise, n: int, frames, nodes):
+    """Σ_u at some frames and nodes of two fields, from the model thinned, and from all of Σ_u."""
+    data = smooth_1d(n, fields=("u", "v"))
+    some = Data(
+        data.times[frames],
+        {f: values[frames][:, nodes] for f, values in data.fields.items()},
+        Grid(x=data.geometry.axes["x"][nodes]),
+    )
+    whole, part = (assemble(one, LIBRARY).experiments[0].structure for one in (data, some))
+    full, cut = noise.covariance(whole), noise.at(frames, nodes).covariance(part)
+    kept = np.flatnonzero(np.tile(nodes, 2))
+    expected = [dense(full, j)[np.ix_(kept, kept)] for j in np.arange(len(data.times))[frames]]
+    return [dense(cut, j) for j in range(len(some.times))], expected
+
+
+def dense(covariance, time: int):
+    one = covariance.distinct[covariance.label[time]]
+    return one.toarray() if sparse.issparse(one) else np.diag(one)
+
+
+def a_covariance(n: int):
+    return sparse.csr_array(sparse.diags_array([0.3, 1.0, 0.3], offsets=[-1, 0, 1], shape=(n, n)))
+
+
+def models(n: int) -> list:
+    values = np.random.default_rng(0).uniform(1, 2, (T, n))
+    plain = [
+        IID(0.1),
+        PerField({"u": 0.1, "v": 0.2}),
+        PerTime(values[:, 0]),
+        Diagonal({"u": values[0], "v": values}),
+        Diagonal({"u": values[:1], "v": values}),
+        Covariance(a_covariance(2 * n)),
+        Covariance({"u": a_covariance(n), "v": 2 * a_covariance(n)}),
+    ]
+    return [*plain, *(UnknownScale(one) for one in plain)]
+
+
+@pytest.mark.parametrize("frames", [slice(None, None, 2), slice(0, 4), np.array([0, 1, 5])])
+@pytest.mark.parametrize("number", range(len(models(9))))
+def test_a_model_at_some_frames_and_nodes_has_the_covariance_of_these(number, frames):
+    nodes = np.arange(9) % 2 == 0
+    for found, expected in zip(*thinned(models(9)[number], 9, frames, nodes), strict=True):
+        assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_all_nodes_stay_where_none_are_named():
+    for one, other in zip(models(N), [m.at(slice(0, 3)) for m in models(N)], strict=True):
+        assert type(other) is type(one)
+    assert models(N)[2].at(slice(0, 3)).sigma.shape == (3,)
+    assert models(N)[5].at(slice(0, 3)).matrix.shape == (2 * N, 2 * N)
+
+
+@pytest.mark.parametrize("matrix", [np.eye(2 * N), a_covariance(2 * N + 1)])
+def test_a_matrix_of_other_nodes_cannot_be_thinned(matrix):
+    with pytest.raises(NoiseError, match=f"a row for each of {N} nodes"):
+        Covariance(matrix).at(slice(None), np.ones(N, dtype=bool))

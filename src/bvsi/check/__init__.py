@@ -1,7 +1,7 @@
 """Whether a fit can be trusted: the resolution of the data, the noise model, the library."""
 
 from bvsi.check.assessment import Check, check
-from bvsi.check.comparison import Comparison
+from bvsi.check.comparison import Comparison, FailedComparison
 from bvsi.check.noise_free import without_noise
 from bvsi.check.residual_tests import ResidualTest
 from bvsi.check.variations import Variation, variations
@@ -11,6 +11,7 @@ __all__ = [
     "ADVICE",
     "Check",
     "Comparison",
+    "FailedComparison",
     "ResidualTest",
     "Variation",
     "Verdict",

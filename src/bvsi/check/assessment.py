@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.check.comparison import Comparison, bias_estimate, compare
+from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare
 from bvsi.check.evidence import Evidence, judge
 from bvsi.check.noise_tests import noise_tests
 from bvsi.check.residual_tests import ResidualTest, residual_tests
@@ -33,6 +33,7 @@ class Check:
     chi2: misfit per residual; tests: of residuals and noise; comparisons: with other discretisations.
     bias: (d,) size of the discretisation bias of every coefficient; covariance_added: (d, d) diag(bias²), to be added
         to the posterior covariance.
+    failed: discretisations that could not be fitted, and why.
     """
 
     verdict: Verdict
@@ -43,18 +44,19 @@ class Check:
     comparisons: tuple[Comparison, ...]
     bias: Array
     covariance_added: Array
+    failed: tuple[FailedComparison, ...] = ()
 
     def __str__(self) -> str:
         rows = [f"check: {self.verdict}, χ²/n = {self.chi2:.3g}. {self.advice}"]
         rows += [f"  because {reason}" for reason in self.reasons]
         rows += [f"  {test}" for test in self.tests]
-        return "\n".join([*rows, *(f"  {comparison}" for comparison in self.comparisons)])
+        return "\n".join([*rows, *(f"  {comparison}" for comparison in (*self.comparisons, *self.failed))])
 
 
 def check(
     fit: Fit,
     likelihood: ResidualLikelihood,
-    refits: Sequence[tuple[Variation, Fit]],
+    refits: Sequence[tuple[Variation, Fit | BvsiError]],
     *,
     noise_error: float,
     rng: np.random.Generator,
@@ -64,8 +66,8 @@ def check(
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
 
-    fit, likelihood: of the selected operators; refits: the same operators with :func:`variations` of the data; those
-        that did not converge are left out.
+    fit, likelihood: of the selected operators; refits: the same operators with :func:`variations` of the data, or the
+        error where one could not be fitted. Those that failed or did not converge are not compared, and named.
     noise_error: relative standard error of the noise level, 0 where it is known.
     rng: for draws of the noise.
     data: experiments, for tests of the noise by itself; without them these are left out.
@@ -77,9 +79,7 @@ def check(
     levels = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
     tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood))
-    efficient = isinstance(likelihood.weighting, Stacked)
-    usable = [(one, refit) for one, refit in refits if refit.status.converged]
-    comparisons = tuple(compare(fit, one, refit, efficient=efficient) for one, refit in usable)
+    comparisons, failed = _compared(fit, refits, efficient=isinstance(likelihood.weighting, Stacked))
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     evidence = Evidence(
         tests, comparisons, max(1.0, scale), levels, residual.freedom, residual.drawn, noise_error, dict(cycles or {})
@@ -90,9 +90,23 @@ def check(
         # what is not resolved does not converge at the order of the quadrature yet
         if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / _FIRST_STEPS)
-    return Check(
-        verdict, advice_for(verdict, evidence.untried), reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2)
-    )
+    advice = advice_for(verdict, evidence.untried)
+    return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2), failed)
+
+
+def _compared(
+    fit: Fit, refits: Sequence[tuple[Variation, Fit | BvsiError]], *, efficient: bool
+) -> tuple[tuple[Comparison, ...], tuple[FailedComparison, ...]]:
+    """Refits that converged against the fit, and why others did not."""
+    comparisons, failed = [], []
+    for one, refit in refits:
+        if isinstance(refit, BvsiError):
+            failed.append(FailedComparison(one.name, one.kind, str(refit)))
+        elif not refit.status.converged:
+            failed.append(FailedComparison(one.name, one.kind, refit.status.message))
+        else:
+            comparisons.append(compare(fit, one, refit, efficient=efficient))
+    return tuple(comparisons), tuple(failed)
 
 
 def level_ratio(likelihood: ResidualLikelihood, sigma: Mapping[str, float] | None) -> float | None:

@@ -69,6 +69,18 @@ class Comparison:
         return self.told
 
 
+@dataclass(frozen=True)
+class FailedComparison:
+    """Another discretisation that could not be fitted; reason: why, in words."""
+
+    name: str
+    kind: Kind
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: failed, {self.reason}"
+
+
 def compare(fit: Fit, variation: Variation, refit: Fit, *, efficient: bool = True) -> Comparison:
     """How far another discretisation leads.
 

@@ -21,6 +21,7 @@ from bvsi.residual.assembly import Discretisation
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
 
 Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 Kind = Literal["time", "space", "width"]
 
 _WIDER = 1.5
@@ -42,7 +43,8 @@ class Variation:
     """All that a refit needs.
 
     name: for people; kind: what is coarser, or ``width`` where only the test functions are others.
-    data: experiments; frames, nodes: which times and nodes of the original data they have, by experiment.
+    data: experiments; frames, nodes: which times and which nodes, (nodes,) of the original data, they have, by
+        experiment.
     better: kinds of discretisation error that are smaller than those of the fit, at the price of wider error bars.
     ratio: how much coarser; order: of the quadrature error. The error at the original data is that of the refit times
         1/ratio^order.
@@ -56,7 +58,7 @@ class Variation:
     ratio: float
     order: float
     frames: tuple[Integers, ...]
-    nodes: tuple[Integers, ...]
+    nodes: tuple[Mask, ...]
     better: tuple[Kind, ...] = ()
 
 
@@ -67,7 +69,8 @@ def variations(experiments: Sequence[Data], discretisation: Discretisation, sten
     """
     used = Variation(
         "as used", "width", tuple(experiments), discretisation, stencil, 1.0, _order(discretisation, stencil),
-        tuple(np.arange(data.n_times) for data in experiments), tuple(np.arange(data.n_nodes) for data in experiments),
+        tuple(np.arange(data.n_times) for data in experiments),
+        tuple(np.ones(data.n_nodes, dtype=bool) for data in experiments),
     )  # fmt: skip
     found = [_frames(used), _nodes(used)]
     if isinstance(discretisation, SplineTests):
@@ -133,7 +136,7 @@ def _halved_axes(data: Data) -> tuple[str, ...]:
     return tuple(name for name, n in sizes if n >= 2 * _FEWEST_NODES and not (name in grid.periods and n % 2))
 
 
-def _every_second(data: Data, axes: tuple[str, ...]) -> tuple[Data, Integers]:
+def _every_second(data: Data, axes: tuple[str, ...]) -> tuple[Data, Mask]:
     """Data on every second node of some axes, and which nodes these are; a bounded axis may lose its last node."""
     grid = data.geometry
     assert isinstance(grid, Grid)
@@ -144,10 +147,10 @@ def _every_second(data: Data, axes: tuple[str, ...]) -> tuple[Data, Integers]:
     fields = {name: values[:, index] for name, values in data.fields.items()}
     known = {name: values[..., index] for name, values in data.auxiliary.items()}
     masks = None if data.measured is None else {name: mask[:, index] for name, mask in data.measured.items()}
-    return Data(data.times, fields, coarse, known, masks), index
+    return Data(data.times, fields, coarse, known, masks), np.isin(np.arange(grid.n_nodes), index)
 
 
-def _whole(kept: list[tuple[Data, Integers]], axes: tuple[str, ...]) -> bool:
+def _whole(kept: list[tuple[Data, Mask]], axes: tuple[str, ...]) -> bool:
     """Whether pairs of cells fill every axis, as Q2 needs."""
     grids = [data.geometry for data, _ in kept]
     cells = [
@@ -196,7 +199,7 @@ def _other_element(used: Variation) -> Variation | None:
     if element not in (Q1, Q2):
         return None
     other = Q1 if element == Q2 else Q2
-    kept = [(data, np.zeros(0, dtype=np.int64)) for data in used.data]
+    kept = [(data, np.ones(data.n_nodes, dtype=bool)) for data in used.data]
     if other == Q2 and not _whole(kept, tuple(used.data[0].geometry.names)):
         return None
     changed = replace(discretisation, element=other)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from bvsi.cluster.building import Ingredients, Recipe, build, prepare
 from bvsi.cluster.cutting import Cut, Rows, cuts
@@ -20,7 +20,7 @@ from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Block, Isotropic, Weighting
 from bvsi.noise import Noise
-from bvsi.noise.models import noise_of_experiments, noise_of_frames
+from bvsi.noise.models import noise_of_experiments, values_at
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, ResidualSystem, Stencil
 from bvsi.residual.assembly import Discretisation, Variance, per_experiment
@@ -119,10 +119,9 @@ class _Experiment:
 
     @property
     def cuttable(self) -> bool:
-        """Whether blocks do not couple, none is dropped, and the noise is known time by time."""
+        """Whether blocks do not couple, and none is dropped."""
         gaps = self.source.measured is not None if isinstance(self.source, Data) else bool(self.source.reading.missing)
-        known = noise_of_frames(self.noise, slice(0, 2)) is not None
-        return isinstance(self.weighting, Block | Isotropic) and not gaps and known
+        return isinstance(self.weighting, Block | Isotropic) and not gaps
 
     def pieces(self, threads: int) -> list[_Wanted]:
         """Pieces in order of time, for so many threads."""
@@ -141,9 +140,8 @@ class _Experiment:
         if cut is not None:
             label += f" from block {cut.blocks[0]}"
         data = self.source.select_times(frames) if isinstance(self.source, Data) else self.source.frames(first, last)
-        noise = self.noise if cut is None else noise_of_frames(self.noise, frames)
-        assert noise is not None
-        variance = {f: _of_frames(np.asarray(v, dtype=float), frames) for f, v in self.variance.items()}
+        noise = self.noise if cut is None else self.noise.at(frames)
+        variance = {f: values_at(np.asarray(v, dtype=float), frames) for f, v in self.variance.items()}
         return Ingredients(data, stencil, noise, variance, cut, label)
 
 
@@ -171,8 +169,3 @@ def _experiments(data: Source | Sequence[Source]) -> tuple[Source, ...]:
     if not found or not all(isinstance(one, Data | Stored) for one in found):
         raise BvsiError("data: Data or Stored(path), or a list of these, one per experiment, is needed.")
     return found
-
-
-def _of_frames(variance: ArrayLike, frames: slice) -> Array:
-    values = np.asarray(variance, dtype=float)
-    return values[frames] if values.ndim == 2 and len(values) > 1 else values

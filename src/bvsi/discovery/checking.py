@@ -13,13 +13,13 @@ from bvsi.common.progress import Progress
 from bvsi.data import Grid
 from bvsi.discovery.method import Method
 from bvsi.discovery.submodel import assembled
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, DataError, NotPositiveDefiniteError, OperatorError, RankError, SpaceError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.likelihood import ResidualLikelihood, residual_likelihood
-from bvsi.noise import Diagonal, Noise, UnknownScale
 from bvsi.noise.measurement import Measurement
+from bvsi.noise.models import values_at
 from bvsi.operators import Library
 from bvsi.residual.widths import widest_band
 
@@ -27,6 +27,9 @@ Array = NDArray[np.float64]
 
 _ROUGHLY = Profile(tol=1e-2, max_iterations=10)
 """A hundredth of a standard deviation is near enough to compare estimates."""
+
+_POSSIBLE = (RankError, NotPositiveDefiniteError, DataError, SpaceError, OperatorError)
+"""What fewer data or another element can honestly fail with. Any other error is a fault of ours and is not caught."""
 
 _MEASURED = (
     "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
@@ -55,15 +58,13 @@ def check_discovery(
     """
     try:
         fit = Profile().fit(likelihood, start=theta) if fit is None else fit
-    except BvsiError:
+    except (RankError, NotPositiveDefiniteError):
         return None
     tried = () if held else variations([m.data for m in measured], method.discretisation, method.stencil)
     refits = []
     for number, variation in enumerate(tried):
         progress(number + 1, len(tried), f"checking with {variation.name}")
-        refit = _refit(variation, fit, likelihood, measured, library, method)
-        if refit is not None:
-            refits.append((variation, refit))
+        refits.append((variation, _refit(variation, fit, likelihood, measured, library, method)))
     judged = check(
         fit,
         likelihood,
@@ -101,8 +102,8 @@ def _refit(
     measured: Sequence[Measurement],
     library: Library,
     method: Method,
-) -> Fit | None:
-    """The same operators on other data or test functions; None where that cannot be fitted."""
+) -> Fit | BvsiError:
+    """The same operators on other data or test functions; the error where that cannot be fitted."""
     parts = list(zip(measured, variation.frames, variation.nodes, likelihood.noise, strict=True))
     try:
         system = assembled(
@@ -111,30 +112,13 @@ def _refit(
             likelihood.names,
             discretisation=variation.discretisation,
             stencil=variation.stencil,
-            variance=[{f: _thinned(v, frames, nodes) for f, v in m.variance.items()} for m, frames, nodes, _ in parts],
+            variance=[{f: values_at(v, frames, nodes) for f, v in m.variance.items()} for m, frames, nodes, _ in parts],
         )
-        noise = [_thinned_noise(model, frames, nodes) for _, frames, nodes, model in parts]
+        noise = [model.at(frames, nodes) for _, frames, nodes, model in parts]
         again = residual_likelihood(system, noise, method.weighting)
         return _ROUGHLY.fit(again, start=fit.theta)
-    except BvsiError:
-        return None
-
-
-def _thinned(variance: Array, frames: NDArray[np.int64], nodes: NDArray[np.int64]) -> Array:
-    """Variances at some frames and nodes."""
-    if variance.ndim == 0:
-        return variance
-    full = np.atleast_2d(variance)
-    return full[frames if len(full) > 1 else slice(None)][:, nodes]
-
-
-def _thinned_noise(noise: Noise, frames: NDArray[np.int64], nodes: NDArray[np.int64]) -> Noise:
-    """The same model at some frames and nodes."""
-    if isinstance(noise, UnknownScale):
-        return UnknownScale(_thinned_noise(noise.shape, frames, nodes))
-    if isinstance(noise, Diagonal):
-        return Diagonal({f: _thinned(np.asarray(s, dtype=float), frames, nodes) for f, s in noise.sigma.items()})
-    return noise
+    except _POSSIBLE as error:
+        return error
 
 
 def _cycles(measured: Sequence[Measurement]) -> dict[str, float] | None:

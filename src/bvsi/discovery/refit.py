@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from bvsi.common.naming import matches
 from bvsi.common.progress import Progress
 from bvsi.data import Data
@@ -17,7 +15,6 @@ from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import as_linear
 from bvsi.infer.priors import GaussianPrior, Prior
-from bvsi.noise import Diagonal, Noise, PerTime, UnknownScale
 from bvsi.operators import Library
 from bvsi.predict.forecast import ForecastError
 
@@ -43,7 +40,7 @@ def refitted(
     if given.get("noise") is not None:
         noise, n = given["noise"], len(kept)
         models = list(noise) if isinstance(noise, Sequence) else [noise] * n
-        given["noise"] = [_cut(model, k) for model, k in zip(models, kept, strict=True)]
+        given["noise"] = [model.at(slice(0, k)) for model, k in zip(models, kept, strict=True)]
     if given.get("constraints") is not None and len(chosen.equations) == len(library.equations):
         given["constraints"] = as_linear(given["constraints"], library.names).restrict(chosen.names)
     if isinstance(given.get("prior"), Prior | GaussianPrior):
@@ -54,17 +51,6 @@ def refitted(
         raise ForecastError(
             f"forecast: the equation cannot be fitted to the first {kept[0]} frames: {error}"
         ) from error
-
-
-def _cut(noise: Noise, frames: int) -> Noise:
-    """The noise model of the first frames."""
-    if isinstance(noise, UnknownScale):
-        return UnknownScale(_cut(noise.shape, frames))
-    if isinstance(noise, PerTime):
-        return PerTime(np.asarray(noise.sigma)[:frames])
-    if isinstance(noise, Diagonal):
-        return Diagonal({f: np.asarray(s)[:frames] if np.ndim(s) == 2 else s for f, s in noise.sigma.items()})
-    return noise
 
 
 def _prior_of(prior: Prior | GaussianPrior, names: tuple[str, ...]) -> Prior | GaussianPrior:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi._version import __version__
-from bvsi.check import Check, Comparison, ResidualTest, Verdict
+from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
 from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.discovery.frame_storage import frame_variables, frames_from
 from bvsi.discovery.result import Discovery
@@ -127,6 +127,7 @@ def _check_record(check: Check) -> dict[str, Any]:
         "comparisons": [_plain(vars(one)) for one in check.comparisons],
         "bias": check.bias.tolist(),
         "covariance_added": check.covariance_added.tolist(),
+        "failed": [dataclasses.asdict(one) for one in check.failed],
     }
 
 
@@ -149,6 +150,7 @@ def _check(record: dict[str, Any] | None) -> Check | None:
         comparisons=tuple(Comparison(**_with_arrays(one)) for one in record["comparisons"]),
         bias=np.array(record["bias"]),
         covariance_added=np.array(record["covariance_added"]),
+        failed=tuple(FailedComparison(**one) for one in record.get("failed", ())),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
@@ -19,6 +19,9 @@ from bvsi.errors import NoiseError
 from bvsi.residual import Structure
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Frames: TypeAlias = slice | NDArray[np.int64]
+"""Which times: a slice, or integers in increasing order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -74,6 +77,12 @@ class Noise(Protocol):
     def covariance(self, structure: Structure) -> StateCovariance:
         """Σ_u at the unknowns of one experiment."""
 
+    def at(self, frames: Frames, nodes: Mask | None = None) -> Noise:
+        """The same noise at some times and nodes of the experiment.
+
+        frames: which times; nodes: which nodes, (nodes,), by default all.
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class IID:
@@ -88,6 +97,11 @@ class IID:
     def covariance(self, structure: Structure) -> StateCovariance:
         """σ² at every node."""
         return _per_time(structure, np.full((1, _n_nodes(structure) * len(structure.fields)), self.sigma))
+
+    def at(self, frames: Frames, nodes: Mask | None = None) -> IID:
+        """The same everywhere."""
+        del frames, nodes
+        return self
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,6 +120,11 @@ class PerField:
         values = [_of_field(self.sigma, f) for f in structure.fields]
         return _per_time(structure, np.repeat(np.array(values, dtype=float), _n_nodes(structure))[None])
 
+    def at(self, frames: Frames, nodes: Mask | None = None) -> PerField:
+        """The same everywhere."""
+        del frames, nodes
+        return self
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerTime:
@@ -120,6 +139,11 @@ class PerTime:
         if sigma.shape != (structure.n_times,):
             raise NoiseError(f"sigma: one per time is needed, {structure.n_times}; it has shape {sigma.shape}.")
         return _per_time(structure, np.repeat(sigma[:, None], _n_nodes(structure) * len(structure.fields), axis=1))
+
+    def at(self, frames: Frames, nodes: Mask | None = None) -> PerTime:
+        """Those of the times."""
+        del nodes
+        return PerTime(_positive(self.sigma, "sigma")[frames])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -146,6 +170,10 @@ class Diagonal:
             parts.append(sigma)
         rows = max(len(part) for part in parts)
         return _per_time(structure, np.concatenate([np.broadcast_to(p, (rows, n)) for p in parts], axis=1))
+
+    def at(self, frames: Frames, nodes: Mask | None = None) -> Diagonal:
+        """Those of the times and nodes."""
+        return Diagonal({f: values_at(np.asarray(s, dtype=float), frames, nodes) for f, s in self.sigma.items()})
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -174,6 +202,15 @@ class Covariance:
             return StateCovariance((matrix,), (root,), label)
         return StateCovariance((sparse.csr_array(P @ matrix @ P.T),), (sparse.csr_array(P @ root),), label)
 
+    def at(self, frames: Frames, nodes: Mask | None = None) -> Covariance:
+        """Rows and columns of the nodes."""
+        del frames
+        if nodes is None:
+            return self
+        if isinstance(self.matrix, Mapping):
+            return Covariance({f: _submatrix(m, nodes, f"matrix[{f!r}]") for f, m in self.matrix.items()})
+        return Covariance(_submatrix(self.matrix, nodes, "matrix"))
+
 
 @dataclasses.dataclass(frozen=True)
 class UnknownScale:
@@ -192,6 +229,10 @@ class UnknownScale:
         """The shape, without σ²."""
         return self.shape.covariance(structure)
 
+    def at(self, frames: Frames, nodes: Mask | None = None) -> UnknownScale:
+        """That of the shape."""
+        return UnknownScale(self.shape.at(frames, nodes))
+
 
 def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise, ...]:
     """One noise model for each of n experiments; a single one serves all."""
@@ -206,17 +247,21 @@ def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise,
     return models
 
 
-def noise_of_frames(noise: Noise, frames: slice) -> Noise | None:
-    """The same model for some of the times of an experiment; None where the model is not one of these."""
-    if isinstance(noise, UnknownScale):
-        shape = noise_of_frames(noise.shape, frames)
-        return None if shape is None else UnknownScale(shape)
-    if isinstance(noise, PerTime):
-        return PerTime(_positive(noise.sigma, "sigma")[frames])
-    if isinstance(noise, Diagonal):
-        sigma = {field: np.asarray(values, dtype=float) for field, values in noise.sigma.items()}
-        return Diagonal({f: s[frames] if s.ndim == 2 and len(s) > 1 else s for f, s in sigma.items()})
-    return noise if isinstance(noise, IID | PerField | Covariance) else None
+def values_at(values: Array, frames: Frames, nodes: Mask | None = None) -> Array:
+    """Variances or standard deviations of one field at some times and nodes.
+
+    values: one for all, (), per node, (nodes,), or per time and node, (T, nodes); a T of 1 stands for all times.
+    """
+    some = values[frames] if values.ndim == 2 and len(values) > 1 else values
+    return some if nodes is None or not values.ndim else some[..., nodes]
+
+
+def _submatrix(matrix: Any, nodes: Mask, name: str) -> Any:
+    """Rows and columns of the nodes (n,), of one field or of several that follow each other."""
+    if not sparse.issparse(matrix) or matrix.shape[0] % len(nodes):
+        raise NoiseError(f"{name}: a sparse matrix with a row for each of {len(nodes)} nodes and field is needed.")
+    kept = np.flatnonzero(np.tile(nodes, matrix.shape[0] // len(nodes)))
+    return sparse.csr_array(matrix)[kept][:, kept]
 
 
 def _n_nodes(structure: Structure) -> int:
@@ -254,7 +299,7 @@ def _square_root(matrix: Any) -> Any:
 
 
 def _check_model(model: object, name: str) -> None:
-    if isinstance(model, type) or not hasattr(model, "covariance"):
+    if isinstance(model, type) or not all(hasattr(model, method) for method in ("covariance", "at")):
         raise NoiseError(f"{name}: an instance of a noise model is needed, such as IID(1e-3), not {model!r}.")
 
 

@@ -33,12 +33,13 @@ def check_section(check: Check) -> Markup:
         caption="Fits with other discretisations",
     )
     tested = table(["test", "statistic", "z", "p"], test_rows(check), caption="Tests of residuals and noise")
-    none = element("p", "No other discretisation was possible with these data.", class_="note")
+    none = element("p", "No other discretisation could be fitted to these data.", class_="note")
     return element(
         "section",
         element("h2", "Discretisation check"),
         element("p", words),
         moved if check.comparisons else none,
+        *(element("p", f"{one}", class_="note") for one in check.failed),
         tested if check.tests else "",
         id="check",
     )
