@@ -14,8 +14,7 @@ from bvsi.likelihood import ResidualLikelihood, Stacked, residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
-from bvsi.select import BestSubset
-from bvsi.select.best_subset import CRITERION
+from bvsi.select import BestSubset, ProfileBIC, Wald
 from bvsi.spaces import SplineTests
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, rotation
 
@@ -49,7 +48,7 @@ def test_the_truth_is_selected(name, known):
     assert_allclose(errors / np.sqrt(fit.posterior.variance), 0, atol=4)
     assert_allclose(path.best.theta, fit.theta, atol=0.05 * np.sqrt(fit.posterior.variance).min())
     assert path.best.fit is not None
-    assert path.criterion == CRITERION
+    assert path.criterion == "extended BIC"
 
 
 @pytest.mark.parametrize("sigma, seed", [(1e-3, 1), (2e-2, 2), (2e-2, 3)])
@@ -105,6 +104,14 @@ def test_settings_are_checked():
     for wrong in ({"rounds": 0}, {"draws": 0}):
         with pytest.raises(BvsiError, match="rounds and draws: at least 1"):
             BestSubset(**wrong)
+
+
+def test_the_criterion_is_an_argument():
+    path = BestSubset(criterion=ProfileBIC()).select(likelihood_of("burgers"))
+    assert set(path.best.names) >= set(BURGERS_TRUTH)
+    assert path.criterion == "profile BIC"
+    with pytest.raises(BvsiError, match=r"ExtendedBIC\(\) or ProfileBIC\(\)"):
+        BestSubset(criterion=Wald())
 
 
 def test_progress_is_reported():

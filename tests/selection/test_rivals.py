@@ -11,14 +11,14 @@ from numpy.testing import assert_allclose
 
 from bvsi.discovery import Discovery, discover
 from bvsi.infer import Profile
+from bvsi.infer.quadratic import MOST_NOISE, carried_over
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BackwardEuler, assemble
 from bvsi.select import ProfileBIC, Sweep
-from bvsi.select.elimination import Protection
-from bvsi.select.quadratic import Expansion
-from bvsi.select.rivals import ODDS, ODDS_OF_MORE, SWAMPED, Rival, doubts, find_rivals, noise_share
+from bvsi.select.by_quadratic import around as expanded_at
+from bvsi.select.search import ODDS, ODDS_OF_MORE, Protection, Rival, doubts, find_rivals
 from bvsi.spaces import Q1, Galerkin
 from inference.cases import reaction_diffusion
 from selection.selection_cases import SPURIOUS, TRUE, reaction_likelihood
@@ -38,10 +38,10 @@ def made(operators, sigma=1e-3, *, known=True, n=25, steps=40):
 def at(likelihood, selected, *, inflated=True):
     """Expansion of all operators at the fit of the selected ones."""
     whole, fit = Profile().fit(likelihood), Profile().fit(likelihood.restrict(selected))
-    around = Expansion.around(likelihood, fit, whole.curvature)
+    around = carried_over(whole.quadratic, expanded_at(likelihood, fit, np.random.default_rng(0)))
     if inflated:
         return around
-    return dataclasses.replace(around, curvature=dataclasses.replace(around.curvature, S_blocks=around.curvature.S))
+    return dataclasses.replace(around, S_blocks=around.S)
 
 
 def members(names, selected, rival):
@@ -99,11 +99,11 @@ def test_blocks_that_disagree_make_the_odds_smaller():
     """θ_R²/max(P, V)_R − θ_N²/max(P, V)_N for the exchange of one operator for another."""
     likelihood = made([*TRUE, ALIKE])
     plain = at(likelihood, TRUE, inflated=False)
-    rough = dataclasses.replace(plain, curvature=dataclasses.replace(plain.curvature, S_blocks=50 * plain.curvature.S))
+    rough = dataclasses.replace(plain, S_blocks=50 * plain.S)
     changes = []
     for expansion in (plain, rough):
         odds = {(r.lacks, r.adds): r.odds for r in find_rivals(expansion, TRUE, FREE)}
-        model = expansion.submodel(likelihood.names)
+        model = expansion.minimum(likelihood.names)
         z2 = model.theta**2 / np.maximum(np.diag(model.inverse), model.variance)
         changes.append(2 * math.log(odds[("u",), (ALIKE,)]))
         assert_allclose(changes[-1], z2[1] - z2[2], rtol=1e-6)
@@ -118,7 +118,7 @@ def test_a_larger_model_has_odds_of_at_most_root_n_against_it():
     for rival in find_rivals(expansion, TRUE, FREE):
         if not rival.lacks:
             assert rival.odds <= n ** (len(rival.adds) / 2)
-            model = expansion.submodel(members(likelihood.names, TRUE, rival))
+            model = expansion.minimum(members(likelihood.names, TRUE, rival))
             if len(rival.adds) == 1:
                 i = members(likelihood.names, TRUE, rival).index(rival.adds[0])
                 variance = max(model.variance[i], model.inverse[i, i])
@@ -147,8 +147,7 @@ def test_of_two_nearly_collinear_operators_the_other_is_named(known):
 
 def test_noise_that_swamps_the_operators_is_told():
     likelihood = reaction_likelihood(0.1, n=9).restrict([*TRUE, "x*u", "u**2"])
-    whole = Expansion.of(likelihood, Profile().fit(likelihood))
-    assert noise_share(whole) > SWAMPED
+    assert Profile().fit(likelihood).quadratic.noise_share > MOST_NOISE
     path = Sweep().select(likelihood)
     assert not path.decided
     assert "noise makes up" in path.doubts
@@ -159,7 +158,7 @@ def test_the_share_of_noise_grows_with_its_variance_and_vanishes_without():
     shares = []
     for sigma in (1e-5, 1e-4, 1e-3):
         likelihood = reaction_likelihood(sigma)
-        shares.append(noise_share(Expansion.of(likelihood, Profile().fit(likelihood))))
+        shares.append(Profile().fit(likelihood).quadratic.noise_share)
     assert shares[0] < 1e-6
     assert_allclose(np.diff(np.log10(shares)), 2, atol=0.3)
 

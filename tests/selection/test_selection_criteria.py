@@ -13,7 +13,7 @@ from bvsi.infer import Lagged, Profile
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID
 from bvsi.select import FStatistic, ProfileBIC, ResidualBIC, Wald
-from bvsi.select.quadratic import QuadraticModel
+from bvsi.select.criterion import minimum_of
 from inference.cases import dense_weights, reaction_system, stacked
 from selection.selection_cases import SPURIOUS, reaction_likelihood
 
@@ -65,14 +65,14 @@ def test_wald_is_the_squared_z_score_against_log_n(likelihood):
     fit = criterion.fit(likelihood, None)
     variance = np.maximum(fit.posterior.variance, np.diag(fit.score_covariance))
     assert_allclose(criterion.removal(likelihood, fit), fit.theta**2 / variance - math.log(likelihood.system.n))
-    assert_allclose(QuadraticModel.of(likelihood, fit).variance, variance)
+    assert_allclose(minimum_of(likelihood, fit).variance, variance)
     assert criterion.score(likelihood, fit) == 0
 
 
 def test_wald_takes_the_model_variance_where_there_is_no_other():
     likelihood = reaction_likelihood()
     fit = Lagged().fit(likelihood)
-    assert_allclose(QuadraticModel.of(likelihood, fit).variance, fit.posterior.variance)
+    assert_allclose(minimum_of(likelihood, fit).variance, fit.posterior.variance)
 
 
 def test_f_statistic_is_exactly_the_growth_of_refitted_least_squares(likelihood):
@@ -93,7 +93,7 @@ def test_f_statistic_is_exactly_the_growth_of_refitted_least_squares(likelihood)
 
 def test_the_step_of_a_removal_is_that_of_the_smaller_least_squares_problem(likelihood):
     fit = FStatistic().fit(likelihood, None)
-    removal_step = QuadraticModel.of(likelihood, fit).removal_step
+    removal_step = minimum_of(likelihood, fit).removal_step
     for i, name in enumerate(likelihood.names):
         moved = np.delete(fit.theta + removal_step(i), i)
         smaller = FStatistic().fit(without(likelihood, name), None)
@@ -139,7 +139,7 @@ def test_removal_does_not_depend_on_the_units_of_the_noise(criterion):
 def test_misfit_growth_is_the_quadratic_model():
     likelihood = reaction_likelihood()
     fit = Profile().fit(likelihood)
-    assert_allclose(QuadraticModel.of(likelihood, fit).growth, fit.theta**2 / np.diag(fit.inverse))
+    assert_allclose(minimum_of(likelihood, fit).growth, fit.theta**2 / np.diag(fit.inverse))
 
 
 @pytest.mark.parametrize("criterion", [Wald(), ProfileBIC()], ids=lambda c: c.name)

@@ -8,19 +8,30 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.select import subsets
-from bvsi.select.elimination import Protection
-from bvsi.select.subsets import QuadraticMisfit, best_models, neighbours, swamped
+from bvsi.errors import RankError
+from bvsi.infer.quadratic import MOST_NOISE, Quadratic
+from bvsi.select import ExtendedBIC, ProfileBIC
+from bvsi.select.search import Effort, Models, Protection, best_models
 
 FREE = Protection(frozenset(), ())
 N = 400
+EBIC = ExtendedBIC()
 
 
 def names(d: int) -> tuple[str, ...]:
     return tuple(f"f{i}" for i in range(d))
 
 
-def random_misfit(d: int, seed: int, true: int = 3, *, mix: float = 0.3, known: bool = True) -> QuadraticMisfit:
+def quadratic(A, H, g, q, known: bool = True) -> Quadratic:
+    """Around zero."""
+    return Quadratic(names(len(g)), np.zeros(len(g)), q, g, A, H, N, known)
+
+
+def scores(misfit: Quadratic, models) -> np.ndarray:
+    return EBIC.values(misfit.solve(models)[1], len(models[0]), misfit)
+
+
+def random_misfit(d: int, seed: int, true: int = 3, *, mix: float = 0.3, known: bool = True) -> Quadratic:
     """Regression of y on d correlated columns, of which ``true`` make it up; noise has a share of the columns."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((N, d)) @ (np.eye(d) + mix * rng.standard_normal((d, d))) * rng.uniform(0.1, 10, d)
@@ -28,21 +39,21 @@ def random_misfit(d: int, seed: int, true: int = 3, *, mix: float = 0.3, known: 
     theta[rng.choice(d, true, replace=False)] = rng.uniform(0.2, 1, true)
     y = X @ (theta / X.std(axis=0)) + rng.standard_normal(N)
     H = X.T @ X
-    return QuadraticMisfit(H - 0.005 * np.diag(np.diag(H)), H, X.T @ y, float(y @ y), N, known)
+    return quadratic(H - 0.005 * np.diag(np.diag(H)), H, X.T @ y, float(y @ y), known)
 
 
-def score(misfit: QuadraticMisfit, model: tuple[int, ...]) -> float:
+def score(misfit: Quadratic, model: tuple[int, ...]) -> float:
     """J of one model, written out."""
     s = list(model)
     share = np.linalg.eigvals(np.linalg.solve(misfit.H[np.ix_(s, s)], misfit.H[np.ix_(s, s)] - misfit.A[np.ix_(s, s)]))
     if share.real.max() > 0.5:
         return np.inf
     Q = misfit.q - misfit.g[s] @ np.linalg.solve(misfit.A[np.ix_(s, s)], misfit.g[s])
-    m = Q if misfit.known and misfit.n >= Q else misfit.n * (1 + np.log(Q / misfit.n))
+    m = Q if misfit.scale_known and misfit.n >= Q else misfit.n * (1 + np.log(Q / misfit.n))
     return float(m + len(s) * (np.log(misfit.n) + 2 * np.log(len(misfit.g))))
 
 
-def brute_force(misfit: QuadraticMisfit, allowed=lambda model: True) -> dict[int, tuple[float, tuple[int, ...]]]:
+def brute_force(misfit: Quadratic, allowed=lambda model: True) -> dict[int, tuple[float, tuple[int, ...]]]:
     d, best = len(misfit.g), {}
     for size in range(1, d + 1):
         scored = [(score(misfit, m), m) for m in itertools.combinations(range(d), size) if allowed(set(m))]
@@ -55,7 +66,7 @@ def brute_force(misfit: QuadraticMisfit, allowed=lambda model: True) -> dict[int
 @pytest.mark.parametrize("seed", range(3))
 def test_few_operators_are_looked_at_in_all_combinations(seed, known):
     misfit = random_misfit(8, seed, known=known)
-    ladder, expected = best_models(misfit, names(8), FREE).best, brute_force(misfit)
+    ladder, expected = best_models(misfit, EBIC, FREE), brute_force(misfit)
     assert set(ladder) == set(expected)
     for size, (J, model) in expected.items():
         assert ladder[size][1] == model
@@ -63,41 +74,39 @@ def test_few_operators_are_looked_at_in_all_combinations(seed, known):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_many_operators_are_climbed_to_the_same_choice(monkeypatch, seed):
+def test_many_operators_are_climbed_to_the_same_choice(seed):
     """Operators that are not too much alike: single ones, then adding, exchanging and dropping find the best model."""
-    monkeypatch.setattr(subsets, "_EXHAUSTIVE", 10)
     misfit = random_misfit(10, seed, true=4, mix=0.1)
-    ladder, expected = best_models(misfit, names(10), FREE), brute_force(misfit)
-    assert ladder.chosen == min(expected.values())[1]
+    ladder, expected = best_models(misfit, EBIC, FREE, effort=Effort(exhaustive=10)), brute_force(misfit)
+    assert min(ladder.values())[1] == min(expected.values())[1]
 
 
 def test_what_is_kept_is_in_all_models_and_every_group_has_a_member():
     misfit = random_misfit(8, 5)
     protection = Protection.of(names(8), ["f1"], [["f2", "f3"], ["f1", "f7"]])
-    ladder = best_models(misfit, names(8), protection).best
+    ladder = best_models(misfit, EBIC, protection)
     expected = brute_force(misfit, lambda m: 1 in m and m & {2, 3})
     assert {size: model for size, (_, model) in ladder.items()} == {size: m for size, (_, m) in expected.items()}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_protection_holds_where_models_are_climbed(monkeypatch, seed):
-    monkeypatch.setattr(subsets, "_EXHAUSTIVE", 10)
+def test_protection_holds_where_models_are_climbed(seed):
     misfit = random_misfit(10, seed, mix=0.1)
     protection = Protection.of(names(10), ["f1"], [["f2", "f3"]])
-    ladder = best_models(misfit, names(10), protection)
-    assert all(1 in model and {2, 3} & set(model) for _, model in ladder.best.values())
+    ladder = best_models(misfit, EBIC, protection, effort=Effort(exhaustive=10))
+    assert all(1 in model and {2, 3} & set(model) for _, model in ladder.values())
     expected = brute_force(misfit, lambda m: 1 in m and m & {2, 3})
-    assert ladder.chosen == min(expected.values())[1]
+    assert min(ladder.values())[1] == min(expected.values())[1]
 
 
-def test_groups_are_climbed_from_one_member_of_each(monkeypatch):
+def test_groups_are_climbed_from_one_member_of_each():
     """No model can be looked at exhaustively."""
-    monkeypatch.setattr(subsets, "_EXHAUSTIVE", 0)
     misfit = random_misfit(10, 0, mix=0.1)
-    ladder = best_models(misfit, names(10), Protection.of(names(10), [], [["f2", "f3"], ["f4", "f5"]]))
-    assert ladder.best
-    assert all({2, 3} & set(model) and {4, 5} & set(model) for _, model in ladder.best.values())
-    assert ladder.chosen == min(brute_force(misfit, lambda m: m & {2, 3} and m & {4, 5}).values())[1]
+    protection = Protection.of(names(10), [], [["f2", "f3"], ["f4", "f5"]])
+    ladder = best_models(misfit, EBIC, protection, effort=Effort(exhaustive=0))
+    assert ladder
+    assert all({2, 3} & set(model) and {4, 5} & set(model) for _, model in ladder.values())
+    assert min(ladder.values())[1] == min(brute_force(misfit, lambda m: m & {2, 3} and m & {4, 5}).values())[1]
 
 
 def test_swamped_models_are_not_looked_at():
@@ -106,46 +115,44 @@ def test_swamped_models_are_not_looked_at():
     A, g = misfit.A.copy(), misfit.g.copy()
     A[2] = A[:, 2] = 0.0
     A[2, 2], g[2] = 0.01 * misfit.H[2, 2], 0.2 * np.sqrt(misfit.q * misfit.H[2, 2])
-    tempting = QuadraticMisfit(A, misfit.H, g, misfit.q, N)
-    ladder = best_models(tempting, names(6), FREE)
-    assert all(2 not in model for _, model in ladder.best.values())
-    assert tempting.scores([(2,)])[0] == np.inf
-    assert swamped(misfit.H[2:3, 2:3], A[2:3, 2:3])
-    assert not swamped(misfit.H, misfit.A)
+    tempting = quadratic(A, misfit.H, g, misfit.q)
+    ladder = best_models(tempting, EBIC, FREE)
+    assert all(2 not in model for _, model in ladder.values())
+    assert scores(tempting, [(2,)])[0] == np.inf
+    assert quadratic(A[2:3, 2:3], misfit.H[2:3, 2:3], g[2:3], misfit.q).noise_share > MOST_NOISE
+    assert misfit.noise_share < MOST_NOISE
 
 
 def test_operators_that_are_the_same_are_not_taken_together():
     misfit = random_misfit(5, 2)
     twice = [0, 1, 2, 3, 4, 0]
-    doubled = QuadraticMisfit(
-        misfit.A[np.ix_(twice, twice)], misfit.H[np.ix_(twice, twice)], misfit.g[twice], misfit.q, N
-    )
-    ladder = best_models(doubled, names(6), FREE)
-    assert all(not {0, 5} <= set(model) for _, model in ladder.best.values())
-    assert ladder.best
+    doubled = quadratic(misfit.A[np.ix_(twice, twice)], misfit.H[np.ix_(twice, twice)], misfit.g[twice], misfit.q)
+    ladder = best_models(doubled, EBIC, FREE)
+    assert all(not {0, 5} <= set(model) for _, model in ladder.values())
+    assert ladder
 
 
 def test_scores_do_not_depend_on_units():
     misfit = random_misfit(6, 3)
     D = np.diag(10.0 ** np.arange(-6, 6, 2))
-    rescaled = QuadraticMisfit(D @ misfit.A @ D, D @ misfit.H @ D, D @ misfit.g, misfit.q, N)
+    rescaled = quadratic(D @ misfit.A @ D, D @ misfit.H @ D, D @ misfit.g, misfit.q)
     models = list(itertools.combinations(range(6), 3))
-    assert_allclose(rescaled.scores(models), misfit.scores(models), rtol=1e-9)
-    theta, other = misfit.solve(models)[1], rescaled.solve(models)[1]
+    assert_allclose(scores(rescaled, models), scores(misfit, models), rtol=1e-9)
+    theta, other = misfit.solve(models)[0], rescaled.solve(models)[0]
     assert_allclose(other * np.diag(D)[np.array(models)], theta, rtol=1e-6)
 
 
 def test_coefficients_solve_the_equations_of_their_model():
     misfit = random_misfit(6, 4)
-    J, theta = misfit.solve([(0, 2, 5)])
+    theta, _ = misfit.solve([(0, 2, 5)])
     s = [0, 2, 5]
     assert_allclose(theta[0], np.linalg.solve(misfit.A[np.ix_(s, s)], misfit.g[s]), rtol=1e-9)
-    assert_allclose(J[0], score(misfit, (0, 2, 5)), rtol=1e-12)
+    assert_allclose(scores(misfit, [(0, 2, 5)])[0], score(misfit, (0, 2, 5)), rtol=1e-12)
 
 
 def test_the_misfit_is_continuous_where_it_meets_the_noise():
     misfit = random_misfit(3, 0)
-    below, at, above = misfit.misfit(np.array([N - 1e-6, N, N + 1e-6]))
+    below, at, above = EBIC.values(np.array([N - 1e-6, N, N + 1e-6]), 0, misfit)
     assert at == N
     assert below < at < above
     assert_allclose(above - at, at - below, rtol=1e-3)
@@ -153,8 +160,51 @@ def test_the_misfit_is_continuous_where_it_meets_the_noise():
 
 def test_neighbours_differ_by_one_operator():
     protection = Protection.of(names(5), ["f0"], [["f1", "f2"]])
-    fewer, more, exchanged = neighbours((0, 1, 3), names(5), protection)
+    models = Models(names(5), protection)
+    fewer, more, exchanged = models.reduced((0, 1, 3)), models.enlarged((0, 1, 3)), models.exchanged((0, 1, 3))
     assert fewer == [(0, 1)]
     assert more == [(0, 1, 2, 3), (0, 1, 3, 4)]
     assert (0, 2, 3) in exchanged
     assert all(0 in model and {1, 2} & set(model) and len(model) == 3 for model in exchanged)
+
+
+@pytest.mark.parametrize("criterion", [ExtendedBIC(), ProfileBIC()], ids=lambda c: c.name)
+def test_one_direction_alone_finds_clear_operators(criterion):
+    """Columns that are nearly orthogonal: whatever the direction, and the criterion, the same model."""
+    misfit = random_misfit(8, 2, true=3, mix=0.02)
+    chosen = {
+        min(best_models(misfit, criterion, FREE, [direction]).values())[1]
+        for direction in ("exhaustive", "forward", "backward")
+    }
+    assert len(chosen) == 1
+
+
+@pytest.mark.parametrize("k", [0, 1, 3, 6])
+def test_minima_do_not_depend_on_the_point_of_expansion(k):
+    """Q is one function of θ, around zero and around any other point."""
+    misfit, at = random_misfit(6, 4), np.array([0.1, -0.2, 0.3, 0.0, 0.05, 0.4])
+    moved = Quadratic(
+        misfit.names, at, misfit.q - 2 * misfit.g @ at + at @ misfit.A @ at, misfit.g - misfit.A @ at, misfit.A,
+        misfit.H, N,
+    )  # fmt: skip
+    models = list(itertools.combinations(range(6), k))
+    for one, other in zip(misfit.solve(models), moved.solve(models), strict=True):
+        assert_allclose(other, one, rtol=1e-8, atol=1e-12)
+
+
+def test_the_minimum_of_one_model_is_that_of_many():
+    misfit = random_misfit(6, 5)
+    theta, Q = misfit.solve([(0, 2, 5)])
+    minimum = misfit.minimum(["f0", "f2", "f5"])
+    assert_allclose(minimum.theta, theta[0], rtol=1e-12)
+    assert_allclose(minimum.q, Q[0], rtol=1e-12)
+    s = np.ix_([0, 2, 5], [0, 2, 5])
+    assert_allclose(minimum.inverse, np.linalg.inv(misfit.A[s]), rtol=1e-8)
+
+
+def test_operators_that_are_alike_are_named():
+    misfit = random_misfit(3, 2)
+    twice = np.ix_([0, 1, 0], [0, 1, 0])
+    doubled = quadratic(misfit.A[twice], misfit.H[twice], misfit.g[[0, 1, 0]], misfit.q)
+    with pytest.raises(RankError, match=r"f0.*f2"):
+        doubled.minimum(["f0", "f2"])

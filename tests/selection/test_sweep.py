@@ -11,13 +11,15 @@ from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.infer import Lagged, Profile
+from bvsi.infer.quadratic import Quadratic, carried_over
 from bvsi.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import assemble
-from bvsi.select import Backward, FStatistic, ProfileBIC, ResidualBIC, Sweep, Wald
-from bvsi.select.elimination import Protection
-from bvsi.select.quadratic import Expansion, QuadraticModel
-from bvsi.select.sweep import _Search
+from bvsi.select import Backward, FStatistic, ProfileBIC, ResidualBIC, Sweep, Wald, by_quadratic
+from bvsi.select.by_quadratic import _Sweeping
+from bvsi.select.by_quadratic import around as expanded_at
+from bvsi.select.criterion import minimum_of
+from bvsi.select.search import Protection
 from bvsi.studies.problems import fokker_planck
 from inference.cases import reaction_diffusion
 from selection.selection_cases import LIBRARY, SPURIOUS, TRUE, ids, reaction_likelihood
@@ -40,12 +42,17 @@ def evaluations(monkeypatch):
     return calls
 
 
-def expansion(likelihood, theta=None) -> Expansion:
+def at(likelihood, fit, whole) -> Quadratic:
+    """All operators around a fit."""
+    return carried_over(whole, expanded_at(likelihood, fit, np.random.default_rng(0)))
+
+
+def expansion(likelihood, theta=None) -> Quadratic:
     """Around the estimate of all operators, or any θ."""
     fit = Profile().fit(likelihood)
     if theta is None:
-        return Expansion.of(likelihood, fit)
-    return Expansion.around(likelihood, dataclasses.replace(fit, theta=np.asarray(theta)), fit.curvature)
+        return fit.quadratic
+    return at(likelihood, dataclasses.replace(fit, theta=np.asarray(theta)), fit.quadratic)
 
 
 def constrained(A, b, kept):
@@ -62,16 +69,16 @@ def constrained(A, b, kept):
 @pytest.mark.parametrize("start", [None, [0.09, -0.7, 0.02, 0.1, -0.05]], ids=["estimate", "elsewhere"])
 def test_a_submodel_is_the_constrained_minimum_of_the_quadratic_model(likelihood, names, start):
     around = expansion(likelihood, start)
-    A, g, theta = around.curvature.A, around.equations.g, around.theta
+    A, g, theta = around.A, around.g, around.theta
     kept = [likelihood.names.index(n) for n in names]
-    model = around.submodel(names)
+    model = around.minimum(names)
     assert_allclose(model.theta, constrained(A, g + A @ theta, kept), rtol=1e-6)
     move = np.zeros(len(theta))
     move[kept] = model.theta
     move -= theta
-    assert_allclose(model.q, around.equations.q - 2 * g @ move + move @ A @ move, rtol=1e-10)
+    assert_allclose(model.q, around.q - 2 * g @ move + move @ A @ move, rtol=1e-10)
     P = np.linalg.inv(A[np.ix_(kept, kept)])
-    variances = [np.diag(P @ S[np.ix_(kept, kept)] @ P) for S in (around.curvature.S, around.curvature.S_blocks)]
+    variances = [np.diag(P @ S[np.ix_(kept, kept)] @ P) for S in (around.S, around.S_blocks)]
     assert_allclose(model.variance, np.maximum(*variances), rtol=1e-6)
 
 
@@ -90,7 +97,7 @@ def test_a_submodel_is_exact_where_the_weights_do_not_move(monkeypatch, names):
 
     monkeypatch.setattr(ResidualLikelihood, "profile_equations", frozen)
     fit = dataclasses.replace(Profile().fit(likelihood, start=fixed), theta=np.array([0.3, 0.1, -0.2, 0.4, 0.5]))
-    model = Expansion.around(likelihood, fit, fit.curvature).submodel(names)
+    model = at(likelihood, fit, fit.quadratic).minimum(names)
     W = original(likelihood, fixed, smoothing=0.0)
     kept = [likelihood.names.index(n) for n in names]
     expected = constrained(W.equations.H, W.equations.g + W.equations.H @ fixed, kept)
@@ -108,13 +115,13 @@ def test_a_submodel_is_its_refit_where_the_noise_is_small(known):
     smaller = likelihood.restrict([*TRUE, "dx(u)"])
     fit = Profile().fit(smaller)
     around, kept = expansion(likelihood), [likelihood.names.index(n) for n in smaller.names]
-    model = around.submodel(smaller.names)
-    refitted = QuadraticModel.of(smaller, fit)
+    model = around.minimum(smaller.names)
+    refitted = minimum_of(smaller, fit)
     sd = np.sqrt(refitted.variance)
     assert_allclose(model.theta, refitted.theta, atol=0.02 * sd.min())
     assert_allclose(model.q, refitted.q, rtol=1e-4)
     assert_allclose(model.inverse, refitted.inverse, rtol=0.02)
-    noise_model = np.diag(model.inverse @ around.curvature.S[np.ix_(kept, kept)] @ model.inverse)
+    noise_model = np.diag(model.inverse @ around.S[np.ix_(kept, kept)] @ model.inverse)
     assert_allclose(noise_model * model.q / model.n if not known else noise_model, fit.posterior.variance, rtol=0.02)
     assert_allclose(model.variance, refitted.variance, rtol=0.2)  # scores of 16 blocks, at another residual
 
@@ -124,7 +131,7 @@ def test_a_submodel_is_its_refit_where_the_noise_is_small(known):
 def test_with_all_operators_it_is_the_closed_form_at_the_fit(criterion, known):
     likelihood = reaction_likelihood(known=known)
     fit = criterion.fit(likelihood, None)
-    model = Expansion.of(likelihood, fit).submodel(likelihood.names)
+    model = fit.quadratic.minimum(likelihood.names)
     assert_allclose(model.theta, fit.theta, rtol=1e-6)
     n = likelihood.system.n
     assert_allclose(criterion.change(model) + math.log(n), criterion.removal(likelihood, fit) + math.log(n), rtol=0.02)
@@ -134,39 +141,39 @@ def test_with_all_operators_it_is_the_closed_form_at_the_fit(criterion, known):
 def test_the_closed_form_of_a_removal_is_the_smaller_submodel(likelihood, start):
     around = expansion(likelihood, start)
     for names in (likelihood.names, ("laplacian(u)", "u", "x*u")):
-        model = around.submodel(names)
+        model = around.minimum(names)
         for i, name in enumerate(names):
-            smaller = around.submodel([n for n in names if n != name])
+            smaller = around.minimum([n for n in names if n != name])
             assert_allclose(model.growth[i], smaller.q - model.q, rtol=1e-5, atol=1e-6 * model.q)
             assert_allclose(np.delete(model.theta + model.removal_step(i), i), smaller.theta, rtol=1e-5)
 
 
 def test_at_the_same_point_the_scores_of_the_blocks_are_carried_over_unchanged(likelihood):
     fit = Profile().fit(likelihood)
-    around = Expansion.around(likelihood, fit, fit.curvature)
+    around = at(likelihood, fit, fit.quadratic)
     for name in ("A", "S", "S_blocks"):
-        scale = np.sqrt(np.diag(getattr(fit.curvature, name)))
-        a, b = (getattr(c, name) / scale[:, None] / scale for c in (around.curvature, fit.curvature))
+        scale = np.sqrt(np.diag(getattr(fit.quadratic, name)))
+        a, b = (getattr(c, name) / scale[:, None] / scale for c in (around, fit.quadratic))
         assert_allclose(a, b, atol=1e-8)
 
 
 def test_the_check_misses_no_operator_that_is_needed(density):
     """Drop each true operator in turn: the sweep at the refit returns it, though its scores have a mean there."""
     for likelihood, truth in ((reaction_likelihood(1e-3), TRUE), (density(1e-3, 0), tuple(fokker_planck.TRUTH))):
-        search = _Search(Sweep(), likelihood, Protection.of(likelihood.names, (), ()))
-        whole = search.whole().expansion.curvature
+        search = _Sweeping(Sweep(), likelihood, Protection.of(likelihood.names, (), ()), np.random.default_rng(0))
+        whole = search.whole().quadratic
         for missing in truth:
             fit = Wald().fit(likelihood.restrict([n for n in truth if n != missing]), None)
-            assert missing in search.sweep(Expansion.around(likelihood, fit, whole)).best.names
+            assert missing in search.sweep(at(likelihood, fit, whole)).best.names
 
 
 def test_where_noise_swamps_the_operators_the_curvature_is_that_of_the_regressors(likelihood):
     around = expansion(likelihood)
-    swamped = around.curvature.A - 2 * np.diag(np.diag(around.curvature.A)) * np.array([0, 0, 1, 0, 0])
-    other = dataclasses.replace(around, curvature=dataclasses.replace(around.curvature, A=swamped))
-    H = around.equations.H
-    assert_allclose(other.submodel(likelihood.names).inverse, np.linalg.inv(H), rtol=1e-4)
-    assert_allclose(other.submodel(TRUE).inverse, around.submodel(TRUE).inverse, rtol=1e-12)
+    swamped = around.A - 2 * np.diag(np.diag(around.A)) * np.array([0, 0, 1, 0, 0])
+    other = dataclasses.replace(around, A=swamped)
+    H = around.H
+    assert_allclose(other.minimum(likelihood.names).inverse, np.linalg.inv(H), rtol=1e-4)
+    assert_allclose(other.minimum(TRUE).inverse, around.minimum(TRUE).inverse, rtol=1e-12)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
@@ -345,15 +352,15 @@ class Misled:
 def test_the_check_brings_back_what_should_not_have_gone(inner, monkeypatch):
     """The first sweep drops the Laplacian; the sweep at the refit, with the true curvature there, returns it."""
     likelihood = reaction_likelihood(1e-3)
-    original = Expansion.of
+    original = by_quadratic.quadratic_of
 
-    def spoiled(likelihood, fit):
-        around = original(likelihood, fit)
+    def spoiled(fit):
+        around = original(fit)
         theta = around.theta.copy()
         theta[0] = 1e-9  # a library that is estimated badly
         return dataclasses.replace(around, theta=theta)
 
-    monkeypatch.setattr(Expansion, "of", staticmethod(spoiled))
+    monkeypatch.setattr(by_quadratic, "quadratic_of", spoiled)
     path = Sweep(inner).select(likelihood)
     assert set(TRUE) <= set(path.best.names)
     assert path.best.chi2 < 1.5

@@ -12,9 +12,9 @@ from scipy.special import fdtrc
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, DataError
 from bvsi.infer import Fit
+from bvsi.infer.quadratic import MOST_NOISE
 from bvsi.noise.level import observed
 from bvsi.operators import Library
-from bvsi.select.subsets import swamped
 
 Array = NDArray[np.float64]
 
@@ -140,7 +140,7 @@ def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: 
     """
     if fit.posterior is None:
         return
-    noise_rules = fit.curvature is not None and swamped(fit.equations.H, fit.curvature.A)
+    noise_rules = fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
     moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
     sd = np.sqrt(fit.posterior.variance)
     z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import LinearConstraints, project, solve_program
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, TruncatedPosterior
-from bvsi.infer.solve import factorise
+from bvsi.infer.quadratic import factorise
 from bvsi.linalg import ScaledCholesky
 
 Array = NDArray[np.float64]

@@ -20,7 +20,7 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.fit import CHI2_FACTOR
 from bvsi.infer.priors import BoundPrior
-from bvsi.infer.solve import factorise
+from bvsi.infer.quadratic import factorise
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -67,9 +67,11 @@ class Dominant:
         """With a κ to begin with that is larger by one strength."""
         return Dominant(_STRONGER * self.factor)
 
-    def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior) -> Array:
-        """θ (d,)."""
-        balance = self.balance(likelihood)
+    def estimate(
+        self, likelihood: ResidualLikelihood, prior: BoundPrior, rng: np.random.Generator | None = None
+    ) -> Array:
+        """θ (d,); rng: as for :meth:`balance`."""
+        balance = self.balance(likelihood, rng)
         best, lowest = self._weighted(likelihood, prior, self.factor * balance)
         for power in range(1, _STRENGTHS):
             if likelihood.scale_known and lowest < CHI2_FACTOR:
@@ -83,9 +85,12 @@ class Dominant:
             best, lowest = theta, chi2
         return best
 
-    def balance(self, likelihood: ResidualLikelihood) -> Array:
-        """θ* (d,) for κ = 1, with one operator per equation: of those with much noise the one of the roughest."""
-        noise = likelihood.noise_share(np.random.default_rng(0))
+    def balance(self, likelihood: ResidualLikelihood, rng: np.random.Generator | None = None) -> Array:
+        """θ* (d,) for κ = 1, with one operator per equation: of those with much noise the one of the roughest.
+
+        rng: for the draw of noise (default: seed 0).
+        """
+        noise = likelihood.noise_share(np.random.default_rng(0) if rng is None else rng)
         theta = np.zeros(likelihood.system.d)
         for y, X, share, rough in zip(noise.y, noise.X, noise.share, noise.roughness, strict=True):
             i = int(np.argmax(np.where(share > min(_MUCH, share.max() / 2), rough, 0.0)))

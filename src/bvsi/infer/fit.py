@@ -16,6 +16,7 @@ from bvsi.infer.constrained import active_text, truncated
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
+from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -93,20 +94,6 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Curvature:
-    """The misfit around an estimate to second order: E[½∇²Q] = A, Cov(½∇Q) = σ² S.
-
-    A: (d, d); S: (d, d) from the noise model; S_blocks: (d, d) from the scores of the blocks. All include the precision
-    (d, d) of the prior.
-    """
-
-    A: Array
-    S: Array
-    S_blocks: Array
-    precision: Array
-
-
-@dataclass(frozen=True, eq=False)
 class Fit:
     """Coefficients with their posterior and how they were found.
 
@@ -114,8 +101,8 @@ class Fit:
     chi2: rᵀWr/n, one where model and noise are right;
     chi2_blocks: the same by experiment and block; status and history of the iteration; method: for people.
     equations: normal equations at the estimate; inverse: (H + Σ_0⁻¹)⁻¹, from which leave-one-out changes follow.
-    score_covariance: covariance of θ from the scores of the blocks; curvature: for sub-models without a new fit; both
-        for estimators that have them.
+    score_covariance: covariance of θ from the scores of the blocks; quadratic: the misfit around the estimate, for
+        sub-models without a new fit; both for estimators that have them.
     """
 
     names: tuple[str, ...]
@@ -129,7 +116,7 @@ class Fit:
     equations: NormalEquations
     inverse: Array | None = None
     score_covariance: Array | None = None
-    curvature: Curvature | None = None
+    quadratic: Quadratic | None = None
 
     def coefficient(self, name: str) -> float:
         """Coefficient of an operator by name."""

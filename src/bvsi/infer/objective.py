@@ -106,12 +106,13 @@ class ProfileDensity:
         if not self.calibrated:
             return np.zeros(likelihood.system.d), np.eye(likelihood.system.d)
         fit = self._made(likelihood) if self.fit is None else self.fit
-        curvature = fit.curvature
-        if curvature is None or fit.names != likelihood.names or curvature.precision.any():
+        quadratic = fit.quadratic
+        if quadratic is None or fit.names != likelihood.names or quadratic.precision is not None:
             raise BvsiError("fit: a fit of Profile() to the same operators is needed, without a prior.")
+        assert quadratic.S is not None
         try:
-            R = np.linalg.cholesky(curvature.A).T
-            K = np.linalg.cholesky(curvature.S)
+            R = np.linalg.cholesky(quadratic.A).T
+            K = np.linalg.cholesky(quadratic.S)
         except np.linalg.LinAlgError:
             raise BvsiError(
                 "ProfileDensity: noise swamps the operators, so that it cannot be calibrated; use fewer of them, or "

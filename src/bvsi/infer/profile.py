@@ -20,12 +20,12 @@ from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.infer.constrained import ConstrainedSolver, constrained
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
 from bvsi.infer.dominant import PILOT, PLATEAU, Dominant, on_plateau
-from bvsi.infer.fit import CHI2_FACTOR, Curvature, Fit, Reason, Status, Step, check_iteration, make_fit
+from bvsi.infer.fit import CHI2_FACTOR, Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.gaussian_prior import AnyPrior, matched, replaced_text, with_support
 from bvsi.infer.instrumental import Instrumental
 from bvsi.infer.lagged import Lagged, feasible, start_vector
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.sandwich import sandwich, score_covariance
+from bvsi.infer.quadratic import expanded, noise_share, sandwich
 from bvsi.likelihood import ProfileEquations, ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -353,8 +353,7 @@ class _Problem:
         point = attempt.point
         assert point is not None
         assert point.exact.N is not None
-        share = np.linalg.eigvals(point.solver.inverse() @ point.exact.N).real.max(initial=0.0)
-        return bool(self._scale(point) * share > _NOISY)
+        return self._scale(point) * noise_share(point.solver.inverse(), point.exact.N) > _NOISY
 
     def continuation(self, theta: Array) -> _Attempt | None:
         """Follow the solution from the lagged (smoothing 0) to the profile equations (smoothing 1)."""
@@ -378,10 +377,12 @@ class _Problem:
         point = attempt.point if rng is None else self.at(attempt.theta, rng=rng)
         assert point is not None
         status = attempt.status
-        curved = curvature(self.likelihood, point.exact, self.prior)
+        quadratic = expanded(self.likelihood, attempt.theta, point.exact, self.prior)
+        assert quadratic.S is not None
+        assert quadratic.S_blocks is not None
         solver = point.solver
         try:
-            solver = constrained(curved.A, self.constraints)
+            solver = constrained(quadratic.A, self.constraints)
         except (RankError, np.linalg.LinAlgError):
             status = status.noted(_SWAMPED, Reason.SWAMPED, failed=True)
         inverse = solver.inverse()
@@ -391,16 +392,16 @@ class _Problem:
             point.exact.equations,
             self.prior,
             noise_prior,
-            covariance=sandwich(inverse, curved.S),
+            covariance=sandwich(inverse, quadratic.S),
             inverse=inverse,
-            score_covariance=sandwich(inverse, curved.S_blocks),
+            score_covariance=sandwich(inverse, quadratic.S_blocks),
             status=status,
             history=attempt.history,
             method="profile",
             constraints=self.constraints,
             centre=solver.free(attempt.theta, self.downhill(point)) if self.constraints else None,
         )
-        return replace(fit, curvature=curved)
+        return replace(fit, quadratic=quadratic)
 
     def _descend(self, point: _Point, step: Array, attempts: int, *, close: bool) -> _Point | None:
         for _ in range(attempts):
@@ -427,23 +428,12 @@ class _Problem:
         return np.asarray(np.abs(step) / np.maximum(sd + 1e-9 * np.abs(point.theta), np.finfo(float).tiny))
 
 
-def curvature(likelihood: ResidualLikelihood, profile: ProfileEquations, prior: BoundPrior | None = None) -> Curvature:
-    """A = H + Σ_0⁻¹ − σ²N, and S + Σ_0⁻¹ from the noise model and from the blocks; needs S and N, so an rng."""
-    assert profile.S is not None
-    assert profile.N is not None
-    precision = np.zeros_like(profile.N) if prior is None else prior.precision
-    scale = likelihood.noise_scale(profile.equations)  # N is drawn from the noise model as it is stated
-    A = profile.equations.H + precision - scale * profile.N
-    blocks = score_covariance(profile.scores) / scale if profile.scores else profile.S
-    return Curvature(A, profile.S + precision, blocks + precision, precision)
-
-
 def informative_text(fit: Fit) -> str:
     """Whether the prior has more than a hundredth of the information of the data in some direction; empty if not."""
-    curvature = fit.curvature
-    if curvature is None or not curvature.precision.any():
+    if fit.quadratic is None or fit.quadratic.precision is None:
         return ""
-    share = scipy.linalg.eigh(curvature.precision, curvature.precision + curvature.A, eigvals_only=True)[-1]
+    precision = fit.quadratic.precision
+    share = scipy.linalg.eigh(precision, precision + fit.quadratic.A, eigvals_only=True)[-1]
     return _INFORMATIVE if share > _WEIGHTY else ""
 
 

@@ -15,7 +15,7 @@ from bvsi.errors import BvsiError
 from bvsi.infer.constrained import constrained
 from bvsi.infer.constraints import AnyConstraints, as_linear
 from bvsi.infer.fit import Fit, Reason, Status, check_iteration
-from bvsi.infer.solve import factorise
+from bvsi.infer.quadratic import factorise
 from bvsi.likelihood import Isotropic, NormalEquations, ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import ResidualSystem

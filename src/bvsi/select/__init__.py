@@ -1,11 +1,9 @@
-"""Operator selection: criteria, elimination, search, and the path taken."""
+"""Operator selection: criteria, one search over the models, and the path taken."""
 
-from bvsi.select.backward import Backward
-from bvsi.select.best_subset import BestSubset
-from bvsi.select.criterion import Criterion, ExactBIC, FStatistic, ProfileBIC, ResidualBIC, Wald
+from bvsi.select.by_fits import Backward, Exhaustive, Forward
+from bvsi.select.by_quadratic import BestSubset, Sweep
+from bvsi.select.criterion import Criterion, ExactBIC, ExtendedBIC, FStatistic, ProfileBIC, ResidualBIC, Wald
 from bvsi.select.path import SelectionPath, Visited
-from bvsi.select.search import Exhaustive, Forward
-from bvsi.select.sweep import Sweep
 
 __all__ = [
     "Backward",
@@ -13,6 +11,7 @@ __all__ = [
     "Criterion",
     "ExactBIC",
     "Exhaustive",
+    "ExtendedBIC",
     "FStatistic",
     "Forward",
     "ProfileBIC",

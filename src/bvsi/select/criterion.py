@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
+from bvsi.infer.quadratic import Minimum, Quadratic
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.stacked import Stacked
-from bvsi.select.quadratic import QuadraticModel
 
 Array = NDArray[np.float64]
 
@@ -40,10 +40,21 @@ class Criterion(Protocol):
 
 
 class QuadraticCriterion(Criterion, Protocol):
-    """A criterion that needs no more than the quadratic model of the misfit."""
+    """A criterion for elimination on a quadratic misfit."""
 
-    def change(self, model: QuadraticModel) -> Array:
+    def change(self, model: Minimum) -> Array:
         """Predicted change of the score for the removal of each operator, (d,)."""
+
+
+class SubsetCriterion(Protocol):
+    """A criterion that scores models of any size by their misfit alone."""
+
+    @property
+    def name(self) -> str:
+        """For tables and figures."""
+
+    def values(self, Q: Array, k: int, quadratic: Quadratic) -> Array:
+        """Scores of models of k operators with the misfits Q, among all operators of a quadratic misfit."""
 
 
 @dataclass(frozen=True)
@@ -69,9 +80,9 @@ class Wald:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """z² − log n."""
-        return self.change(QuadraticModel.of(likelihood, fit))
+        return self.change(minimum_of(likelihood, fit))
 
-    def change(self, model: QuadraticModel) -> Array:
+    def change(self, model: Minimum) -> Array:
         """θ_i²/V_ii − log n."""
         return np.asarray(model.theta**2 / model.variance - math.log(model.n))
 
@@ -94,13 +105,36 @@ class ProfileBIC:
         misfit = q if likelihood.scale_known else n * math.log(q / n)
         return misfit + len(fit.theta) * math.log(n)
 
+    def values(self, Q: Array, k: int, quadratic: Quadratic) -> Array:
+        """Q + k log n, or n log(Q/n) + k log n."""
+        n = quadratic.n
+        return (Q if quadratic.scale_known else n * np.log(Q / n)) + k * math.log(n)
+
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """ΔQ_i − log n."""
-        return self.change(QuadraticModel.of(likelihood, fit))
+        return self.change(minimum_of(likelihood, fit))
 
-    def change(self, model: QuadraticModel) -> Array:
+    def change(self, model: Minimum) -> Array:
         """ΔQ_i − log n, or n log(1 + ΔQ_i/Q) − log n."""
         return np.asarray(model.misfit_change - math.log(model.n))
+
+
+@dataclass(frozen=True)
+class ExtendedBIC:
+    """m(Q) + k (log n + 2 log d) for k of d operators.
+
+    m(Q) = Q up to n. Beyond n the noise is taken to be larger than stated and its variance is profiled out:
+    m(Q) = n (1 + log(Q/n)). Each operator costs log n (BIC) plus 2 log d for the search among d candidates.
+    """
+
+    name: ClassVar[str] = "extended BIC"
+
+    def values(self, Q: Array, k: int, quadratic: Quadratic) -> Array:
+        """m(Q) + k (log n + 2 log d)."""
+        n, d = quadratic.n, len(quadratic.names)
+        beyond = n * (1 + np.log(np.maximum(Q, np.finfo(float).tiny) / n))
+        misfit = np.where(n >= Q, Q, beyond) if quadratic.scale_known else beyond
+        return np.asarray(misfit + k * (math.log(n) + 2 * math.log(d)))
 
 
 @dataclass(frozen=True)
@@ -124,7 +158,7 @@ class ResidualBIC:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """ΔQ_i + (∂ log det Σ/∂θ) · δθ_i − log n, the log-determinant to first order by exact traces."""
-        return _first_order(QuadraticModel.of(likelihood, fit), likelihood.logdet_gradient(fit.theta))
+        return _first_order(minimum_of(likelihood, fit), likelihood.logdet_gradient(fit.theta))
 
 
 @dataclass(frozen=True)
@@ -157,7 +191,7 @@ class ExactBIC:
         _check_exact(likelihood)
         density = likelihood.density(fit.theta, gradient=True, change=True)
         slope = density.logdet.gradient - 2 * density.change.gradient
-        return _first_order(QuadraticModel.of(likelihood, fit), slope)
+        return _first_order(minimum_of(likelihood, fit), slope)
 
 
 @dataclass(frozen=True)
@@ -184,11 +218,28 @@ class FStatistic:
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
         """Growth − threshold."""
-        model = QuadraticModel.of(likelihood, fit)
+        model = minimum_of(likelihood, fit)
         return np.asarray(model.growth / model.q - self.threshold)
 
 
-def _first_order(model: QuadraticModel, slope: Array) -> Array:
+def minimum_of(likelihood: ResidualLikelihood, fit: Fit) -> Minimum:
+    """The minimum of the misfit at a fit, with the larger of its two variances; NaN for plain least squares."""
+    assert fit.inverse is not None
+    variance = np.full(len(fit.theta), np.nan) if fit.posterior is None else fit.posterior.variance
+    if fit.score_covariance is not None:
+        variance = np.maximum(variance, np.diag(fit.score_covariance))
+    return Minimum(fit.theta, fit.inverse, variance, fit.equations.q, fit.equations.n, likelihood.scale_known)
+
+
+def check_criterion(criterion: object, patience: int) -> None:
+    """Refuse a class in place of an instance, and a negative patience."""
+    if isinstance(criterion, type) or not hasattr(criterion, "removal"):
+        raise BvsiError(f"criterion: an instance such as Wald() is needed, not {criterion!r}.")
+    if patience < 0:
+        raise BvsiError(f"patience: must not be negative; got {patience}.")
+
+
+def _first_order(model: Minimum, slope: Array) -> Array:
     """ΔQ_i + slope · δθ_i − log n, (d,): the misfit by its quadratic model, the rest of the score to first order."""
     moves = np.stack([model.removal_step(i) for i in range(len(model.theta))])
     return np.asarray(model.misfit_change + moves @ slope - math.log(model.n))

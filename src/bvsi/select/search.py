@@ -1,95 +1,305 @@
-"""Forward selection and exhaustive search, for small libraries and criteria that score a model by itself."""
+"""Search over the models of a library: what may change, steps in one direction, the best models by size, and rivals.
+
+A direction is forward (an operator more), backward (one less) or exhaustive (all models of a size). :func:`walk` takes
+steps in one direction for any way to score models, by fits or on a quadratic misfit. :func:`best_models` looks for the
+best model of every size on a quadratic misfit, in all directions. :func:`find_rivals` tells whether a selection is
+decided:
+
+    c_u(X) = θ_Xᵀ [(D P D)_XX]⁻¹ θ_X − |X| log n,          D_ii² = max(1, V_ii/P_ii)
+    J(s − R + N) − J(s) = c_u(R) − c_u(N),   u = s + N
+
+c_u(X) is what the criterion grows by when the operators X go from model u, whose θ, P = A⁻¹ and V come from the
+quadratic misfit. D inflates the variance of a coefficient to the block-score variance where that is larger, which
+lowers its z. exp(½ΔJ) are the odds of the selected model s over one with up to two operators R less and N more.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
-from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
-from bvsi.likelihood import ResidualLikelihood
-from bvsi.select.criterion import Criterion, ProfileBIC
-from bvsi.select.path import SelectionPath, Visited
+from bvsi.infer.quadratic import MOST_NOISE, Model, Quadratic
+from bvsi.select.criterion import SubsetCriterion
+from bvsi.select.path import Visited
 
-MAX_MODELS = 5000
+Array = NDArray[np.float64]
+Direction = Literal["exhaustive", "forward", "backward"]
+Ladder = dict[int, tuple[float, Model]]
+"""The best model of each size, with its score."""
 
-
-@dataclass(frozen=True)
-class Forward:
-    """Add one operator at a time, the one that lowers the criterion most."""
-
-    criterion: Criterion = ProfileBIC()  # noqa: RUF009 (frozen)
-
-    def select(
-        self, likelihood: ResidualLikelihood, *, keep: Iterable[str] = (), progress: Progress = silent
-    ) -> SelectionPath:
-        """Start from the operators in ``keep`` (or the best single one)."""
-        _need_absolute(self.criterion)
-        names = likelihood.names
-        chosen = resolve(keep, names)
-        visited: list[Visited] = []
-        if chosen:
-            visited.append(_visit(self.criterion, likelihood, chosen))
-        while len(chosen) < len(names):
-            tried = [n for n in names if n not in chosen]
-            fitted = {n: _try(self.criterion, likelihood, [*chosen, n]) for n in tried}
-            options = {n: v for n, v in fitted.items() if v is not None}
-            scores = {n: v.score for n, v in options.items()}
-            progress(len(visited), None, f"selecting, {len(chosen)} operators")
-            if not scores:
-                return SelectionPath(tuple(visited), self.criterion.name, "stopped: no further model can be fitted.")
-            added = min(scores, key=lambda n: scores[n])
-            if visited and scores[added] >= visited[-1].score:
-                rise = scores[added] - visited[-1].score
-                reason = f"stopped: adding {added} raises the criterion by {rise:.4g}."
-                return SelectionPath(tuple(visited), self.criterion.name, reason)
-            chosen.append(added)
-            visited.append(replace(options[added], changed=added, candidates=scores, refitted=frozenset(scores)))
-        return SelectionPath(tuple(visited), self.criterion.name, "stopped: all operators are in.")
+#: Odds below which a rival is worth naming: the usual 1 in 20.
+ODDS = 20.0
+#: The same for models that only have operators more: useless ones have odds of up to n^½, the price of an operator.
+ODDS_OF_MORE = 3.0
+# Larger models that are looked at for rivals; with more, rivals have one operator more or less instead of two. A bound
+# on time, not measured.
+_MAX_ENLARGED = 300
+# Rivals that are named; the others are counted.
+_NAMED = 3
+# Largest ½ΔJ whose odds are given as a number; exp would overflow far beyond.
+_LONGEST_ODDS = 50.0
+# Gain by an exchange that is more than rounding of a score.
+_GAIN = 1e-9
 
 
 @dataclass(frozen=True)
-class Exhaustive:
-    """Fit every subset that contains the protected operators."""
+class Effort:
+    """How far :func:`best_models` looks; bounds on time, not measured beyond the cases of the trust study.
 
-    criterion: Criterion = ProfileBIC()  # noqa: RUF009 (frozen)
+    exhaustive: models of one size that are all looked at. starts: best models from which operators are added one by
+    one. patience: operators to go on adding after the score has begun to rise.
+    """
 
-    def select(
-        self, likelihood: ResidualLikelihood, *, keep: Iterable[str] = (), progress: Progress = silent
-    ) -> SelectionPath:
-        """All models, small ones first; ``best`` is the one selected."""
-        _need_absolute(self.criterion)
-        names = likelihood.names
-        kept = resolve(keep, names)
-        free = [n for n in names if n not in kept]
-        if 2 ** len(free) > MAX_MODELS:
-            raise BvsiError(f"exhaustive search of 2^{len(free)} models is beyond {MAX_MODELS}; use Backward().")
-        visited = []
-        subsets = [s for size in range(len(free) + 1) for s in itertools.combinations(free, size) if s or kept]
-        for done, subset in enumerate(subsets):
-            found = _try(self.criterion, likelihood, [n for n in names if n in kept or n in subset])
-            if found is not None:
-                visited.append(found)
-            progress(done + 1, len(subsets), "selecting, all models")
-        reason = f"stopped: all {len(subsets)} models tried, {len(visited)} could be fitted."
-        return SelectionPath(tuple(visited), self.criterion.name, reason)
+    exhaustive: int = 600
+    starts: int = 3
+    patience: int = 3
 
 
-def _need_absolute(criterion: Criterion) -> None:
-    if not criterion.absolute:
-        raise BvsiError(f"criterion: {criterion.name} compares neighbours only; use ProfileBIC() here.")
+@dataclass(frozen=True)
+class Protection:
+    """Operators that stay: each of ``keep``, and one of every group."""
+
+    keep: frozenset[str]
+    groups: tuple[frozenset[str], ...]
+
+    @staticmethod
+    def of(names: tuple[str, ...], keep: Iterable[str], groups: Sequence[Iterable[str]]) -> Protection:
+        """From names as people write them."""
+        return Protection(frozenset(resolve(keep, names)), tuple(frozenset(resolve(group, names)) for group in groups))
+
+    def removable(self, names: tuple[str, ...]) -> list[str]:
+        """Operators of a model that may go; the last one may not."""
+        if len(names) == 1:
+            return []
+        last = {name for group in self.groups for name in names if group & set(names) == {name}}
+        return [name for name in names if name not in self.keep and name not in last]
 
 
-def _visit(criterion: Criterion, likelihood: ResidualLikelihood, names: list[str]) -> Visited:
-    model = likelihood.restrict(names)
-    fit = criterion.fit(model, None)
-    return Visited.of(fit, criterion.score(model, fit), None, {}, frozenset())
+class Models:
+    """Models that have what is protected, as sorted indices."""
+
+    def __init__(self, names: tuple[str, ...], protection: Protection) -> None:
+        self.d = len(names)
+        self.kept: Model = tuple(i for i, name in enumerate(names) if name in protection.keep)
+        self.groups = [frozenset(i for i, name in enumerate(names) if name in group) for group in protection.groups]
+
+    @property
+    def least(self) -> Model:
+        """What is kept, and one of every group."""
+        model = set(self.kept)
+        for group in self.groups:
+            model |= set() if group & model else {min(group)}
+        return tuple(sorted(model))
+
+    def number(self, size: int) -> int:
+        """How many models of a size there are, whatever the groups."""
+        return math.comb(self.d - len(self.kept), size - len(self.kept))
+
+    def of_size(self, size: int) -> list[Model]:
+        """All models of a size."""
+        rest = [i for i in range(self.d) if i not in self.kept]
+        chosen = itertools.combinations(rest, size - len(self.kept))
+        return self._fine(tuple(sorted((*self.kept, *c))) for c in chosen)
+
+    def enlarged(self, model: Model) -> list[Model]:
+        """With one operator more."""
+        return [tuple(sorted((*model, i))) for i in range(self.d) if i not in model]
+
+    def reduced(self, model: Model) -> list[Model]:
+        """With one operator less."""
+        return self._fine(tuple(j for j in model if j != i) for i in model if i not in self.kept)
+
+    def exchanged(self, model: Model) -> list[Model]:
+        """With one operator exchanged."""
+        rest = [tuple(j for j in model if j != gone) for gone in model if gone not in self.kept]
+        added = [i for i in range(self.d) if i not in model]
+        return self._fine(tuple(sorted((*left, i))) for left in rest for i in added)
+
+    def _fine(self, models: Iterable[Model]) -> list[Model]:
+        return [model for model in models if model and all(group & set(model) for group in self.groups)]
 
 
-def _try(criterion: Criterion, likelihood: ResidualLikelihood, names: list[str]) -> Visited | None:
-    try:
-        return _visit(criterion, likelihood, names)
-    except (RankError, NotPositiveDefiniteError):
+def walk(
+    first: Visited,
+    options: Callable[[tuple[str, ...]], list[str]],
+    step: Callable[[Visited, list[str]], Visited | None],
+    patience: int,
+    *,
+    ended: str,
+    change: str = "removing {} from the selected model",
+    progress: Progress = silent,
+) -> tuple[tuple[Visited, ...], str]:
+    """Models in one direction until the score has risen, and why it stopped there.
+
+    options: operators that may change next; step: the next model, None where none can be fitted; patience: steps to go
+    on after the score has begun to rise; ended: what is said where no options are left; change: a step in words.
+    """
+    visited, rises = [first], 0
+    while rises <= patience:
+        current = visited[-1]
+        progress(len(visited), None, f"selecting, {len(current.names)} operators")
+        free = options(current.names)
+        following = step(current, free) if free else None
+        if following is None:
+            return tuple(visited), f"stopped: {'no further model can be fitted' if free else ended}."
+        rises = rises + 1 if following.score > min(v.score for v in visited) else 0
+        visited.append(following)
+    best = min(visited, key=lambda v: v.score)
+    following = visited[visited.index(best) + 1]
+    rise = f"raises the criterion by {following.score - best.score:.4g}"
+    return tuple(visited), f"stopped: {change.format(following.changed)} {rise}."
+
+
+def best_models(
+    quadratic: Quadratic,
+    criterion: SubsetCriterion,
+    protection: Protection,
+    directions: Sequence[Direction] = ("exhaustive", "forward", "backward"),
+    effort: Effort = Effort(),  # noqa: B008 (frozen)
+) -> Ladder:
+    """The best models of every size on a quadratic misfit; models in which noise rules are not looked at.
+
+    exhaustive: all models of a size where they are few; forward: add the best operator, exchange while that helps, and
+    go on from the best so far; backward: drop the operator that costs least, from the model with all of them.
+    """
+    search = _Search(quadratic, criterion, Models(quadratic.names, protection), effort)
+    for direction in directions:
+        {"exhaustive": search.exhaustive, "forward": search.forward, "backward": search.backward}[direction]()
+    for size in sorted(search.best, reverse=True):  # exchanges may have led past smaller models
+        search.lowest(search.models.reduced(search.best[size][1]))
+    return search.best
+
+
+class _Search:
+    """The best model met of each size."""
+
+    def __init__(self, quadratic: Quadratic, criterion: SubsetCriterion, models: Models, effort: Effort) -> None:
+        self.quadratic, self.criterion, self.models, self.effort = quadratic, criterion, models, effort
+        self.best: Ladder = {}
+
+    def lowest(self, models: list[Model]) -> tuple[float, Model]:
+        """The best of models of one size, and its score, which is infinite where there is none."""
+        if not models:
+            return np.inf, ()
+        J = self.criterion.values(self.quadratic.solve(models)[1], len(models[0]), self.quadratic)
+        i = int(np.argmin(J))
+        size, score = len(models[i]), float(J[i])
+        if np.isfinite(score) and (size not in self.best or score < self.best[size][0]):
+            self.best[size] = (score, models[i])
+        return score, models[i]
+
+    def exhaustive(self) -> None:
+        size = len(self.models.kept)
+        while size <= self.models.d and self.models.number(size) <= self.effort.exhaustive:
+            self.lowest(self.models.of_size(size))
+            size += 1
+
+    def forward(self) -> None:
+        for _, model in sorted(self.best.values())[: self.effort.starts] or [(np.inf, self.models.least)]:
+            self._climb(model)
+
+    def _climb(self, model: Model) -> None:
+        lowest, rises = np.inf, 0
+        while rises < self.effort.patience:
+            score, model = self.lowest(self.models.enlarged(model))
+            while True:
+                other, candidate = self.lowest(self.models.exchanged(model))
+                if other >= score - _GAIN:
+                    break
+                score, model = other, candidate
+            if not np.isfinite(score):
+                return
+            rises = 0 if score < lowest else rises + 1
+            lowest = min(lowest, score)
+
+    def backward(self) -> None:
+        score, model = self.lowest([tuple(range(self.models.d))])
+        while np.isfinite(score):
+            score, model = self.lowest(self.models.reduced(model))
+
+
+@dataclass(frozen=True)
+class Rival:
+    """Another model: operators it lacks and has beyond the selected one, and the odds of the selected one over it."""
+
+    lacks: tuple[str, ...]
+    adds: tuple[str, ...]
+    odds: float
+
+    def __str__(self) -> str:
+        change = [*(f"without {name}" for name in self.lacks), *(f"with {name}" for name in self.adds)]
+        return f"{', '.join(change)} ({self.odds:.2g} : 1)"
+
+
+def rival(lacks: tuple[str, ...], adds: tuple[str, ...], change: float) -> Rival | None:
+    """A model whose score is higher by ``change``; None where it is no rival."""
+    if not (lacks or adds) or change >= 2 * math.log(ODDS if lacks else ODDS_OF_MORE):
         return None
+    return Rival(lacks, adds, math.exp(min(0.5 * change, _LONGEST_ODDS)))
+
+
+def find_rivals(quadratic: Quadratic, selected: tuple[str, ...], protection: Protection) -> tuple[Rival, ...]:
+    """Rivals of the selected model with odds below ``ODDS``, the strongest first."""
+    names = quadratic.names
+    absent = [name for name in names if name not in selected]
+    free = [name for name in selected if name not in protection.keep]
+    reach = 2 if math.comb(len(absent) + 1, 2) <= _MAX_ENLARGED else 1
+    found = []
+    for added in (n for size in range(reach + 1) for n in itertools.combinations(absent, size)):
+        union = tuple(name for name in names if name in selected or name in added)
+        cost = _removal_cost(quadratic, union)
+        back = cost(added)
+        for gone in (r for size in range(reach + 1) for r in itertools.combinations(free, size)):
+            kept = set(union) - set(gone)
+            other = rival(gone, added, cost(gone) - back)
+            if other is not None and kept and all(group & kept for group in protection.groups):
+                found.append(other)
+    return tuple(sorted(found, key=lambda rival: rival.odds))
+
+
+def _removal_cost(quadratic: Quadratic, names: tuple[str, ...]) -> Callable[[tuple[str, ...]], float]:
+    """c_u(X) of one model u, for up to two operators X."""
+    model, log_n = quadratic.minimum(names), math.log(quadratic.n)
+    P = quadratic.scale(model.q) * model.inverse
+    inflation = np.sqrt(np.maximum(1.0, model.variance / np.diag(P)))
+    covariance = inflation[:, None] * P * inflation
+
+    def cost(gone: tuple[str, ...]) -> float:
+        x = [names.index(name) for name in gone]
+        theta, V = model.theta[x], covariance[np.ix_(x, x)]
+        if len(x) == 1:
+            return float(theta[0] ** 2 / V[0, 0]) - log_n
+        if len(x) == 2:
+            top = V[1, 1] * theta[0] ** 2 - 2 * V[0, 1] * theta[0] * theta[1] + V[0, 0] * theta[1] ** 2
+            return float(top / (V[0, 0] * V[1, 1] - V[0, 1] ** 2)) - 2 * log_n
+        return 0.0
+
+    return cost
+
+
+def doubts(quadratic: Quadratic, selected: tuple[str, ...], protection: Protection) -> str:
+    """Why the selection is not decided; empty where it is."""
+    share = quadratic.noise_share
+    if share > MOST_NOISE:
+        return (
+            f"Not decided: noise makes up {min(share, 1.0):.0%} of a combination of the operators, so that the data "
+            "cannot tell them apart. Use fewer candidates, less noise or more data."
+        )
+    return rivals_text(find_rivals(quadratic, selected, protection))
+
+
+def rivals_text(rivals: tuple[Rival, ...]) -> str:
+    """What is said about models that are nearly as good; empty where there are none."""
+    if not rivals:
+        return ""
+    named = "; ".join(str(rival) for rival in rivals[:_NAMED])
+    more = f"; and {len(rivals) - _NAMED} more" if len(rivals) > _NAMED else ""
+    return f"Not decided: nearly as good, or better, by the odds given, are the models {named}{more}."

@@ -29,7 +29,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.infer import Profile
-from bvsi.infer.sandwich import sandwich
+from bvsi.infer.quadratic import sandwich
 from bvsi.likelihood import residual_likelihood
 from bvsi.likelihood.stacked import Stacked, Whole
 from bvsi.noise import IID, add_noise

@@ -1,0 +1,284 @@
+"""The misfit around a point as a quadratic function, and its minimum on any subset of the operators.
+
+    Q(θ) = q − 2 gᵀ(θ−θ_0) + (θ−θ_0)ᵀ A (θ−θ_0),        A = H − σ²N
+
+H is the Gauss–Newton matrix, and N is what noise adds to it. Let b = −½∇Q and c = Q at the point to which θ_0 moves
+when the coefficients outside of a model s go to zero. With P = A_ss⁻¹,
+
+    θ_s = θ_0,s + P b_s           Q_s = c − b_sᵀ P b_s           V_s = σ² P S_ss P
+
+Steps from θ_0 keep all digits. The removal of operator i from the minimum moves the others and raises the misfit by
+
+    θ_j ← θ_j − P_ji θ_i / P_ii           ΔQ_i = θ_i² / P_ii
+
+S is the covariance of the score ½∇Q = −Σ_k g_k in units of σ²: from the noise model, or from the scores of the blocks,
+
+    S = Σ_{|l| ≤ L} (1 − |l|/(L+1)) Σ_k g_k g_{k+l}ᵀ        (Bartlett weights),
+
+which also sees blocks where the discretisation fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+
+from bvsi.errors import RankError
+from bvsi.infer.priors import BoundPrior
+from bvsi.likelihood import ProfileEquations, ResidualLikelihood
+from bvsi.linalg import ScaledCholesky
+
+Array = NDArray[np.float64]
+Model = tuple[int, ...]
+
+#: Smallest eigenvalue of the scaled normal matrix that still counts: columns agree to 3e-7 of their size.
+RANK_TOLERANCE = 1e-13
+#: Share of noise, λ_max(H⁻¹σ²N), beyond which a selection is not trusted: half of the best combination is noise.
+MOST_NOISE = 0.5
+#: Blocks further apart than this share no data in the stencils at hand.
+SCORE_LAGS = 2
+
+# Part of Q(0) below which a misfit is rounding: Q is a difference of numbers of that size.
+_ROUNDING = 1e-14
+# Parts of the largest weight of a lost combination: from the first on an operator is named as a member of it, from the
+# second on it counts as equal to the largest. Not measured; they only shape the text of the error.
+_MEMBER, _EQUAL = 0.05, 0.99
+
+
+@dataclass(frozen=True, eq=False)
+class Quadratic:
+    """Q of all models of d operators, around one point.
+
+    theta: θ_0 (d,); q: Q(θ_0); g: −½∇Q(θ_0) (d,); A, H: (d, d), without and with what noise adds; n: residuals.
+    scale_known: whether Q has the scale of the noise. S, S_blocks: (d, d) from the noise model and from the scores of
+    the blocks; None where there are no error bars. precision: of a prior (d, d), which is part of A, S and S_blocks
+    but not of q, g and H; None for a flat one.
+    """
+
+    names: tuple[str, ...]
+    theta: Array
+    q: float
+    g: Array
+    A: Array
+    H: Array
+    n: int
+    scale_known: bool = True
+    S: Array | None = None
+    S_blocks: Array | None = None
+    precision: Array | None = None
+
+    def scale(self, q: float) -> float:
+        """σ² in units of the noise model where the misfit is q."""
+        return 1.0 if self.scale_known else q / self.n
+
+    @property
+    def noise_share(self) -> float:
+        """λ_max(H⁻¹σ²N), the largest share of noise over all combinations of the operators; one where H is singular."""
+        try:
+            return noise_share(factorise(self.H, self.names).inverse(), self.H - self.A)
+        except (RankError, np.linalg.LinAlgError):
+            return 1.0
+
+    def solve(self, models: Sequence[Model], most_noise: float = MOST_NOISE) -> tuple[Array, Array]:
+        """θ_s (m, k) and Q_s (m,) of m models of one size k.
+
+        Q is infinite where it means nothing: operators are alike, or a share of noise is more than ``most_noise``.
+        """
+        s = np.array(models, dtype=np.int64)
+        move = np.tile(-self.theta, (len(s), 1))
+        np.put_along_axis(move, s, 0.0, axis=1)
+        b = self.g - move @ self.A
+        c = self.q - move @ self.g - np.einsum("mi,mi->m", move, b)
+        B, kept, usable = self._diagonalised(s)
+        usable &= kept.min(axis=1, initial=1.0) > 1 - most_noise
+        kept = np.where(kept > 1 - most_noise, kept, 1.0)
+        h = np.einsum("mij,mi->mj", B, np.take_along_axis(b, s, axis=1))
+        Q = np.maximum(c - np.sum(h**2 / kept, axis=1), _ROUNDING * self._at_zero)
+        theta = self.theta[s] + np.einsum("mij,mj->mi", B, h / kept)
+        return theta, np.where(usable & np.isfinite(Q), Q, np.inf)
+
+    def minimum(self, names: Iterable[str]) -> Minimum:
+        """The minimum with only these operators; with H for A where noise makes up all of a combination of them."""
+        chosen = tuple(names)
+        s = np.array([self.names.index(name) for name in chosen])
+        B, kept, usable = (one[0] for one in self._diagonalised(s[None]))
+        if not usable:
+            factorise(self.H[np.ix_(s, s)], chosen)  # raises RankError, with the names
+        most_noise = 1 - RANK_TOLERANCE
+        theta, Q = (one[0] for one in self.solve([tuple(s)], most_noise))
+        if not (np.isfinite(Q) and _ROUNDING * self._at_zero < Q):
+            return replace(self, A=self.H).minimum(chosen)
+        P = (B / kept) @ B.T
+        variance = np.full(len(s), np.nan)
+        if self.S is not None and self.S_blocks is not None:
+            both = [np.diag(sandwich(P, S[np.ix_(s, s)])) for S in (self.S, self.S_blocks)]
+            variance = self.scale(float(Q)) * np.maximum(*both)
+        return Minimum(theta, P, variance, float(Q), self.n, self.scale_known)
+
+    @property
+    def _at_zero(self) -> float:
+        """Q(0)."""
+        return float(self.q + self.theta @ (2 * self.g + self.A @ self.theta))
+
+    def _diagonalised(self, s: NDArray[np.int64]) -> tuple[Array, Array, NDArray[np.bool_]]:
+        """B (m, k, k) with BᵀH_ssB = I and BᵀA_ssB = diag(kept), kept (m, k), and whether H_ss has full rank (m,).
+
+        kept is one minus the share of noise of each combination. Models s: (m, k).
+        """
+        diagonal = np.diag(self.H)[s]
+        scale = np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
+        H, A = (M[s[:, :, None], s[:, None, :]] / scale[:, :, None] / scale[:, None, :] for M in (self.H, self.A))
+        values, vectors = np.linalg.eigh(H)
+        low, high = values.min(axis=1, initial=1.0), values.max(axis=1, initial=1.0)
+        usable = (low > RANK_TOLERANCE * high) & (diagonal > 0).all(axis=1)
+        root = vectors / np.sqrt(np.maximum(values, RANK_TOLERANCE))[:, None, :]
+        kept, basis = np.linalg.eigh(root.transpose(0, 2, 1) @ A @ root)
+        return root @ basis / scale[:, :, None], kept, usable
+
+
+@dataclass(frozen=True, eq=False)
+class Minimum:
+    """The minimum of the misfit on the operators of one model.
+
+    theta: (k,); inverse: P (k, k); q: the misfit there, of n residuals; scale_known: whether q has the scale of the
+    noise. variance: (k,) the larger of those from the noise model and from the scores of the blocks; NaN without error
+    bars.
+    """
+
+    theta: Array
+    inverse: Array
+    variance: Array
+    q: float
+    n: int
+    scale_known: bool
+
+    @property
+    def growth(self) -> Array:
+        """ΔQ_i = θ_i²/P_ii for the removal of each operator, (k,)."""
+        return np.asarray(self.theta**2 / np.diag(self.inverse))
+
+    @property
+    def misfit_change(self) -> Array:
+        """Change of the misfit part of a score: ΔQ, or n log(1 + ΔQ/Q) where the noise level is estimated, (k,)."""
+        return self.growth if self.scale_known else self.n * np.log1p(self.growth / self.q)
+
+    def removal_step(self, i: int) -> Array:
+        """Change of θ when operator i is removed, (k,): −P_:i θ_i/P_ii."""
+        return np.asarray(-self.inverse[:, i] * self.theta[i] / self.inverse[i, i])
+
+
+def expanded(
+    likelihood: ResidualLikelihood, theta: Array, profile: ProfileEquations, prior: BoundPrior | None = None
+) -> Quadratic:
+    """The misfit around θ from its profile equations there, which need S and N, so an rng."""
+    assert profile.S is not None
+    assert profile.N is not None
+    equations = profile.equations
+    precision = np.zeros_like(profile.N) if prior is None else prior.precision
+    scale = likelihood.noise_scale(equations)  # N is drawn from the noise model as it is stated
+    blocks = score_covariance(profile.scores) / scale if profile.scores else profile.S
+    return Quadratic(
+        likelihood.names,
+        theta,
+        equations.q,
+        equations.g,
+        equations.H + precision - scale * profile.N,
+        equations.H,
+        equations.n,
+        likelihood.scale_known,
+        profile.S + precision,
+        blocks + precision,
+        precision if precision.any() else None,
+    )
+
+
+def carried_over(whole: Quadratic, here: Quadratic) -> Quadratic:
+    """The excess of the block-score covariance over the model covariance, transported from one θ to another.
+
+        S_blocks ← T S_blocks,0 Tᵀ,     T = L L_0⁻¹,     S = L Lᵀ,     S_0 = L_0 L_0ᵀ
+
+    At the estimate of a smaller model the scores of a missing operator have a mean, which S from these scores takes for
+    scatter: z² would stay below a third of the number of blocks, however much the operator is needed. At the estimate
+    of all operators they have none. S itself where it is singular.
+    """
+    assert whole.S is not None
+    assert whole.S_blocks is not None
+    assert here.S is not None
+    try:
+        to, start = factorise(here.S, here.names), factorise(whole.S, here.names)
+    except (RankError, np.linalg.LinAlgError):
+        return replace(here, S_blocks=here.S)
+    T = to.scale[:, None] * np.linalg.solve(start.L.T, to.L.T).T / start.scale
+    carried = T @ whole.S_blocks @ T.T
+    return replace(here, S_blocks=np.asarray(0.5 * (carried + carried.T)))
+
+
+def noise_share(inverse: Array, N: Array) -> float:
+    """λ_max(H⁻¹N): the largest share of noise over all combinations of operators; inverse is H⁻¹."""
+    return float(np.linalg.eigvals(inverse @ N).real.max(initial=0.0))
+
+
+def sandwich(inverse: Array, S: Array) -> Array:
+    """H⁻¹ S H⁻¹, symmetric; inverse is H⁻¹."""
+    covariance = inverse @ S @ inverse
+    return np.asarray(0.5 * (covariance + covariance.T))
+
+
+def score_covariance(scores: tuple[Array, ...], lags: int = SCORE_LAGS) -> Array:
+    """S from the block scores of each experiment, (K, d) each."""
+    d = scores[0].shape[1]
+    total = np.zeros((d, d))
+    for g in scores:
+        total += g.T @ g
+        for lag in range(1, min(lags, len(g) - 1) + 1):
+            cross = g[lag:].T @ g[:-lag]
+            total += (1 - lag / (lags + 1)) * (cross + cross.T)
+    return total
+
+
+def factorise(H: Array, names: tuple[str, ...]) -> ScaledCholesky:
+    """Factor a normal matrix H (d, d); :class:`RankError` where the data do not determine all coefficients."""
+    scale = np.sqrt(np.maximum(np.diag(H), 0.0))
+    if not np.all(np.isfinite(H)):
+        raise RankError("the normal equations have entries that are not finite; look for overflow in the data.", ())
+    idle = tuple(name for name, s in zip(names, scale, strict=True) if s == 0)
+    if idle:
+        raise RankError(
+            f"operators that vanish on these data: {_listed(idle)}. Their coefficients cannot be known; remove them.",
+            tuple((name,) for name in idle),
+        )
+    scaled = H / scale[:, None] / scale
+    eigenvalues, vectors = np.linalg.eigh(scaled)
+    lost = eigenvalues <= RANK_TOLERANCE * eigenvalues[-1]
+    if lost.any():
+        raise _rank_error(vectors[:, lost] / scale[:, None], vectors[:, lost], names)
+    return ScaledCholesky(scale, np.asarray(np.linalg.cholesky(scaled), dtype=np.float64))
+
+
+def _rank_error(combinations: Array, weights: Array, names: tuple[str, ...]) -> RankError:
+    """Name, for every lost dimension, the operators in it and the combination that vanishes."""
+    # a basis in which every vector has one operator of its own, so that separate groups are not mixed
+    pivots = scipy.linalg.qr(weights.T, mode="r", pivoting=True)[1][: weights.shape[1]]
+    mix = np.linalg.inv(weights[pivots])
+    combinations, weights = combinations @ mix, weights @ mix
+    groups, texts = [], []
+    for v, w in zip(combinations.T, weights.T, strict=True):
+        members = np.flatnonzero(np.abs(w) > _MEMBER * np.abs(w).max())
+        heavy = members[np.abs(w[members]) > _EQUAL * np.abs(w).max()]  # the first of equal ones, whatever the rounding
+        v = v / v[heavy[0]]
+        groups.append(tuple(names[i] for i in members))
+        texts.append(" + ".join(f"{v[i]:.3g}·[{names[i]}]" for i in members) + " ≈ 0")
+    return RankError(
+        "operators that these data cannot tell apart: "
+        + "; ".join(texts)
+        + ". Remove one of each group, give a prior, or add data with another initial state.",
+        tuple(groups),
+    )
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(repr(name) for name in names)

@@ -1,0 +1,398 @@
+"""Selection on a quadratic misfit: models are proposed on it, fitted, and the misfit is expanded anew at the fit.
+
+    Q(θ) ≈ q − 2 gᵀ(θ−θ_0) + (θ−θ_0)ᵀ A (θ−θ_0)
+
+gives every sub-model of the library from one evaluation of all operators. Both searches go on until the models that it
+proposes are no better than the one at which it was expanded.
+
+:class:`Sweep` comes from above: it fits the whole library and eliminates operators on its quadratic misfit.
+
+:class:`BestSubset` comes from below. Its first candidates come from moment equations, which are unbiased for any
+weights, with the weights of the roughest operators. It then expands the misfit around the best of the models fitted,
+where it uses moment equations once more if noise does not explain the misfit. The whole library is never fitted, so
+that candidates in which noise rules do no harm.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.common.progress import Progress, silent
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.infer import Dominant, Fit, Profile
+from bvsi.infer.quadratic import MOST_NOISE, Minimum, Model, Quadratic, carried_over, expanded
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.select.by_fits import all_gone
+from bvsi.select.criterion import ExtendedBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
+from bvsi.select.path import SelectionPath, Visited
+from bvsi.select.search import Ladder, Models, Protection, best_models, doubts, rival, rivals_text, walk
+
+Array = NDArray[np.float64]
+Rng = np.random.Generator
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Backward elimination with a fit of the whole library and of what is selected, and none in between.
+
+    criterion: what to minimise, Wald or ProfileBIC; by default Wald.
+    rounds: refits at most, where the check selects another model.
+    patience: steps to go on after the criterion has begun to rise (the lowest model met is selected).
+    """
+
+    criterion: QuadraticCriterion = Wald()  # noqa: RUF009 (frozen)
+    rounds: int = 4
+    patience: int = 1
+
+    def __post_init__(self) -> None:
+        check_criterion(self.criterion, self.patience)
+        if not hasattr(self.criterion, "change"):
+            raise BvsiError(
+                f"criterion: {self.criterion.name} does not follow from the quadratic model of the misfit; use "
+                f"Backward({type(self.criterion).__name__}()), or Sweep with Wald() or ProfileBIC()."
+            )
+        if self.rounds < 1:
+            raise BvsiError(f"rounds: at least 1 is needed; got {self.rounds}.")
+
+    def select(
+        self,
+        likelihood: ResidualLikelihood,
+        *,
+        keep: Iterable[str] = (),
+        groups: Sequence[Iterable[str]] = (),
+        rng: Rng | None = None,
+        progress: Progress = silent,
+    ) -> SelectionPath:
+        """Eliminate operators from the model with all of them.
+
+        keep: operators that stay; groups: sets of operators of which one must stay.
+        rng: for the draw of noise that each expansion takes (default: seed 0, as in every fit).
+        """
+        search = _Sweeping(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
+        fitted = [search.whole()]
+        while True:
+            current = fitted[-1]
+            progress(len(fitted), self.rounds + 1, f"selecting, {len(current.fit.names)} operators")
+            sweep = search.sweep(current.quadratic)
+            if sweep.best.names == current.fit.names:
+                return search.settled(fitted, sweep)
+            if len(fitted) > self.rounds:
+                return search.unsettled(fitted, f"after {len(fitted) - 1} refits")
+            if any(sweep.best.names == other.fit.names for other in fitted):
+                return search.unsettled(fitted, "and came back to an earlier model")
+            fitted.append(search.refit(sweep, fitted[0]))
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """A model that was fitted, its score, the misfit of all operators there, and the sweep that proposed it."""
+
+    fit: Fit
+    score: float
+    quadratic: Quadratic
+    sweep: SelectionPath | None
+
+
+@dataclass(frozen=True, eq=False)
+class _Sweeping:
+    settings: Sweep
+    likelihood: ResidualLikelihood
+    protection: Protection
+    rng: Rng
+
+    def whole(self) -> _Fitted:
+        """All operators."""
+        criterion, likelihood = self.settings.criterion, self.likelihood
+        fit = criterion.fit(likelihood, None)
+        return _Fitted(fit, criterion.score(likelihood, fit), quadratic_of(fit), None)
+
+    def refit(self, sweep: SelectionPath, whole: _Fitted) -> _Fitted:
+        """The model that a sweep selects, with its own covariance."""
+        criterion, model = self.settings.criterion, self.likelihood.restrict(sweep.best.names)
+        fit = criterion.fit(model, sweep.best.theta)
+        quadratic = carried_over(whole.quadratic, around(self.likelihood, fit, self.rng))
+        return _Fitted(fit, criterion.score(model, fit), quadratic, sweep)
+
+    def sweep(self, quadratic: Quadratic) -> SelectionPath:
+        """Eliminate on the quadratic misfit alone; scores count from zero."""
+        names, criterion, protection = self.likelihood.names, self.settings.criterion, self.protection
+        first = _predicted(names, quadratic.minimum(names), 0.0, None, {})
+
+        def step(current: Visited, free: list[str]) -> Visited:
+            change = dict(zip(current.names, criterion.change(quadratic.minimum(current.names)), strict=True))
+            scores = {name: current.score + float(change[name]) for name in free}
+            removed = min(scores, key=lambda name: scores[name])
+            left = tuple(name for name in current.names if name != removed)
+            return _predicted(left, quadratic.minimum(left), scores[removed], removed, scores)
+
+        ended = all_gone(protection)
+        visited, stopped = walk(first, protection.removable, step, self.settings.patience, ended=ended)
+        return SelectionPath(visited, criterion.name, stopped)
+
+    def settled(self, fitted: list[_Fitted], sweep: SelectionPath) -> SelectionPath:
+        """The last model fitted, which the sweep made there selects again; unless one before it has a lower score."""
+        last = fitted[-1]
+        if any(other.score < last.score for other in fitted):
+            return self.unsettled(fitted, "on the model with the lowest criterion")
+        refits = len(fitted) - 1
+        checked = f"The check settled after {refits} refit{'' if refits == 1 else 's'}."
+        return self._path(fitted[0], replace(last, sweep=sweep), f"{sweep.stopped} {checked}")
+
+    def unsettled(self, fitted: list[_Fitted], how: str) -> SelectionPath:
+        """The fitted model with the lowest score, or the least to gain by one operator more or less."""
+        if self.settings.criterion.absolute:
+            chosen, why = min(fitted, key=lambda f: f.score), "it has the lowest criterion of those fitted"
+        else:
+            gains = [self._gain(f) for f in fitted]
+            at = min(range(len(fitted)), key=lambda i: gains[i])
+            chosen = fitted[at]
+            why = f"it has the least to gain from adding or dropping operators ({gains[at]:.4g}) of those fitted"
+        return self._path(fitted[0], chosen, f"stopped: the check did not settle {how}; this model is kept: {why}.")
+
+    def _gain(self, fitted: _Fitted) -> float:
+        """Σ_i max(0, −Δ_i) over operators that may go, plus Σ_j max(0, Δ_j) over those added one by one.
+
+        Δ: change of the criterion by a removal. Zero for a model from which no single operator should go or is missing;
+        the size counts, not only the number, since an operator that is needed outweighs some that are not.
+        """
+        names, everything, change = fitted.fit.names, self.likelihood.names, self.settings.criterion.change
+        dropping = dict(zip(names, change(fitted.quadratic.minimum(names)), strict=True))
+        gain = sum(max(0.0, -dropping[name]) for name in self.protection.removable(names))
+        for added in set(everything) - set(names):
+            larger = tuple(name for name in everything if name in names or name == added)
+            gain += max(0.0, change(fitted.quadratic.minimum(larger))[larger.index(added)])
+        return float(gain)
+
+    def _path(self, whole: _Fitted, chosen: _Fitted, stopped: str) -> SelectionPath:
+        """All operators, then the models of the sweep that selects the chosen one, their scores tied to its own."""
+        for what, fit in {"the whole library": whole.fit, "the selected model": chosen.fit}.items():
+            if not fit.status.converged:
+                stopped += f" The estimate of {what}: {fit.status.message}"
+        visited = [Visited.of(whole.fit, whole.score, None, {}, frozenset())]
+        if chosen.sweep is not None:
+            best = chosen.sweep.best
+            offset = chosen.score - best.score if self.settings.criterion.absolute else 0.0
+            for v in chosen.sweep.visited[1:]:
+                candidates = {name: score + offset for name, score in v.candidates.items()}
+                if v is best:
+                    refitted = frozenset(name for name in (v.changed,) if name is not None)
+                    visited.append(Visited.of(chosen.fit, v.score + offset, v.changed, candidates, refitted))
+                else:
+                    visited.append(replace(v, score=v.score + offset, candidates=candidates))
+        # the misfit at the selected model, unless that at all operators says that neither is to be trusted
+        trusted = chosen.quadratic if whole.quadratic.noise_share <= MOST_NOISE else whole.quadratic
+        told = doubts(trusted, chosen.fit.names, self.protection)
+        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, told)
+
+
+@dataclass(frozen=True)
+class BestSubset:
+    """Selection from below, for stacked weighting.
+
+    rounds: times that the search goes on from a better model, at most; draws: of noise, for the moment equations.
+    estimator: fits the candidates. criterion: what to minimise, ExtendedBIC or ProfileBIC.
+    fitted, tried: models of one proposal that are fitted with success, and tried, at most.
+    near: how far above the lowest score of a proposal these may lie, in parts of n. gain: a predicted gain that is
+    worth a fit. misfit: standard deviations of χ²/n above one that noise does not explain. larger: sizes beyond the
+    selected one on the path. The last six bound the effort; they are not measured
+    one by one.
+    """
+
+    rounds: int = 6
+    draws: int = 4
+    estimator: Profile = field(default_factory=lambda: Profile(tol=1e-3, max_iterations=15))
+    criterion: SubsetCriterion = ExtendedBIC()  # noqa: RUF009 (frozen)
+    fitted: int = field(default=3, repr=False)
+    tried: int = field(default=5, repr=False)
+    near: float = field(default=0.5, repr=False)
+    gain: float = field(default=0.5, repr=False)
+    misfit: float = field(default=2.0, repr=False)
+    larger: int = field(default=3, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.rounds < 1 or self.draws < 1:
+            raise BvsiError(f"rounds and draws: at least 1 each; got {self.rounds} and {self.draws}.")
+        if isinstance(self.criterion, type) or not hasattr(self.criterion, "values"):
+            raise BvsiError(f"criterion: BestSubset takes ExtendedBIC() or ProfileBIC(), not {self.criterion!r}.")
+
+    def select(
+        self,
+        likelihood: ResidualLikelihood,
+        *,
+        keep: Iterable[str] = (),
+        groups: Sequence[Iterable[str]] = (),
+        rng: Rng | None = None,
+        progress: Progress = silent,
+    ) -> SelectionPath:
+        """The operators that the data support.
+
+        keep: operators that stay; groups: sets of operators of which one must stay.
+        rng: for the draws of noise that moments and expansions take (default: seed 0, as in every fit).
+        """
+        search = _Subsets(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
+        search.propose(search.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(search.rng))), np.inf)
+        if not search.fits:
+            raise BvsiError(
+                "selection: noise makes up more than half of every operator, or no model could be fitted; use fewer "
+                "candidates, wider test functions, or more data."
+            )
+        for number in range(self.rounds):
+            best = search.best
+            quadratic = around(likelihood, search.fits[best][1], search.rng)
+            progress(number + 1, self.rounds, f"selecting, {len(best)} operators")
+            ladder = search.propose(quadratic, search.fits[best][0] - self.gain)
+            if search.best == best and number == 0 and search.misfits(best):  # other candidates, seen from good weights
+                search.propose(search.moments(quadratic.theta), np.inf)
+            if search.best == best:
+                return search.path(best, quadratic, ladder, "no model near it is better.")
+        quadratic = around(likelihood, search.fits[search.best][1], search.rng)
+        ladder = best_models(quadratic, self.criterion, search.protection)
+        return search.path(search.best, quadratic, ladder, "the search was cut off; more rounds may find a better one.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Subsets:
+    settings: BestSubset
+    likelihood: ResidualLikelihood
+    protection: Protection
+    rng: Rng
+    fits: dict[Model, tuple[float, Fit]] = field(default_factory=dict)
+    """Models fitted, with their score."""
+
+    @property
+    def best(self) -> Model:
+        """The fitted model with the lowest score."""
+        return min(self.fits, key=lambda model: self.fits[model][0])
+
+    def misfits(self, model: Model) -> bool:
+        """Whether noise does not explain the misfit of a model, so that it may be far from the truth."""
+        equations = self.fits[model][1].equations
+        q, n = equations.q, equations.n
+        return not self.likelihood.scale_known or q > n * (1 + self.settings.misfit * np.sqrt(2 / n))
+
+    def moments(self, weights: Array) -> Quadratic:
+        """The misfit of noise-free data with the weights at given coefficients."""
+        moments = self.likelihood.moment_equations(weights, rng=copy.deepcopy(self.rng), draws=self.settings.draws)
+        clean, H, names = moments.gram - moments.noise, moments.gram[1:, 1:], self.likelihood.names
+        q, zero = float(moments.gram[0, 0]), np.zeros(len(names))
+        return Quadratic(names, zero, q, clean[1:, 0], clean[1:, 1:], H, moments.n, self.likelihood.scale_known)
+
+    def propose(self, quadratic: Quadratic, bound: float) -> Ladder:
+        """The best models on a quadratic misfit; those that promise a score below the bound are fitted."""
+        ladder = best_models(quadratic, self.settings.criterion, self.protection)
+        lowest = min(ladder.values(), default=(np.inf, ()))[0]
+        limit = min(bound, lowest + self.settings.near * quadratic.n)
+        near = [(score, model) for score, model in ladder.values() if score < limit]
+        if not near:
+            return ladder
+        small = min(near, key=lambda one: len(one[1]))  # with poor weights the lowest has too many operators
+        models = [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
+        left = self.settings.fitted
+        while models and left:
+            batch, models = models[:left], models[left:]
+            self._fit([model for model in batch if model not in self.fits], quadratic)
+            left -= sum(model in self.fits for model in batch)
+        return ladder
+
+    def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
+        """Fit models from their estimates on the quadratic misfit, each on its own; those that fail are left out."""
+        names = [tuple(self.likelihood.names[i] for i in model) for model in models]
+        starts = [quadratic.solve([model])[0][0] for model in models]
+        found = self.likelihood.each(_Candidate(self.settings.estimator), list(zip(names, starts, strict=True)))
+        for model, fit in zip(models, found, strict=True):
+            if fit is not None:
+                self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
+
+    def _score(self, q: float, size: int, quadratic: Quadratic) -> float:
+        return float(self.settings.criterion.values(np.array(q), size, quadratic))
+
+    def path(self, best: Model, quadratic: Quadratic, ladder: Ladder, why: str) -> SelectionPath:
+        """The best models by size around the chosen one; scores of those that were not fitted are predicted."""
+        score, fit = self.fits[best]
+        shown = {size: entry for size, entry in ladder.items() if size <= len(best) + self.settings.larger}
+        shown[len(best)] = (score, best)
+        visited, before = [], set[str]()
+        for _, (predicted, model) in sorted(shown.items()):
+            J = self.fits[model][0] if model in self.fits else predicted
+            if score > J:
+                continue  # promised more than a fit could hold, as those that noise swamps do
+            names = tuple(self.likelihood.names[i] for i in model)
+            changed = " + ".join(name for name in names if name not in before) or None
+            before = set(names)
+            if model == best:
+                refitted = frozenset(() if changed is None else (changed,))
+                visited.append(Visited.of(fit, score, changed, {}, refitted))
+            else:
+                theta, Q = (one[0] for one in quadratic.solve([model]))
+                visited.append(Visited(names, J, theta, float(Q) / quadratic.n, changed, {}, frozenset()))
+        status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
+        told = " ".join(text for text in (self._doubts(best, quadratic), self._static(best, quadratic)) if text)
+        return SelectionPath(tuple(visited), self.settings.criterion.name, f"stopped: {why}{status}", told)
+
+    def _static(self, best: Model, quadratic: Quadratic) -> str:
+        """Whether one operator explains the data no better than none."""
+        if len(best) > 1 or self.protection.keep:
+            return ""
+        still = self.likelihood.profile_equations(np.zeros(self.likelihood.d)).equations.q
+        if self._score(still, 0, quadratic) > self.fits[best][0]:
+            return ""
+        return "No operator at all explains the data as well: perhaps nothing moves in them."
+
+    def _doubts(self, best: Model, quadratic: Quadratic) -> str:
+        """Models one operator away, or with one exchanged, that are nearly as good."""
+        names, models, rivals = quadratic.names, Models(quadratic.names, self.protection), []
+        for near in (models.reduced(best), models.enlarged(best), models.exchanged(best)):
+            scores = self.settings.criterion.values(quadratic.solve(near)[1], len(near[0]), quadratic) if near else ()
+            for J, model in zip(scores, near, strict=True):
+                change = (self.fits[model][0] if model in self.fits else float(J)) - self.fits[best][0]
+                lacks = tuple(names[i] for i in best if i not in model)
+                rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), change))
+        return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """Fits a model: names of its operators, and a start. A task of its own, so that it may run anywhere."""
+
+    estimator: Profile
+
+    def __call__(self, likelihood: ResidualLikelihood, item: tuple[tuple[str, ...], Array]) -> Fit | None:
+        """The fit; None where there is none, or where noise swamps the model."""
+        names, start = item
+        try:
+            fit = self.estimator.fit(likelihood.restrict(names), start=start)
+        except (RankError, NotPositiveDefiniteError):
+            return None
+        return None if quadratic_of(fit).noise_share > MOST_NOISE else fit
+
+
+def quadratic_of(fit: Fit) -> Quadratic:
+    """The misfit around a fit."""
+    if fit.quadratic is None:
+        raise BvsiError(f"criterion: {fit.method} estimates have no curvature; use Profile(), or Backward().")
+    return fit.quadratic
+
+
+def around(likelihood: ResidualLikelihood, fit: Fit, rng: Rng) -> Quadratic:
+    """The misfit of all operators around the fit of some of them, the other coefficients zero: one evaluation."""
+    found = dict(zip(fit.names, fit.theta, strict=True))
+    theta = np.array([found.get(name, 0.0) for name in likelihood.names])
+    return expanded(likelihood, theta, likelihood.profile_equations(theta, rng=copy.deepcopy(rng)))
+
+
+def _given(rng: Rng | None) -> Rng:
+    """The generator of a selection, which is copied for every draw, so that all expansions take the same noise."""
+    return np.random.default_rng(0) if rng is None else rng
+
+
+def _predicted(
+    names: tuple[str, ...], model: Minimum, score: float, changed: str | None, candidates: dict[str, float]
+) -> Visited:
+    """Record of a model that was not fitted."""
+    chi2 = model.q / model.n if model.scale_known else 1.0
+    return Visited(names, score, model.theta, chi2, changed, candidates, frozenset())
