@@ -6,8 +6,9 @@ import sympy as sp
 
 from bvsi.errors import OperatorError
 from bvsi.operators import Assembled, Library, Vocabulary
-from bvsi.operators.parse import FUNCTIONS, parse
+from bvsi.operators.parse import FUNCTIONS, strong_form
 from bvsi.operators.strong import StrongAlgebra
+from bvsi.operators.syntax import read
 from bvsi.operators.vocabulary import TIME
 
 WORDS = Vocabulary(("x", "y"), ("u", "v"), ("k",))
@@ -21,7 +22,7 @@ def jet(field, letters, words=WORDS):
 
 def meaning(text, words=WORDS):
     """The text as one expression of jets, all derivatives carried out."""
-    return StrongAlgebra(words).evaluate(parse(text, words).form)
+    return StrongAlgebra(words).evaluate(strong_form(read(text), words).form)
 
 
 def same(left, right):
@@ -152,7 +153,7 @@ def test_axis_order_does_not_change_what_a_derivative_is():
 )
 def test_what_is_wrong_is_refused_with_the_text_and_a_hint(text, part):
     with pytest.raises(OperatorError) as caught:
-        parse(text, WORDS)
+        strong_form(read(text), WORDS)
     assert text in str(caught.value)
     assert part in str(caught.value)
 
@@ -160,7 +161,7 @@ def test_what_is_wrong_is_refused_with_the_text_and_a_hint(text, part):
 def test_misspelt_name_gets_the_nearest_known_one():
     words = Vocabulary(("x",), ("density",))
     with pytest.raises(OperatorError, match="Did you mean 'density'"):
-        parse("laplacian(densty)", words)
+        strong_form(read("laplacian(densty)"), words)
 
 
 def test_double_underscore_in_a_field_name_is_refused():

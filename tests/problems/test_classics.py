@@ -14,8 +14,9 @@ from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.operators import Library
 from bvsi.operators.kernel import compile_kernel
-from bvsi.operators.parse import parse
+from bvsi.operators.parse import strong_form
 from bvsi.operators.strong import StrongAlgebra
+from bvsi.operators.syntax import read
 from bvsi.operators.vocabulary import Vocabulary
 from bvsi.studies.problems.classics import (
     CLASSICS,
@@ -78,7 +79,7 @@ def right_hand_side(case: Classic, data: Data, time: int):
     total = {field: np.zeros(grid.shape) for field in case.candidates}
     for name, theta in case.truth.items():
         field, text = name.split(": ") if ": " in name else (*case.candidates, name)
-        expression = StrongAlgebra(words).evaluate(parse(text, words).form)
+        expression = StrongAlgebra(words).evaluate(strong_form(read(text), words).form)
         jets = words.jets(expression)
         values = {s: derivative(data.grid_field(f)[time], orders, periods) for s, (f, orders) in jets.items()}
         (value,) = compile_kernel((expression,))({**places, **values})

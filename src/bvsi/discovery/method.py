@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bvsi.data import Data, Grid
-from bvsi.errors import BvsiError, OperatorError
+from bvsi.errors import BvsiError
 from bvsi.likelihood import Block, Stacked, Weighting
 from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library, Vocabulary
@@ -91,11 +91,9 @@ def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:
             return f"spline tests in time need {_TIMES} frames, and there are {len(data.times)}"
         if min(data.geometry.shape) < _NODES:
             return f"spline tests need {_NODES} nodes along every axis, and one has {min(data.geometry.shape)}"
-    try:
-        _derivatives(experiments[0], library)
-    except OperatorError as error:
-        return f"spline tests take no derivative of the data ({error})"
-    return ""
+    words = _vocabulary(experiments[0])
+    reason = library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES)
+    return f"spline tests take no derivative of the data ({reason})" if reason else ""
 
 
 def takes_splines(data: Data) -> bool:
@@ -105,8 +103,11 @@ def takes_splines(data: Data) -> bool:
 
 def _derivatives(data: Data, library: Library) -> int:
     """Highest derivative that the operators put on a spline along one axis."""
-    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
-    return on_tests(library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES))
+    return on_tests(library.weak(_vocabulary(data), trial_order=0, test_order=MAX_DERIVATIVES))
+
+
+def _vocabulary(data: Data) -> Vocabulary:
+    return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
 
 
 def _splines(measured: Sequence[Measurement], library: Library, asked: Asked, reason: str) -> Method:

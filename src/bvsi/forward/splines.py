@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
 from bvsi.data import Data, Grid, Mesh
-from bvsi.errors import OperatorError, SpaceError
+from bvsi.errors import SpaceError
 from bvsi.noise.level import along
 from bvsi.operators import Library, Vocabulary, WeakOperator
 from bvsi.spaces import Measure, Space
@@ -43,12 +43,9 @@ _PENALTY = 2 * 4.0 * 0.5
 def spline_operators(library: Library, data: Data) -> tuple[WeakOperator, ...]:
     """Weak forms with one derivative on each side where that is enough, as it is with up to two; else with two."""
     words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
-    if not library.has_biharmonic:
-        try:
-            return library.weak(words, trial_order=1, test_order=1)
-        except OperatorError:  # more derivatives than two
-            pass
-    return library.weak(words, trial_order=2, test_order=2)
+    many = library.has_biharmonic or library.obstacle(words, trial_order=1, test_order=1)
+    order = 2 if many else 1
+    return library.weak(words, trial_order=order, test_order=order)
 
 
 def spline_tests(

@@ -16,13 +16,13 @@ from typing import Any
 import sympy as sp
 
 from bvsi.errors import OperatorError
+from bvsi.operators.syntax import FUNCTION_NAMES
 
 MAX_CONSTANT = 1e100
 MAX_EXPONENT = 20
 _MAX_DENOMINATOR = 64
 _MAX_FLOAT_POWER = 1000
 
-FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
 _REAL: dict[Any, Callable[[float], float]] = {
     **{getattr(sp, name): getattr(math, name) for name in FUNCTION_NAMES},
     sp.cot: lambda a: 1 / math.tan(a),  # SymPy writes tan(a + π/2) as −cot(a)

@@ -13,8 +13,6 @@ MAX_SIZE = 5000
 MAX_TERMS = 200
 """Summands that an expansion may have."""
 
-_MAX_TEXT = 120
-
 
 def too_large(expression: sp.Expr) -> bool:
     """Whether the expression has more than MAX_SIZE nodes; no more of them are visited."""
@@ -31,11 +29,6 @@ def tidy(expression: sp.Expr) -> sp.Expr:
     masks = {atom: sp.Dummy(real=True) for atom in _indivisible(expression)}
     expanded = sp.expand(expression.xreplace(masks))
     return expanded.xreplace({mask: atom for atom, mask in masks.items()})
-
-
-def shortened(text: str) -> str:
-    """The beginning of a text, for messages."""
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}…"
 
 
 def _is_polynomial_node(expression: sp.Expr) -> bool:

@@ -5,10 +5,8 @@ u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
-
-import sympy as sp
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from bvsi.common.jets import order
 from bvsi.common.naming import position, squeeze
@@ -16,12 +14,11 @@ from bvsi.data.names import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.biharmonic import Biharmonic, Conforming, Mixed
 from bvsi.operators.boundary import BoundaryCondition, Unknown, ZeroNeumann
-from bvsi.operators.from_sympy import names_in_expression
-from bvsi.operators.operator import WeakOperator, build_operator
-from bvsi.operators.parse import Dialect, functions_in, names_in
+from bvsi.operators.syntax import Operator, Source, Syntax, read
 from bvsi.operators.vocabulary import COORDINATES, TEST, TIME, Vocabulary
 
-Source: TypeAlias = "str | sp.Expr"
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
 
 # Names with a meaning of their own, the last three inside cells(...), facets(...) and boundary(...)
 _WORDS = {TIME.name, TEST, "h", "penalty", "normal"}
@@ -44,11 +41,11 @@ class Library:
 
     def __init__(
         self,
-        equations: Mapping[str, Sequence[Source]],
+        equations: Mapping[str, Sequence[Source | Operator]],
         *,
         keep: Iterable[str] = (),
         boundary: BoundaryCondition | Mapping[str, BoundaryCondition] | None = None,
-        definitions: Mapping[str, str] | None = None,
+        definitions: Mapping[str, str | Syntax] | None = None,
         biharmonic: Biharmonic | None = None,
         time_order: int = 1,
     ) -> None:
@@ -57,78 +54,87 @@ class Library:
                 f"library: {equations!r} is no mapping of fields to operators; "
                 "pass for example {'u': ['laplacian(u)', 'u']}."
             )
-        self._equations = {field: tuple(_checked(sources, field)) for field, sources in equations.items()}
-        if not any(self._equations.values()):
+        given = {field: _listed(sources, field) for field, sources in equations.items()}
+        if not any(given.values()):
             raise OperatorError("library: no operators given; pass for example {'u': ['laplacian(u)', 'u']}.")
-        self._names = self._make_names()
-        self._conditions = _conditions(boundary, tuple(self._equations))
-        self._definitions = _definitions(definitions or {}, tuple(self._equations))
+        self._fields = tuple(given)
+        self._operators = tuple(
+            _operator(source, field, alone=len(given) == 1) for field, sources in given.items() for source in sources
+        )
+        _check_distinct(self.names)
+        self._conditions = _conditions(boundary, self._fields)
+        self._definitions = _definitions(definitions or {}, self._fields)
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
             raise OperatorError(f"biharmonic: an instance such as Mixed() is needed, not {biharmonic!r}.")
         self.biharmonic = biharmonic
         if time_order not in (1, 2, 3, 4):
             raise OperatorError(f"time_order: 1, 2, 3 or 4 is needed; got {time_order!r}.")
         self.time_order = time_order
-        self.keep = tuple(self._names[self.index(name)] for name in keep)
+        self.keep = tuple(self.names[self.index(name)] for name in keep)
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        """Candidate operators with their syntax trees, in the order of the columns of X."""
+        return self._operators
 
     @property
     def names(self) -> tuple[str, ...]:
         """Coefficient names, in the order of the columns of X."""
-        return self._names
+        return tuple(operator.name for operator in self._operators)
 
     @property
     def equations(self) -> dict[str, tuple[Source, ...]]:
-        """Operators by equation."""
-        return dict(self._equations)
+        """Operators by equation, as they were given."""
+        return {field: tuple(o.source for o in self._of(field)) for field in self._fields}
+
+    def _of(self, equation: str) -> list[Operator]:
+        return [operator for operator in self._operators if operator.equation == equation]
 
     def __len__(self) -> int:
-        return len(self._names)
+        return len(self._operators)
 
     def __repr__(self) -> str:
         t = "t" * self.time_order
-        rows = (f"{f}_{t} = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self._equations.items())
+        rows = (f"{f}_{t} = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self.equations.items())
         return "Library: " + "; ".join(rows)
 
     def index(self, name: str) -> int:
         """Column of a name; spaces do not count, and the equation may be left out where it is clear."""
-        return position(name, self._names)
+        return position(name, self.names)
 
     def subset(self, names: Iterable[str]) -> Library:
-        """The library with only the named operators."""
+        """The library with only the named operators; weak forms that are known stay known."""
         wanted = {self.index(name) for name in names}
-        kept: dict[str, list[Source]] = {field: [] for field in self._equations}
-        for i, (field, source) in enumerate(self._flat()):
-            if i in wanted:
-                kept[field].append(source)
+        kept = [operator for i, operator in enumerate(self._operators) if i in wanted]
         keep = [name for name in self.keep if self.index(name) in wanted]
-        equations = {field: sources for field, sources in kept.items() if sources}
-        conditions = {field: self._conditions[field] for field in equations}
-        bare = [name.split(": ", 1)[-1] if len(equations) == 1 else name for name in keep]
-        return Library(
-            equations,
-            keep=bare,
-            boundary=conditions,
-            definitions=self._definitions,
-            biharmonic=self.biharmonic,
-            time_order=self.time_order,
+        fields = [field for field in self._fields if any(o.equation == field for o in kept)]
+        return self._with(
+            {field: [o for o in kept if o.equation == field] for field in fields},
+            keep=[name.split(": ", 1)[-1] if len(fields) == 1 else name for name in keep],
+            boundary={field: self._conditions[field] for field in fields},
         )
 
     def with_biharmonic(self, treatment: Biharmonic) -> Library:
         """The library with another treatment of ∇⁴."""
-        return Library(
-            self._equations,
-            keep=self.keep,
-            boundary=self._conditions,
-            definitions=self._definitions,
-            biharmonic=treatment,
-            time_order=self.time_order,
-        )
+        return self._with({field: self._of(field) for field in self._fields}, biharmonic=treatment)
+
+    def _with(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
+        settings = {
+            "keep": self.keep,
+            "boundary": self._conditions,
+            "definitions": self._definitions,
+            "biharmonic": self.biharmonic,
+            "time_order": self.time_order,
+        }
+        return Library(equations, **{**settings, **changes})
 
     @property
     def has_biharmonic(self) -> bool:
         """Whether an operator, or a definition, calls ``biharmonic``."""
-        texts = (*(s for _, s in self._flat() if isinstance(s, str)), *self._definitions.values())
-        return any("biharmonic" in functions_in(text) for text in texts)
+        return any("biharmonic" in syntax.functions for syntax in self._syntaxes())
+
+    def _syntaxes(self) -> tuple[Syntax, ...]:
+        return (*(operator.syntax for operator in self._operators), *self._definitions.values())
 
     def condition(self, equation: str) -> BoundaryCondition:
         """Boundary condition of a field."""
@@ -157,33 +163,53 @@ class Library:
 
         biharmonic: treatment of ∇⁴ where the library names none; elements with four derivatives have their own.
         """
-        if trial_order == 0:  # all derivatives go onto the test functions, ∇⁴ as any other
+        orders = (trial_order, test_order)
+        reason = self.obstacle(words, trial_order=trial_order, test_order=test_order, biharmonic=biharmonic)
+        if reason:
+            raise OperatorError(reason)
+        return tuple(form for form in self._weak_forms(words, orders, biharmonic) if not isinstance(form, str))
+
+    def obstacle(
+        self, words: Vocabulary, *, trial_order: int = 1, test_order: int = 1, biharmonic: Biharmonic | None = None
+    ) -> str:
+        """Why some operator has no weak form with these orders; empty where all have one. Arguments as in ``weak``."""
+        missing = [field for field in self._fields if field not in words.fields]
+        if missing:
+            return f"library: equation for {missing[0]!r}, but the data have the fields {', '.join(words.fields)}."
+        forms = self._weak_forms(words, (trial_order, test_order), biharmonic)
+        return next((form for form in forms if isinstance(form, str)), "")
+
+    def _weak_forms(
+        self, words: Vocabulary, orders: tuple[int, int], biharmonic: Biharmonic | None
+    ) -> Iterator[WeakOperator | str]:
+        """The weak form of each operator, or why it has none; each is built once and kept with the operator."""
+        if orders[0] == 0:  # all derivatives go onto the test functions, ∇⁴ as any other
             treatment: Biharmonic | None = None
         else:
-            treatment = Conforming() if trial_order + test_order >= 4 else self.biharmonic or biharmonic
-        missing = [field for field in self._equations if field not in words.fields]
-        if missing:
-            raise OperatorError(
-                f"library: equation for {missing[0]!r}, but the data have the fields {', '.join(words.fields)}."
-            )
-        return tuple(
-            build_operator(
-                source,
-                name,
-                field,
-                words=words,
-                conditions=self._conditions,
-                dialect=self._dialect(field, treatment),
-                trial_order=trial_order,
-                test_order=test_order,
-            )
-            for name, (field, source) in zip(self._names, self._flat(), strict=True)
-        )
+            treatment = Conforming() if sum(orders) >= 4 else self.biharmonic or biharmonic
+        definitions = tuple((name, syntax.text) for name, syntax in self._definitions.items())
+        depends = (words, orders, treatment, tuple(self._conditions.items()), definitions)
+        for operator in self._operators:
+            key = (operator.name, *depends)
+            if key not in operator.weak_forms:
+                operator.weak_forms[key] = self._build(operator, words, orders, treatment)
+            yield operator.weak_forms[key]
 
-    def _dialect(self, equation: str, treatment: Biharmonic | None) -> Dialect:
-        if treatment is None:
-            return Dialect(self._definitions)
-        return Dialect(self._definitions, lambda argument: treatment.text(argument, self._conditions[equation]))
+    def _build(
+        self, operator: Operator, words: Vocabulary, orders: tuple[int, int], treatment: Biharmonic | None
+    ) -> WeakOperator | str:
+        from bvsi.operators.operator import build_operator
+        from bvsi.operators.parse import Dialect
+
+        def biharmonic_text(argument: str) -> str:
+            assert treatment is not None
+            return treatment.text(argument, self._conditions[operator.equation])
+
+        dialect = Dialect(self._definitions, None if treatment is None else biharmonic_text)
+        try:
+            return build_operator(operator, words=words, conditions=self._conditions, dialect=dialect, orders=orders)
+        except OperatorError as error:
+            return str(error)
 
     def explain(self, *, dim: int | None = None, auxiliary: Sequence[str] = ()) -> str:
         """Strong form, weak form, boundary term and Jacobian of each operator.
@@ -191,63 +217,59 @@ class Library:
         dim: spatial dimension; by default the lowest that the operators mention.
         auxiliary: names of known fields; by default every name that is no field of an equation.
         """
-        names, functions = self._used_names()
+        names = frozenset[str]().union(*(syntax.names for syntax in self._syntaxes()))
+        functions = frozenset[str]().union(*(syntax.functions for syntax in self._syntaxes()))
         mentioned = [i + 1 for i, c in enumerate(COORDINATES) if c in names or f"d{c}" in functions]
         dim = dim or max(mentioned, default=1)
-        free = names - set(self._equations) - set(COORDINATES) - set(self._definitions) - _WORDS
-        words = Vocabulary(COORDINATES[:dim], tuple(self._equations), tuple(auxiliary) or tuple(sorted(free)))
+        free = names - set(self._fields) - set(COORDINATES) - set(self._definitions) - _WORDS
+        words = Vocabulary(COORDINATES[:dim], self._fields, tuple(auxiliary) or tuple(sorted(free)))
         return "\n\n".join(self._explained(operator) for operator in self.weak(words, biharmonic=Mixed()))
 
     def _explained(self, operator: WeakOperator) -> str:
         inside = "\n  tests     away from the boundary only: too little is known there for so many derivatives"
         return operator.explain() + (inside if self.keeps_inside(operator) else "")
 
-    def _used_names(self) -> tuple[set[str], set[str]]:
-        names: set[str] = set()
-        functions: set[str] = set()
-        for source in (*(s for _, s in self._flat()), *self._definitions.values()):
-            if isinstance(source, str):
-                names |= names_in(source)
-                functions |= functions_in(source)
-            else:
-                names |= names_in_expression(source)
-        return names, functions
 
-    def _flat(self) -> list[tuple[str, Source]]:
-        return [(field, source) for field, sources in self._equations.items() for source in sources]
-
-    def _make_names(self) -> tuple[str, ...]:
-        single = len(self._equations) == 1
-        names = tuple(str(s).strip() if single else f"{field}: {str(s).strip()}" for field, s in self._flat())
-        seen: set[str] = set()
-        for name in names:
-            if squeeze(name) in seen:
-                raise OperatorError(f"library: operator {name!r} is given twice; remove one.")
-            seen.add(squeeze(name))
-        return names
-
-
-def _checked(sources: Sequence[Source], field: str) -> list[Source]:
+def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:
     if not isinstance(field, str):
         raise OperatorError(f"library: the field {field!r} is no text; the keys are names of fields.")
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         raise OperatorError(f"library: the operators of {field!r} must be a list of texts, not {sources!r}.")
-    sources = list(sources)
-    for source in sources:
-        _check_source(source, field)
-    return sources
+    return list(sources)
 
 
-def _check_source(source: Source, field: str) -> None:
-    if isinstance(source, str):
-        names_in(source)  # syntax errors are reported where the library is written, not when data arrive
-        return
+def _operator(source: Source | Operator, field: str, *, alone: bool) -> Operator:
+    """The operator of a text or expression; its equation stands in its name unless there is one equation alone."""
+    if isinstance(source, Operator):
+        known, source = source, source.source
+        syntax, weak_forms = known.syntax, known.weak_forms
+    else:
+        # syntax errors are reported where the library is written, not when data arrive
+        syntax, weak_forms = read(source) if isinstance(source, str) else _from_object(source, field), {}
+    text = str(source).strip()
+    return Operator(text if alone else f"{field}: {text}", field, source, syntax, weak_forms)
+
+
+def _from_object(source: object, field: str) -> Syntax:
+    import sympy as sp
+
+    from bvsi.operators.from_sympy import from_sympy
+
     if not isinstance(source, sp.Expr):
         raise OperatorError(f"library: an operator of {field!r} is a {type(source).__name__}, not a text.")
     try:
         str(source)
     except ValueError:  # Python refuses to write integers of thousands of digits
         raise OperatorError(f"library: an operator of {field!r} has a number too long to write; rescale.") from None
+    return from_sympy(source)
+
+
+def _check_distinct(names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if squeeze(name) in seen:
+            raise OperatorError(f"library: operator {name!r} is given twice; remove one.")
+        seen.add(squeeze(name))
 
 
 def _conditions(
@@ -269,11 +291,10 @@ def _conditions(
     return {field: boundary.get(field, Unknown()) for field in fields}
 
 
-def _definitions(definitions: Mapping[str, str], fields: tuple[str, ...]) -> dict[str, str]:
+def _definitions(definitions: Mapping[str, str | Syntax], fields: tuple[str, ...]) -> dict[str, Syntax]:
     if not isinstance(definitions, Mapping):
         raise OperatorError(f"definitions: {definitions!r} is no mapping of names to texts, such as {{'phi': 'u**2'}}.")
-    for name, text in definitions.items():
+    for name in definitions:
         if not isinstance(name, str) or not name.isidentifier() or name in (*fields, *RESERVED_NAMES):
             raise OperatorError(f"definitions: {name!r} cannot be a name here; choose one that means nothing else.")
-        names_in(text)
-    return dict(definitions)
+    return {name: text if isinstance(text, Syntax) else read(text) for name, text in definitions.items()}

@@ -13,11 +13,11 @@ from bvsi.common.jets import MEASURES, Jet, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, BoundaryTreatment, ZeroNeumann, treat_boundary
 from bvsi.operators.degree import integrand_degree, jet_degree
-from bvsi.operators.from_sympy import from_sympy
 from bvsi.operators.kernel import Kernel, compile_kernel
 from bvsi.operators.linearise import JacobianTerm, linearise
-from bvsi.operators.parse import Dialect, Parsed, parse
+from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.strong import Scalar
+from bvsi.operators.syntax import Operator
 from bvsi.operators.terms import Term, WrittenTerm
 from bvsi.operators.unbiased import unbiased
 from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
@@ -91,11 +91,17 @@ class WeakOperator:
 
     def monic(self) -> tuple[WeakOperator, float]:
         """The operator without the number in front, and that number: ∇²(−3c²) is −3 times ∇²(c²)."""
+        monic, factor = self._monic
+        return monic or self, factor
+
+    @cached_property
+    def _monic(self) -> tuple[WeakOperator | None, float]:
+        """As ``monic``; None for the operator itself, so that it does not refer to itself."""
         first = next((term.integrand for term in self.terms), sp.Integer(1))
         content, rest = first.primitive()
         content = -content if rest.could_extract_minus_sign() else content
         if content == 1:
-            return self, 1.0
+            return None, 1.0
         weak = WeakForm(
             _divided(self.weak.cells, content),
             _divided(self.weak.boundary, content),
@@ -209,18 +215,17 @@ _SIGNS: dict[Where, str] = {"cells": "dx", "facets": "dE", "boundary": "dS"}
 
 
 def build_operator(
-    source: str | sp.Expr,
-    name: str,
-    equation: str,
+    operator: Operator,
     *,
     words: Vocabulary,
     conditions: Mapping[str, BoundaryCondition],
     dialect: Dialect,
-    trial_order: int,
-    test_order: int,
+    orders: tuple[int, int],
 ) -> WeakOperator:
-    """Run the passes strong → weak → boundary for one operator."""
-    parsed = parse(source, words, dialect) if isinstance(source, str) else Parsed(from_sympy(source, words), {})
+    """Run the passes strong → weak → boundary for one operator; orders: derivatives of field and test function."""
+    name, equation = operator.name, operator.equation
+    trial_order, test_order = orders
+    parsed = strong_form(operator.syntax, words, dialect)
 
     def build(
         strong: Scalar, conditions: Mapping[str, BoundaryCondition], recovered: Mapping[str, WeakOperator]
@@ -229,9 +234,11 @@ def build_operator(
         if not (weak.cells or weak.boundary or weak.written):
             raise OperatorError("it is zero whatever the fields are; leave it out")
         boundary = treat_boundary(weak.boundary, equation, conditions, words)
-        return WeakOperator(name, equation, str(source), strong, weak, boundary, words, recovered)
+        return WeakOperator(name, equation, str(operator.source), strong, weak, boundary, words, recovered)
 
     try:
+        if parsed.recovered and trial_order == 0:
+            raise OperatorError("recover(...) needs elements; use Galerkin().")
         known = {f: c if isinstance(c, ZeroNeumann) else Assembled() for f, c in conditions.items()}
         recovered = {inner: build(strong, known, {}) for inner, strong in parsed.recovered.items()}
         # what is recovered from fields that go on as their mirror images does so as well

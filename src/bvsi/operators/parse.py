@@ -1,8 +1,8 @@
-"""Operator text to strong form, by a whitelist: nothing in the text is ever evaluated as Python.
+"""Syntax tree to strong form, by a whitelist: nothing in the text is ever evaluated as Python.
 
-Grammar: numbers, names, ``+ - * / **``, parentheses, and calls of the functions listed in ``FUNCTIONS``,
-``DERIVATIVES`` and ``SPECIAL``. Python's own ``ast`` does the tokenising; each node is translated by hand and
-everything else is refused with its place in the text.
+Grammar: numbers, names, ``+ - * / **``, parentheses, and calls of the functions listed in ``FUNCTION_NAMES``,
+``DERIVATIVES`` and ``SPECIAL``. Each node is translated by hand and everything else is refused with its place in the
+text.
 
 ``diff(f, u, v)``      ∂²f/∂u∂v of an expression of fields
 ``recover(f)``         f at the nodes by lumped projection, M_lumped⁻¹ ∫ v f: a field that may be differentiated again
@@ -24,31 +24,25 @@ import sympy as sp
 from bvsi.common.jets import MEASURES, Sided, Where
 from bvsi.common.naming import squeeze
 from bvsi.errors import OperatorError
-from bvsi.operators.constants import FUNCTION_NAMES, number
-from bvsi.operators.effort import shortened, tidy
+from bvsi.operators.constants import number
+from bvsi.operators.effort import tidy
 from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector
+from bvsi.operators.syntax import CONSTANT_NAMES, DERIVATIVES, FUNCTION_NAMES, SPECIAL, Syntax, read
 from bvsi.operators.terms import Term, WrittenTerm, collected
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
-MAX_LENGTH = 2000
-MAX_NODES = 400
-MAX_DEPTH = 60
-
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
-DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
-SPECIAL = ("diff", "recover", *MEASURES)
-CONSTANTS = {"pi": sp.pi}
 
 
 @dataclass(frozen=True)
 class Dialect:
     """What a text may use beyond the names of fields and coordinates.
 
-    definitions: name → text that it stands for; definitions do not use each other.
+    definitions: name → what it stands for; definitions do not use each other.
     biharmonic: text for ∇⁴ of an argument; None where it stands for the Laplacian of the Laplacian as it is.
     """
 
-    definitions: Mapping[str, str] = field(default_factory=dict)
+    definitions: Mapping[str, Syntax] = field(default_factory=dict)
     biharmonic: Callable[[str], str] | None = None
 
 
@@ -60,69 +54,18 @@ class Parsed:
     recovered: Mapping[str, Scalar]
 
 
-def parse(text: str, words: Vocabulary, dialect: Dialect | None = None) -> Parsed:
-    """Strong form of an operator text such as ``"div(p*grad(x**2))"``."""
-    translator = _Translator(text, words, dialect or Dialect())
+def strong_form(syntax: Syntax, words: Vocabulary, dialect: Dialect | None = None) -> Parsed:
+    """Strong form of an operator such as ``"div(p*grad(x**2))"``."""
+    translator = _Translator(syntax.text, words, dialect or Dialect())
     try:
-        form = translator.translate(syntax_tree(text))
+        form = translator.translate(syntax.tree)
     except _PlacedError as error:
         raise OperatorError(str(error)) from None
     if not isinstance(form, Scalar):
-        raise OperatorError(f"operator {text!r} is a vector; an operator of an equation is a scalar, such as div(...).")
+        raise OperatorError(
+            f"operator {syntax.text!r} is a vector; an operator of an equation is a scalar, such as div(...)."
+        )
     return Parsed(form, translator.recovered)
-
-
-def syntax_tree(text: str) -> ast.expr:
-    """Syntax tree of an operator text, bounded in length, size and depth."""
-    if not isinstance(text, str):
-        raise OperatorError(f"an operator is a text or a SymPy expression, not {type(text).__name__}.")
-    if len(text) > MAX_LENGTH:
-        raise OperatorError(
-            f"operator {shortened(text)!r}: {len(text)} characters are too many; split it into several operators "
-            f"(at most {MAX_LENGTH} characters)."
-        )
-    foreign = next((character for character in text if not character.isascii()), None)
-    if foreign is not None:
-        # Python reads a full-width u as u: two texts that differ would be the same operator.
-        raise OperatorError(f"operator {text!r}: the character {foreign!r} is not ASCII; write u**2, k*u, rho*u.")
-    if "#" in text:
-        # Python would skip the rest of the line: two texts that differ would be the same operator.
-        raise OperatorError(f"operator {text!r}: comments are not part of an operator; remove what follows #.")
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
-        place = f" near column {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
-        raise OperatorError(f"operator {text!r} is not an expression{place}.") from None
-    if sum(1 for _ in ast.walk(tree)) > MAX_NODES or _depth(tree) > MAX_DEPTH:
-        raise OperatorError(
-            f"operator {shortened(text)!r} is too large; split it into several operators "
-            f"(at most {MAX_NODES} symbols, nesting {MAX_DEPTH})."
-        )
-    return tree
-
-
-def names_in(text: str) -> frozenset[str]:
-    """Names that a text uses, functions left out."""
-    tree = syntax_tree(text)
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    return frozenset(
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and id(node) not in called and node.id not in CONSTANTS
-    )
-
-
-def functions_in(text: str) -> frozenset[str]:
-    """Functions that a text calls."""
-    calls = (node.func for node in ast.walk(syntax_tree(text)) if isinstance(node, ast.Call))
-    return frozenset(f.id for f in calls if isinstance(f, ast.Name))
-
-
-def _depth(tree: ast.AST) -> int:
-    depth, level = 0, [tree]
-    while level:
-        depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
-    return depth
 
 
 class _PlacedError(OperatorError):
@@ -162,18 +105,18 @@ class _Translator:
         return self.algebra.plain(number(value))
 
     def _name(self, node: ast.Name) -> Strong:
-        if node.id in CONSTANTS:
-            return self.algebra.plain(CONSTANTS[node.id])
+        if node.id in CONSTANT_NAMES:
+            return self.algebra.plain(getattr(sp, node.id))
         if node.id in self.dialect.definitions:
             return self._nested(self.dialect.definitions[node.id], replace(self.dialect, definitions={}))
         if node.id in self._callable() and node.id not in (*self.words.fields, *self.words.auxiliary):
             raise OperatorError(f"{node.id} needs an argument: {node.id}(...)")
         return self.algebra.plain(self.words.symbol(node.id))
 
-    def _nested(self, text: str, dialect: Dialect) -> Strong:
+    def _nested(self, syntax: Syntax, dialect: Dialect) -> Strong:
         """Another text in the place of a name or call."""
-        inner = self._inner(text, dialect)
-        result = inner.translate(syntax_tree(text))
+        inner = self._inner(syntax.text, dialect)
+        result = inner.translate(syntax.tree)
         self.recovered.update(inner.recovered)
         return result
 
@@ -227,7 +170,7 @@ class _Translator:
         if name == "recover":
             return self._recover(node.args[0])
         if name == "biharmonic" and self.dialect.biharmonic is not None:
-            return self._nested(self.dialect.biharmonic(ast.unparse(node.args[0])), self.dialect)
+            return self._nested(read(self.dialect.biharmonic(ast.unparse(node.args[0]))), self.dialect)
         return self._apply(name, [self.translate(argument) for argument in node.args])
 
     def _diff(self, node: ast.Call) -> Strong:

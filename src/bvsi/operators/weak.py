@@ -15,8 +15,9 @@ import sympy as sp
 from bvsi.common.jets import MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.antiderivative import antiderivative
-from bvsi.operators.effort import shortened, tidy
+from bvsi.operators.effort import tidy
 from bvsi.operators.strong import Scalar, StrongAlgebra
+from bvsi.operators.syntax import shortened
 from bvsi.operators.terms import Term, WrittenTerm, collected
 from bvsi.operators.vocabulary import Vocabulary, lowered, pretty, raised
 

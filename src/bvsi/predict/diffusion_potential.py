@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from numpy.typing import ArrayLike
 
 from bvsi.errors import BvsiError
-from bvsi.operators.parse import names_in, syntax_tree
+from bvsi.operators.syntax import Syntax, read
 from bvsi.operators.vocabulary import Vocabulary
 from bvsi.predict.grid import evaluate, labelled_map, points_of
 
@@ -32,8 +32,8 @@ def diffusion_potential_map(names: tuple[str, ...], equation: str, axes: Mapping
     columns = []
     for name in names:
         owner, _, text = name.rpartition(": ")
-        inner = _under_laplacian(text) if owner in ("", equation) else None
-        known = inner is not None and names_in(inner) <= set(points)
+        inner = _under_laplacian(read(text)) if owner in ("", equation) else None
+        known = inner is not None and inner.names <= set(points)
         columns.append(evaluate(inner, points, words) if inner is not None and known else None)
     if not any(column is not None for column in columns):
         raise BvsiError(
@@ -42,8 +42,8 @@ def diffusion_potential_map(names: tuple[str, ...], equation: str, axes: Mapping
     return labelled_map(names, axes, columns)
 
 
-def _under_laplacian(text: str) -> str | None:
-    match syntax_tree(text):
+def _under_laplacian(operator: Syntax) -> Syntax | None:
+    match operator.tree:
         case ast.Call(func=ast.Name(id="laplacian"), args=[inner]):
-            return ast.unparse(inner)
+            return operator.part(inner)
     return None

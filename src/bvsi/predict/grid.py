@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.operators.kernel import compile_kernel
-from bvsi.operators.parse import parse
+from bvsi.operators.parse import strong_form
 from bvsi.operators.strong import StrongAlgebra
+from bvsi.operators.syntax import Syntax
 from bvsi.operators.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
@@ -28,9 +29,9 @@ def points_of(axes: Mapping[str, ArrayLike]) -> dict[str, Array]:
     return dict(zip(checked, np.meshgrid(*checked.values(), indexing="ij"), strict=True))
 
 
-def evaluate(text: str, points: Mapping[str, Array], words: Vocabulary) -> Array | None:
+def evaluate(syntax: Syntax, points: Mapping[str, Array], words: Vocabulary) -> Array | None:
     """An expression of coordinates or fields of ``words`` at the points; None where it has derivatives."""
-    expression = StrongAlgebra(words).evaluate(parse(text, words).form)
+    expression = StrongAlgebra(words).evaluate(strong_form(syntax, words).form)
     values = {words.symbol(name): array for name, array in points.items()}
     if not set(expression.free_symbols) <= set(values):
         return None

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.operators.parse import names_in, parse, syntax_tree
+from bvsi.operators.parse import strong_form
+from bvsi.operators.syntax import Syntax, read
 from bvsi.operators.vocabulary import Vocabulary
 from bvsi.predict.grid import evaluate, labelled_map, points_of
 
@@ -31,22 +32,22 @@ def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.D
     points = points_of(axes)
     columns: list[Array | None] = []
     for name in names:
-        text = _drift_potential(name.split(": ", 1)[-1], tuple(points))
-        columns.append(None if text is None else evaluate(text, points, Vocabulary(tuple(points), ())))
+        phi = _drift_potential(read(name.split(": ", 1)[-1]), tuple(points))
+        columns.append(None if phi is None else evaluate(phi, points, Vocabulary(tuple(points), ())))
     if not any(column is not None and np.ptp(column) > 0 for column in columns):
         raise BvsiError("names: none of the operators has the form div(p*grad(φ)) that comes from a potential.")
     return labelled_map(names, axes, columns)
 
 
-def _drift_potential(text: str, coordinates: tuple[str, ...]) -> str | None:
+def _drift_potential(operator: Syntax, coordinates: tuple[str, ...]) -> Syntax | None:
     """φ of ``div(field*grad(φ))`` with φ a function of the coordinates; None for other operators."""
-    fields = names_in(text) - set(coordinates) - {"t"}
-    parse(text, Vocabulary(coordinates, tuple(sorted(fields))))  # what is no operator is refused, not passed over
-    match syntax_tree(text):
+    fields = operator.names - set(coordinates) - {"t"}
+    strong_form(operator, Vocabulary(coordinates, tuple(sorted(fields))))  # what is no operator is refused
+    match operator.tree:
         case ast.Call(func=ast.Name(id="div"), args=[ast.BinOp(left=left, op=ast.Mult(), right=right)]):
             for field, gradient in ((left, right), (right, left)):
                 match field, gradient:
                     case ast.Name(), ast.Call(func=ast.Name(id="grad"), args=[phi]):
-                        inner = ast.unparse(phi)
-                        return inner if names_in(inner) <= set(coordinates) else None
+                        inner = operator.part(phi)
+                        return inner if inner.names <= set(coordinates) else None
     return None

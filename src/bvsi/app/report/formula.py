@@ -1,7 +1,6 @@
 """Operator texts as formulas: ``div(p*grad(x**2))`` is ∇·(p∇x²), as a small tree that printers take.
 
-The text is read by the bounded syntax tree of the operator language and never evaluated. What is not part of that
-language stays as it was written.
+The printers walk the syntax tree of the operator language. What is not part of that language stays as it was written.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ import ast
 import math
 from dataclasses import dataclass
 
-from bvsi.errors import OperatorError
-from bvsi.operators.parse import CONSTANTS, FUNCTIONS, syntax_tree
+from bvsi.operators.syntax import CONSTANT_NAMES, FUNCTION_NAMES, Syntax, read_or_none
 
 
 @dataclass(frozen=True)
@@ -104,14 +102,15 @@ _MEASURES = {"cells": "domain", "facets": "facets", "boundary": "boundary"}
 _FENCES = {"recover": "angle", "jump": "jump", "avg": "average"}
 
 
-def operator_formula(text: str) -> Formula:
-    """The formula of an operator text."""
-    return _bracketed(_read_or_verbatim(text), _PRODUCT)
-
-
-def expression_formula(text: str) -> Formula:
-    """The same, without brackets around a sum."""
-    return _read_or_verbatim(text)[0]
+def operator_formula(operator: str | Syntax) -> Formula:
+    """The formula of an operator, or of its text."""
+    syntax = read_or_none(operator) if isinstance(operator, str) else operator
+    try:
+        if syntax is not None:
+            return _bracketed(_read(syntax.tree), _PRODUCT)
+    except _UnknownError:
+        pass
+    return Verbatim(operator if isinstance(operator, str) else operator.text)
 
 
 def name_formula(text: str) -> Formula:
@@ -138,13 +137,6 @@ class _UnknownError(Exception):
     """A node that is not part of the operator language."""
 
 
-def _read_or_verbatim(text: str) -> _Read:
-    try:
-        return _read(syntax_tree(text))
-    except (OperatorError, _UnknownError):
-        return Verbatim(text), _ATOM
-
-
 def _read(node: ast.AST) -> _Read:
     """Formula and how tightly it binds."""
     match node:
@@ -154,7 +146,7 @@ def _read(node: ast.AST) -> _Read:
             made = number_formula(value)
             return made, _PRODUCT if made.exponent else _ATOM
         case ast.Name(id=name):
-            return Symbol("pi") if name in CONSTANTS else name_formula(name), _ATOM
+            return Symbol("pi") if name in CONSTANT_NAMES else name_formula(name), _ATOM
         case ast.UnaryOp(op=ast.USub(), operand=inner):
             return Row((Symbol("negative"), _bracketed(_read(inner), _PRODUCT))), _SUM
         case ast.UnaryOp(op=ast.UAdd(), operand=inner):
@@ -233,7 +225,7 @@ def _call(name: str, first: ast.expr, others: list[ast.expr]) -> _Read:
         return _directional(name, first), _PREFIX
     if name == "sqrt":
         return Root(inner[0]), _ATOM
-    if name in FUNCTIONS:
+    if name in FUNCTION_NAMES:
         return Row((Function(name), Fenced(inner[0]))), _ATOM
     if name in _FENCES:
         return Fenced(inner[0], _FENCES[name]), _ATOM

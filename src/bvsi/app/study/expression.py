@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.operators.constants import FUNCTION_NAMES, MAX_CONSTANT, MAX_EXPONENT
-from bvsi.operators.effort import shortened
-from bvsi.operators.parse import MAX_DEPTH, MAX_LENGTH, MAX_NODES, syntax_tree
+from bvsi.operators.constants import MAX_CONSTANT, MAX_EXPONENT
+from bvsi.operators.syntax import FUNCTION_NAMES, MAX_DEPTH, MAX_LENGTH, MAX_NODES, read, shortened
 
 Array = NDArray[np.float64]
 
@@ -77,7 +76,7 @@ def parse_expression(text: str, variables: Sequence[str] = ()) -> Expression:
         raise BvsiError(f"expression {shortened(text)!r}: {len(text)} characters, at most {MAX_LENGTH} are read.")
     plain, operators = _without_brackets(text)
     try:
-        tree = syntax_tree(plain)
+        tree = read(plain).tree
     except OperatorError:
         raise BvsiError(
             f"expression {shortened(text)!r} is not understood, or too large; write for example 2*[laplacian(u)], in "

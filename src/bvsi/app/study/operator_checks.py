@@ -12,9 +12,9 @@ from bvsi.app.study.settings import DataSettings, DiscretisationSettings, Librar
 from bvsi.common.naming import position
 from bvsi.data import Data
 from bvsi.data.names import COORDINATE_NAMES, check_field_name
-from bvsi.errors import BvsiError, OperatorError
 from bvsi.operators import Library, Mixed, Vocabulary
-from bvsi.operators.parse import Dialect, names_in, parse
+from bvsi.operators.parse import Dialect, strong_form
+from bvsi.operators.syntax import read, read_or_none
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 
 MAX_OPERATORS = 200
@@ -38,10 +38,8 @@ def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequen
 
 
 def _names(text: str) -> frozenset[str]:
-    try:
-        return names_in(text)
-    except OperatorError:
-        return frozenset()
+    syntax = read_or_none(text)
+    return frozenset() if syntax is None else syntax.names
 
 
 def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[Problem]:
@@ -77,16 +75,21 @@ def _definitions(settings: LibrarySettings, words: Vocabulary) -> Iterator[Probl
             yield Problem(place, f"{name!r} is not ASCII, as operators are; choose another name.")
         else:
             yield from attempt(place, check_field_name, name, "definition")
-            yield from attempt(place, parse, text, words)
+            yield from attempt(place, _understood, text, words)
+
+
+def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) -> None:
+    """Refuse a text that is no operator."""
+    strong_form(read(text), words, dialect)
 
 
 def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem]:
     """Texts that are not understood: all of them, unless it takes long to find that out."""
-    dialect = Dialect(settings.definitions)
+    dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
     found, begin = 0, time.process_time()
     for field, texts in settings.equations.items():
         for number, text in enumerate(texts):
-            for problem in attempt(("library", "equations", field, number), parse, text, words, dialect):
+            for problem in attempt(("library", "equations", field, number), _understood, text, words, dialect):
                 found += 1
                 yield problem
             if found >= MAX_SHOWN or (found and time.process_time() - begin > _PATIENCE):
@@ -114,14 +117,8 @@ def form_faults(
     places = [("library", "equations", f, i) for f, texts in settings.equations.items() for i in range(len(texts))]
     for name, place in zip(library.names, places, strict=True):
         alone = library.subset([name])
-        reasons = [_obstacle(alone, words, *orders) for orders in allowed]
+        reasons = [
+            alone.obstacle(words, trial_order=trial, test_order=test, biharmonic=Mixed()) for trial, test in allowed
+        ]
         if all(reasons):
-            yield Problem(place, reasons[0])
-
-
-def _obstacle(library: Library, words: Vocabulary, trial: int, test: int) -> str:
-    try:
-        library.weak(words, trial_order=trial, test_order=test, biharmonic=Mixed())
-    except BvsiError as error:
-        return " ".join(str(error).split())
-    return ""
+            yield Problem(place, " ".join(reasons[0].split()))

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bvsi.errors import OperatorError
+from bvsi.operators.syntax import read_or_none
 
 _AXES = {"dx": "x", "dy": "y", "dz": "z"}
 
@@ -35,13 +36,12 @@ class Feature:
 
 def features(text: str, fields: Sequence[str], axes: Sequence[str]) -> tuple[Feature, ...]:
     """The features whose sum the operator is; fields and axes: names in PySINDy's order."""
-    try:
-        tree = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError:
-        raise _refused(text) from None
+    syntax = read_or_none(text)
+    if syntax is None:
+        raise _refused(text)
     powers: Counter[str] = Counter()
     derivatives: list[ast.Call] = []
-    if not _collect(tree, fields, powers, derivatives) or len(derivatives) > 1:
+    if not _collect(syntax.tree, fields, powers, derivatives) or len(derivatives) > 1:
         raise _refused(text)
     exponents = tuple(powers[field] for field in fields)
     if not derivatives:

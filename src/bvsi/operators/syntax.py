@@ -1,0 +1,146 @@
+"""Operator texts as syntax trees: each text is read once, and everything else walks its tree.
+
+Python's own ``ast`` does the tokenising; nothing in a text is ever evaluated as Python. A text is bounded in length,
+size and depth before it is worked with. This module does not need SymPy.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, TypeAlias
+
+from bvsi.common.jets import MEASURES
+from bvsi.errors import OperatorError
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from bvsi.operators.operator import WeakOperator
+
+Source: TypeAlias = "str | sp.Expr"
+
+# Bounds of a text. Not measured; the longest operator of the documentation has 60 characters and 40 symbols.
+# MAX_DEPTH keeps the recursive walks far from Python's limit of 1000 frames.
+MAX_LENGTH = 2000
+MAX_NODES = 400
+MAX_DEPTH = 60
+
+# Characters of a text that a message shows; not measured, about one line.
+_MAX_SHOWN = 120
+
+FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
+DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
+SPECIAL = ("diff", "recover", *MEASURES)
+CONSTANT_NAMES = ("pi",)
+
+
+@dataclass(frozen=True, eq=False)
+class Syntax:
+    """A text of the operator language and its tree.
+
+    text: as it was written; tree: nodes of Python's ``ast``, not to be changed; names: what it uses besides functions.
+    """
+
+    text: str
+    tree: ast.expr
+    names: frozenset[str]
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """Functions that the text calls."""
+        calls = (node.func for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        return frozenset(f.id for f in calls if isinstance(f, ast.Name))
+
+    def part(self, tree: ast.expr) -> Syntax:
+        """A part of the tree by itself."""
+        return Syntax(ast.unparse(tree), tree, _names(tree))
+
+
+@dataclass(frozen=True, eq=False)
+class Operator:
+    """A candidate operator as the user gave it.
+
+    name: coefficient name; equation: field whose equation it belongs to; source: text or SymPy expression.
+    weak_forms: its weak forms by what they depend on, or why there is none; filled by :class:`Library` when asked for.
+    """
+
+    name: str
+    equation: str
+    source: Source
+    syntax: Syntax
+    weak_forms: dict[Hashable, WeakOperator | str] = field(default_factory=dict, repr=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Operator, (self.name, self.equation, self.source, self.syntax)  # weak forms are built where they arrive
+
+
+def read(text: str) -> Syntax:
+    """The syntax of an operator text."""
+    tree = _tree(text)
+    return Syntax(text, tree, _names(tree))
+
+
+def read_or_none(text: str) -> Syntax | None:
+    """The syntax of a text; None for one that is not of the operator language."""
+    try:
+        return read(text)
+    except OperatorError:
+        return None
+
+
+def split_name(name: str, fields: tuple[str, ...]) -> tuple[str, str]:
+    """Equation and text of a coefficient's name: ``"u: dx(u)"``, or ``"dx(u)"`` where there is one equation."""
+    if len(fields) == 1:
+        return fields[0], name
+    equation, _, text = name.partition(": ")
+    return equation, text
+
+
+def shortened(text: str) -> str:
+    """The beginning of a text, for messages."""
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def _tree(text: str) -> ast.expr:
+    if not isinstance(text, str):
+        raise OperatorError(f"an operator is a text or a SymPy expression, not {type(text).__name__}.")
+    if len(text) > MAX_LENGTH:
+        raise OperatorError(
+            f"operator {shortened(text)!r}: {len(text)} characters are too many; split it into several operators "
+            f"(at most {MAX_LENGTH} characters)."
+        )
+    foreign = next((character for character in text if not character.isascii()), None)
+    if foreign is not None:
+        # Python reads a full-width u as u: two texts that differ would be the same operator.
+        raise OperatorError(f"operator {text!r}: the character {foreign!r} is not ASCII; write u**2, k*u, rho*u.")
+    if "#" in text:
+        # Python would skip the rest of the line: two texts that differ would be the same operator.
+        raise OperatorError(f"operator {text!r}: comments are not part of an operator; remove what follows #.")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
+        place = f" near column {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
+        raise OperatorError(f"operator {text!r} is not an expression{place}.") from None
+    if sum(1 for _ in ast.walk(tree)) > MAX_NODES or _depth(tree) > MAX_DEPTH:
+        raise OperatorError(
+            f"operator {shortened(text)!r} is too large; split it into several operators "
+            f"(at most {MAX_NODES} symbols, nesting {MAX_DEPTH})."
+        )
+    return tree
+
+
+def _depth(tree: ast.AST) -> int:
+    depth, level = 0, [tree]
+    while level:
+        depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
+    return depth
+
+
+def _names(tree: ast.AST) -> frozenset[str]:
+    """Names in a tree, functions and constants left out."""
+    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
+    return frozenset(name for name in names if name not in CONSTANT_NAMES)
