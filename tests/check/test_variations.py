@@ -8,8 +8,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.check import variations
 from bvsi.data import Data, Grid
+from bvsi.discovery import default_discretisation
 from bvsi.residual import CrankNicolson, TemporalTests
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
+from bvsi.spaces.galerkin import fills_q2
 from check.diagnose_cases import wave
 
 
@@ -73,3 +75,11 @@ def test_missing_values_stay_missing():
     holes = Data(data.times, data.fields, data.geometry, measured={"u": mask})
     variation = by_name([holes], SplineTests({"x": 4.0}, 6), TemporalTests(5, 4.0))["every second node"]
     assert_array_equal(variation.data[0].measured["u"], mask[:, ::2])
+
+
+@pytest.mark.parametrize("nodes", [3, 4, 5, 7, 8, 9])
+def test_q2_is_tried_wherever_it_could_be_the_default(nodes):
+    data = square(nodes, 9)
+    taken = default_discretisation([data]).element == Q2
+    assert taken == fills_q2(data.geometry)
+    assert ("Q2 elements" in by_name([data], Galerkin(Q1), CrankNicolson())) == taken

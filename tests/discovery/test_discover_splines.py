@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import collections
+import gc
 import re
 
 import numpy as np
@@ -130,3 +132,33 @@ def test_the_wave_equation_is_found():
     assert found.names == ("laplacian(u)",)
     assert_allclose(pulls(found, {"laplacian(u)": 1.69}), 0, atol=4)
     assert found.equation.startswith("u_tt = 1.")
+
+
+def test_draws_follow_the_generator_and_are_the_same_by_default(found):
+    data = noisy(burgers(), SIGMA)
+    once, again, other = (discover(data, BURGERS, rng=rng) for rng in (None, None, np.random.default_rng(7)))
+    z = [[test.z for test in one.check.tests if np.isfinite(test.z)] for one in (once, again, other)]
+    assert z[0] == z[1]
+    assert z[0] != z[2]
+    assert_allclose(once.theta, other.theta)
+    assert np.all(once.theta == found.theta)
+
+
+def test_nothing_of_a_discovery_stays_in_memory_when_it_is_gone():
+    """Arrays of spaces and likelihoods must not wait for the collector of cycles, which large arrays do not wake."""
+    data = noisy(burgers(), SIGMA)
+
+    def ours() -> collections.Counter:
+        heavy = ("bvsi.spaces", "bvsi.likelihood", "bvsi.linalg", "bvsi.residual", "bvsi.data", "bvsi.infer")
+        kinds = (type(o) for o in gc.get_objects())
+        return collections.Counter(k.__name__ for k in kinds if str(k.__module__).startswith(heavy))
+
+    discover(data, BURGERS)
+    gc.collect()
+    gc.disable()
+    try:
+        before = ours()
+        discover(data, BURGERS)
+        assert ours() == before
+    finally:
+        gc.enable()

@@ -7,9 +7,11 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
+from bvsi.discovery import discover
 from bvsi.errors import NoiseError
 from bvsi.noise import IID, Covariance, Diagonal, PerField, UnknownScale
 from bvsi.noise.measurement import measure, measure_all, stated_variance
+from bvsi.operators import Library
 from discovery.exact_cases import burgers, noisy, rotation
 
 SIGMA = 0.01
@@ -79,6 +81,21 @@ def test_noise_that_grows_with_the_signal_is_seen():
     assert_allclose(np.mean(found.variance["u"]), np.mean((0.02 * clean) ** 2), rtol=0.15)
     even = measure(data.with_fields({"u": clean + 0.02 * rng.standard_normal(clean.shape)}), None)
     assert "grows" not in even.told
+
+
+def test_noise_that_grows_with_the_signal_is_finite_inside_holes():
+    """The smoothed signal has nothing to stand on there; a NaN would be refused as an operator that is not finite."""
+    clean = burgers(96, 81)
+    rng = np.random.default_rng(0)
+    u = 1 + clean.fields["u"]
+    mask = np.ones(u.shape, dtype=bool)
+    mask[20:40, 30:50] = False
+    values = u * (1 + 0.02 * rng.standard_normal(u.shape))
+    data = Data(clean.times, {"u": values}, clean.geometry, measured={"u": mask})
+    found = measure(data, None)
+    assert "grows with the signal" in found.told
+    assert np.all(np.isfinite(found.variance["u"]))
+    assert discover(data, Library({"u": ["laplacian(u)", "u*dx(u)", "dx(u)"]}), check=False).names
 
 
 @pytest.mark.parametrize("noise", [None, IID(SIGMA)], ids=["measured", "stated"])

@@ -7,7 +7,7 @@ quadrature error at the same data.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from bvsi.errors import DataError, SpaceError
 from bvsi.residual import Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
+from bvsi.spaces.galerkin import fills_q2
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -114,7 +115,7 @@ def _nodes(used: Variation) -> Variation | None:
     discretisation = used.discretisation
     if isinstance(discretisation, SplineTests):
         discretisation = _with_gaps(discretisation, used.data[0], dict.fromkeys(axes, 0.5))
-    elif discretisation.on is not None or (discretisation.element == Q2 and not _whole(kept, axes)):
+    elif discretisation.on is not None or (discretisation.element == Q2 and not _fills_q2(data for data, _ in kept)):
         return None
     return replace(
         used,
@@ -150,13 +151,9 @@ def _every_second(data: Data, axes: tuple[str, ...]) -> tuple[Data, Mask]:
     return Data(data.times, fields, coarse, known, masks), np.isin(np.arange(grid.n_nodes), index)
 
 
-def _whole(kept: list[tuple[Data, Mask]], axes: tuple[str, ...]) -> bool:
-    """Whether pairs of cells fill every axis, as Q2 needs."""
-    grids = [data.geometry for data, _ in kept]
-    cells = [
-        len(g.axes[name]) - (name not in g.periods) for g in grids if isinstance(g, Grid) for name in axes
-    ]  # fmt: skip
-    return all(n % 2 == 0 and n >= 4 for n in cells)
+def _fills_q2(experiments: Iterable[Data]) -> bool:
+    """Whether all are grids that Q2 elements fill."""
+    return all(isinstance(data.geometry, Grid) and fills_q2(data.geometry) for data in experiments)
 
 
 def _scaled(used: Variation, name: str, factor: float) -> Variation | None:
@@ -199,8 +196,7 @@ def _other_element(used: Variation) -> Variation | None:
     if element not in (Q1, Q2):
         return None
     other = Q1 if element == Q2 else Q2
-    kept = [(data, np.ones(data.n_nodes, dtype=bool)) for data in used.data]
-    if other == Q2 and not _whole(kept, tuple(used.data[0].geometry.names)):
+    if other == Q2 and not _fills_q2(used.data):
         return None
     changed = replace(discretisation, element=other)
     better: tuple[Kind, ...] = ("space",) if other == Q2 else ()

@@ -47,6 +47,7 @@ def check_discovery(
     library: Library,
     method: Method,
     progress: Progress,
+    rng: np.random.Generator,
     *,
     held: bool = False,
 ) -> Check | None:
@@ -54,6 +55,7 @@ def check_discovery(
 
     fit, likelihood: of the selected operators, without constraints: these would hide what moves. Where there is no such
         fit it is made, from theta (d,); None where the data do not determine it.
+    rng: for draws of the noise.
     held: whether constraints hold the fit after all; refits, which are free, are then not compared with it.
     """
     try:
@@ -70,7 +72,7 @@ def check_discovery(
         likelihood,
         refits,
         noise_error=max(m.error for m in measured),
-        rng=np.random.default_rng(0),
+        rng=rng,
         data=[m.data for m in measured if not m.bridged],  # interpolated values are no white noise
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=_cycles(measured),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -60,6 +61,7 @@ def discover(
     check: bool = True,
     client: Any = None,
     stored: Sequence[Stored] | None = None,
+    rng: np.random.Generator | None = None,
     progress: Progress = silent,
 ) -> Discovery:
     """Select the operators that the data support, infer their coefficients, and check that the answer can be trusted.
@@ -85,8 +87,11 @@ def discover(
         result to rounding. Noise is measured and the answer checked here, with the selected operators only.
     stored: with a client, the files of the experiments, one each: workers then read their frames themselves, unless
         outliers were replaced or the data were coarsened.
+    rng: for draws of the noise in the check and for samplers, by default ``numpy.random.default_rng(0)``. Every step
+        starts from a copy of it, so that its numbers do not depend on the other steps.
     """
     begin = time.perf_counter()
+    rng = np.random.default_rng(0) if rng is None else rng
     check_arguments(data, library)
     if client is not None:
         check_client(client)
@@ -97,7 +102,7 @@ def discover(
         raise BvsiError(f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {estimator!r}.")
     allowed = as_linear(constraints, library.names)
     check_worth(as_experiments(data), tuple(library.equations))
-    measured = measure_all(as_experiments(data), noise, robust=robust)
+    measured = measure_all(as_experiments(data), noise, robust=robust, rng=rng)
     for one in measured:
         check_ends(one.data)  # outliers would hide it
     method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
@@ -120,7 +125,7 @@ def discover(
     estimator = estimator or Profile()
     found = path.best.fit if _estimates_with(method.selection, estimator) else None
     if found is None or prior is not None or limits or relinearise or level is not None:
-        found = _fit(estimator, selected, path.best.theta, prior, limits, level, progress)
+        found = _fit(estimator, selected, path.best.theta, prior, limits, level, copy.deepcopy(rng), progress)
     fit = found
     if not keep:
         check_found(path.best.fit or fit, len(library.names), [m.data for m in measured], tuple(library.equations))
@@ -129,11 +134,21 @@ def discover(
     judged = pictures = None
     if check:
         here = here or _here(measured, library, method, selected.names)
-        pictures = frames_of([m.data for m in measured], here, fit.theta, rng=np.random.default_rng(0))
+        pictures = frames_of([m.data for m in measured], here, fit.theta, rng=copy.deepcopy(rng))
         # constraints hide what moves, so that the free fit is looked at, unless they cause a misfit of their own
         contradicted = bool(limits) and misfit_excess(fit.chi2, selected.n)
         subject = fit if contradicted else path.best.fit
-        judged = check_discovery(subject, here, path.best.theta, measured, library, method, progress, held=contradicted)
+        judged = check_discovery(
+            subject,
+            here,
+            path.best.theta,
+            measured,
+            library,
+            method,
+            progress,
+            held=contradicted,
+            rng=copy.deepcopy(rng),
+        )
     if judged is not None and fit.posterior is not None:
         fit = replace(fit, posterior=with_bias(fit.posterior, judged, limits))
     settings = {
@@ -244,6 +259,7 @@ def _fit(
     prior: Prior | GaussianPrior | None,
     constraints: LinearConstraints,
     level: InverseGammaPrior | None,
+    rng: np.random.Generator,
     progress: Progress,
 ) -> Fit:
     """The posterior of the selected model; estimators that are not closed forms find their own start.
@@ -255,6 +271,8 @@ def _fit(
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
     if isinstance(estimator, Profile | Lagged):
         return estimator.fit(selected, prior=prior, constraints=constraints, start=theta, progress=progress)
+    if isinstance(estimator, SVGD | NUTS):
+        return estimator.fit(selected, prior=prior, constraints=constraints, rng=rng, progress=progress)
     return estimator.fit(selected, prior=prior, constraints=constraints, progress=progress)
 
 

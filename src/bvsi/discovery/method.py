@@ -17,6 +17,7 @@ from bvsi.residual.assembly import Discretisation, on_tests
 from bvsi.residual.widths import TIME_DEGREE, choose_tests
 from bvsi.select import Backward, BestSubset, Sweep
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, spline_obstacle
+from bvsi.spaces.galerkin import fills_q2
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 
 Selection = Backward | Sweep | BestSubset
@@ -131,14 +132,7 @@ def _elements(experiments: Sequence[Data], library: Library, asked: Asked, reaso
 
 def default_discretisation(experiments: Sequence[Data]) -> Galerkin:
     """Q2 on grids whose axes all have whole pairs of cells, else Q1; on meshes the element that the nodes make."""
-    geometries = [experiment.geometry for experiment in experiments]
-    if not all(isinstance(g, Grid) for g in geometries):
+    grids = [data.geometry for data in experiments if isinstance(data.geometry, Grid)]
+    if len(grids) < len(experiments):
         return Galerkin()
-    whole = all(_pairs(g, name) for g in geometries if isinstance(g, Grid) for name in g.names)
-    return Galerkin(Q2 if whole else Q1)
-
-
-def _pairs(grid: Grid, axis: str) -> bool:
-    periodic = axis in grid.periods
-    cells = len(grid.axes[axis]) - (0 if periodic else 1)
-    return cells % 2 == 0 and cells >= (4 if periodic else 2)
+    return Galerkin(Q2 if all(map(fills_q2, grids)) else Q1)

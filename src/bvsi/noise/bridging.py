@@ -14,6 +14,7 @@ them. Gaps inside larger holes, of which hidden values tell nothing, stay gaps.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,10 +52,11 @@ class Bridged:
         return f"{name}: {bridged.size} scattered gaps are interpolated, with {times} times the variance"
 
 
-def bridge(data: Data, sigma: dict[str, float] | None) -> Bridged:
+def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator) -> Bridged:
     """Interpolate scattered gaps; on grids only.
 
     sigma: noise by field; without it only single gaps are interpolated, their error being unknown.
+    rng: chooses the values that are hidden; each field starts from a copy of it, so that others do not matter.
     """
     if data.measured is None or not isinstance(data.geometry, Grid):
         return Bridged(data, {})
@@ -64,7 +66,7 @@ def bridge(data: Data, sigma: dict[str, float] | None) -> Bridged:
             continue
         missing = 1 - float(mask.mean())
         noise = (2 - missing) / (1 - missing)
-        errors = {0: noise} if sigma is None else _factors(data, name, sigma[name], noise)
+        errors = {0: noise} if sigma is None else _factors(data, name, sigma[name], noise, copy.deepcopy(rng))
         runs = _classes(mask, data.geometry)
         found = np.ones(mask.shape)
         for number, value in errors.items():
@@ -79,14 +81,14 @@ def bridge(data: Data, sigma: dict[str, float] | None) -> Bridged:
     return Bridged(made, factor)
 
 
-def _factors(data: Data, name: str, sigma: float, noise: float) -> dict[int, float]:
+def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.Generator) -> dict[int, float]:
     """Variance at gaps by class of run, in units of σ²; classes of which too little is known are left out.
 
     noise: of it, what comes from the noise of the neighbours.
     """
     assert data.measured is not None
     assert isinstance(data.geometry, Grid)
-    values, mask, rng = data.observed(name), data.measured[name], np.random.default_rng(0)
+    values, mask = data.observed(name), data.measured[name]
     squares: list[list[Array]] = [[] for _ in range(_CLASSES)]
     for _ in range(1 if values.size > _MANY else _ROUNDS):
         hidden = mask & (rng.random(mask.shape) < _HIDDEN)

@@ -61,13 +61,17 @@ class Measurement:
         return all(s < _NO_NOISE * _size(self.data, f) for f, s in self.sigma.items())
 
 
-def measure(data: Data, noise: Noise | None, *, robust: bool | None = None) -> Measurement:
+def measure(
+    data: Data, noise: Noise | None, *, robust: bool | None = None, rng: np.random.Generator | None = None
+) -> Measurement:
     """Noise of one experiment, as stated or from the data.
 
     robust: whether outliers get less weight; by default where there are more than noise explains.
+    rng: for the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
     """
     level = _level(data)
-    bridged = bridge(data, None if level is None else dict(level.sigma))
+    rng = np.random.default_rng(0) if rng is None else rng
+    bridged = bridge(data, None if level is None else dict(level.sigma), rng)
     return replace(_measured(bridged, noise, level, robust), bridged=bool(bridged.factor))
 
 
@@ -92,6 +96,7 @@ def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, r
     for name, found in estimate_signal_noise(clean, None if single else level).items():
         if found.significant:
             signal = smoothed(observed(clean, name), clean.geometry)
+            signal = np.where(np.isfinite(signal), signal, clean.fields[name])  # inside holes nothing is near
             variance[name] = np.maximum(found.a**2 + found.b**2 * signal**2, _floor(clean, name) ** 2)
             told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
     for name, w in weights.items():
@@ -199,11 +204,15 @@ def stated_variance(noise: Noise, data: Data) -> dict[str, Array] | None:
 
 
 def measure_all(
-    experiments: Sequence[Data], noise: Noise | Sequence[Noise] | None, *, robust: bool | None
+    experiments: Sequence[Data],
+    noise: Noise | Sequence[Noise] | None,
+    *,
+    robust: bool | None,
+    rng: np.random.Generator | None = None,
 ) -> tuple[Measurement, ...]:
     """All experiments, with one noise model for all or one each."""
     several = isinstance(noise, Sequence)
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
     if several and len(models) != len(experiments):
         raise NoiseError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
-    return tuple(measure(data, model, robust=robust) for data, model in zip(experiments, models, strict=True))
+    return tuple(measure(data, model, robust=robust, rng=rng) for data, model in zip(experiments, models, strict=True))

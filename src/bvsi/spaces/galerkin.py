@@ -14,6 +14,16 @@ from bvsi.spaces.space import Space
 from bvsi.spaces.transfer import Interpolation, Transfer, natural_element
 
 
+def fills_q2(grid: Grid) -> bool:
+    """Whether pairs of cells fill every axis of a grid, as Q2 needs; a periodic axis needs two pairs."""
+    for name, axis in grid.axes.items():
+        periodic = name in grid.periods
+        cells = len(axis) - (not periodic)
+        if cells % 2 or cells < (4 if periodic else 2):
+            return False
+    return True
+
+
 @dataclass(frozen=True)
 class Galerkin:
     """Elements whose nodes are the measured ones, or on a geometry of their own.

@@ -81,7 +81,8 @@ class Space:
 
     @cached_property
     def _measures(self) -> Mapping[Where, Callable[[], Measure]]:
-        return {"cells": lambda: self.cells, "facets": cache(self.make_facets), "boundary": cache(self.make_boundary)}
+        cells = self.cells  # a function that held ``self`` would keep the space alive until cycles are collected
+        return {"cells": lambda: cells, "facets": cache(self.make_facets), "boundary": cache(self.make_boundary)}
 
     @cached_property
     def _bilinear(self) -> dict[Where, Bilinear]:

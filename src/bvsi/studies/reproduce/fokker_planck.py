@@ -109,7 +109,8 @@ def run(
     selected = likelihood.restrict(path.best.names)
     method = Method(Galerkin(element), stencil, Block(), Backward(Wald()), "the paper's")
     measured = measure(data, IID(case.sigma), robust=False)
-    judged = check_discovery(fits["profile"], selected, path.best.theta, [measured], library, method, progress)
+    rng = np.random.default_rng(0)
+    judged = check_discovery(fits["profile"], selected, path.best.theta, [measured], library, method, progress, rng)
     assert judged is not None
     particles = hybrid.run(selected, axes, exact, progress) if with_hybrid else None
     return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds, judged, particles)
