@@ -11,7 +11,7 @@ from bvsi.data import Data, Grid
 from bvsi.discovery.memory import COSTS, estimate_memory
 from bvsi.infer import NUTS
 from bvsi.likelihood import Isotropic, Stacked
-from bvsi.linalg.threads import free_memory
+from bvsi.linalg.machine import free_memory
 from bvsi.noise import IID
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, TemporalTests, assemble

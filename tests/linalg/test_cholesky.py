@@ -11,20 +11,19 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError, MissingDependencyError, NotPositiveDefiniteError
 from bvsi.linalg import (
-    Cholmod,
     Pattern,
     SuperLU,
     Supernodal,
     analyse,
     available_backends,
-    compiled,
+    machine,
     single_threaded_blas,
 )
 
 from .matrices import STRUCTURES, band, box, definite_values, grid, pattern_of
 
 
-@pytest.fixture(params=[Supernodal(), Cholmod(), SuperLU()], ids=lambda backend: backend.name)
+@pytest.fixture(params=[Supernodal(), SuperLU()], ids=lambda backend: backend.name)
 def backend(request):
     if not request.param.available():
         pytest.skip(f"{request.param.name} is not installed")
@@ -259,8 +258,7 @@ def test_without_numba_superlu_does_the_work(monkeypatch):
     pattern = pattern_of("9-point")
     values = definite_values(pattern)
     default = analyse(pattern).factor(values)
-    monkeypatch.setattr(compiled, "numba_available", lambda: False)
-    monkeypatch.setattr(Cholmod, "available", lambda self: False)
+    monkeypatch.setattr(machine, "numba_available", lambda: False)
     assert available_backends() == (SuperLU(),)
     analysis = analyse(pattern)
     assert analysis.backend == "superlu"
@@ -268,20 +266,18 @@ def test_without_numba_superlu_does_the_work(monkeypatch):
     assert_allclose(analysis.factor(values).selected_inverse(), default.selected_inverse(), rtol=1e-7, atol=1e-12)
     with pytest.raises(MissingDependencyError, match="pip install numba"):
         analyse(pattern, backend=Supernodal())
-    with pytest.raises(MissingDependencyError, match="pip install 'scikit-sparse"):
-        analyse(pattern, backend=Cholmod())
 
 
 def test_a_scipy_with_64_bit_integers_is_not_called(monkeypatch):
-    if not compiled.numba_available():
+    if not machine.numba_available():
         pytest.skip("Numba is not installed")
-    from bvsi.linalg import blas, supernodal_backend
+    from bvsi.linalg import blas, cholesky
 
     assert blas.has_32_bit_integers("void (char *, int *, __pyx_t_5scipy_6linalg_11cython_blas_d *, int *)")
     assert not blas.has_32_bit_integers("void (char *, int64_t *, __pyx_t_11cython_blas_d *)")
     assert not blas.has_32_bit_integers("void (char *, __pyx_t_blas_int *)")
     assert not blas.has_32_bit_integers("int (char *)")
-    monkeypatch.setattr(supernodal_backend, "_addresses", lambda: None)
+    monkeypatch.setattr(cholesky, "_addresses", lambda: None)
     assert not Supernodal().available()
     with pytest.raises(MissingDependencyError, match="wheels"):
         analyse(pattern_of("chain"), backend=Supernodal())

@@ -5,14 +5,14 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Congruence, Pattern, compiled
+from bvsi.linalg import Congruence, Pattern, machine
 
 
 @pytest.fixture(params=["compiled", "scipy"])
 def engine(request, monkeypatch):
     if request.param == "scipy":
-        monkeypatch.setattr(compiled, "numba_available", lambda: False)
-    elif not compiled.numba_available():
+        monkeypatch.setattr(machine, "numba_available", lambda: False)
+    elif not machine.numba_available():
         pytest.skip("needs Numba")
 
 

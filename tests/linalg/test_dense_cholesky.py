@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from bvsi.errors import NotPositiveDefiniteError
 from bvsi.linalg import Pattern, analyse
-from bvsi.linalg.dense_cholesky import DenseFactor
+from bvsi.linalg.factor import DenseFactor
 
 N = 12
 

@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("numba")
 
 SCRIPT = """
-from bvsi.linalg.jit import kernel
+from bvsi.linalg.blas import kernel
 import own
 print(own.twice(21.0))
 """
 MODULE = """
-from bvsi.linalg.jit import kernel
+from bvsi.linalg.blas import kernel
 
 @kernel
 def twice(x):

@@ -6,14 +6,14 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Pattern, Product, compiled
+from bvsi.linalg import Pattern, Product, machine
 
 
 @pytest.fixture(params=["numba", "scipy"], autouse=True)
 def engine(request, monkeypatch):
     if request.param == "scipy":
-        monkeypatch.setattr(compiled, "numba_available", lambda: False)
-    elif not compiled.numba_available():
+        monkeypatch.setattr(machine, "numba_available", lambda: False)
+    elif not machine.numba_available():
         pytest.skip("Numba is not installed")
 
 

@@ -8,14 +8,14 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Pattern, compiled, sampled_product
+from bvsi.linalg import Pattern, machine, sampled_product
 
 
 @pytest.fixture(params=["numba", "numpy"], autouse=True)
 def engine(request, monkeypatch):
     if request.param == "numpy":
-        monkeypatch.setattr(compiled, "numba_available", lambda: False)
-    elif not compiled.numba_available():
+        monkeypatch.setattr(machine, "numba_available", lambda: False)
+    elif not machine.numba_available():
         pytest.skip("Numba is not installed")
 
 

@@ -34,7 +34,7 @@ def forecast(
     holdout: float = 0.2,
     draws: int = 20,
     rng: np.random.Generator,
-    budget: float = 60.0,
+    budget: float = 15_000.0,
     progress: Progress = silent,
     options: Mapping[str, Any] | None = None,
 ) -> Forecast:
@@ -45,8 +45,8 @@ def forecast(
     boundaries without a declared condition, or with ``Dirichlet()``, the smoothed data give the values in time.
 
     data: as given to ``discover``. Of several experiments all are fitted, and the first is forecast.
-    draws: simulations at most; fewer, but three at least, where they would take longer than about ``budget`` seconds by
-        a count of their steps. The same arguments give the same numbers on any machine.
+    draws: simulations at most; fewer, but three at least, where they would take more work than ``budget``, counted in
+        steps in time with a small matrix. The same arguments give the same numbers on any machine.
     options: what else was given to ``discover``: noise, prior, constraints and so on.
     """
     _check(holdout, draws, library)
@@ -73,7 +73,7 @@ def simulate_found(
     *,
     draws: int = 20,
     rng: np.random.Generator,
-    budget: float = 60.0,
+    budget: float = 15_000.0,
     progress: Progress = silent,
 ) -> xr.Dataset:
     """The discovered equation simulated from the first frame of ``initial``: mean, sd and 95% band of every field.

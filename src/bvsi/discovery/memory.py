@@ -20,7 +20,7 @@ from bvsi.data import Data, as_experiments
 from bvsi.discovery.method import Asked, Method, Selection, choose_method
 from bvsi.infer import NUTS, SVGD, Maximum
 from bvsi.likelihood import Weighting
-from bvsi.linalg.threads import free_memory, usable_cores
+from bvsi.linalg.machine import free_memory, usable_cores
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library

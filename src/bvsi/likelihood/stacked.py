@@ -31,8 +31,8 @@ from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coo
 from bvsi.likelihood.stacked_iterative import Iterative
 from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.linalg import Analysis, Backend, Factor, analyse
-from bvsi.linalg.dense_cholesky import DenseFactor
-from bvsi.linalg.supernodal_backend import SupernodalAnalysis
+from bvsi.linalg.cholesky import SupernodalAnalysis
+from bvsi.linalg.factor import DenseFactor
 from bvsi.noise.models import Noise
 from bvsi.residual import Residuals, Structure
 
@@ -41,12 +41,31 @@ Rng = np.random.Generator
 
 # Bytes per entry of Σ that its pattern, values and places take while it is factorised.
 _BYTES_PER_ENTRY = 40
-# Seconds of one evaluation from which on it is asked whether conjugate gradients are quicker.
-_LONG = 10.0
 # Part of the entries of Σ from which on a dense factor is faster.
 _FULL = 0.52
 # Bytes of a factor that is kept for the next time.
 _KEPT = 3e8
+
+
+@dataclass(frozen=True)
+class Work:
+    """When a full Σ of n rows is not factorised: n > rows and n² (n + entry) > value · nodes · times.
+
+    Both sides count multiplications of a dense product. The values were set by timings of spline tests in three
+    dimensions, and only ratios of them enter.
+
+    rows: with fewer, a factor is quick enough that nobody asks.
+    entry: an entry of Σ is a sum over nodes, and takes as long to form as so many multiplications.
+    value: some four columns, a hundred steps each, pass over every value of the data; gradients must win by a factor of
+        two, since a factor serves further columns as well.
+    """
+
+    rows: float = 5800.0
+    entry: float = 12_000.0
+    value: float = 1.2e6
+
+
+WORK = Work()
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +124,15 @@ class StackedPlan(CovariancePlan):
 
     @property
     def _sooner_without(self) -> bool:
-        """Whether a full Σ of spline tests takes so long to form and factorise that conjugate gradients are quicker.
+        """Whether a full Σ of spline tests has so many rows that conjugate gradients do less work; see :class:`Work`.
 
-        Seconds as measured: 0.2 µs per entry and 6·10¹⁰ products of three a second, against a hundred steps of 25 ns
-        per node and time for each of some four columns. With unlimited memory, or a few seconds, nobody asks.
+        With unlimited memory Σ is always factorised.
         """
         structure = self.structure
         if not self.dense or structure.mass_at_nodes is None or math.isinf(self.max_memory):
             return False
         n = float(structure.n_rows * structure.n_blocks)
-        steps = 4 * 100 * 25e-9 * structure.n_state * structure.n_times
-        return 2e-7 * n**2 + n**3 / 6e10 > max(_LONG, 2 * steps)
+        return n > WORK.rows and n**2 * (n + WORK.entry) > WORK.value * structure.n_state * structure.n_times
 
     @property
     def factor_memory(self) -> float:

@@ -1,25 +1,50 @@
-"""SciPy's own BLAS and LAPACK, callable from Numba kernels.
+"""Kernels that Numba compiles, and SciPy's own BLAS and LAPACK inside them.
 
-SciPy exports its routines as C function pointers (``scipy.linalg.cython_blas``). Their addresses differ from
-process to process, so kernels take them as an argument: a compiled kernel then holds no address and Numba
-can keep it in its cache on disk. Importing this module imports Numba.
+Compiled kernels are kept on disk; a cache that is damaged or cannot be written costs time only. SciPy exports its
+routines as C function pointers (``scipy.linalg.cython_blas``). Their addresses differ from process to process, so
+kernels take them as an argument: a compiled kernel then holds no address, and Numba can keep it. Importing this module
+imports Numba.
 """
 
 from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from bvsi.linalg.jit import kernel
+
+class _Cache(FunctionCache):
+    """Numba's own cache: what it cannot read is compiled anew, what it cannot write is not kept."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # pickles of a file that was cut off fail in many ways
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        with suppress(Exception):
+            super().save_overload(sig, data)
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """A function compiled without Python objects and without its lock."""
+    compiled = njit(cache=True, nogil=True)(function)
+    if hasattr(compiled, "enable_caching"):  # not where compilation is switched off
+        compiled._cache = _Cache(function)
+    return compiled
+
 
 _ROUTINES = (
     ("scipy.linalg.cython_lapack", "dpotrf"),

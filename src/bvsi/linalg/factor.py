@@ -1,15 +1,22 @@
-"""What every Cholesky back end offers, and the checks they share."""
+"""What every Cholesky factor offers, the checks that back ends share, and factors of dense matrices."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.linalg
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import lapack, solve_triangular
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
+from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.pattern import Pattern
+
+Array = NDArray[np.float64]
 
 # Right-hand sides solved at once: all at once is 1.6 times slower, one by one 4 times.
 BLOCK = 64
@@ -39,7 +46,9 @@ class Factor(Protocol):
         """``Rᵀ Y``: of a whitened Y = R B it makes ``A⁻¹ B``, the other half of a solve; Y (n,) or (n, m)."""
 
     def gram(self, B: ArrayLike) -> NDArray[np.float64]:
-        """``BᵀA⁻¹B``, (m, m), for B (n, m) with few columns: it holds a whitened copy of B."""
+        """``BᵀA⁻¹B = (RB)ᵀ(RB)``, (m, m), for B (n, m) with few columns: it holds a whitened copy of B."""
+        whitened = self.whiten(np.atleast_2d(np.asarray(B, dtype=np.float64).T).T)
+        return np.asarray(whitened.T @ whitened)
 
     def selected_inverse(self) -> NDArray[np.float64]:
         """Entries of A⁻¹ on the pattern of A, (nnz,) in its slot order."""
@@ -177,6 +186,16 @@ def blocks(m: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, m)) for start in range(0, m, BLOCK)]
 
 
+def by_blocks(B: ArrayLike, take: NDArray[np.int64], put: Any, solve: Callable[[Array], Array]) -> Array:
+    """``out[put] = solve(B[take])``, a block of columns at a time, with one thread of BLAS; out has the shape of B."""
+    columns = as_columns(B, len(take))
+    out = np.empty(columns.shape)
+    with single_threaded_blas():
+        for block in blocks(columns.shape[1]):
+            out[put, block] = solve(columns[:, block][take])  # one gather; `take` would copy the block first
+    return out.reshape(np.shape(B))
+
+
 def inverse_by_columns(factor: Any, pattern: Pattern) -> NDArray[np.float64]:
     """A⁻¹ on the pattern by solving for every unit vector, a block at a time: exact, and slow.
 
@@ -194,3 +213,91 @@ def inverse_by_columns(factor: Any, pattern: Pattern) -> NDArray[np.float64]:
         column = transposed.rows[slots] - block.start
         out[order[slots]] = inverse[transposed.indices[slots], column]
     return out
+
+
+@dataclass(frozen=True, eq=False)
+class DenseFactor(Factor):
+    """``A = UᵀU``; U (n, n) upper triangular, in Fortran order.
+
+    pattern: makes the pattern on which the inverse is wanted.
+    """
+
+    U: Array
+    pattern: Callable[[], Pattern]
+
+    @staticmethod
+    def of(A: Array, pattern: Callable[[], Pattern], *, label: str = "matrix") -> DenseFactor:
+        """Factorise A (n, n) in C order, in place; its lower triangle is read. Errors are those of sparse back ends."""
+        diagonal = A.diagonal().copy()
+        finite = np.isfinite(diagonal)
+        if not finite.all():
+            row = int(finite.argmin())
+            raise NotPositiveDefiniteError(
+                f"{label}: entries are NaN or infinite, the first in row {row}. "
+                "Look for NaN in the data, for overflow, or for coefficients that have diverged.",
+                label,
+                row,
+            )
+        U, info = lapack.dpotrf(A.T, lower=0, clean=0, overwrite_a=1)
+        if info > 0:
+            raise not_positive_definite(label, info - 1, float(diagonal[info - 1]))
+        check_pivots(U.diagonal() ** 2, diagonal, np.arange(len(A)), label)
+        return DenseFactor(U, pattern)
+
+    @property
+    def backend(self) -> str:
+        """``dense``."""
+        return "dense"
+
+    def logdet(self) -> float:
+        """``2 Σ_i log U_ii``."""
+        return float(2.0 * np.log(self.U.diagonal()).sum())
+
+    def solve(self, B: ArrayLike) -> Array:
+        """``A⁻¹ B``."""
+        columns = as_columns(B, len(self.U))
+        X, _ = lapack.dpotrs(self.U, columns, lower=0)
+        return np.asarray(np.ascontiguousarray(X).reshape(np.shape(B)))
+
+    def whiten(self, B: ArrayLike) -> Array:
+        """``U⁻ᵀ B``."""
+        whitened = solve_triangular(self.U, as_columns(B, len(self.U)), trans="T", check_finite=False)
+        return np.asarray(np.ascontiguousarray(whitened).reshape(np.shape(B)))
+
+    def whiten_transposed(self, Y: ArrayLike) -> Array:
+        """``U⁻¹ Y``."""
+        solved = solve_triangular(self.U, as_columns(Y, len(self.U)), check_finite=False)
+        return np.asarray(np.ascontiguousarray(solved).reshape(np.shape(Y)))
+
+    def selected_inverse(self) -> Array:
+        """Entries of A⁻¹ on the pattern."""
+        pattern = self.pattern()
+        inverse, _ = lapack.dpotri(self.U, lower=0)
+        rows, columns = np.minimum(pattern.rows, pattern.indices), np.maximum(pattern.rows, pattern.indices)
+        return np.asarray(inverse[rows, columns])
+
+
+@dataclass(frozen=True, eq=False)
+class ScaledCholesky:
+    """H = S L Lᵀ S, S = diag(H)^½.
+
+    scale: (d,) the diagonal of S; L: (d, d), lower triangular.
+    """
+
+    scale: Array
+    L: Array
+
+    def solve(self, g: Array) -> Array:
+        """H⁻¹ g."""
+        inner = scipy.linalg.cho_solve((self.L, True), g / self.scale)
+        return np.asarray(inner / self.scale)
+
+    def inverse(self) -> Array:
+        """H⁻¹, symmetric."""
+        inner = scipy.linalg.cho_solve((self.L, True), np.eye(len(self.scale)))
+        inverse = inner / self.scale[:, None] / self.scale
+        return np.asarray(0.5 * (inverse + inverse.T))
+
+    def whiten_rows(self, A: Array) -> Array:
+        """A S⁻¹ L⁻ᵀ, for rows A (m, d)."""
+        return np.asarray(scipy.linalg.solve_triangular(self.L, (A / self.scale).T, lower=True).T)

@@ -1,4 +1,4 @@
-"""Sparse products on a fixed pattern: Σ_m A_m B_mᵀ, planned once, evaluated for many value sets."""
+"""Sparse products on a fixed pattern, planned once and evaluated for many value sets: Σ_m A_m B_mᵀ and Aᵀ diag(c) B."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import compiled
+from bvsi.linalg import machine
 from bvsi.linalg.pattern import Pattern
 
 
@@ -52,12 +52,12 @@ class Product:
         right_values: (m, right.nnz), or (right.nnz,) for one B.
         """
         A, B = self._checked(left_values, right_values)
-        return self._compiled(A, B, symmetric=False) if compiled.numba_available() else self._scipy(A, B)
+        return self._compiled(A, B, symmetric=False) if machine.numba_available() else self._scipy(A, B)
 
     def symmetric_values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
         """The same at half the price, where Σ_m A_m B_mᵀ is known to be symmetric and its pattern is."""
         A, B = self._checked(left_values, right_values)
-        if compiled.numba_available():
+        if machine.numba_available():
             return self._compiled(A, B, symmetric=True)
         values = self._scipy(A, B)
         return np.where(self.out.rows <= self.out.indices, values, values[self.out.transpose[1]])
@@ -73,7 +73,7 @@ class Product:
         A = _value_sets(left_values, self.left, "left_values")
         W = _value_sets(weights, self.out, "weights")[0]
         by_rows, order = self.out.transpose
-        if not compiled.numba_available():
+        if not machine.numba_available():
             mask = self.right.matrix(np.ones(self.right.nnz))
             products = (by_rows.matrix(W[order]) @ self.left.matrix(a) for a in A)
             return np.stack([self.right.gather(mask.multiply(product)) for product in products])
@@ -132,7 +132,7 @@ def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.
         raise BvsiError(f"A and B need {pattern.shape} rows; their shapes are {left.shape} and {right.shape}")
     if left.shape[1] != right.shape[1]:
         raise BvsiError(f"A and B need as many columns; their shapes are {left.shape} and {right.shape}")
-    if not compiled.numba_available():
+    if not machine.numba_available():
         columns = zip(left.T, right.T, strict=True)
         return sum((a[pattern.rows] * b[pattern.indices] for a, b in columns), start=np.zeros(pattern.nnz))
     from bvsi.linalg.product_kernel import sampled_products
@@ -148,3 +148,63 @@ def _value_sets(values: ArrayLike, pattern: Pattern, name: str) -> NDArray[np.fl
     if sets.ndim != 2 or sets.shape[1] != pattern.nnz:
         raise BvsiError(f"{name} must have shape (m, {pattern.nnz}) or ({pattern.nnz},); it is {array.shape}")
     return sets
+
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Congruence:
+    """``out_m = Aᵀ diag(c_m) B`` for A (q × n) and B (q × p) on patterns of their own; make it with :meth:`plan`.
+
+    out: pattern of the result, (n × p): every entry that can be nonzero, whatever the values.
+    """
+
+    left: Pattern
+    right: Pattern
+    out: Pattern
+
+    @staticmethod
+    def plan(left: Pattern, right: Pattern) -> Congruence:
+        """Work out the pattern of AᵀB."""
+        if left.shape[0] != right.shape[0]:
+            raise BvsiError(f"Aᵀ B needs as many rows in A as in B; shapes {left.shape} and {right.shape}")
+        transposed, _ = left.transpose
+        ones = transposed.matrix(np.ones(left.nnz)) @ right.matrix(np.ones(right.nnz))
+        return Congruence(left, right, Pattern.from_matrix(ones))
+
+    def values(self, A: Array, B: Array, c: Array) -> Array:
+        """Aᵀ diag(c_m) B on ``out`` for values A (left.nnz,), B (right.nnz,) and c (q, m), (m, out.nnz)."""
+        transposed, order = self.left.transpose
+        if not machine.numba_available():
+            left, right = transposed.matrix(A[order]), self.right.matrix(B)
+            return np.stack([self.out.gather(left.multiply(one[None]).tocsr() @ right) for one in c.T])
+        from bvsi.linalg.product_kernel import congruences
+
+        result = np.empty((self.out.nnz, c.shape[1]))
+        congruences(
+            (transposed.indptr, transposed.indices, A[order]),
+            (self.right.indptr, self.right.indices, np.ascontiguousarray(B)),
+            np.ascontiguousarray(c),
+            (self.out.indptr, self.out.indices, result),
+            self.out.shape[1],
+        )
+        return np.ascontiguousarray(result.T)
+
+    def adjoint(self, A: Array, B: Array, G: Array) -> Array:
+        """(A G Bᵀ)_qq for values G (out.nnz,), (q,): ⟨G, Aᵀ diag(c) B⟩ is its inner product with c."""
+        if not machine.numba_available():
+            met = (self.left.matrix(A) @ self.out.matrix(G)).multiply(self.right.matrix(B))
+            return np.asarray(met.sum(axis=1)).ravel()
+        from bvsi.linalg.product_kernel import congruence_adjoint
+
+        transposed, order = self.left.transpose
+        result = np.zeros(self.left.shape[0])
+        congruence_adjoint(
+            (transposed.indptr, transposed.indices, A[order]),
+            (self.right.indptr, self.right.indices, np.ascontiguousarray(B)),
+            (self.out.indptr, self.out.indices, np.ascontiguousarray(G)),
+            result,
+            self.out.shape[1],
+        )
+        return result

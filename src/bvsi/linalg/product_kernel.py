@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.linalg.jit import kernel
+from bvsi.linalg.blas import kernel
 
 
 @kernel

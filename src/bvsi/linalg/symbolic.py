@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.linalg.jit import kernel
+from bvsi.linalg.blas import kernel
 from bvsi.linalg.pattern import Pattern
 
 

@@ -10,12 +10,11 @@ from typing import Any
 from bvsi.app.report import versions
 from bvsi.linalg import available_backends
 from bvsi.linalg.blas import addresses
-from bvsi.linalg.threads import usable_cores
+from bvsi.linalg.machine import usable_cores
 
 _OPTIONAL = {
     "nutpie": ("NUTS()", "pip install 'bvsi[mcmc]'"),
     "arviz": ("found.to_arviz()", "pip install 'bvsi[arviz]'"),
-    "sksparse": ("the CHOLMOD back end", "pip install 'bvsi[cholmod]' (needs SuiteSparse)"),
     "pysindy": ("the peer in bvsi bench discovery and performance", "pip install 'bvsi[bench]'"),
     "distributed": ("bvsi run --scheduler and discover(client=...)", "pip install 'bvsi[cluster]'"),
 }

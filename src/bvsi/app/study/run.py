@@ -48,7 +48,7 @@ from bvsi.discovery import Discovery, discover, forecast
 from bvsi.discovery.memory import Memory, estimate_memory
 from bvsi.discovery.storage import to_bytes
 from bvsi.errors import BvsiError
-from bvsi.linalg.threads import free_memory
+from bvsi.linalg.machine import free_memory
 from bvsi.operators import Library
 
 if TYPE_CHECKING:

@@ -1,12 +1,9 @@
-"""BLAS on one thread around the sparse kernels.
+"""What this machine offers: cores, threads of BLAS, free memory, and whether Numba works.
 
 The dense blocks inside a sparse factor are small; on a busy machine threaded BLAS made them up to 100 times
 slower. The number of BLAS threads mostly belongs to the whole process, so threads of ours that each saved and
 restored it on their own could leave it wrong for good: the second would save the 1 that the first has set.
 Hence the first to enter sets it, and restores it when it leaves; whoever enters meanwhile changes nothing.
-
-How many threads of our own run is :func:`usable_cores`, which a caller that shares the machine can limit; how much
-memory is left is :func:`free_memory`.
 """
 
 from __future__ import annotations
@@ -107,3 +104,19 @@ def free_memory() -> float | None:
         except (OSError, ValueError):  # no such group, or its limit reads "max"
             continue
     return free
+
+
+REMEDY = "pip install numba, leave NUMBA_DISABLE_JIT unset and let NUMBA_CACHE_DIR be a writable directory"
+
+
+@cache
+def numba_available() -> bool:
+    """True if Numba imports, compiles and can keep a cache; otherwise SciPy does the work."""
+    try:
+        import numba
+
+        # Decorating the kernel is the test of the cache: Numba refuses when it finds no place to write.
+        import bvsi.linalg.product_kernel  # noqa: F401
+    except Exception:  # not only ImportError: Numba raises others, also when it does not fit the NumPy installed
+        return False
+    return not numba.config.DISABLE_JIT

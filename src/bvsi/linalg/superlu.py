@@ -12,16 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import NotPositiveDefiniteError
 from bvsi.linalg.factor import (
-    as_columns,
-    blocks,
+    Factor,
+    by_blocks,
     check_pivots,
     check_values,
     inverse_by_columns,
     not_positive_definite,
 )
+from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.ordering import permuted
 from bvsi.linalg.pattern import Pattern
-from bvsi.linalg.threads import single_threaded_blas
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class SuperLUAnalysis:
 
 
 @dataclass(frozen=True, eq=False)
-class SuperLUFactor:
+class SuperLUFactor(Factor):
     """``A[rows][:, rows] = L D Lᵀ`` with L of unit diagonal and ``pivots`` the diagonal of D.
 
     SuperLU was handed ``A[p][:, p]`` with p = ``permutation`` and refined the order once more, to ``rows``.
@@ -104,7 +106,7 @@ class SuperLUFactor:
     permutation: NDArray[np.int64]
     lu: Any
     rows: NDArray[np.int64]
-    pivots: NDArray[np.float64]
+    pivots: Array
 
     @property
     def backend(self) -> str:
@@ -120,42 +122,21 @@ class SuperLUFactor:
         """``Σ_i log D_ii``."""
         return float(np.log(self.pivots).sum())
 
-    def solve(self, B: ArrayLike) -> NDArray[np.float64]:
+    def solve(self, B: ArrayLike) -> Array:
         """``A⁻¹ B``."""
-        columns = as_columns(B, len(self.rows))
-        out = np.empty(columns.shape)
-        with single_threaded_blas():
-            for block in blocks(columns.shape[1]):
-                X = self.lu.solve(columns[self.permutation, block])
-                out[self.permutation, block] = X
-        return out.reshape(np.shape(B))
+        return by_blocks(B, self.permutation, self.permutation, self.lu.solve)
 
-    def whiten(self, B: ArrayLike) -> NDArray[np.float64]:
+    def whiten(self, B: ArrayLike) -> Array:
         """``D^{−1/2} L⁻¹ P B``, rows in elimination order."""
-        columns = as_columns(B, len(self.rows))
-        out = np.empty(columns.shape)
         scale = 1.0 / np.sqrt(self.pivots)[:, None]
-        with single_threaded_blas():
-            for block in blocks(columns.shape[1]):
-                out[:, block] = scale * self._lower.solve(columns[self.rows, block])
-        return out.reshape(np.shape(B))
+        return by_blocks(B, self.rows, slice(None), lambda X: scale * self._lower.solve(X))
 
-    def whiten_transposed(self, Y: ArrayLike) -> NDArray[np.float64]:
+    def whiten_transposed(self, Y: ArrayLike) -> Array:
         """``Pᵀ L⁻ᵀ D^{−1/2} Y``."""
-        columns = as_columns(Y, len(self.rows))
-        out = np.empty(columns.shape)
         scale = 1.0 / np.sqrt(self.pivots)[:, None]
-        with single_threaded_blas():
-            for block in blocks(columns.shape[1]):
-                out[self.rows, block] = self._lower.solve(scale * columns[:, block], trans="T")
-        return out.reshape(np.shape(Y))
+        return by_blocks(Y, np.arange(len(self.rows)), self.rows, lambda X: self._lower.solve(scale * X, trans="T"))
 
-    def gram(self, B: ArrayLike) -> NDArray[np.float64]:
-        """``(RB)ᵀ(RB)``."""
-        R = self.whiten(as_columns(B, len(self.rows)))
-        return R.T @ R
-
-    def selected_inverse(self) -> NDArray[np.float64]:
+    def selected_inverse(self) -> Array:
         """A⁻¹ on the pattern of A by n solves: exact, and slow (see :func:`inverse_by_columns`)."""
         return inverse_by_columns(self, self.pattern)
 
