@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from bvsi.infer.anderson import Anderson
+from bvsi.infer.lagged import Anderson
 
 
 def iterate(phi, theta, steps):

@@ -10,11 +10,9 @@ from numpy.testing import assert_allclose
 
 from bvsi.infer.constrained import constrained, truncated
 from bvsi.infer.constraints import as_linear
-from bvsi.infer.coordinates import coordinates
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Flat, Prior
-from bvsi.infer.sampling import Problem
-from bvsi.infer.target import Target
+from bvsi.infer.sampling import Problem, Target, coordinates
 from bvsi.likelihood import Term
 from inference.bayes_cases import differences
 

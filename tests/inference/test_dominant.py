@@ -13,8 +13,8 @@ from bvsi.errors import BvsiError
 from bvsi.forward import simulate
 from bvsi.infer import Dominant, LeastSquares, Profile
 from bvsi.infer.constraints import as_linear
-from bvsi.infer.dominant import on_plateau
 from bvsi.infer.priors import GaussianPrior, bind_prior
+from bvsi.infer.starts import on_plateau
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, PerField, UnknownScale, add_noise
 from bvsi.operators import InteriorPenalty, Library, Mixed, ZeroNeumann

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.infer import Profile
-from bvsi.infer.dominant import PILOT
+from bvsi.infer import Profile, Starts
 from bvsi.likelihood import ResidualLikelihood, Stacked, residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import assemble
@@ -34,7 +33,7 @@ def test_a_pilot_has_the_blocks_themselves(likelihood):
 def test_no_pilot_where_it_saves_little_or_blocks_couple(likelihood):
     assert likelihood.pilot(20) is None
     noise = likelihood.noise[0]
-    assert residual_likelihood(likelihood.system, noise, Stacked()).pilot(PILOT) is None
+    assert residual_likelihood(likelihood.system, noise, Stacked()).pilot(Starts().pilot) is None
 
 
 def test_the_minimum_is_that_of_the_search_without_a_pilot(likelihood, monkeypatch):

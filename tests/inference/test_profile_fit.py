@@ -10,9 +10,9 @@ from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError, RankError
 from bvsi.infer import Profile
-from bvsi.infer.dominant import Dominant
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, bind_prior
+from bvsi.infer.starts import Dominant
 from bvsi.likelihood import Isotropic, residual_likelihood
 from bvsi.noise import IID, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux

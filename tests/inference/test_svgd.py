@@ -13,7 +13,7 @@ from bvsi.errors import BvsiError
 from bvsi.infer import SVGD, FrozenCovariance, Lagged, MedianRBF, Profile, ResidualDensity, svgd
 from bvsi.infer.constraints import as_linear
 from bvsi.infer.priors import Flat, GaussianPrior, Laplace, LogNormal, Normal, Prior
-from bvsi.infer.stein import variance_shortfall
+from bvsi.infer.svgd import variance_shortfall
 from bvsi.noise import UnknownScale
 from inference.bayes_cases import four_operators, frozen_posterior, two_operators
 

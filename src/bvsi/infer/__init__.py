@@ -1,17 +1,15 @@
 """Estimators for a fixed list of operators."""
 
-from bvsi.infer.dominant import Dominant
 from bvsi.infer.fit import Fit, Reason, Status, Step
-from bvsi.infer.instrumental import Instrumental
+from bvsi.infer.gaussian_prior import column_prior
 from bvsi.infer.lagged import Lagged
 from bvsi.infer.maximum import Maximum
 from bvsi.infer.nuts import NUTS
 from bvsi.infer.objective import FrozenCovariance, Objective, ProfileDensity, ResidualDensity
 from bvsi.infer.profile import Profile
-from bvsi.infer.stein import MedianRBF
-from bvsi.infer.svgd import SVGD
+from bvsi.infer.starts import Dominant, Instrumental, Starts
+from bvsi.infer.svgd import SVGD, MedianRBF
 from bvsi.infer.vsi import Lasso, LeastSquares, Ridge
-from bvsi.infer.weak_prior import column_prior
 
 __all__ = [
     "NUTS",
@@ -31,6 +29,7 @@ __all__ = [
     "Reason",
     "ResidualDensity",
     "Ridge",
+    "Starts",
     "Status",
     "Step",
     "column_prior",

@@ -22,8 +22,12 @@ from bvsi.linalg import ScaledCholesky
 Array = NDArray[np.float64]
 ClosedForm = GaussianPosterior | NormalInverseGammaPosterior | TruncatedPosterior
 
+#: Standard deviations by which the data may be against a constraint before the status says so: 1 in 700 by chance.
 CONTRADICTION = 3.0
-"""Standard deviations by which the data may be against a constraint before that is told."""
+# Relative ridge of a metric: operators that are alike are no obstacle to a projection.
+_RIDGE = 1e-12
+# Violation in standard deviations that is rounding.
+_VIOLATED = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +82,7 @@ def nearest(theta: Array, constraints: LinearConstraints, H: Array) -> Array:
     """The point of the allowed set that is nearest to θ in the metric of H; θ itself where it is allowed."""
     if not constraints or constraints.satisfied(theta, tol=0.0):
         return theta
-    ridge = 1e-12 * np.diag(np.where(np.diag(H) > 0, np.diag(H), 1.0))  # operators that are alike are no obstacle
+    ridge = _RIDGE * np.diag(np.where(np.diag(H) > 0, np.diag(H), 1.0))
     return project(theta, constraints, H + ridge)
 
 
@@ -94,7 +98,7 @@ def active_text(base: GaussianPosterior | NormalInverseGammaPosterior, constrain
     excess = constraints.excess(base.mean)
     sd = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", constraints.A, base.covariance, constraints.A), 0.0))
     told = []
-    for i in np.flatnonzero((excess > 1e-9 * sd) & ~constraints.equality):
+    for i in np.flatnonzero((excess > _VIOLATED * sd) & ~constraints.equality):
         distance = excess[i] / sd[i] if sd[i] > 0 else np.inf
         doubt = ", which the data contradict" if distance > CONTRADICTION else ""
         told.append(f"{constraints.texts[i]!r} by {distance:.2g} sd{doubt}")

@@ -21,13 +21,18 @@ from bvsi.likelihood import NormalEquations, ResidualLikelihood
 
 Array = NDArray[np.float64]
 
+#: χ²/n further from one than this factor is reported with the status, and calls for other starts: noise that is stated
+#: too small or too large by more than 40%.
 CHI2_FACTOR = 2.0
-"""χ²/n further from one than this factor is reported with the status."""
 
 
-def misfit_excess(chi2: float, n: int) -> bool:
-    """Whether χ²/n of n residuals is more than noise explains: beyond one by a tenth and by six standard deviations."""
-    return chi2 > 1 + max(0.1, 6 * math.sqrt(2 / n))
+def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) -> bool:
+    """Whether χ²/n of n residuals is more than noise explains: beyond one by ``least`` and by ``sds`` deviations.
+
+    The default is for what people are told: below a tenth a misfit hardly matters. Decisions inside of a search take
+    fewer standard deviations, since they cost an evaluation and not a false alarm.
+    """
+    return chi2 > 1 + max(least, sds * math.sqrt(2 / n))
 
 
 class Reason(StrEnum):
@@ -56,12 +61,15 @@ class Status:
     """How an iteration ended.
 
     message: says what to do next; reasons: the same for code, empty where nothing needs attention.
+    starts: names of the starting points tried, in order; start: the one that the estimate comes from.
     """
 
     converged: bool
     iterations: int
     message: str
     reasons: frozenset[Reason] = frozenset()
+    starts: tuple[str, ...] = ()
+    start: str = ""
 
     def noted(self, text: str, reason: Reason | None = None, *, failed: bool = False) -> Status:
         """With a further sentence in the message, and its reason; an empty text changes nothing.
@@ -71,7 +79,8 @@ class Status:
         if not text:
             return self
         reasons = self.reasons if reason is None else self.reasons | {reason}
-        return Status(self.converged and not failed, self.iterations, f"{self.message} {text}", reasons)
+        converged = self.converged and not failed
+        return replace(self, converged=converged, message=f"{self.message} {text}", reasons=reasons)
 
     def to_record(self) -> dict[str, object]:
         """Plain values, for files."""
@@ -80,8 +89,8 @@ class Status:
     @staticmethod
     def from_record(record: dict[str, Any]) -> Status:
         """The status of :meth:`to_record`."""
-        reasons = frozenset(Reason(name) for name in record["reasons"])
-        return Status(record["converged"], record["iterations"], record["message"], reasons)
+        reasons, starts = frozenset(Reason(name) for name in record["reasons"]), tuple(record["starts"])
+        return Status(**{**record, "reasons": reasons, "starts": starts})
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,6 +137,8 @@ class Fit:
         rows = [f"{self.method}: χ²/n = {self.chi2:.3g}; {self.status.message}"]
         for name, value, s in zip(self.names, self.theta, sd, strict=True):
             rows.append(f"  {name:<{width}}  {value: .6g}" + ("" if np.isnan(s) else f" ± {s:.2g}"))
+        if len(self.status.starts) > 1:
+            rows.append(f"starts tried: {', '.join(self.status.starts)}; kept: {self.status.start}")
         return "\n".join(rows)
 
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
@@ -74,3 +74,14 @@ def _information(likelihood: ResidualLikelihood, in_units: bool) -> Array:
         theta = np.zeros(likelihood.system.d)
     equations = likelihood.normal_equations(theta)
     return np.asarray(np.diag(equations.H) / (1.0 if in_units else likelihood.noise_scale(equations)))
+
+
+def column_prior(likelihood: ResidualLikelihood, theta: ArrayLike, weight: float = 1e-10) -> GaussianPrior:
+    """The prior with the weights W(θ) of a first estimate θ.
+
+    weight: w, information of the prior relative to that of the data on an operator alone. Where operators are nearly
+        alike the data know little of each, so that w has to be far below 1/n to be weak.
+    """
+    scale, information = ColumnScale(weight), np.diag(likelihood.normal_equations(theta).H)
+    laws = zip(likelihood.names, map(scale.law, information.tolist()), strict=True)
+    return GaussianPrior({name: (0.0, law.variance) for name, law in laws if np.isfinite(law.variance)})

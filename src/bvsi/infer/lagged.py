@@ -5,33 +5,34 @@ The covariance is frozen at the current θ, the Gaussian (or normal-inverse-gamm
     H = XᵀW(θ)X,  g = XᵀW(θ)r(θ);     θ ← θ + (H + Σ_0⁻¹)⁻¹ (g + Σ_0⁻¹(μ_0 − θ))
 
 With constraints each update is the quadratic program eq:constrained_lagged_update. Where none is met, updates are
-accelerated (:mod:`bvsi.infer.anderson`); the fixed point is the same.
+accelerated (:class:`Anderson`); the fixed point is the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.common.progress import Progress, silent
-from bvsi.errors import NotPositiveDefiniteError, RankError
-from bvsi.infer.anderson import Anderson
-from bvsi.infer.constrained import constrained, nearest
-from bvsi.infer.constraints import AnyConstraints, LinearConstraints
-from bvsi.infer.dominant import PILOT, PLATEAU, Dominant, on_plateau
-from bvsi.infer.fit import CHI2_FACTOR, Fit, Reason, Status, Step, check_iteration, make_fit
+from bvsi.infer.constrained import constrained
+from bvsi.infer.constraints import AnyConstraints
+from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.gaussian_prior import AnyPrior, matched, replaced_text, with_support
-from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.vsi import LeastSquares
+from bvsi.infer.priors import InverseGammaPrior
+from bvsi.infer.starts import PLATEAU, Starts, feasible, lagged_start, on_plateau, start_vector
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
 _TINY = np.finfo(float).tiny
-# Relative changes below which the iteration is accelerated.
+# Relative change below which the iteration is accelerated: further away it is anything but linear. Not measured.
 _NEAR = 0.5
+# Differences that acceleration keeps, and the part of the largest singular value below which a direction is rounding.
+# The usual choices; the fixed point does not depend on them.
+_DEPTH = 5
+_CUT = 1e-8
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,12 @@ class Lagged:
     """The paper's estimator: maximum likelihood without a prior, posterior mean with one.
 
     tol: converged when no coefficient moves by more than tol (|θ_i| + sd_i).
-    max_iterations: updates before giving up.
+    max_iterations: updates before giving up. starts: when a start other than least squares is tried.
     """
 
     tol: float = 1e-8
     max_iterations: int = 50
+    starts: Starts = field(default_factory=Starts, repr=False)
 
     def __post_init__(self) -> None:
         check_iteration(self.tol, max_iterations=self.max_iterations)
@@ -69,7 +71,10 @@ class Lagged:
         """
         density = matched(prior, likelihood)
         bound, allowed = density.gaussian, with_support(constraints, density)
-        theta = _default_start(likelihood, bound, allowed) if start is None else start_vector(likelihood, start)
+        if start is None:
+            theta, tried, kept = lagged_start(likelihood, bound, allowed, self.starts)
+        else:
+            theta, tried, kept = start_vector(likelihood, start), ("given",), "given"
         theta = feasible(likelihood, theta, allowed)
         history: list[Step] = []
         ahead = Anderson()
@@ -95,8 +100,8 @@ class Lagged:
                 break
         status = status.noted(replaced_text(density))
         moved = equations.moved(step)
-        if (start is not None or moved.q > CHI2_FACTOR * moved.n) and on_plateau(
-            likelihood, bound, theta, moved.q, allowed
+        if (start is not None or moved.q > self.starts.chi2 * moved.n) and on_plateau(
+            likelihood, bound, theta, moved.q, allowed, self.starts
         ):
             status = status.noted(PLATEAU, Reason.PLATEAU, failed=True)
         return make_fit(
@@ -107,7 +112,7 @@ class Lagged:
             noise_prior,
             covariance=solver.inverse(),
             inverse=solver.inverse(),
-            status=status,
+            status=replace(status, starts=tried, start=kept),
             history=tuple(history),
             method="lagged covariance",
             constraints=allowed,
@@ -121,43 +126,28 @@ class Lagged:
         )
 
 
-def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str, float]) -> Array:
-    """First θ as a vector (d,); a mapping by name leaves the others at zero."""
-    system = likelihood.system
-    if not isinstance(start, Mapping):
-        return system.vector(start)
-    theta: list[object] = [0.0] * system.d
-    for name, value in start.items():
-        theta[system.index(name)] = value
-    return system.vector(np.array(theta))
+class Anderson:
+    """Anderson acceleration of a fixed-point iteration θ ← Φ(θ).
 
+        θ_+ = θ + f − (ΔΘ + ΔF) γ,     γ = argmin ‖f − ΔF γ‖,     f = Φ(θ) − θ
 
-def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearConstraints) -> Array:
-    """θ where it is allowed, else the nearest allowed one in the metric XᵀW(θ)X."""
-    if not constraints or constraints.satisfied(theta, tol=0.0):
-        return theta
-    return nearest(theta, constraints, likelihood.normal_equations(theta).H)
+    ΔΘ, ΔF: differences of the last θ and f, (d, m). The error of a linear Φ is gone after as many steps as it has
+    directions in which it converges slowly, whatever its rate.
 
-
-def _default_start(likelihood: ResidualLikelihood, prior: BoundPrior, constraints: LinearConstraints) -> Array:
-    """Least squares; where its misfit is large, or of unknown scale, the dominant weights if they fit better.
-
-    Where noise swamps an operator, least squares is the edge of a plateau from which the iteration does not come back.
+    A step that made ‖f‖ larger makes it forget what came before, and go to Φ(θ).
     """
-    try:
-        theta = LeastSquares().fit(likelihood).theta
-    except RankError:
-        if not (prior.precision.any() or constraints.equality.any()):
-            raise
-        return prior.mean  # prior or equalities settle what the data leave open
-    if not likelihood.weighting.uses_noise:
-        return theta
-    few = likelihood.pilot(PILOT) or likelihood  # some of the blocks are enough to choose a start
-    equations = few.normal_equations(theta)
-    if likelihood.scale_known and equations.q < CHI2_FACTOR * equations.n:
-        return theta
-    try:
-        other = Dominant().estimate(few, prior)
-    except (RankError, NotPositiveDefiniteError):
-        return theta
-    return other if few.normal_equations(other).q < equations.q else theta
+
+    def __init__(self) -> None:
+        self._steps: list[tuple[Array, Array]] = []
+
+    def next(self, theta: Array, image: Array, sd: Array) -> Array:
+        """θ_+ from θ and Φ(θ), lengths in units of sd (d,)."""
+        f = image - theta
+        if self._steps and np.linalg.norm(f / sd) > np.linalg.norm(self._steps[-1][1] / sd):
+            self._steps.clear()
+        self._steps = [*self._steps[-_DEPTH:], (theta, f)]
+        if len(self._steps) < 2:
+            return image
+        dTheta, dF = (np.diff(np.stack(column, axis=1), axis=1) for column in zip(*self._steps, strict=True))
+        gamma = np.linalg.lstsq(dF / sd[:, None], f / sd, rcond=_CUT)[0]
+        return np.asarray(image - (dTheta + dF) @ gamma)

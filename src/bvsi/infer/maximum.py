@@ -27,8 +27,7 @@ from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.posteriors.covariance_root import covariance_root
 from bvsi.infer.priors import InverseGammaPrior
-from bvsi.infer.sampling import closed_form_start, make_target, usable_start
-from bvsi.infer.target import Target
+from bvsi.infer.sampling import Target, closed_form_start, make_target, usable_start
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -39,7 +38,8 @@ _ON = 1e-6
 _INDEPENDENT = 1e-9
 # Steps of the differences of the exact gradient that give its derivative, in standard deviations.
 _DIFFERENCE = 0.05
-# Curvature along a direction of one standard deviation of the start, below which there is no peak.
+# Curvature along a direction of one standard deviation of the start, below which there is no peak; one for a start that
+# is right.
 _LEAST_CURVATURE = 1e-3
 _NOT_PEAKED = "The posterior is not peaked at the estimate in every direction: use NUTS() for error bars."
 

@@ -21,19 +21,19 @@ from numpy.typing import NDArray
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
-from bvsi.infer.coordinates import Coordinates
 from bvsi.infer.fit import Fit, Reason, Status
 from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective, settled
 from bvsi.infer.posteriors import ChainPosterior, Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
-from bvsi.infer.sampling import Problem, prepare, sampled_fit
-from bvsi.infer.target import Target
+from bvsi.infer.sampling import Coordinates, Problem, Target, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
 
+# Largest R̂ of chains that have mixed: the bound that Vehtari et al. (2021) recommend.
 _R_HAT = 1.01
+# Effective draws below which means and quantiles are not to be trusted: one tenth of a standard deviation of error.
 _LEAST_ESS = 100.0
 # Share of steps that may diverge: next to a wall a few do, without harm.
 _DIVERGING = 0.01

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
+from bvsi.infer.fit import misfit_excess
 from bvsi.infer.quadratic import MOST_NOISE, Minimum, Model, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
@@ -272,8 +273,8 @@ class _Subsets:
     def misfits(self, model: Model) -> bool:
         """Whether noise does not explain the misfit of a model, so that it may be far from the truth."""
         equations = self.fits[model][1].equations
-        q, n = equations.q, equations.n
-        return not self.likelihood.scale_known or q > n * (1 + self.settings.misfit * np.sqrt(2 / n))
+        chi2, sds = equations.q / equations.n, self.settings.misfit
+        return not self.likelihood.scale_known or misfit_excess(chi2, equations.n, sds=sds, least=0.0)
 
     def moments(self, weights: Array) -> Quadratic:
         """The misfit of noise-free data with the weights at given coefficients."""

@@ -18,9 +18,9 @@ from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import RankError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.infer.fit import misfit_excess
+from bvsi.infer.gaussian_prior import column_prior
 from bvsi.infer.posteriors import NormalInverseGammaPosterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
-from bvsi.infer.weak_prior import column_prior
 from bvsi.likelihood import Block, ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Biharmonic, Library

@@ -1,0 +1,268 @@
+"""Starting points of the iterations: a table that is tried in order, and how each of its points is made.
+
+Least squares attenuates a noisy operator towards zero. Weights computed from that small coefficient ignore the noise
+that it causes, so that later iterations cannot leave the neighbourhood of zero (a plateau of Q). :class:`Dominant`
+therefore takes weights in which, per equation, only the noisy operator with the highest derivative is not zero:
+
+    i*(e) = argmax {ρ_ei : ν_ei > 0.1},     θ_i* = κ (n_e/n_ei*)^½,  all others 0;     θ = H(θ*)⁻¹ XᵀW(θ*)y
+
+ν is the share of noise in an operator and ρ its roughness (:mod:`bvsi.likelihood.noise_share`). The operator is κ times
+as strong as balances the noise of the time derivative: the weights are right wherever its noise rules. The estimate
+depends little on κ; a few larger ones are tried while they lower the misfit. :class:`Instrumental` is consistent at any
+noise level, but it has no error bars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.infer.constrained import nearest
+from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
+from bvsi.infer.priors import BoundPrior
+from bvsi.infer.quadratic import factorise
+from bvsi.infer.vsi import LeastSquares
+from bvsi.likelihood import ResidualLikelihood
+
+Array = NDArray[np.float64]
+
+PLATEAU = (
+    "This is a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust this one; "
+    "leave the start out, or use Profile()."
+)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """When another start is tried, and when two of them disagree.
+
+    The values came with the estimator (docs/paper.md tells what it was measured on); they are not measured one by one.
+
+    pilot: blocks of each experiment that are enough for a rough estimate. chi2: χ²/n below which a misfit may be that
+    of the stated noise. noisy: share of noise in H beyond which Q may have several minima. together, apart: standard
+    deviations below which two estimates are one, and beyond which they are two. continuation: the shares of smoothing
+    on the way from the lagged to the profile equations; corrections: Gauss–Newton steps at each of them.
+    plateau: standard deviations of χ²/n above one that call for another estimate; lower: the part of Q which that has
+    to reach to show a plateau. seed: of the draws of noise that decide about starts, so that they are reproducible.
+    """
+
+    pilot: int = 10
+    chi2: float = CHI2_FACTOR
+    noisy: float = 0.1
+    together: float = 0.1
+    apart: float = 5.0
+    continuation: tuple[float, ...] = (0.25, 0.5, 0.75, 0.9)
+    corrections: int = 4
+    plateau: float = 5.0
+    lower: float = 0.9
+    seed: int = 0
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """A new generator for one draw: every draw takes the same noise."""
+        return np.random.default_rng(self.seed)
+
+
+class Enough(Enum):
+    """When no further start of a table is tried, with the best estimate so far."""
+
+    SETTLED = "it converged with the misfit of the stated noise, and little of H is noise"
+    AGREED = "it settled, or all starts so far end there and little of H is noise"
+    PLAUSIBLE = "it converged with the misfit of the stated noise"
+    NEVER = "all starts are tried"
+
+
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A row of the table: a name, how θ is made (None where it cannot be), and whether to go on after it."""
+
+    name: str
+    theta: Callable[[], Array | None]
+    enough: Enough = Enough.NEVER
+
+
+@dataclass(frozen=True)
+class Dominant:
+    """Weighted least squares with the weights of the noisiest operators, made stronger while that lowers the misfit.
+
+    factor: κ to begin with; step: factor between one κ and the next; strengths: how many there are at most.
+    worth: part of the misfit that a stronger one has to reach. much: share of noise from which on an operator is noisy,
+    or half of the largest share where that is less. ridge: relative weight that settles what these weights hardly
+    determine; it would otherwise be rounding of the large θ*. The values are not measured one by one.
+    """
+
+    factor: float = 1e4
+    step: float = 100.0
+    strengths: int = 4
+    worth: float = 0.95
+    much: float = 0.1
+    ridge: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.factor) and self.factor > 0):
+            raise BvsiError(f"factor: a positive number is needed, such as 1e4; got {self.factor}.")
+
+    @property
+    def stronger(self) -> Dominant:
+        """With a κ to begin with that is larger by one strength."""
+        return replace(self, factor=self.step * self.factor)
+
+    def estimate(
+        self, likelihood: ResidualLikelihood, prior: BoundPrior, rng: np.random.Generator | None = None
+    ) -> Array:
+        """θ (d,); rng: as for :meth:`balance`."""
+        balance = self.balance(likelihood, rng)
+        best, lowest = self._weighted(likelihood, prior, self.factor * balance)
+        for power in range(1, self.strengths):
+            if likelihood.scale_known and lowest < CHI2_FACTOR:
+                break
+            try:
+                theta, chi2 = self._weighted(likelihood, prior, self.factor * self.step**power * balance)
+            except (RankError, NotPositiveDefiniteError):
+                break
+            if chi2 > self.worth * lowest:
+                break
+            best, lowest = theta, chi2
+        return best
+
+    def balance(self, likelihood: ResidualLikelihood, rng: np.random.Generator | None = None) -> Array:
+        """θ* (d,) for κ = 1, with one operator per equation: the roughest of those with much noise.
+
+        rng: for the draw of noise (default: seed 0).
+        """
+        noise = likelihood.noise_share(np.random.default_rng(0) if rng is None else rng)
+        theta = np.zeros(likelihood.system.d)
+        for y, X, share, rough in zip(noise.y, noise.X, noise.share, noise.roughness, strict=True):
+            i = int(np.argmax(np.where(share > min(self.much, share.max() / 2), rough, 0.0)))
+            if X[i] > 0:
+                theta[i] = np.sqrt(y / X[i])
+        return theta
+
+    def _weighted(self, likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> tuple[Array, float]:
+        """Estimate with the weights at θ, and the misfit Q/n with its own weights."""
+        equations = likelihood.normal_equations(theta)
+        ridge = self.ridge * np.diag(np.diag(equations.H))
+        solver = factorise(equations.H + prior.precision + ridge, likelihood.names)
+        estimate = theta + solver.solve(equations.g + prior.gradient(theta) - ridge @ theta)
+        own = likelihood.normal_equations(estimate)
+        return estimate, own.q / own.n
+
+
+@dataclass(frozen=True)
+class Instrumental:
+    """A(θ_l) θ_{l+1} = c(θ_l) for a few weights, from the least-squares estimate.
+
+    iterations: how often the weights are brought up to date, at most; tol: relative change that is small enough.
+    """
+
+    iterations: int = 4
+    tol: float = 0.05
+
+    def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior) -> Array | None:
+        """θ (d,), or None where the instruments do not determine it."""
+        try:
+            theta = LeastSquares().fit(likelihood).theta
+        except RankError:
+            theta = prior.mean
+        for _ in range(self.iterations):
+            try:
+                updated = self._update(likelihood, prior, theta)
+            except (BvsiError, np.linalg.LinAlgError):
+                return None
+            if not np.all(np.isfinite(updated)):
+                return None
+            settled = np.all(np.abs(updated - theta) <= self.tol * np.abs(updated))
+            theta = updated
+            if settled:
+                break
+        return theta
+
+    @staticmethod
+    def _update(likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> Array:
+        equations = likelihood.instrumental_equations(theta)
+        A, c = equations.A + prior.precision, equations.c + prior.precision @ prior.mean
+        row, column = np.linalg.norm(A, axis=1), np.linalg.norm(A, axis=0)
+        if not (row.all() and column.all()):
+            raise np.linalg.LinAlgError
+        scale_row, scale_column = 1 / np.sqrt(row), 1 / np.sqrt(column)
+        return np.asarray(scale_column * np.linalg.solve(scale_row[:, None] * A * scale_column, scale_row * c))
+
+
+def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str, float]) -> Array:
+    """First θ as a vector (d,); a mapping by name leaves the others at zero."""
+    system = likelihood.system
+    if not isinstance(start, Mapping):
+        return system.vector(start)
+    theta: list[object] = [0.0] * system.d
+    for name, value in start.items():
+        theta[system.index(name)] = value
+    return system.vector(np.array(theta))
+
+
+def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearConstraints) -> Array:
+    """θ where it is allowed, else the nearest allowed one in the metric XᵀW(θ)X."""
+    if not constraints or constraints.satisfied(theta, tol=0.0):
+        return theta
+    return nearest(theta, constraints, likelihood.normal_equations(theta).H)
+
+
+def lagged_start(
+    likelihood: ResidualLikelihood, prior: BoundPrior, constraints: LinearConstraints, rules: Starts
+) -> tuple[Array, tuple[str, ...], str]:
+    """Least squares; where its misfit is large, or of unknown scale, the dominant weights if they fit better.
+
+    Where noise swamps an operator, least squares is the edge of a plateau from which the iteration does not come back.
+    Returns θ (d,), the names of the starts tried, and that of the one kept.
+    """
+    plain, dominant = "least squares", "dominant"
+    try:
+        theta = LeastSquares().fit(likelihood).theta
+    except RankError:
+        if not (prior.precision.any() or constraints.equality.any()):
+            raise
+        return prior.mean, (plain, "prior mean"), "prior mean"  # prior or equalities settle what the data leave open
+    if not likelihood.weighting.uses_noise:
+        return theta, (plain,), plain
+    few = likelihood.pilot(rules.pilot) or likelihood  # some of the blocks are enough to choose a start
+    equations = few.normal_equations(theta)
+    if likelihood.scale_known and equations.q < rules.chi2 * equations.n:
+        return theta, (plain,), plain
+    try:
+        other = Dominant().estimate(few, prior, rules.rng)
+        better = few.normal_equations(other).q < equations.q
+    except (RankError, NotPositiveDefiniteError):
+        better = False
+    return (other, (plain, dominant), dominant) if better else (theta, (plain, dominant), plain)
+
+
+def on_plateau(
+    likelihood: ResidualLikelihood,
+    prior: BoundPrior,
+    estimate: Array,
+    q: float,
+    constraints: LinearConstraints,
+    rules: Starts = Starts(),  # noqa: B008 (frozen)
+) -> bool:
+    """Whether an estimate with the misfit q = rᵀWr is stuck: noise does not explain q, and Dominant() is far below q.
+
+    Under constraints its estimate counts only where they allow it: they may well cost misfit. Some of the blocks are
+    enough to see that.
+    """
+    n = likelihood.n
+    if not likelihood.scale_known or not misfit_excess(q / n, n, sds=rules.plateau, least=0.0):
+        return False
+    try:
+        if (few := likelihood.pilot(rules.pilot)) is not None:
+            likelihood, q = few, few.normal_equations(estimate).q
+        theta = Dominant().estimate(likelihood, prior, rules.rng)
+        if not constraints.satisfied(theta):
+            return False
+        return bool(likelihood.normal_equations(theta).q < rules.lower * q)
+    except (RankError, NotPositiveDefiniteError):
+        return False
