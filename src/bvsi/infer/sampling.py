@@ -33,8 +33,8 @@ from bvsi.likelihood import ResidualLikelihood, Term
 
 Array = NDArray[np.float64]
 
-#: Draws of the approximate posterior from which m and L are worked out where there are inequalities: 1.6% of error in a
-#: standard deviation, which the sampler makes up for.
+#: Draws of the approximate posterior from which m and L are worked out where there are inequalities. The error of m is
+#: 1.6% of a standard deviation, which the sampler makes up for.
 DRAWS = 4000
 # Draws by which an approximation is checked to lie inside the constraints.
 _TRIALS = 1000
