@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer.constraints import as_linear, interior
-from bvsi.infer.constraints.interior import SLACK
+from bvsi.infer.constraints.program import SLACK
 
 NAMES = ("a", "b", "c")
 

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.infer.posteriors.covariance_root import covariance_root
+from bvsi.infer.posteriors.closed_form import covariance_root
 
 T = np.array([[1.0, 0.0], [0.0, 1.0], [2.0, -1.0], [0.0, 0.0]])
 OFFSET = np.array([0.0, 0.0, 3.0, 5.0])

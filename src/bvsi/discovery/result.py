@@ -170,13 +170,13 @@ class Discovery:
 
     def to_datatree(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
         """Draws of the coefficients with labels; see :func:`bvsi.infer.posteriors.to_datatree`."""
-        from bvsi.infer.posteriors.export import to_datatree
+        from bvsi.infer.posteriors.storage import to_datatree
 
         return to_datatree(self.posterior, size=size, rng=rng)
 
     def to_arviz(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
         """Draws of the coefficients as the installed ArviZ takes them; see :func:`bvsi.infer.posteriors.to_arviz`."""
-        from bvsi.infer.posteriors.export import to_arviz
+        from bvsi.infer.posteriors.storage import to_arviz
 
         return to_arviz(self.posterior, size=size, rng=rng)
 

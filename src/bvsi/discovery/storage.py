@@ -16,8 +16,13 @@ from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.discovery.frame_storage import frame_variables, frames_from
 from bvsi.discovery.result import Discovery
 from bvsi.infer import Status
-from bvsi.infer.posteriors.export import to_datatree
-from bvsi.infer.posteriors.storage import operator_labels, posterior_from_dataset, posterior_variables, read_file
+from bvsi.infer.posteriors.storage import (
+    operator_labels,
+    posterior_from_dataset,
+    posterior_variables,
+    read_file,
+    to_datatree,
+)
 from bvsi.predict.forecast import Forecast
 from bvsi.select import SelectionPath, Visited
 

@@ -31,8 +31,7 @@ _TINY = np.finfo(float).tiny
 _NEAR = 0.5
 # Differences that acceleration keeps, and the part of the largest singular value below which a direction is rounding.
 # The usual choices; the fixed point does not depend on them.
-_DEPTH = 5
-_CUT = 1e-8
+_DEPTH, _CUT = 5, 1e-8
 
 
 @dataclass(frozen=True)

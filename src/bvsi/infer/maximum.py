@@ -25,7 +25,7 @@ from bvsi.infer.fit import Fit, Reason, Status, assessed, check_iteration
 from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import GaussianPosterior
-from bvsi.infer.posteriors.covariance_root import covariance_root
+from bvsi.infer.posteriors.closed_form import covariance_root
 from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.sampling import Target, closed_form_start, make_target, usable_start
 from bvsi.likelihood import ResidualLikelihood

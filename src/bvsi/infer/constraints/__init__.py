@@ -1,9 +1,8 @@
 """Linear constraints on coefficients by operator name, and quadratic programs over them."""
 
-from bvsi.infer.constraints.affine import Affine
-from bvsi.infer.constraints.interior import interior
+from bvsi.infer.constraints.feasibility import Affine
 from bvsi.infer.constraints.linear import AnyConstraints, Constraints, LinearConstraints, as_linear
-from bvsi.infer.constraints.program import Program, project, solve_program
+from bvsi.infer.constraints.program import Program, interior, project, solve_program
 
 __all__ = [
     "Affine",

@@ -1,8 +1,11 @@
-"""Quadratic programs over linear constraints: the best coefficients that satisfy them, and the nearest."""
+"""Quadratic programs over linear constraints: the best coefficients that satisfy them, and the nearest.
+
+:func:`interior` gives points strictly inside, from which samplers start.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import daqp
 import numpy as np
@@ -10,32 +13,28 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError, InfeasibleError, NotPositiveDefiniteError
-from bvsi.infer.constraints.affine import Affine, solve_equalities
-from bvsi.infer.constraints.feasibility import TOLERANCE
-from bvsi.infer.constraints.linear import LinearConstraints
-from bvsi.infer.constraints.rows import Rows
+from bvsi.infer.constraints.feasibility import TOLERANCE, Affine, conflict, linear_program, solve_equalities
+from bvsi.infer.constraints.linear import LinearConstraints, Rows
 from bvsi.linalg import ScaledCholesky
 
 Array = NDArray[np.float64]
 Sides = NDArray[np.int8]
 
+# Slack, in units of the terms of a row, below which a row holds with equality.
 _TOUCH = 1e-12
-"""Slack, in units of the terms of a row, below which a row holds with equality."""
-
+# Part of the gradient that multipliers may leave, in units of its terms.
 _STATIONARY = 1e-7
-"""Part of the gradient that multipliers may leave, in units of its terms."""
-
+# Violation that the solver allows, and what is added to all bounds, in units of the largest violation at the start.
+# Bounds much smaller than that need the first; rows that leave a single point may contradict each other by rounding.
 _ATTEMPTS = ((1e-11, 0.0), (1e-10, 0.0), (1e-9, 0.0), (1e-9, 1e-9), (1e-7, 1e-7))
-"""Violation that the solver allows, and what is added to all bounds, in units of the largest violation at the start.
-
-Bounds much smaller than that need the first; rows that leave a single point may contradict each other by rounding.
-"""
-
+# Asymmetry of P that is refused, in units of its diagonal.
 _SYMMETRIC = 1e-8
-"""Asymmetry of P that is refused, in units of its diagonal."""
-
+# Violation, in units of the terms of a row, that more digits could not avoid.
 _ROUNDING = 1e-14
-"""Violation, in units of the terms of a row, that more digits could not avoid."""
+#: Slack that a start keeps, as a share of the largest slack that all rows can have, which counts up to the scale.
+SLACK = 0.1
+# Largest slack, in units of the scale, that counts as none.
+_FLAT = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,3 +246,61 @@ def _multipliers(
     multipliers[held] = np.where(against > 0, 0.0, found / length)
     wrong[held] = np.where(against > rounding, against, 0.0)
     return multipliers, wrong
+
+
+def interior(theta: Array, scale: Array, constraints: LinearConstraints) -> Array:
+    """The point nearest to θ, in units of ``scale``, with slack in every inequality; equalities hold.
+
+    Row i has slack ≥ SLACK · t · w_i, where w_i = min(‖a_i ∘ scale‖, half the distance of its bounds), and t ≤ 1 is the
+    largest such that all rows can have the slack t · w_i.
+
+    theta: (d,); scale: (d,), positive, such as standard deviations.
+    :class:`InfeasibleError` where inequalities leave no room, such as a ≥ b, b ≥ c, c ≥ a.
+    """
+    d = len(constraints.names)
+    if np.shape(theta) != (d,) or not np.isfinite(theta).all():
+        raise BvsiError(f"theta: {d} finite numbers are needed; got shape {np.shape(theta)}.")
+    if np.shape(scale) != (d,) or not (np.isfinite(scale) & (np.asarray(scale) > 0)).all():
+        raise BvsiError(f"scale: {d} positive finite numbers are needed; got shape {np.shape(scale)}.")
+    if not constraints:
+        return np.asarray(theta, dtype=np.float64)
+    width = np.minimum(np.linalg.norm(constraints.A * scale, axis=1), 0.5 * (constraints.upper - constraints.lower))
+    t = _largest_slack(theta, scale, constraints, width)
+    if t <= _FLAT:
+        raise _flat(constraints, width)
+    tightened = _tightened(constraints, SLACK * t * width)
+    return project(theta, tightened, np.diag(1 / np.square(scale)))
+
+
+def _largest_slack(theta: Array, scale: Array, constraints: LinearConstraints, width: Array) -> float:
+    """max t ≤ 1 with l + t w ≤ A (θ + scale ∘ y) ≤ u − t w, over y and t."""
+    length = np.linalg.norm(constraints.A * scale, axis=1)
+    A, w = constraints.A * scale / length[:, None], width / length
+    value = constraints.A @ theta
+    low, high = (constraints.lower - value) / length, (constraints.upper - value) / length
+    equal = constraints.equality
+    above, below = np.isfinite(high) & ~equal, np.isfinite(low) & ~equal
+    below_rows = np.column_stack([np.concatenate([A[above], -A[below]]), np.concatenate([w[above], w[below]])])
+    x = linear_program(
+        np.append(np.zeros(len(theta)), -1.0),
+        (below_rows, np.concatenate([high[above], -low[below]])),
+        (np.column_stack([A[equal], np.zeros(equal.sum())]), low[equal]),
+        (None, 1.0),
+    )
+    return float(x[-1])
+
+
+def _tightened(constraints: LinearConstraints, slack: Array) -> LinearConstraints:
+    """l + slack ≤ A θ ≤ u − slack, slack (m,), zero at equalities."""
+    return replace(constraints, lower=constraints.lower + slack, upper=constraints.upper - slack)
+
+
+def _flat(constraints: LinearConstraints, width: Array) -> InfeasibleError:
+    """The error that names rows without room between them."""
+    tight = 1e-3 * width
+    rows = conflict(constraints.A, constraints.lower + tight, constraints.upper - tight) or range(len(constraints))
+    texts = tuple(constraints.texts[i] for i in rows)
+    listed = "; ".join(repr(text) for text in texts)
+    return InfeasibleError(
+        f"constraints: no room is left inside {listed}. Relax one of them, or write equalities with ==.", texts
+    )

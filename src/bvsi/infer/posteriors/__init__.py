@@ -3,9 +3,8 @@
 from bvsi.infer.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior, widened
 from bvsi.infer.posteriors.comparison import Comparison, compare
 from bvsi.infer.posteriors.draws import ChainPosterior, ParticlePosterior
-from bvsi.infer.posteriors.export import to_arviz, to_dataset, to_datatree
 from bvsi.infer.posteriors.posterior import Posterior, check_level
-from bvsi.infer.posteriors.storage import load_posterior, save_posterior
+from bvsi.infer.posteriors.storage import load_posterior, save_posterior, to_arviz, to_dataset, to_datatree
 from bvsi.infer.posteriors.truncated import TruncatedPosterior
 
 __all__ = [

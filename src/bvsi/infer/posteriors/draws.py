@@ -12,13 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors.chain_diagnostics import bulk_ess, rank_normalised_r_hat, tail_ess
-from bvsi.infer.posteriors.handover import HandOver
-from bvsi.infer.posteriors.posterior import check_level, check_names, check_size
+from bvsi.infer.posteriors.posterior import HandOver, check_level, check_names, check_size
 
 Array = NDArray[np.float64]
 
+#: Numbers held at once when quantiles of many linear functions are taken.
 BATCH = 4_000_000
-"""Numbers held at once when quantiles of many linear functions are taken."""
 
 
 class DrawnPosterior(HandOver, ABC):

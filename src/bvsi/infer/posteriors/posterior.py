@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
 
@@ -66,3 +70,25 @@ def check_size(size: int) -> int:
     if size < 0:
         raise BvsiError(f"size: the number of draws cannot be negative; got {size}.")
     return size
+
+
+class HandOver:
+    """To xarray, to ArviZ, to a file."""
+
+    def to_datatree(self: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
+        """Draws as :func:`bvsi.infer.posteriors.to_datatree` labels them."""
+        from bvsi.infer.posteriors.storage import to_datatree
+
+        return to_datatree(self, size=size, rng=rng)
+
+    def to_arviz(self: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
+        """Draws as the installed ArviZ takes them, see :func:`bvsi.infer.posteriors.to_arviz`."""
+        from bvsi.infer.posteriors.storage import to_arviz
+
+        return to_arviz(self, size=size, rng=rng)
+
+    def save(self: Posterior, path: str | Path) -> None:
+        """Write to a NetCDF file that :func:`bvsi.infer.posteriors.load_posterior` reads."""
+        from bvsi.infer.posteriors.storage import save_posterior
+
+        save_posterior(self, path)

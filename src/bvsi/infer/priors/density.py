@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.bound import BoundPrior
-from bvsi.infer.priors.distribution import Array, Distribution, Matched
+from bvsi.infer.priors.distributions import Array, Distribution, Matched
 from bvsi.infer.priors.joint import JointNormal
 
 
@@ -162,3 +161,19 @@ class PriorDensity:
                 value = getattr(factor.law, attribute)
                 values[factor.positions] = np.nan if value is None else value
         return values
+
+
+@dataclass(frozen=True, eq=False)
+class BoundPrior:
+    """Mean (d,) and precision matrix (d, d); a zero precision is a flat prior."""
+
+    mean: Array
+    precision: Array
+
+    def gradient(self, theta: Array) -> Array:
+        """Σ_0⁻¹ (μ_0 − θ)."""
+        return np.asarray(self.precision @ (self.mean - theta))
+
+    def distance(self, theta: Array) -> float:
+        """(θ − μ_0)ᵀ Σ_0⁻¹ (θ − μ_0)."""
+        return float((theta - self.mean) @ self.precision @ (theta - self.mean))

@@ -11,11 +11,10 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.distribution import LIMIT, Array
-from bvsi.infer.priors.distributions import LOG_2PI
+from bvsi.infer.priors.distributions import LIMIT, LOG_2PI, Array
 
+#: Smallest eigenvalue of a correlation matrix that counts as positive.
 DEFINITE_TOLERANCE = 1e-13
-"""Smallest eigenvalue of a correlation matrix that counts as positive."""
 
 
 @dataclass(frozen=True, eq=False, init=False)

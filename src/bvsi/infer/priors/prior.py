@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from bvsi.common.naming import matches, squeeze
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.density import Factor, PriorDensity
-from bvsi.infer.priors.distribution import LIMIT, REAL, Array, Distribution
-from bvsi.infer.priors.distributions import Flat, Normal
+from bvsi.infer.priors.density import BoundPrior, Factor, PriorDensity
+from bvsi.infer.priors.distributions import LIMIT, REAL, Array, Distribution, Flat, Normal
 from bvsi.infer.priors.joint import JointNormal
 
 Names = str | tuple[str, ...]
@@ -162,3 +161,53 @@ def _check_information(information: ArrayLike | None, wanted: list[str], d: int)
     if H.shape != (d,) or not np.all((H >= 0) & (H <= LIMIT)):
         raise BvsiError(f"information: {d} finite numbers that are not negative are needed, not {information!r}.")
     return H
+
+
+@dataclass(frozen=True)
+class GaussianPrior:
+    """θ_i ~ N(mean_i, variance_i), independent, by operator name.
+
+    terms: name → (mean, variance). default: (mean, variance) of operators that are not named; None leaves them flat.
+    prior: the same as a :class:`Prior`.
+    """
+
+    terms: Mapping[str, tuple[float, float]]
+    default: tuple[float, float] | None = None
+    prior: Prior = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_terms(self.terms)
+        terms: dict[Names, Distribution | JointNormal] = {
+            name: _normal(name, entry) for name, entry in self.terms.items()
+        }
+        default = Flat() if self.default is None else _normal("default", self.default)
+        object.__setattr__(self, "prior", Prior(terms, default))
+
+    def bind(self, names: tuple[str, ...]) -> BoundPrior:
+        """Mean and precision for a list of operators."""
+        return self.prior.bind(names).gaussian
+
+
+def bind_prior(prior: GaussianPrior | None, names: tuple[str, ...]) -> BoundPrior:
+    """The prior for a list of operators; None is flat."""
+    return GaussianPrior({}).bind(names) if prior is None else prior.bind(names)
+
+
+def _normal(name: object, entry: tuple[float, float]) -> Normal:
+    try:
+        mean, variance = entry
+        return Normal(mean, variance)
+    except (TypeError, ValueError):
+        raise BvsiError(f"prior of {name!r}: a pair (mean, variance > 0) is needed, not {entry!r}.") from None
+
+
+@dataclass(frozen=True)
+class InverseGammaPrior:
+    """σ² ~ Inv-Gamma(alpha, beta). The default is the reference prior p(σ²) ∝ 1/σ²."""
+
+    alpha: float = 0.0
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.alpha) and np.isfinite(self.beta) and self.alpha >= 0 and self.beta >= 0):
+            raise BvsiError(f"Inverse-Gamma prior: alpha and beta must not be negative, got {self.alpha}, {self.beta}.")

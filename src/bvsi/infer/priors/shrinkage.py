@@ -11,9 +11,9 @@ import scipy.optimize
 import scipy.special
 
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.distribution import LIMIT, Array, Matched, RealLine, check_parameters
+from bvsi.infer.priors.distributions import LIMIT, Array, Matched, RealLine, check_parameters
 
-NORMAL_QUARTILE = float(scipy.special.ndtri(0.75))
+NORMAL_QUARTILE = float(scipy.special.ndtri(0.75))  # of N(0, 1), for Gaussians that match quartiles
 
 
 @dataclass(frozen=True)
