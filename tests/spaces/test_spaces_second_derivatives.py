@@ -8,11 +8,10 @@ from measures import GRIDS, MESHES, away_from_the_seam, derivative, geometry_of,
 from bvsi.common.jets import Sided
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
+from bvsi.spaces.cells import Places, locate
 from bvsi.spaces.element import H3, P1, P2, Q1, Q2
 from bvsi.spaces.finite_element import FiniteElements
-from bvsi.spaces.locate import locate
 from bvsi.spaces.measure import derivatives
-from bvsi.spaces.places import Places
 
 CASES = [(name, element) for name in GRIDS for element in (Q1, Q2, P1, P2)] + list(MESHES.items())
 

@@ -26,8 +26,8 @@ from bvsi.noise.level import along
 from bvsi.operators import Library, Vocabulary, WeakOperator
 from bvsi.spaces import Measure, Space
 from bvsi.spaces.axis import AxisBasis
+from bvsi.spaces.element import facet_size
 from bvsi.spaces.measure import Evaluation, derivatives
-from bvsi.spaces.penalty import facet_size
 from bvsi.spaces.tensor import Patch, boundary_nodes, kronecker
 
 Array = NDArray[np.float64]
@@ -173,7 +173,7 @@ class Splines:
         )
 
     def _around(self) -> float:
-        """max_K Σ_{E ⊂ ∂K} h_E |E|/|K|, as in :mod:`bvsi.spaces.penalty`."""
+        """max_K Σ_{E ⊂ ∂K} h_E |E|/|K|, as in :mod:`bvsi.spaces.element`."""
         bases = [axis.basis for axis in self.axes]
         if len(bases) == 1:
             return float((bases[0].joint_sizes.sum(axis=1) / bases[0].widths).max())

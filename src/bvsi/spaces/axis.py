@@ -20,6 +20,8 @@ Integers = NDArray[np.int64]
 
 # Nodes that the slopes at both ends of a cell need.
 _STENCIL = 4
+# Points may lie outside an axis by this part of its length: far above rounding, far below a cell. Not measured.
+_SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +92,7 @@ class AxisBasis:
     def locate(self, points: Array) -> Integers:
         """Element of each point."""
         edges = np.append(self.ends[:, 0], self.ends[-1, 1])
-        slack = 1e-9 * (edges[-1] - edges[0])
+        slack = _SLACK * (edges[-1] - edges[0])
         if points.size and (points.min() < edges[0] - slack or points.max() > edges[-1] + slack):
             raise SpaceError(f"points outside the grid axis [{edges[0]:g}, {edges[-1]:g}] cannot be interpolated.")
         return np.clip(np.searchsorted(edges, points, side="right") - 1, 0, len(self.ends) - 1)
@@ -99,6 +101,16 @@ class AxisBasis:
 def axis_basis(grid: Grid, axis: str, element: Element) -> AxisBasis:
     """Basis of one axis; refuses a number of nodes that the element does not fit."""
     return _hermite(grid, axis) if isinstance(element, Hermite) else _lagrange(grid, axis, element.degree)
+
+
+def into_first_period(grid: Grid, points: Array) -> Array:
+    """x ← x₀ + (x − x₀) mod L on the axes of period L that begin at x₀; points (n_p, dim)."""
+    wrapped = points.copy()
+    for axis, name in enumerate(grid.names):
+        if name in grid.periods:
+            first = grid.axes[name][0]
+            wrapped[:, axis] = first + np.mod(points[:, axis] - first, grid.periods[name])
+    return wrapped
 
 
 def polynomial(pieces: Array, s: Array, width: Array, order: int) -> Array:

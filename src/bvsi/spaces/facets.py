@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 from skfem.quadrature import get_quadrature
 
 from bvsi.errors import SpaceError
-from bvsi.spaces.penalty import facet_size
+from bvsi.spaces.element import facet_size
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

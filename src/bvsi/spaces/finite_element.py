@@ -19,48 +19,29 @@ from skfem.quadrature import get_quadrature
 
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
-from bvsi.spaces.element import Lagrange
+from bvsi.spaces.axis import into_first_period
+from bvsi.spaces.cells import Places, locate, tetrahedron_rule
+from bvsi.spaces.element import Lagrange, penalty_constant
 from bvsi.spaces.facets import Facets
-from bvsi.spaces.locate import locate
 from bvsi.spaces.measure import Evaluation, Measure, derivatives
-from bvsi.spaces.penalty import penalty_constant
-from bvsi.spaces.periodic import into_first_period
-from bvsi.spaces.places import Places
-from bvsi.spaces.quadrature import tetrahedron_rule
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_ELEMENTS = {
-    ("line", "P", 1): skfem.ElementLineP1,
-    ("line", "P", 2): skfem.ElementLineP2,
-    ("line", "Q", 1): skfem.ElementLineP1,
-    ("line", "Q", 2): skfem.ElementLineP2,
-    ("triangle", "P", 1): skfem.ElementTriP1,
-    ("triangle", "P", 2): skfem.ElementTriP2,
-    ("quad", "Q", 1): skfem.ElementQuad1,
-    ("quad", "Q", 2): skfem.ElementQuad2,
-    ("tetra", "P", 1): skfem.ElementTetP1,
-    ("tetra", "P", 2): skfem.ElementTetP2,
-    ("hexahedron", "Q", 1): skfem.ElementHex1,
-    ("hexahedron", "Q", 2): skfem.ElementHex2,
-}
-_MESHES = {
-    "line": skfem.MeshLine1,
-    "triangle": skfem.MeshTri1,
-    "quad": skfem.MeshQuad1,
-    "tetra": skfem.MeshTet1,
-    "hexahedron": skfem.MeshHex1,
-}
-_SHAPES = {
-    "line3": "line",
-    "triangle6": "triangle",
-    "quad9": "quad",
-    "tetra10": "tetra",
-    "hexahedron27": "hexahedron",
+# Cells by name: mesh, families of elements, and the elements of first and second degree.
+_CELLS: dict[str, tuple[Any, str, Any, Any]] = {
+    "line": (skfem.MeshLine1, "PQ", skfem.ElementLineP1, skfem.ElementLineP2),
+    "triangle": (skfem.MeshTri1, "P", skfem.ElementTriP1, skfem.ElementTriP2),
+    "quad": (skfem.MeshQuad1, "Q", skfem.ElementQuad1, skfem.ElementQuad2),
+    "tetra": (skfem.MeshTet1, "P", skfem.ElementTetP1, skfem.ElementTetP2),
+    "hexahedron": (skfem.MeshHex1, "Q", skfem.ElementHex1, skfem.ElementHex2),
 }
 # Vertices of a hexahedron: scikit-fem's order in terms of meshio's.
 _HEX_VERTICES = [0, 4, 3, 1, 7, 5, 2, 6]
+# Places within this part of a period from its end are the end; far above rounding, far below a cell. Not measured.
+_AT_END = 1e-9
+# Degrees of freedom and nodes may lie apart by this part of the extent: files with seven digits pass. Not measured.
+_APART = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +59,11 @@ class FiniteElements:
     @cached_property
     def skfem_element(self) -> Any:
         """The scikit-fem element."""
-        shape = next(name for name, kind in _MESHES.items() if isinstance(self.mesh, kind))
-        key = (shape, self.element.family, self.element.degree)
-        if key not in _ELEMENTS:
-            raise SpaceError(f"element {self.element.name} does not exist on {shape} cells; use {_fitting(shape)}.")
-        return _ELEMENTS[key]()
+        shape, (_, families, *elements) = next(item for item in _CELLS.items() if isinstance(self.mesh, item[1][0]))
+        if self.element.family not in families:
+            fitting = " or ".join(f"{family}{degree}" for family in families for degree in (1, 2))
+            raise SpaceError(f"element {self.element.name} does not exist on {shape} cells; use {fitting}.")
+        return elements[self.element.degree - 1]()
 
     @cached_property
     def node_of_dof(self) -> NDArray[np.int64]:
@@ -182,18 +163,14 @@ def _rows(values: Array) -> Array:
     return np.ascontiguousarray(values.reshape(len(values), -1).T)
 
 
-def _fitting(shape: str) -> str:
-    return " or ".join(f"{family}{degree}" for s, family, degree in _ELEMENTS if s == shape)
-
-
 def _mesh(mesh: Mesh) -> Any:
     """scikit-fem mesh of the vertices; further nodes of second-order cells are found again by their places."""
-    shape = _SHAPES.get(mesh.cell_type, mesh.cell_type)
+    shape = mesh.cell_type.rstrip("0123456789")  # triangle6 has the vertices of a triangle
     vertices, t = np.unique(mesh.cells[:, : mesh.vertices_per_cell], return_inverse=True)
     t = t.reshape(len(mesh.cells), -1).T
     if shape == "hexahedron":
         t = t[_HEX_VERTICES]
-    return _MESHES[shape](np.ascontiguousarray(mesh.points[vertices].T), np.ascontiguousarray(t))
+    return _CELLS[shape][0](np.ascontiguousarray(mesh.points[vertices].T), np.ascontiguousarray(t))
 
 
 def _grid_simplices(grid: Grid, element: Lagrange) -> Any:
@@ -222,10 +199,10 @@ def _match(places: Array, geometry: Grid | Mesh, element: Lagrange) -> NDArray[n
         for axis, name in enumerate(geometry.names):
             if name in geometry.periods:
                 first, period = geometry.axes[name][0], geometry.periods[name]
-                past = places[:, axis] > first + period * (1 - 1e-9)
+                past = places[:, axis] > first + period * (1 - _AT_END)
                 places[past, axis] -= period
     distance, node = cKDTree(nodes / extent).query(places / extent)
-    if distance.max() > 1e-7 or len(np.unique(node)) != len(nodes):
+    if distance.max() > _APART or len(np.unique(node)) != len(nodes):
         raise SpaceError(
             f"{element.name} needs its degrees of freedom at the measured nodes: it has {len(places)}, the data "
             f"{len(nodes)}, and they are not the same points. Use P1/Q1 on first-order meshes, P2/Q2 on second-order "

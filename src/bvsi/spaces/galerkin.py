@@ -1,17 +1,111 @@
-"""The Galerkin choice: elements on the nodes of the data, test functions equal to basis functions."""
+"""The Galerkin choice: elements on the nodes of the data, test functions equal to basis functions.
+
+Where the elements stand on other nodes, a sparse map P brings the data there. The data become ``u = P d`` and their
+noise covariance ``P Σ Pᵀ``: one map for both.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, Protocol, TypeGuard
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
 
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces import tensor
-from bvsi.spaces.element import Element, Hermite
+from bvsi.spaces.element import P1, P2, Q1, Q2, Element, Hermite
 from bvsi.spaces.finite_element import FiniteElements
+from bvsi.spaces.measure import Evaluation
 from bvsi.spaces.space import Space
-from bvsi.spaces.transfer import Interpolation, Transfer, natural_element
+
+Array = NDArray[np.float64]
+Geometry = Grid | Mesh
+
+# Smallest eigenvalue of an element's Gram matrix, over its largest, from which on it counts as regular. Not measured;
+# below it the projection would multiply noise by 1e5 and more.
+_SINGULAR = 1e-10
+
+
+class Transfer(Protocol):
+    """A way to bring data of one geometry to the nodes of another."""
+
+    def matrix(self, source: Geometry, target: Geometry, element: Element) -> Any:
+        """P (nodes of target × nodes of source)."""
+
+
+@dataclass(frozen=True)
+class Interpolation:
+    """u_i = Σ_j φ_j(x_i) d_j: the data, interpolated on their own geometry, at the places of the unknowns.
+
+    element: how the data are interpolated; by default Q1 on grids, the mesh's own degree on meshes.
+    """
+
+    element: Element | None = None
+
+    def matrix(self, source: Geometry, target: Geometry, element: Element) -> Any:
+        """P_ij = φ_j(x_i)."""
+        del element
+        own = self.element or natural_element(source)
+        evaluation, _ = basis_at(source, own, target.points)
+        return evaluation.matrix((0,) * source.dim)
+
+
+@dataclass(frozen=True)
+class LocalL2Projection:
+    """Least squares in every element, averaged where elements meet.
+
+        G_e = Σ_{i∈e} φ(x_i) φ(x_i)ᵀ,   P_ai = mean over elements e around a of [G_e⁻¹ φ(x_i)]_a
+
+    It averages over the measurements, reproduces every function of the space exactly, and stays sparse (a global
+    L2 projection would be dense, and so would its noise covariance). Each element needs enough data points.
+    """
+
+    def matrix(self, source: Geometry, target: Geometry, element: Element) -> Any:
+        """P (nodes of target × nodes of source)."""
+        evaluation, cell = basis_at(target, element, source.points)
+        m = int(evaluation.pattern.indptr[1])
+        phi = evaluation.entries((0,) * source.dim).reshape(-1, m)
+        dofs = evaluation.pattern.indices.reshape(-1, m)
+        cells, local = np.unique(cell, return_inverse=True)
+        gram = np.zeros((len(cells), m, m))
+        np.add.at(gram, local, phi[:, :, None] * phi[:, None, :])
+        self._check(gram, np.unique(dofs), target)
+        weights = np.linalg.solve(gram[local], phi[:, :, None])[:, :, 0]
+        first = np.zeros(len(cells), dtype=np.int64)
+        first[local] = np.arange(len(local))
+        shared = np.bincount(dofs[first].ravel(), minlength=target.n_nodes)
+        rows, columns = dofs.ravel(), np.repeat(np.arange(len(phi)), m)
+        entries = weights.ravel() / shared[rows]
+        return sparse.csr_array((entries, (rows, columns)), shape=(target.n_nodes, source.n_nodes))
+
+    @staticmethod
+    def _check(gram: Array, met: NDArray[np.int64], target: Geometry) -> None:
+        eigenvalues = np.linalg.eigvalsh(gram)
+        bad = int(np.count_nonzero(eigenvalues[:, 0] <= _SINGULAR * eigenvalues[:, -1]))
+        if bad or len(met) < target.n_nodes:
+            raise SpaceError(
+                f"L2 projection: {bad} elements hold too few data points, {target.n_nodes - len(met)} unknowns are "
+                "reached by none; use a coarser mesh, a lower degree, or Interpolation()."
+            )
+
+
+def natural_element(geometry: Geometry) -> Element:
+    """Q1 on a grid; on a mesh the element whose nodes the mesh has."""
+    if isinstance(geometry, Grid):
+        return Q1
+    simplex = geometry.cell.simplex and geometry.dim > 1
+    return ((P1, P2) if simplex else (Q1, Q2))[geometry.degree - 1]
+
+
+def basis_at(geometry: Geometry, element: Element, points: Array) -> tuple[Evaluation, NDArray[np.int64]]:
+    """Basis of an element on a geometry at scattered points, and the element that each point lies in."""
+    if _by_axis(geometry, element):
+        return tensor.evaluate_at(geometry, element, points)
+    return _on_mesh(geometry, element).evaluate_at(points)
 
 
 def fills_q2(grid: Grid) -> bool:
@@ -61,30 +155,24 @@ class Galerkin:
 
 
 def _space(geometry: Grid | Mesh, element: Element, quadrature: int, transfer: object | None) -> Space:
-    name = f"{element.name} on {geometry.summary}"
-    points = geometry.points
-    if isinstance(geometry, Grid) and (element.family != "P" or geometry.dim == 1):
-        grid = geometry
-        return Space(
-            name,
-            points,
-            points,
-            tensor.boundary_nodes(grid),
-            tensor.cell_measure(grid, element, quadrature),
-            lambda: tensor.boundary_measure(grid, element, quadrature),
-            lambda: tensor.interior_measure(grid, element, quadrature),
-            transfer,
-        )
+    name, points = f"{element.name} on {geometry.summary}", geometry.points
+    if _by_axis(geometry, element):
+        ends, cells = tensor.boundary_nodes(geometry), tensor.cell_measure(geometry, element, quadrature)
+        boundary = partial(tensor.boundary_measure, geometry, element, quadrature)
+        interior = partial(tensor.interior_measure, geometry, element, quadrature)
+    else:
+        elements = _on_mesh(geometry, element)
+        ends, cells = elements.boundary_nodes(), elements.cells(quadrature)
+        boundary, interior = partial(elements.boundary, quadrature), partial(elements.interior, quadrature)
+    return Space(name, points, points, ends, cells, boundary, interior, transfer)
+
+
+def _by_axis(geometry: Grid | Mesh, element: Element) -> TypeGuard[Grid]:
+    """Whether the basis is a product of bases of the axes."""
+    return isinstance(geometry, Grid) and (element.family != "P" or geometry.dim == 1)
+
+
+def _on_mesh(geometry: Grid | Mesh, element: Element) -> FiniteElements:
     if isinstance(element, Hermite):
         raise SpaceError(f"{element.name} exists on grids only; use P2 or Q2 on a mesh.")
-    elements = FiniteElements(geometry, element)
-    return Space(
-        name,
-        points,
-        points,
-        elements.boundary_nodes(),
-        elements.cells(quadrature),
-        lambda: elements.boundary(quadrature),
-        lambda: elements.interior(quadrature),
-        transfer,
-    )
+    return FiniteElements(geometry, element)

@@ -3,13 +3,15 @@
     E_β (n_q × n):  (E_β)_qj = ∂^β φ_j(x_q),  |β| ≤ 2          weights w (n_q,)
 
 Fields and derivatives at the points are ``E_β u``; functionals are ``E_αᵀ (w ∘ g)``; matrices are
-``E_αᵀ diag(w ∘ c) E_β``. All E_β of a measure share one sparsity pattern; each is made when first asked for.
+``E_αᵀ diag(w ∘ c) E_β``, on the pattern of all products of functions that meet at a point. All E_β of a measure share
+one sparsity pattern; each is made when first asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from typing import Any
 
@@ -18,13 +20,15 @@ from numpy.typing import NDArray
 
 from bvsi.common.jets import Jet, MultiIndex, Sided
 from bvsi.errors import SpaceError
-from bvsi.linalg import Pattern
+from bvsi.linalg import Congruence, Pattern
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Highest order of the derivatives that a measure offers.
+# Highest order of the derivatives that a measure offers: C1 elements have no more.
 _ORDER = 2
+# Coefficients done side by side, so that their work rows stay in the cache; not measured, rows of 256 bytes.
+_SIDE_BY_SIDE = 32
 
 
 def derivatives(dim: int) -> tuple[MultiIndex, ...]:
@@ -122,7 +126,7 @@ class Measure:
     weights: (n_q,); points: (n_q, dim).
     normals: unit normals (n_q, dim), outward on the boundary, from the + to the − cell on interior facets, else None.
     trial, test: the fields' and the test functions' basis at the points; on interior facets keyed by Sided.
-    size, penalty: h_E and α/h_E at the points of facets (n_q,), see :mod:`bvsi.spaces.penalty`; None on cells.
+    size, penalty: h_E and α/h_E at the points of facets (n_q,), see :mod:`bvsi.spaces.element`; None on cells.
     """
 
     weights: Array
@@ -137,3 +141,42 @@ class Measure:
     def n_points(self) -> int:
         """Number of quadrature points."""
         return len(self.weights)
+
+
+@dataclass(frozen=True, eq=False)
+class Bilinear:
+    """Matrices over one measure."""
+
+    measure: Measure
+
+    @cached_property
+    def _congruence(self) -> Congruence:
+        return Congruence.plan(self.measure.test.pattern, self.measure.trial.pattern)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Pattern (n_test × n) of every matrix."""
+        return self._congruence.out
+
+    def values(self, test: Jet, trial: Jet, c: Array) -> Array:
+        """Entries for coefficients c (n_q, m) or anything that broadcasts to it; returns (m, nnz)."""
+        measure, m = self.measure, c.shape[1]
+        ends = measure.test.entries(test), measure.trial.entries(trial)
+        weighted = np.broadcast_to(c, (measure.n_points, m)) * measure.weights[:, None]
+        parts = [weighted[:, s : s + _SIDE_BY_SIDE] for s in range(0, m, _SIDE_BY_SIDE)]
+        return np.concatenate([self._congruence.values(*ends, part) for part in parts])
+
+    def summed(self, test: Jet, trials: Mapping[Jet, Array]) -> Array:
+        """Σ_β E_testᵀ diag(w ∘ c_β) E_β for coefficients c_β (n_q,) by derivative β, in one product, (nnz,)."""
+        measure = self.measure
+        points = measure.trial.pattern.rows
+        right = np.zeros(measure.trial.pattern.nnz)
+        for trial, c in trials.items():
+            right += c[points] * measure.trial.entries(trial)
+        return np.asarray(self._congruence.values(measure.test.entries(test), right, measure.weights[:, None])[0])
+
+    def adjoint(self, test: Jet, trial: Jet, G: Array) -> Array:
+        """w_q (E_α G E_βᵀ)_qq for values G (nnz,), (n_q,): ⟨G, E_αᵀ diag(w ∘ c) E_β⟩ is its inner product with c."""
+        measure = self.measure
+        ends = measure.test.entries(test), measure.trial.entries(trial)
+        return np.asarray(measure.weights * self._congruence.adjoint(*ends, G))

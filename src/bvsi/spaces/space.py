@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 from bvsi.common.jets import Jet, MultiIndex, Sided, Where
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern, Product
-from bvsi.spaces.bilinear import Bilinear
-from bvsi.spaces.measure import Measure
+from bvsi.spaces.measure import Bilinear, Measure
 
 Array = NDArray[np.float64]
 
 Reach: TypeAlias = Literal["cells", "facets", "recovered"]
 """How far an operator couples: within a cell, across a facet, or through a field recovered at the nodes."""
+
+# Means of functions below this part of the largest count as zero: exactly zero on P2, up to rounding. Not measured.
+_NO_MEAN = 1e-10
+# Spaces that are kept after they were pickled, so that parts of one system share them. Not measured.
+_KEPT = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,13 +89,10 @@ class Space:
         return {"cells": lambda: cells, "facets": cache(self.make_facets), "boundary": cache(self.make_boundary)}
 
     @cached_property
-    def _bilinear(self) -> dict[Where, Bilinear]:
-        return {}
-
-    def _forms(self, where: Where) -> Bilinear:
-        if where not in self._bilinear:
-            self._bilinear[where] = Bilinear(self.measure(where))
-        return self._bilinear[where]
+    def _forms(self) -> Callable[[Where], Bilinear]:
+        """Matrices over a measure, planned when first asked for."""
+        measures = self._measures  # not ``self``, for the same reason
+        return cache(lambda where: Bilinear(measures[where]()))
 
     @property
     def pattern(self) -> Pattern:
@@ -125,11 +126,10 @@ class Space:
 
         g: (n_q, T) or anything that broadcasts to it. Returns (n_test, T).
         """
+        at_points = np.broadcast_to(g, (measure.n_points, g.shape[1]))
         if self.nodal and measure is self.cells:
-            return self.tests_at_nodes(test) @ np.broadcast_to(g, (measure.n_points, g.shape[1]))
-        weighted = np.broadcast_to(g, (measure.n_points, g.shape[1])) * measure.weights[:, None]
-        result: Array = measure.test.matrix(test).T @ weighted
-        return result
+            return self.tests_at_nodes(test) @ at_points
+        return np.asarray(measure.test.matrix(test).T @ (at_points * measure.weights[:, None]))
 
     def bilinear(self, where: Where, test: Jet, trial: Jet, c: Array, reach: Reach = "cells") -> Array:
         """∫ ∂^test v · c · ∂^trial u on a pattern of the space: E_testᵀ diag(w ∘ c) E_trial.
@@ -188,8 +188,7 @@ class Space:
         zero = (0,) * self.dim
         if self.nodal:
             return self.tests_at_nodes(zero).entries(self.pattern.rows, self.pattern.indices)
-        values: Array = self.bilinear("cells", zero, zero, np.ones((1, 1)))[0]
-        return values
+        return np.asarray(self.bilinear("cells", zero, zero, np.ones((1, 1)))[0])
 
     def mass_times(self, values: Array) -> Array:
         """M u for u (n, m)."""
@@ -201,7 +200,7 @@ class Space:
     def lumped_mass(self) -> Array:
         """∫ v for every test function: the row sums of M, Simpson's rule on Q2."""
         weights = self.functional(self.cells, (0,) * self.dim, np.ones((1, 1)))[:, 0]
-        if weights.min() <= 1e-10 * weights.max():
+        if weights.min() <= _NO_MEAN * weights.max():
             raise SpaceError(
                 f"{self.name}: its mass matrix cannot be lumped, since not all of its functions have a positive mean; "
                 "use InteriorPenalty() for biharmonic(...), an element P1 or Q1, or Q2 on evenly spaced nodes."
@@ -209,7 +208,7 @@ class Space:
         return weights
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=_KEPT)
 def _made_anew(made_by: bytes) -> Space:
     """A space that was pickled; parts of one system that arrive one by one share it."""
     space: Space = pickle.loads(made_by)()

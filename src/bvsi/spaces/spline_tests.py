@@ -30,10 +30,16 @@ from bvsi.spaces.tensor import kronecker
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
+# Derivatives that may go onto a test function. Not measured; no equation of the test problems has more than four, and
+# each makes the functions one gap wider.
 MAX_DERIVATIVES = 8
-"""Derivatives that may go onto a test function."""
 
+# Degrees of the splines beyond the highest derivative d: ∂^d φ is then of degree four, and the trapezoidal rule at
+# nodes h apart errs by O((h/gap)⁵).
 _SPARE = 4
+# Nodes between knots where neither the user nor the spectrum of the data says; not measured.
+_GAP = 4.0
+# Steps of an axis that differ by less than this part count as even: coordinates in files have few digits. Not measured.
 _UNEVEN = 1e-3
 
 
@@ -107,7 +113,7 @@ class SplineTests:
             if name not in self.gap:
                 raise SpaceError(f"gap: axis {name!r} has none; given are {', '.join(self.gap)}.")
             return float(self.gap[name])
-        return 4.0 if self.gap is None else float(self.gap)
+        return _GAP if self.gap is None else float(self.gap)
 
 
 def spline_obstacle(geometry: Grid | Mesh) -> str:

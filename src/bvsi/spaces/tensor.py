@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid
-from bvsi.spaces.axis import AxisBasis, AxisValues, axis_basis
-from bvsi.spaces.element import Element
+from bvsi.spaces.axis import AxisBasis, AxisValues, axis_basis, into_first_period
+from bvsi.spaces.element import Element, facet_size, penalty_constant
 from bvsi.spaces.measure import Evaluation, Measure, derivatives
-from bvsi.spaces.penalty import facet_size, penalty_constant
-from bvsi.spaces.periodic import into_first_period
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
