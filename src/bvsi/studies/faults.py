@@ -361,6 +361,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of kinds and moments (default 0)")
     parser.add_argument("--out", type=Path, help="folder for faults.json and faults.md")
     chosen = parser.parse_args(arguments)
+    # a shell starts what it puts into the background with SIGINT ignored, and runs would inherit that
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="bvsi-faults-") as folder, progress_bar() as progress:
         rng = np.random.default_rng(chosen.seed)
         reference, trials = study(
