@@ -10,7 +10,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.likelihood import Block, residual_likelihood
+from bvsi.likelihood import Block, Isotropic, residual_likelihood
 from bvsi.likelihood.stacked import Stacked, StackedPlan
 from bvsi.linalg import available_backends
 from bvsi.noise import IID
@@ -174,9 +174,17 @@ def test_the_moment_equations_are_unbiased_at_fixed_weights(replicas):
     assert np.abs(z_of_mean(raw - without)).max() > 10
 
 
-def test_moment_equations_need_stacked_weighting():
+def test_moment_equations_of_block_weighting_have_its_normal_equations():
     likelihood = residual_likelihood(reaction_system(n=5, steps=3), IID(1e-3))
-    with pytest.raises(BvsiError, match="Stacked"):
+    moments = likelihood.moment_equations(TRUTH, rng=np.random.default_rng(0))
+    equations = likelihood.normal_equations(TRUTH)
+    assert_allclose(moments.gram[1:, 1:], equations.H, rtol=1e-10)
+    assert_allclose(moments.gram[1:, 0] - moments.gram[1:, 1:] @ TRUTH, equations.g, rtol=1e-6)
+
+
+def test_moment_equations_need_the_noise():
+    likelihood = residual_likelihood(reaction_system(n=5, steps=3), IID(1e-3), Isotropic())
+    with pytest.raises(BvsiError, match="noise covariance"):
         likelihood.moment_equations(TRUTH, rng=np.random.default_rng(0))
 
 

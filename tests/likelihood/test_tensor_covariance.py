@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.likelihood import Stacked, residual_likelihood
-from bvsi.likelihood.smoothing import reweighted, weighter
 from bvsi.likelihood.stacked import StackedPlan, Whole
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
 from bvsi.operators import Library
@@ -159,9 +158,9 @@ def test_weights_from_neighbouring_ones():
     theta = theta_of(part)
     Z = part.residuals.Z[:, :, :2]
     other = theta * (1 + 0.02 * np.random.default_rng(1).standard_normal(len(theta)))
-    exact = weighter(part, Stacked(), other)(Z)
-    near = reweighted(part, Stacked(), weighter(part, Stacked(), theta), other, Z)
-    far = weighter(part, Stacked(), theta)(Z)
+    exact = Stacked().weights(part, other)(Z)
+    near = Stacked().reweighted(part, other, Stacked().weights(part, theta), Z)
+    far = Stacked().weights(part, theta)(Z)
 
     assert_allclose(near, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
     assert np.abs(near - exact).max() < 0.05 * np.abs(far - exact).max()

@@ -17,7 +17,7 @@ from bvsi.check.verdict import Verdict, advice_for
 from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit
-from bvsi.likelihood import ResidualLikelihood, Stacked
+from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
 
@@ -79,7 +79,7 @@ def check(
     levels = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
     tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood))
-    comparisons, failed = _compared(fit, refits, efficient=isinstance(likelihood.weighting, Stacked))
+    comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     evidence = Evidence(
         tests, comparisons, max(1.0, scale), levels, residual.freedom, residual.drawn, noise_error, dict(cycles or {})

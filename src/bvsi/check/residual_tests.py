@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
 from bvsi.infer import Fit
-from bvsi.likelihood import ResidualLikelihood, Stacked
+from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.smoothing import reweighted, weighter
+from bvsi.likelihood.smoothing import weighted_draws
 from bvsi.likelihood.stacked_products import SpaceTime
 
 Array = NDArray[np.float64]
@@ -29,8 +29,6 @@ _DRAWS = 40
 _WEIGHTS = 6
 # Groups of blocks whose shares of the misfit are compared.
 _GROUPS = 8
-# Residuals of draws that are weighted at a time.
-_AT_ONCE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,7 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     columns = [_Columns.of(part, likelihood, fit.theta, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
     n = freedom = float(likelihood.system.n - likelihood.system.d)
-    drawn = not isinstance(likelihood.weighting, Stacked)
+    drawn = not likelihood.weighting.exact
     if drawn:
         n = float(q[1:].mean())
         freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
@@ -129,20 +127,18 @@ class _Columns:
     def of(part: Part, likelihood: ResidualLikelihood, theta: Array, others: Sequence[Array], rng: Rng) -> _Columns:
         """Draw, weight, project, a few draws at a time; then weight the residuals of the fit as other θ would."""
         products = SpaceTime(part, theta)
-        weigh = weighter(part, likelihood.weighting, theta)
+        weighting = likelihood.weighting
+        weigh = weighting.weights(part, theta)
         own = part.residuals.residual(theta)[:, :, None]
         w = weigh(own)
         X = part.residuals.X - products.operators(products.spread(w[:, :, 0]))
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
-        found, together = [_statistics(own, w)], max(1, _AT_ONCE // own.size)  # the fit has absorbed its share
-        for start in range(0, _DRAWS, together):
-            count = min(together, _DRAWS - start)
-            r = np.stack([products.sensitivity(products.draw(rng)) for _ in range(count)], axis=2)
-            w = weigh(r)
+        found = [_statistics(own, w)]  # the fit has absorbed its share
+        for r, w in weighted_draws(products, weigh, _DRAWS, rng):
             c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
             found.append(_statistics(r - X @ c, w - WX @ c))
-        found += [_statistics(own, reweighted(part, likelihood.weighting, weigh, other, own)) for other in others]
+        found += [_statistics(own, weighting.reweighted(part, other, weigh, own)) for other in others]
         return _Columns(*(np.concatenate([getattr(one, f.name) for one in found], axis=-1) for f in fields(_Columns)))
 
 

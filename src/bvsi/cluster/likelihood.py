@@ -25,7 +25,6 @@ from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.instruments import stencil_shift
 from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.noise_share import NoiseShare
-from bvsi.likelihood.stacked import Stacked
 from bvsi.noise import IID, UnknownScale
 
 Array = NDArray[np.float64]
@@ -198,9 +197,7 @@ class ClusterLikelihood(ResidualLikelihood):
         return results[:n], sum(results[n:], start=np.zeros((self.d, self.d)))
 
     def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
-        """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments; of Stacked() weighting."""
-        if not isinstance(self.weighting, Stacked):
-            raise BvsiError("moment equations need Stacked() weighting.")
+        """ZᵀWZ with W = W(θ) and what noise adds to it, summed over pieces."""
         own = rng.spawn(len(self.extents))
         arguments = [(self.vector(theta), own[seat.experiment], draws) for seat in self.seats]
         return MomentEquations.total(self._sums(piece.moments, arguments))

@@ -10,14 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.cluster.cutting import Cut
-from bvsi.likelihood import Block, Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
+from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.density import check_change_of_variables
 from bvsi.likelihood.instruments import Neighbours, instrumental_equations
-from bvsi.likelihood.moments import MomentEquations
+from bvsi.likelihood.moments import MomentEquations, moment_equations
 from bvsi.likelihood.noise_share import NoiseShare, noise_share
 from bvsi.likelihood.profile_equations import OpenEquations, open_profile_equations, shared_spread
-from bvsi.likelihood.stacked import Stacked
 from bvsi.likelihood.weighting import Weighting
 
 Array = NDArray[np.float64]
@@ -122,7 +121,7 @@ def profile(piece: Piece, model: Model, theta: Array, smoothing: float) -> Profi
 def profile_open(piece: Piece, model: Model, theta: Array, smoothing: float, rng: Rng) -> OpenEquations:
     """The same with N, and S but for the times that other pieces have as well; times are those of the experiment."""
     own, rng = piece.of(model), copy.deepcopy(rng)  # in one process pieces would share a generator
-    if own.cut is None or not isinstance(own.weighting, Block):
+    if own.cut is None or not own.weighting.uses_noise:
         whole = own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
         return OpenEquations(whole, {})
     first = own.cut.frames[0]
@@ -151,8 +150,8 @@ def spread_together(piece: Piece, model: Model, found: Sequence[OpenEquations]) 
 def moments(piece: Piece, model: Model, theta: Array, rng: Rng, draws: int) -> MomentEquations:
     """ZᵀWZ and what noise adds to it."""
     own = piece.of(model)
-    assert isinstance(own.weighting, Stacked)
-    return own.weighting.moment_equations(own.part, theta, rng=copy.deepcopy(rng), draws=draws)
+    weights = own.weighting.weights(own.part, theta)
+    return moment_equations(own.part, theta, weights, rng=copy.deepcopy(rng), draws=draws)
 
 
 def share(piece: Piece, model: Model, rng: Rng) -> NoiseShare:

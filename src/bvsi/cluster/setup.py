@@ -18,7 +18,7 @@ from bvsi.cluster.stored import Stored
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError
-from bvsi.likelihood import Block, Isotropic, Weighting
+from bvsi.likelihood import Block, Weighting
 from bvsi.noise import Noise
 from bvsi.noise.models import noise_of_experiments, values_at
 from bvsi.operators import Library
@@ -121,7 +121,7 @@ class _Experiment:
     def cuttable(self) -> bool:
         """Whether blocks do not couple, and none is dropped."""
         gaps = self.source.measured is not None if isinstance(self.source, Data) else bool(self.source.reading.missing)
-        return isinstance(self.weighting, Block | Isotropic) and not gaps
+        return not self.weighting.couples_blocks and not gaps
 
     def pieces(self, threads: int) -> list[_Wanted]:
         """Pieces in order of time, for so many threads."""

@@ -18,16 +18,13 @@ from numpy.typing import NDArray
 from bvsi.data import Data, Grid
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.smoothing import noise_estimates, weighter
+from bvsi.likelihood.smoothing import noise_estimates, weighted_draws
 from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.noise.level import observed
-from bvsi.residual.system import Structure
 
 Array = NDArray[np.float64]
 
 _DRAWS = 24
-# Residuals of draws that are weighted at a time.
-_AT_ONCE = 1_000_000
 # Nodes per axis and frames that are kept, by dimension; together about 64,000 values a field.
 _NODES = {1: 256, 2: 96, 3: 24}
 _FRAMES = {1: 256, 2: 12, 3: 6}
@@ -101,7 +98,7 @@ def _experiment(
         cells=None if isinstance(data.geometry, Grid) else np.asarray(data.geometry.cells),
         data={f: observed(data, f)[at] for f in data.names},
         fit=fit,
-        residual_times=_block_times(structure),
+        residual_times=structure.block_times,
         residual_points={name: structure.coordinates[chosen] for name, chosen in rows.items()},
         residual={name: w[chosen].T for name, chosen in rows.items()},
     )
@@ -129,20 +126,11 @@ def _every(n: int, most: int) -> NDArray[np.int64]:
 def _standardised(part: Part, likelihood: ResidualLikelihood, theta: Array, rng: np.random.Generator) -> Array:
     """W r in standard deviations of draws, (N, K); NaN for residuals that are not used."""
     products, structure = SpaceTime(part, theta), part.residuals.structure
-    weigh = weighter(part, likelihood.weighting, theta)
+    weigh = likelihood.weighting.weights(part, theta)
     r = part.residuals.residual(theta)
     w, squares = weigh(r[:, :, None])[:, :, 0], np.zeros(r.shape)
-    together = max(1, _AT_ONCE // max(1, r.size))
-    for start in range(0, _DRAWS, together):
-        count = min(together, _DRAWS - start)
-        draws = np.stack([products.sensitivity(products.draw(rng)) for _ in range(count)], axis=2)
-        squares += np.square(weigh(draws)).sum(axis=2)
+    for _, drawn in weighted_draws(products, weigh, _DRAWS, rng):
+        squares += np.square(drawn).sum(axis=2)
     spread = np.sqrt(squares / _DRAWS)
     used = spread > 0 if structure.active is None else structure.active & (spread > 0)
     return np.where(used, w / np.where(used, spread, 1.0), np.nan)
-
-
-def _block_times(structure: Structure) -> Array:
-    """Centre of each block in time, Σ_j |b_kj| t_j / Σ_j |b_kj|, (K,)."""
-    weight = abs(structure.b)
-    return np.asarray(weight @ structure.times / np.asarray(weight.sum(axis=1)).ravel())

@@ -61,7 +61,7 @@ class Method:
 def choose_method(measured: Sequence[Measurement], library: Library, asked: Asked) -> Method:
     """Splines where the grid, the number of times and the operators allow them; what was asked for goes first."""
     experiments = [m.data for m in measured]
-    if isinstance(asked.selection, BestSubset) and not isinstance(asked.weighting, Stacked | None):
+    if isinstance(asked.selection, BestSubset) and asked.weighting is not None and not asked.weighting.couples_blocks:
         raise BvsiError("selection: BestSubset() needs Stacked() weighting; use Sweep().")
     if isinstance(asked.discretisation, Galerkin):
         return _elements(experiments, library, asked, "elements, as asked for")
@@ -71,7 +71,7 @@ def choose_method(measured: Sequence[Measurement], library: Library, asked: Aske
         return _splines(measured, library, asked, "spline tests, as asked for")
     if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests):
         return _elements(experiments, library, asked, f"elements, to go with {type(asked.stencil).__name__}()")
-    if isinstance(asked.weighting, Block):
+    if asked.weighting is not None and asked.weighting.uses_noise and not asked.weighting.couples_blocks:
         return _elements(experiments, library, asked, "elements, to go with Block() weighting")
     obstacle = spline_obstacle_of(experiments, library)
     if obstacle:
@@ -117,7 +117,7 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Asked, re
     given = asked.discretisation if isinstance(asked.discretisation, SplineTests) else SplineTests()
     discretisation = SplineTests(given.gap or space.gap, given.degree or space.degree)
     weighting = asked.weighting or Stacked()
-    selection = asked.selection or (BestSubset() if isinstance(weighting, Stacked) else Sweep())
+    selection = asked.selection or (BestSubset() if weighting.couples_blocks else Sweep())
     return Method(discretisation, asked.stencil or time, weighting, selection, reason)
 
 
@@ -126,7 +126,7 @@ def _elements(experiments: Sequence[Data], library: Library, asked: Asked, reaso
     weighting = asked.weighting or (Stacked() if isinstance(asked.selection, BestSubset) else Block())
     # difference stencils have first time derivatives only
     stencil = asked.stencil or (CrankNicolson() if library.time_order == 1 else TemporalTests())
-    selection = asked.selection or (BestSubset() if isinstance(weighting, Stacked) else Sweep())
+    selection = asked.selection or (BestSubset() if weighting.couples_blocks else Sweep())
     return Method(discretisation, stencil, weighting, selection, reason)
 
 

@@ -18,11 +18,10 @@ from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, Part
 from bvsi.likelihood.density import Density, check_change_of_variables
 from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
-from bvsi.likelihood.moments import MomentEquations
+from bvsi.likelihood.moments import MomentEquations, moment_equations
 from bvsi.likelihood.noise_share import NoiseShare, noise_share
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
-from bvsi.likelihood.stacked import Stacked, StackedPlan
 from bvsi.likelihood.weighting import Block, Isotropic, Weighting
 from bvsi.linalg import limited_cores, single_threaded_blas, usable_cores
 from bvsi.noise.models import Noise, noise_of_experiments
@@ -106,15 +105,15 @@ class ResidualLikelihood:
     @property
     def slope_is_cheap(self) -> bool:
         """Whether q and ∇q cost far less than H: one factor serves many blocks, or conjugate gradients do without."""
-        return all(_cheap_slope(part) for part in self.parts)
+        return all(self.weighting.slope_is_cheap(part) for part in self.parts)
 
     def pilot(self, blocks: int) -> ResidualLikelihood | None:
         """A likelihood with about so many blocks of each experiment, evenly spread: rough estimates for less.
 
-        None where blocks do not stand for themselves (stacked weighting), or where that would save little.
+        None where the weights couple blocks, or where that would save little.
         """
         numbers = [len(rows) for rows in self.block_rows]
-        if isinstance(self.weighting, Stacked) or min(numbers) < _WORTH_A_PILOT * blocks:
+        if self.weighting.couples_blocks or min(numbers) < _WORTH_A_PILOT * blocks:
             return None
         return self.some_blocks([np.arange(K // blocks // 2, K, K // blocks) for K in numbers])
 
@@ -165,13 +164,11 @@ class ResidualLikelihood:
         return ProfileEquations.total([of(part, vector, smoothing=smoothing, rng=own) for part, own in pairs])
 
     def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:
-        """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments; of Stacked() weighting."""
-        vector = self.system.vector(theta)
-        if not isinstance(self.weighting, Stacked):
-            raise BvsiError("moment equations need Stacked() weighting.")
+        """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""
+        vector, weights = self.system.vector(theta), self.weighting.weights
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
-        of = self.weighting.moment_equations
-        return MomentEquations.total([of(part, vector, rng=own, draws=draws) for part, own in pairs])
+        parts = [moment_equations(p, vector, weights(p, vector), rng=own, draws=draws) for p, own in pairs]
+        return MomentEquations.total(parts)
 
     def instrumental_equations(self, theta: ArrayLike) -> InstrumentalEquations:
         """A and c at θ with regressors of other times as instruments, summed over experiments."""
@@ -211,12 +208,6 @@ class ResidualLikelihood:
         if self.scale_known:
             return -0.5 * (q + density.logdet.value + n * math.log(2 * math.pi))
         return -0.5 * (n + n * math.log(q / n) + density.logdet.value + n * math.log(2 * math.pi))
-
-
-def _cheap_slope(part: Part) -> bool:
-    if isinstance(part.plan, StackedPlan):
-        return not part.plan.direct
-    return part.residuals.constant_jacobian
 
 
 def generators(rng: np.random.Generator | None, n: int) -> Sequence[np.random.Generator | None]:

@@ -16,6 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.likelihood.covariance import Part
+from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.likelihood.weighting import Weights
+
 Array = NDArray[np.float64]
 
 
@@ -33,3 +37,21 @@ class MomentEquations:
         return MomentEquations(
             np.sum([p.gram for p in parts], axis=0), np.sum([p.noise for p in parts], axis=0), sum(p.n for p in parts)
         )
+
+
+def moment_equations(
+    part: Part, theta: Array, weights: Weights, *, rng: np.random.Generator, draws: int
+) -> MomentEquations:
+    """Moment equations of one experiment at fixed weights; B is the mean over draws of the noise."""
+    products, d = SpaceTime(part, theta), part.residuals.d
+    columns = [part.residuals.Z]
+    for _ in range(draws):
+        draw = products.draw(rng)
+        columns += [products.time_terms(draw)[:, :, None], products.operators(draw)]
+    stack = np.concatenate(columns, axis=2)
+    WZ = weights(stack)
+    grams = [
+        np.einsum("nki,nkj->ij", stack[:, :, s : s + 1 + d], WZ[:, :, s : s + 1 + d])
+        for s in range(0, (1 + draws) * (1 + d), 1 + d)
+    ]
+    return MomentEquations(grams[0], np.mean(grams[1:], axis=0), part.residuals.n)

@@ -8,46 +8,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.errors import NotPositiveDefiniteError
-from bvsi.likelihood.blocks import streamed_solver
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.likelihood import ResidualLikelihood
-from bvsi.likelihood.stacked import Stacked, Whole
-from bvsi.likelihood.stacked_iterative import conjugate_gradients
 from bvsi.likelihood.stacked_products import SpaceTime
-from bvsi.likelihood.weighting import Weighting
+from bvsi.likelihood.weighting import Weighting, Weights
 
 Array = NDArray[np.float64]
 
-# Relative error of weights that only have to be near enough, and the steps for which they are worth while.
-_ROUGH = 1e-4
-_STEPS = 20
+# Residuals of draws that are weighted at a time: 8 MB each.
+_AT_ONCE = 1_000_000
 
 
-def weighter(part: Part, weighting: Weighting, theta: Array) -> Callable[[Array], Array]:
-    """Z ↦ W Z for Z (N, K, m), with the weights at θ."""
-    if isinstance(weighting, Stacked):
-        return Whole.of(part, theta).weighted
-    return streamed_solver(part, theta)
-
-
-def reweighted(part: Part, weighting: Weighting, near: Callable[[Array], Array], theta: Array, Z: Array) -> Array:
-    """W(θ) Z for Z (N, K, m), near weights that are at hand; of stacked weighting to some digits, without a factor.
-
-    near: Z ↦ W Z with the weights of a θ close by, which make conjugate gradients converge in a few steps.
-    """
-    if not isinstance(weighting, Stacked):
-        return weighter(part, weighting, theta)(Z)
-    product, label = SpaceTime(part, theta).covariance, f"residual covariance of {part.label}"
-    try:
-        return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
-    except NotPositiveDefiniteError:
-        return weighter(part, weighting, theta)(Z)
+def weighted_draws(
+    products: SpaceTime, weights: Weights, n: int, rng: np.random.Generator
+) -> Iterator[tuple[Array, Array]]:
+    """C ε and W C ε for n draws of the noise, (N, K, m) each, a few draws at a time."""
+    structure = products.structure
+    together = max(1, _AT_ONCE // max(1, structure.n_rows * structure.n_blocks))
+    for start in range(0, n, together):
+        count = min(together, n - start)
+        r = np.stack([products.sensitivity(products.draw(rng)) for _ in range(count)], axis=2)
+        yield r, weights(r)
 
 
 def noise_estimates(likelihood: ResidualLikelihood, theta: Array) -> tuple[dict[str, Array], ...]:
@@ -58,9 +44,7 @@ def noise_estimates(likelihood: ResidualLikelihood, theta: Array) -> tuple[dict[
 def _noise_estimate(part: Part, weighting: Weighting, theta: Array) -> dict[str, Array]:
     structure = part.residuals.structure
     r = part.residuals.residual(theta)
-    estimate = SpaceTime(part, theta).spread(weighter(part, weighting, theta)(r[:, :, None])[:, :, 0])
-    if not isinstance(weighting, Stacked):
-        used = abs(structure.a) + abs(structure.b)
-        estimate = estimate / np.maximum(np.bincount(used.indices, minlength=structure.n_times), 1)
+    estimate = SpaceTime(part, theta).spread(weighting.weights(part, theta)(r[:, :, None])[:, :, 0])
+    estimate = estimate / weighting.estimates(structure)
     by_field = estimate.reshape(len(structure.fields), structure.n_dofs, structure.n_times)
     return {field: values.T for field, values in zip(structure.fields, by_field, strict=True)}

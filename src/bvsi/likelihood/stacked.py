@@ -21,15 +21,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.covariance import CovariancePlan, Part, plan_covariance
 from bvsi.likelihood.density import Density, Term, change_of_variables
-from bvsi.likelihood.moments import MomentEquations
 from bvsi.likelihood.normal_equations import NormalEquations
 from bvsi.likelihood.profile_equations import ProfileEquations
 from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coordinates
-from bvsi.likelihood.stacked_iterative import Iterative
+from bvsi.likelihood.stacked_iterative import Iterative, conjugate_gradients
 from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.likelihood.weighting import Weights
 from bvsi.linalg import Analysis, Backend, Factor, analyse
 from bvsi.linalg.cholesky import SupernodalAnalysis
 from bvsi.linalg.factor import DenseFactor
@@ -45,6 +45,9 @@ _BYTES_PER_ENTRY = 40
 _FULL = 0.52
 # Bytes of a factor that is kept for the next time.
 _KEPT = 3e8
+# Relative error of weights that only have to be near enough, and the steps for which they are worth while.
+_ROUGH = 1e-4
+_STEPS = 20
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,8 @@ class Stacked:
     backend: Backend | None = None
     max_memory: float = 2e9
     uses_noise: ClassVar[bool] = True
+    couples_blocks: ClassVar[bool] = True
+    exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if not self.max_memory >= 0:
@@ -179,22 +184,6 @@ class Stacked:
         """Smoothed regressors; S is H, since nothing is left out of the weights."""
         return Whole.of(part, theta).profile_equations(smoothing=smoothing, rng=rng)
 
-    def moment_equations(self, part: Part, theta: Array, *, rng: Rng, draws: int) -> MomentEquations:
-        """Normal equations at fixed weights, and what noise adds to them, from draws of it."""
-        whole = Whole.of(part, theta)
-        d = part.residuals.d
-        columns = [part.residuals.Z]
-        for _ in range(draws):
-            draw = whole.products.draw(rng)
-            columns += [whole.products.time_terms(draw)[:, :, None], whole.products.operators(draw)]
-        stack = np.concatenate(columns, axis=2)
-        WZ = whole.weighted(stack)
-        grams = [
-            np.einsum("nki,nkj->ij", stack[:, :, s : s + 1 + d], WZ[:, :, s : s + 1 + d])
-            for s in range(0, (1 + draws) * (1 + d), 1 + d)
-        ]
-        return MomentEquations(grams[0], np.mean(grams[1:], axis=0), part.residuals.n)
-
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
         """Exact: one factorisation, and its selected inverse for the gradient of the log-determinant."""
         zero = Term(0.0, np.zeros(len(theta)))
@@ -202,6 +191,33 @@ class Stacked:
         whole = Whole.of(part, theta)
         determinant = whole.determinant(gradient) if logdet else zero
         return Density(whole.misfit(gradient), determinant, changed, part.residuals.n)
+
+    def weights(self, part: Part, theta: Array) -> Weights:
+        """From the factor, or by conjugate gradients."""
+        return Whole.of(part, theta).weighted
+
+    def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
+        """By conjugate gradients to 1e-4, with the weights of a θ close by as preconditioner; no factor is made."""
+        product, label = SpaceTime(part, theta).covariance, f"residual covariance of {part.label}"
+        try:
+            return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
+        except NotPositiveDefiniteError:
+            return self.weights(part, theta)(Z)
+
+    def estimates(self, structure: Structure) -> Array:
+        """One: all blocks are weighted together."""
+        return np.ones(structure.n_times)
+
+    def slope_is_cheap(self, part: Part) -> bool:
+        """Where conjugate gradients take the place of a factor."""
+        return not _plan(part).direct
+
+
+def _plan(part: Part) -> StackedPlan:
+    """The plan, which :meth:`Stacked.plan` has made."""
+    plan = part.covariance
+    assert isinstance(plan, StackedPlan)
+    return plan
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,8 +233,7 @@ class Whole:
     @staticmethod
     def of(part: Part, theta: Array) -> Whole:
         """Factorise, or prepare conjugate gradients."""
-        plan, products = part.covariance, SpaceTime(part, theta)
-        assert isinstance(plan, StackedPlan)
+        plan, products = _plan(part), SpaceTime(part, theta)
         solver: Factor | Iterative
         solver = plan.factor(part, theta) if plan.direct else Iterative.of(part, theta, products)
         return Whole(plan, part.residuals, theta, products, solver)

@@ -248,7 +248,5 @@ def _used(structure: Structure) -> Any:
 def space_time_coordinates(structure: Structure) -> Array:
     """Place and time of each residual, (K N, dim + 1), rows k·N + i: where its test functions sit."""
     K, N = structure.n_blocks, structure.n_rows
-    weight = abs(structure.a) + abs(structure.b)
-    middle = (weight @ structure.times) / np.maximum(np.asarray(weight.sum(axis=1)).ravel(), np.finfo(float).tiny)
     place = np.tile(structure.coordinates, (K, 1))
-    return np.concatenate([place, np.repeat(middle, N)[:, None]], axis=1)
+    return np.concatenate([place, np.repeat(structure.block_times, N)[:, None]], axis=1)

@@ -83,6 +83,12 @@ class Structure:
             return np.full(self.n_blocks, self.n_rows)
         return np.asarray(self.active.sum(axis=0))
 
+    @property
+    def block_times(self) -> Array:
+        """Time at which each block sits, Σ_j |b_kj| t_j / Σ_j |b_kj|, (K,)."""
+        weight = abs(self.b)
+        return np.asarray(weight @ self.times / np.asarray(weight.sum(axis=1)).ravel())
+
     def inactive(self, k: int) -> NDArray[np.int64]:
         """Rows of block k that are not used."""
         return np.zeros(0, dtype=np.int64) if self.active is None else np.flatnonzero(~self.active[:, k])

@@ -13,7 +13,6 @@ from bvsi.errors import BvsiError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.infer.quadratic import Minimum, Quadratic
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.likelihood.stacked import Stacked
 
 Array = NDArray[np.float64]
 
@@ -247,7 +246,7 @@ def _first_order(model: Minimum, slope: Array) -> Array:
 
 def _check_exact(likelihood: ResidualLikelihood) -> None:
     """Refuse where log p(û | θ) is not known."""
-    if not isinstance(likelihood.weighting, Stacked):
+    if not likelihood.weighting.exact:
         raise BvsiError(
             f"criterion: ExactBIC() needs Stacked() weighting, since {likelihood.weighting!r} leaves out correlations "
             "and so has no density of the data; use ProfileBIC() or Wald()."
