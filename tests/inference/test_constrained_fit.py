@@ -20,7 +20,7 @@ from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import assemble
-from bvsi.residual.sensitivity import combined_sensitivity
+from bvsi.residual.jacobians import combined_sensitivity
 from inference.bayes_cases import SIGMA, burgers, dense_quadratic, four_operators, two_operators
 from inference.cases import reaction_diffusion
 

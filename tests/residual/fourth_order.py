@@ -35,8 +35,8 @@ def matrices(geometry, element, *, text="biharmonic(c)", treatment=None, boundar
     """B of an operator that is linear with constant coefficients, and the mass matrix M, sparse."""
     operator, space, state = prepared(text, geometry, element, treatment=treatment, boundary=boundary)
     values = jacobian(operator, space, state)["c"]
-    assert values.ndim == 1
-    return space.reach(reach_of(operator)).matrix(values).tocsr(), space.pattern.matrix(space.mass).tocsr()
+    assert len(values) == 1
+    return space.reach(reach_of(operator)).matrix(values[0]).tocsr(), space.pattern.matrix(space.mass).tocsr()
 
 
 def jacobian_error(operator, space, state, step=1e-4):
@@ -52,7 +52,7 @@ def jacobian_error(operator, space, state, step=1e-4):
     pattern = space.reach(reach_of(operator))
     for f, values in jacobian(operator, space, state).items():
         for j in range(applied.shape[1]):
-            applied[:, j] += pattern.matrix(values if values.ndim == 1 else values[j]) @ direction[f][:, j]
+            applied[:, j] += pattern.matrix(values[j if len(values) > 1 else 0]) @ direction[f][:, j]
     return np.abs(applied - difference).max() / np.abs(difference).max()
 
 

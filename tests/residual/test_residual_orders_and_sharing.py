@@ -11,8 +11,8 @@ from bvsi.infer import Profile
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID
 from bvsi.operators import InteriorPenalty, Library, Mixed, NoFlux, Unknown, ZeroNeumann, free_energy_library
-from bvsi.residual import CrankNicolson, assemble, columns
-from bvsi.residual.sensitivity import Streamed
+from bvsi.residual import CrankNicolson, assemble, discrete
+from bvsi.residual.jacobians import Streamed
 from bvsi.spaces import H3, P2, Q2, Galerkin
 
 SPACES = {
@@ -128,7 +128,7 @@ def shared(one, other):
     """The same array, or the same operator of one source."""
     if isinstance(one, Streamed):
         return one.source is other.source and one.weights == other.weights
-    return np.shares_memory(one, other)
+    return np.shares_memory(one.entries, other.entries)
 
 
 @pytest.mark.parametrize("where", SPACES)
@@ -147,9 +147,9 @@ def test_operators_that_differ_by_a_number_share_their_sensitivities(where):
     data = random_data(geometry)
     (together,) = assemble(data, several, discretisation=Galerkin(element)).experiments
     for i, (text, factor, first) in enumerate(zip(texts, factors, firsts, strict=True)):
-        pairs = zip(together.J[i].blocks, together.J[first].blocks, strict=True)
+        pairs = zip(together.J[i].terms, together.J[first].terms, strict=True)
         if factor in (-2, 3, 4):
-            assert all(shared(mine[1], theirs[1]) for mine, theirs in pairs)
+            assert all(shared(mine, theirs) for mine, theirs in pairs)
         size = np.abs(together.X[:, :, i]).max()
         assert_allclose(together.X[:, :, i], factor * together.X[:, :, first], atol=1e-10 * size)
         single = Library({"c": [text]}, boundary=ZeroNeumann(), biharmonic=treatment)
@@ -162,13 +162,13 @@ def test_operators_that_differ_by_a_number_share_their_sensitivities(where):
 
 def test_equations_share_what_they_have_in_common(monkeypatch):
     """∇²(c1 c2) stands in both equations of the dictionary, with factors of its own."""
-    monkeypatch.setattr(columns, "KEEP_BYTES", 0.0)
+    monkeypatch.setattr(discrete, "KEEP_BYTES", 0.0)
     data = random_data(box(4, 2), ("c1", "c2"))
     (residuals,) = assemble(data, free_energy_library(), discretisation=Galerkin(Q2)).experiments
     names = free_energy_library().names
     one = residuals.J[names.index("c1: laplacian(diff(c1**2*c2, c1))")]
     two = residuals.J[names.index("c2: laplacian(diff(c1*c2**2, c2))")]
-    ((_, mine),), ((_, theirs),) = one.blocks, two.blocks
+    (mine,), (theirs,) = one.terms, two.terms
     assert mine.source is theirs.source
     operators = mine.source.operators
     assert operators[next(iter(mine.weights))].key == operators[next(iter(theirs.weights))].key

@@ -1,4 +1,6 @@
-"""Sensitivities to the state: constant, varying and scaled entries against dense matrices, and their sums."""
+"""Sensitivities to the state: constant, varying and scaled terms against dense matrices, and their sums."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +8,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.linalg import Kronecker, Pattern
-from bvsi.residual.sensitivity import NodalTests, Scaled, Sensitivity, combined_sensitivity, entries_at
+from bvsi.residual.jacobians import Matrix, NodalTests, Scaled, Sensitivity, Slots, combined_sensitivity
 
 N, STATE, TIMES = 7, 10, 4
 FIRST, WIDE = 5, 5
@@ -21,11 +23,11 @@ def pattern():
 
 
 def scaled(pattern, seed, tests=None, slots=None, times=TIMES):
-    """V diag(c_j) on the columns of the second field: slots and entries."""
+    """V diag(c_j) on the columns of the second field."""
     rng = np.random.default_rng(seed)
-    slots = np.flatnonzero(pattern.indices >= FIRST) if slots is None else slots
-    tests = nodal_tests(pattern, slots, rng) if tests is None else tests
-    return slots, Scaled(tests, rng.standard_normal((times, WIDE)), FIRST)
+    slots = Slots(pattern, np.flatnonzero(pattern.indices >= FIRST)) if slots is None else slots
+    tests = nodal_tests(pattern, slots.index, rng) if tests is None else tests
+    return Scaled(slots, tests, rng.standard_normal((times, WIDE)), FIRST)
 
 
 def nodal_tests(pattern, slots, rng):
@@ -35,13 +37,13 @@ def nodal_tests(pattern, slots, rng):
 
 
 def constant(pattern, seed):
-    slots = np.flatnonzero(pattern.indices < 8)
-    return slots, np.random.default_rng(seed).standard_normal(len(slots))
+    slots = Slots(pattern, np.flatnonzero(pattern.indices < 8))
+    return Matrix(slots, np.random.default_rng(seed).standard_normal((1, len(slots.index))))
 
 
 def varying(pattern, seed):
-    slots = np.arange(0, pattern.nnz, 2)
-    return slots, np.random.default_rng(seed).standard_normal((TIMES, len(slots)))
+    slots = Slots(pattern, np.arange(0, pattern.nnz, 2))
+    return Matrix(slots, np.random.default_rng(seed).standard_normal((TIMES, len(slots.index))))
 
 
 def still(pattern, seed):
@@ -57,19 +59,19 @@ def dense(J, time):
 def J(request, pattern):
     kinds = {"constant": [constant], "varying": [varying], "scaled": [scaled], "still": [still, scaled]}
     kinds["all"] = [constant, varying, scaled, still]
-    blocks = tuple(make(pattern, 3 + i) for i, make in enumerate(kinds[request.param]))
-    return Sensitivity(pattern, blocks, scale=-1.5)
+    terms = tuple(make(pattern, 3 + i) for i, make in enumerate(kinds[request.param]))
+    return Sensitivity(pattern, terms, scale=-1.5)
 
 
-def test_scaled_entries_are_a_matrix_times_a_diagonal_one(pattern):
-    slots, entries = scaled(pattern, 1)
+def test_scaled_terms_are_a_matrix_times_a_diagonal_one(pattern):
+    term = scaled(pattern, 1)
     V = np.zeros((N, STATE))
-    V[pattern.rows[slots], pattern.indices[slots]] = entries.tests.values
+    V[pattern.rows[term.slots.index], pattern.indices[term.slots.index]] = term.tests.values
     for time in range(TIMES):
-        c = np.concatenate([np.zeros(FIRST), entries.factor[time]])
-        J = Sensitivity(pattern, ((slots, entries),), scale=2.0)
+        c = np.concatenate([np.zeros(FIRST), term.factor[time]])
+        J = Sensitivity(pattern, (term,), scale=2.0)
         assert_allclose(dense(J, time), 2 * V @ np.diag(c), rtol=1e-14)
-        assert_allclose(entries_at(entries.times(3.0), time), 3 * entries.at(time), rtol=1e-15)
+        assert_allclose(dense(Sensitivity(pattern, (term.times(3.0),)), time), 3 * V @ np.diag(c), rtol=1e-14)
 
 
 def test_products_are_those_of_the_dense_matrix(J):
@@ -108,19 +110,24 @@ def test_only_entries_without_time_are_constant(pattern):
 
 
 def several(pattern):
-    """Four operators: two share the matrix V, two share entries that are constant."""
-    slots, first = scaled(pattern, 1)
-    _, second = scaled(pattern, 2, tests=first.tests, slots=slots)
-    shared = constant(pattern, 5)
+    """Five operators: two share the matrix V, two the slots of a constant matrix, two a matrix that varies."""
+    first = scaled(pattern, 1)
+    second = scaled(pattern, 2, tests=first.tests, slots=first.slots)
+    shared, moving = constant(pattern, 5), varying(pattern, 6)
     return (
-        Sensitivity(pattern, ((slots, first), shared)),
-        Sensitivity(pattern, ((slots, second),), scale=0.5),
-        Sensitivity(pattern, (shared,), scale=-2.0),
-        Sensitivity(pattern, (varying(pattern, 6),)),
+        Sensitivity(pattern, (first, shared)),
+        Sensitivity(pattern, (second,), scale=0.5),
+        Sensitivity(pattern, (replace(shared, entries=shared.entries + 1.0),), scale=-2.0),
+        Sensitivity(pattern, (moving,)),
+        Sensitivity(pattern, (moving,), scale=0.3),
     )
 
 
-@pytest.mark.parametrize("weights", [[1.0, -2.0, 3.0, 0.7], [0, 2.0, 0, 0], [0, 0, 0, 0.0], [1.0, 0, -1.0, 0]], ids=str)
+@pytest.mark.parametrize(
+    "weights",
+    [[1.0, -2.0, 3.0, 0.7, 2.0], [0, 2.0, 0, 0, 0], [0, 0, 0, 0.0, 0], [1.0, 0, -1.0, 0, 0], [0, 0, 0, 1.0, 1.0]],
+    ids=str,
+)
 def test_combinations_are_weighted_sums(pattern, weights):
     J = several(pattern)
     total = combined_sensitivity(J, np.array(weights))
@@ -132,9 +139,12 @@ def test_combinations_are_weighted_sums(pattern, weights):
 def test_what_is_shared_stands_in_a_combination_once(pattern):
     J = several(pattern)
     before = [dense(one, 1) for one in J]
-    total = combined_sensitivity(J, np.array([1.0, -2.0, 3.0, 0.7]))
-    assert len(total.blocks) == 3
-    assert sum(isinstance(entries, Scaled) for _, entries in total.blocks) == 1
-    assert any(entries.tests is J[0].blocks[0][1].tests for _, entries in total.blocks if isinstance(entries, Scaled))
+    total = combined_sensitivity(J, np.array([1.0, -2.0, 3.0, 0.7, 2.0]))
+    matrix, still, moving = total.terms
+    assert matrix.at_nodes().tests is J[0].terms[0].tests
+    assert still.constant
+    assert moving.entries is J[3].terms[0].entries
+    with pytest.raises(TypeError, match="nodes"):
+        still.at_nodes()
     for one, values in zip(J, before, strict=True):
         assert_allclose(dense(one, 1), values, rtol=0)

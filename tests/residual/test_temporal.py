@@ -8,7 +8,7 @@ from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.operators import Library
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
-from bvsi.residual.temporal import trapezoidal
+from bvsi.residual.stencils import trapezoidal
 from bvsi.spaces import SplineTests
 
 OMEGA = 5.0

@@ -7,8 +7,8 @@ from residual_cases import box, simplices
 
 from bvsi.data import Data
 from bvsi.operators import Library, NoFlux, Unknown, ZeroNeumann
-from bvsi.residual import CrankNicolson, TemporalTests, assemble, columns
-from bvsi.residual.sensitivity import Streamed, apply_all, combined_sensitivity, inner_all, total_at
+from bvsi.residual import CrankNicolson, TemporalTests, assemble, discrete
+from bvsi.residual.jacobians import Streamed, apply_all, combined_sensitivity, inner_all, total_at
 from bvsi.spaces import P2, Q1, Q2, Galerkin
 
 TEXTS = {
@@ -38,7 +38,7 @@ def residuals_of(name, seed=0, shift=None):
 @pytest.fixture(scope="module", autouse=True)
 def nothing_is_kept():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(columns, "KEEP_BYTES", 0.0)
+        patch.setattr(discrete, "KEEP_BYTES", 0.0)
         yield
 
 
@@ -53,7 +53,7 @@ def dense(residuals, i, time):
 
 def test_nonlinear_operators_are_streamed_and_the_others_kept(residuals):
     _, r = residuals
-    streamed = [any(isinstance(e, Streamed) for _, e in J.blocks) for J in r.J]
+    streamed = [J.streamed() is not None for J in r.J]
     assert streamed == [False, True, True, True, True, True, False, True, True]
 
 
@@ -86,7 +86,7 @@ def test_a_combination_is_made_in_one_pass_and_is_the_sum(residuals):
     _, r = residuals
     theta = np.random.default_rng(3).standard_normal(len(r.J))
     whole = combined_sensitivity(r.J, theta)
-    assert sum(isinstance(e, Streamed) for _, e in whole.blocks) == 1
+    assert sum(isinstance(e, Streamed) for e in whole.terms) == 1
     for time in range(3):
         expected = sum(t * J.values(time) for t, J in zip(theta, r.J, strict=True))
         assert_allclose(total_at(r.J, theta, time), expected, atol=1e-12)
@@ -110,7 +110,7 @@ def test_jacobians_are_derivatives_of_the_operators(residuals):
 
 def test_equal_forms_have_one_number_and_differ_by_a_factor(residuals):
     _, r = residuals
-    ((_, one),), ((_, other),) = r.J[2].blocks, r.J[4].blocks
+    (one,), (other,) = r.J[2].terms, r.J[4].terms
     assert one.weights == other.weights
     assert r.J[4].scale == -2 * r.J[2].scale
 
@@ -142,9 +142,9 @@ def test_operators_are_not_taken_for_rounding_in_another_unit_of_time(step):
 @pytest.mark.parametrize("name", CASES)
 def test_small_ones_are_kept_and_are_the_same(name, monkeypatch):
     streamed = residuals_of(name)
-    monkeypatch.setattr(columns, "KEEP_BYTES", 1e9)
+    monkeypatch.setattr(discrete, "KEEP_BYTES", 1e9)
     kept = residuals_of(name)
-    assert not any(isinstance(e, Streamed) for J in kept.J for _, e in J.blocks)
+    assert not any(J.streamed() for J in kept.J)
     assert_allclose(kept.Z, streamed.Z, atol=1e-12 * np.abs(kept.Z).max())
     for one, other in zip(kept.J, streamed.J, strict=True):
         assert_allclose(one.values(1), other.values(1), atol=1e-11)

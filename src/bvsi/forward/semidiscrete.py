@@ -63,8 +63,8 @@ class SemiDiscrete:
         for operator, theta in self.changing:
             reach = reach_of(operator)
             for field, block in jacobian(operator, self.space, state).items():
-                slots = self.layout.slots[operator.equation, field, reach]
-                values[slots] += theta * self.layout.restrict(operator.equation, block.reshape(-1), reach)
+                slots = self.layout.slots[operator.equation, field, reach].index
+                values[slots] += theta * self.layout.restrict(operator.equation, block[0], reach)
         return values
 
     def merged(self) -> SemiDiscrete:
@@ -158,8 +158,8 @@ def _constant_part(operator: WeakOperator, layout: Layout, state: State) -> tupl
     source = np.zeros(layout.pattern.shape[0])
     reach = reach_of(operator)
     for field, block in jacobian(operator, layout.space, state).items():
-        slots = layout.slots[operator.equation, field, reach]
-        values[slots] += layout.restrict(operator.equation, block, reach)
+        slots = layout.slots[operator.equation, field, reach].index
+        values[slots] += layout.restrict(operator.equation, block[0], reach)
     if operator.has_source:
         zero = State(state.times, {f: 0 * v for f, v in state.fields.items()}, state.auxiliary)
         tests = layout.tests[operator.equation]

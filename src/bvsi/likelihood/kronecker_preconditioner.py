@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from bvsi.likelihood.covariance import Part
 from bvsi.linalg import Kronecker
-from bvsi.residual import Scaled
 
 Array = NDArray[np.float64]
 
@@ -60,8 +59,7 @@ class KroneckerPreconditioner:
         if structure.mass_at_nodes is None or not noise.diagonal:
             return None
         a, equations = structure.a.toarray(), []
-        for _, entries in structure.mass_at_nodes.blocks:
-            assert isinstance(entries, Scaled)
+        for entries in structure.mass_at_nodes.at_nodes():
             tests = entries.tests.product
             means = np.array([variances[entries.columns].mean() for variances in noise.distinct])
             space = Kronecker(tuple(_inverse(_gram(A)) for A in tests.factors))

@@ -23,7 +23,7 @@ from bvsi.linalg import Kronecker
 from bvsi.linalg.kronecker import Pairs, dense_if_full, diagonal_products
 from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
-from bvsi.residual.sensitivity import NodalTests
+from bvsi.residual.jacobians import NodalTests
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -159,17 +159,16 @@ class TensorCovariance:
 
     def _by_equation(self, J: Sensitivity) -> list[list[Scaled]]:
         """Terms V diag(c_j) of a sensitivity for every equation."""
-        starts = [_scaled(entries).tests.start for _, entries in self.mass.blocks]
+        starts = [own.tests.start for own in self.mass.at_nodes()]
         found: list[list[Scaled]] = [[] for _ in starts]
-        for _, entries in J.blocks:
-            own = _scaled(entries)
-            found[starts.index(own.tests.start)].append(own if J.scale == 1.0 else own.times(J.scale))
+        for own in J.at_nodes():
+            found[starts.index(own.tests.start)].append(own)
         return found
 
     @cached_property
     def ends(self) -> tuple[Integers, Integers]:
         """Rows of the residual of the two functions of every pair, (E, E, pairs) each; −1 where one is not used."""
-        tests = [_position(_scaled(entries).tests) for _, entries in self.mass.blocks]
+        tests = [_position(own.tests) for own in self.mass.at_nodes()]
         shape = (len(tests), len(tests), len(self.mirror))
         rows = np.broadcast_to(np.stack([own[self._ends[0]] for own in tests])[:, None], shape)
         columns = np.broadcast_to(np.stack([own[self._ends[1]] for own in tests])[None], shape)
@@ -187,7 +186,7 @@ class TensorCovariance:
     @cached_property
     def _factors(self) -> tuple[Any, ...]:
         """Functions of each axis at its nodes."""
-        return _scaled(self.mass.blocks[0][1]).tests.product.factors
+        return self.mass.at_nodes()[0].tests.product.factors
 
     @cached_property
     def _pairs(self) -> tuple[Pairs, ...]:
@@ -258,11 +257,6 @@ class Rows:
         """Sums over times with the same row, (T × rows)."""
         T = len(self.of_time)
         return sparse.csr_array((np.ones(T), (np.arange(T), self.of_time)), shape=(T, len(self)))
-
-
-def _scaled(entries: object) -> Scaled:
-    assert isinstance(entries, Scaled)
-    return entries
 
 
 def _position(tests: NodalTests) -> Integers:

@@ -1,11 +1,10 @@
 """Weak-form residuals: time stencils and the residual system."""
 
 from bvsi.residual.assembly import assemble, discretise_library, state_of
+from bvsi.residual.jacobians import Scaled, Sensitivity
 from bvsi.residual.layout import Layout
-from bvsi.residual.sensitivity import Scaled, Sensitivity
-from bvsi.residual.stencils import BDF2, BackwardEuler, CrankNicolson, Stencil
+from bvsi.residual.stencils import BDF2, BackwardEuler, CrankNicolson, Stencil, TemporalTests
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
-from bvsi.residual.temporal import TemporalTests
 
 __all__ = [
     "BDF2",

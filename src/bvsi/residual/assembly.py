@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -14,19 +14,16 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
-from bvsi.residual.activity import active_residuals, missing_unknowns
-from bvsi.residual.columns import columns
-from bvsi.residual.discrete import NodalTerm, State, reach_of
-from bvsi.residual.layout import Layout
-from bvsi.residual.sensitivity import Entries, Sensitivity, Streamed
+from bvsi.residual.discrete import State, columns
+from bvsi.residual.jacobians import Sensitivity, Streamed
+from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
 from bvsi.residual.stencils import BackwardEuler, Stencil
+from bvsi.residual.streamed import WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
-from bvsi.residual.weak_jacobians import WeakJacobians
 from bvsi.spaces import Element, Galerkin, Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement
 
 Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
 Discretisation: TypeAlias = Galerkin | SplineTests
@@ -38,6 +35,8 @@ Variance: TypeAlias = Mapping[str, ArrayLike]
 Discretised: TypeAlias = tuple[tuple[WeakOperator, ...], Space]
 """Weak operators, and the space that integrates them."""
 
+# Degree of quadrature beyond which the default does not go, however high the polynomials of the operators.
+# Not measured; the error of higher integrands is then that of the rule.
 MAX_QUADRATURE = 16
 
 
@@ -201,35 +200,19 @@ def _residuals(
         Z[layout.rows(equation), :, 0] = (a @ mass[layout.tests[equation]].T).T
     monic = [operator.monic() for operator in operators]
     made = columns([one for one, _ in monic], space, states, b)
-    streamed = _StreamedOperators.of([one for one, _ in monic if made[one.key].J is None], layout, states[1])
+    streamed = {(one.key, one.equation): one for one, _ in monic if made[one.key].J is None}
+    source = WeakJacobians(layout, tuple(streamed.values()), states[1])
+    source.check()
     J = []
     for i, (operator, (one, factor)) in enumerate(zip(operators, monic, strict=True)):
         column = made[one.key]
         Z[layout.rows(operator.equation), :, 1 + i] = factor * column.X[layout.tests[operator.equation]]
-        J.append(streamed.sensitivity(one, factor) if column.J is None else _sensitivity(one, column.J, factor, layout))
+        if column.J is None:
+            J.append(Sensitivity(layout.pattern, (Streamed(source, {source.number(one): 1.0}),), factor))
+        else:
+            J.append(layout.sensitivity(one, column.J, factor))
         progress(i + 1, len(operators), f"assembling {label}")
     return Residuals(structure, structure.only_active(Z), tuple(J))
-
-
-@dataclass(frozen=True, eq=False)
-class _StreamedOperators:
-    """Operators whose Jacobians are not kept; source: works them out; slots: all of the pattern."""
-
-    source: WeakJacobians
-    slots: Integers
-
-    @staticmethod
-    def of(operators: Sequence[WeakOperator], layout: Layout, at: State) -> _StreamedOperators:
-        """Each weak form once for each equation; those whose derivative is not finite are refused."""
-        distinct = {(o.key, o.equation): o for o in operators}
-        source = WeakJacobians(layout, tuple(distinct.values()), at)
-        source.check()
-        return _StreamedOperators(source, np.arange(layout.pattern.nnz if operators else 0))
-
-    def sensitivity(self, operator: WeakOperator, factor: float) -> Sensitivity:
-        """factor · J of one of them; those that differ by a number share it."""
-        entries = Streamed(self.source, {self.source.number(operator): 1.0})
-        return Sensitivity(self.source.pattern, ((self.slots, entries),), factor)
 
 
 def _usable(
@@ -277,17 +260,3 @@ def structure_of(
         active=active,
         mass_at_nodes=layout.mass_at_nodes() if space.nodal else None,
     )
-
-
-def _sensitivity(
-    operator: WeakOperator, J: Mapping[str, Array | tuple[NodalTerm, ...]], factor: float, layout: Layout
-) -> Sensitivity:
-    equation, reach = operator.equation, reach_of(operator)
-    blocks: list[tuple[Integers, Entries]] = []
-    for field, values in J.items():
-        slots = layout.slots[equation, field, reach]
-        if isinstance(values, tuple):
-            blocks += [(slots, layout.placed(equation, field, one)) for one in values]
-        else:
-            blocks.append((slots, layout.restrict(equation, values, reach)))
-    return Sensitivity(layout.pattern, tuple(blocks), factor)

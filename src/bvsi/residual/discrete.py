@@ -1,31 +1,46 @@
-"""Operators on a space: F_i(u) tested against every test function, and its Jacobian.
+"""Operators on a space: F_i(u) tested against every test function, its Jacobian, and the columns X_i.
 
-    F_i(u) = Σ_terms E_αᵀ (w ∘ g(E_β u, x, t))        J_i(u) = Σ E_αᵀ diag(w ∘ ∂g/∂u_β) E_β
+    F_i(u) = Σ_terms E_αᵀ (w ∘ g(E_β u, x, t))      J_i(u) = Σ E_αᵀ diag(w ∘ ∂g/∂u_β) E_β      X_ki = Σ_j b_kj F_i(û_j)
 
-Both come from the one weak form of the operator; for constant Jacobians ``F(u) = J u + F(0)`` is used. Operators may
-read recovered fields w = M_lumped⁻¹ R(u); the chain rule then gives J_w M_lumped⁻¹ J_R.
+All come from the one weak form of the operator, in one loop over the points of quadrature (:func:`integrands`). For
+constant Jacobians ``F(u) = J u + F(0)`` is used. Operators may read recovered fields w = M_lumped⁻¹ R(u); the chain
+rule then gives J_w M_lumped⁻¹ J_R.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
-from bvsi.common.jets import Jet
+from bvsi.common.jets import MEASURES, Jet, Where
 from bvsi.errors import OperatorError
-from bvsi.linalg import Pattern
 from bvsi.operators import Vocabulary, WeakOperator
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
 from bvsi.spaces import Measure, Reach, Space
 
 Array = NDArray[np.float64]
 
-_CHUNK_BYTES = 64 * 2**20
+# Bytes of one array of values at the points of quadrature; bounds what a pass over the times takes. Not measured.
+CHUNK_BYTES = 64 * 2**20
+# F below this part of Σ |J| |u| is what rounding leaves of zero: some hundred times the unit roundoff.
 _ROUNDING = 1e-13
+# F above this part of max |J| max |u| is not rounding, which saves the products that tell exactly.
+_CLEARLY = 1e-9
+# Bytes of the Jacobians of nonlinear operators up to which they are kept: they are then worked out once instead of for
+# every θ. Beyond, memory matters more.
+KEEP_BYTES = 2e8
+
+Blocks: TypeAlias = tuple[tuple[str, Jet | None, Array], ...]
+"""J of one operator: field, derivative of the test functions, and entries with one row for all times or one for each.
+
+On elements the derivative is None and the entries are on the space's pattern of the operator's reach, (1 or T, nnz). On
+nodal spaces they are the diagonals behind the test functions at the nodes, (1 or T, n).
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,42 +81,216 @@ class State:
 
 
 @dataclass(frozen=True, eq=False)
-class NodalTerm:
-    """V diag(c_j) on a nodal space: derivative of the test functions in V; factor c, (T, n), or (1, n) if constant."""
+class Column:
+    """One operator: X (n_tests, K), and J; None where it is streamed."""
 
-    test: Jet
-    factor: Array
-
-
-@dataclass(frozen=True, eq=False)
-class DiscreteOperator:
-    """F and J of one operator for all times of a state.
-
-    F: (n_tests, T). J: field → values on the space's pattern of its reach, (nnz,) where constant in time, else
-    (T, nnz), or of a nodal space the sparse matrices and diagonals that make them up.
-    """
-
-    F: Array
-    J: Mapping[str, Array | tuple[NodalTerm, ...]]
+    X: Array
+    J: Blocks | None
 
 
 class NotFiniteError(OperatorError):
     """An operator, or its derivative, is not a finite number on the state given."""
 
 
-def streams(operator: WeakOperator, space: Space, state: State) -> bool:
-    """Whether Jacobians are worked out anew for every time: nonlinear on elements, so that keeping all is too much."""
-    return not space.nodal and not operator.recovered and not has_constant_jacobian(operator, state)
+def columns(
+    operators: Sequence[WeakOperator], space: Space, states: tuple[State, State], b: Any
+) -> dict[object, Column]:
+    """Columns by the operators' keys, each weak form once; states: where to evaluate, and where to linearise.
 
-
-def discretise(operator: WeakOperator, space: Space, state: State, at: State | None = None) -> DiscreteOperator:
-    """Evaluate an operator at all times of a state, and its Jacobian there, or at another state if given."""
+    b: stencil (K × T), sparse.
+    """
+    state, at = states
+    distinct = {operator.key: operator for operator in operators}
     if space.nodal:
-        return _discretised_at_nodes(operator, space, state, at or state)
-    J = jacobian(operator, space, at or state)
-    F = _values(operator, space, state, J)
-    rounding = is_rounding(F, J, space.reach(reach_of(operator)), state)
-    return DiscreteOperator(np.zeros_like(F) if rounding else F, J)
+        return _nodal_columns(list(distinct.values()), space, states, b)
+    linear = [o for o in distinct.values() if has_constant_jacobian(o, state)]
+    found: dict[object, Column] = {}
+    for operator, column in zip(linear, _linear_columns(linear, space, state, b), strict=True):
+        found[operator.key] = column
+    streamed = streamed_operators(list(distinct.values()), space, state)
+    for operator, F in zip(streamed, _streamed_values(streamed, space, state), strict=True):
+        found[operator.key] = Column(_summed(b, F), None)
+    kept = [operator for key, operator in distinct.items() if key not in found]
+    for operator, J in zip(kept, jacobians(kept, space, at), strict=True):
+        F = evaluate(operator, space, state)
+        found[operator.key] = Column(_summed(b, _cleaned(F, J, operator, space, state)), J)
+    return found
+
+
+def _nodal_columns(
+    operators: Sequence[WeakOperator], space: Space, states: tuple[State, State], b: Any
+) -> dict[object, Column]:
+    """On a nodal space; what rounding leaves of zero is zero where the operator is linear."""
+    found: dict[object, Column] = {}
+    state, at = states
+    for operator, J in zip(operators, jacobians(operators, space, at), strict=True):
+        F = evaluate(operator, space, state)
+        if has_constant_jacobian(operator, state):
+            F = _cleaned(F, J, operator, space, state)
+        found[operator.key] = Column(_summed(b, F), J)
+    return found
+
+
+def _linear_columns(operators: Sequence[WeakOperator], space: Space, state: State, b: Any) -> Iterator[Column]:
+    """J Σ_j b_kj û_j + Σ_j b_kj F(0) of operators with one Jacobian for all times."""
+    sums = {name: _summed(b, values) for name, values in state.fields.items()} if operators else {}
+    zero = State(state.times, {name: 0 * values for name, values in state.fields.items()}, state.auxiliary)
+    for operator, J in zip(operators, jacobians(operators, space, state), strict=True):
+        X = np.zeros((space.n_tests, b.shape[0]))
+        with np.errstate(all="ignore"):  # what is not finite is refused by name below
+            for name, _, entries in J:
+                X += space.reach(reach_of(operator)).matrix(entries[0]) @ sums[name]
+            if operator.has_source:
+                X += _summed(b, _integrated([operator], space, _with_recovered(operator, space, zero))[0])
+        if not np.isfinite(X).all():
+            evaluate(operator, space, state)  # tells at which time
+        weight = max(float(abs(b).sum(axis=1).max()), np.finfo(float).tiny)  # b may be as small as a time step
+        yield Column(np.zeros_like(X) if _is_rounding(X / weight, J, operator, space, state) else X, J)
+
+
+def _streamed_values(operators: Sequence[WeakOperator], space: Space, state: State) -> Iterator[Array]:
+    """F of operators whose Jacobians are not kept; J at the time of the largest fields tells what is rounding."""
+    sizes = np.max([np.abs(values).max(axis=0) for values in state.fields.values()], axis=0)
+    largest = state.at(slice(int(sizes.argmax()), int(sizes.argmax()) + 1))
+    values = _integrated(operators, space, state)
+    for operator, F in zip(operators, values, strict=True):
+        check_finite(operator, F.T, state)
+    for operator, F, J in zip(operators, values, jacobians(operators, space, largest), strict=True):
+        yield _cleaned(F, J, operator, space, state)
+
+
+def streamed_operators(operators: Sequence[WeakOperator], space: Space, state: State) -> list[WeakOperator]:
+    """Those of the operators whose Jacobians are not kept: none where all of them together are small."""
+    nonlinear = [o for o in operators if not (space.nodal or o.recovered or has_constant_jacobian(o, state))]
+    size = sum(8.0 * state.n_times * len(o.reads) * space.reach(reach_of(o)).nnz for o in nonlinear)
+    return nonlinear if size > KEEP_BYTES else []
+
+
+def _summed(b: Any, values: Array) -> Array:
+    """Σ_j b_kj v_j for v (n, T), (n, K)."""
+    return np.ascontiguousarray((b @ values.T).T)
+
+
+def _cleaned(F: Array, J: Blocks, operator: WeakOperator, space: Space, state: State) -> Array:
+    """F, or zeros where it is rounding only."""
+    return np.zeros_like(F) if _is_rounding(F, J, operator, space, state) else F
+
+
+def _is_rounding(F: Array, J: Blocks, operator: WeakOperator, space: Space, state: State) -> bool:
+    """Whether F is what rounding leaves of zero, such as the derivative of a constant: ‖F‖ ≪ ‖|J||u|‖."""
+    largest, total = np.abs(F).max(), np.zeros(space.n_tests)
+    with np.errstate(over="ignore"):
+        bound = sum(np.abs(entries).max() * np.abs(state.fields[name]).max() for name, _, entries in J)
+    if not J or np.isinf(bound) or (not space.nodal and largest > _CLEARLY * bound):
+        return False  # the usual case, decided without further products
+    for name, test, entries in J:
+        J_size, u_size = np.abs(entries).max(axis=0), np.abs(state.fields[name]).max(axis=1)
+        if test is None:
+            total += space.reach(reach_of(operator)).matrix(J_size) @ u_size
+        else:
+            total += (space.tests_at_nodes(test).magnitude() @ (J_size * u_size)[:, None])[:, 0]
+    return bool(largest <= _ROUNDING * total.max())
+
+
+def evaluate(operator: WeakOperator, space: Space, state: State) -> Array:
+    """F(u) (n_tests, T), straight from the weak form."""
+    (F,) = _integrated([operator], space, _with_recovered(operator, space, state))
+    check_finite(operator, F.T, state)
+    return F
+
+
+def _integrated(operators: Sequence[WeakOperator], space: Space, state: State) -> list[Array]:
+    """F(u) (n_tests, T) of several operators, on a state that has what they recover."""
+    total = [np.zeros((space.n_tests, state.n_times)) for _ in operators]
+    with np.errstate(all="ignore"):  # callers refuse by name what is not finite
+        for where, times, terms in integrands(operators, space, state):
+            measure = space.measure(where)
+            shape = (measure.n_points, times.stop - times.start)
+            for i, term, g in terms:
+                total[i][:, times] += space.functional(measure, term.test, np.broadcast_to(g, shape))
+    return total
+
+
+def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Array]:
+    """J(u) by field on elements, on the pattern of its reach: (1, nnz) where it does not change with time, else
+    (T, nnz).
+    """
+    return {name: entries for name, _, entries in jacobians([operator], space, state)[0]}
+
+
+def jacobians(operators: Sequence[WeakOperator], space: Space, state: State) -> list[Blocks]:
+    """J(u) of several operators; matrices between the same derivatives are made side by side."""
+    found: list[Blocks] = [()] * len(operators)
+    for constant in (True, False):
+        times = state.at(slice(0, 1)) if constant else state
+        mine = [i for i, o in enumerate(operators) if has_constant_jacobian(o, state) == constant]
+        direct = [i for i in mine if not operators[i].recovered]
+        make = _nodal_jacobians if space.nodal else _direct_jacobians
+        with np.errstate(all="ignore"):  # what is not finite is refused by name below
+            for i, J in zip(direct, make([operators[i] for i in direct], space, times), strict=True):
+                found[i] = J
+            for i in set(mine) - set(direct):
+                found[i] = _chained_jacobian(operators[i], space, times)
+        for i in mine:
+            for _, _, entries in found[i]:
+                check_finite(operators[i], entries, times)
+    return found
+
+
+def _nodal_jacobians(operators: Sequence[WeakOperator], space: Space, state: State) -> list[Blocks]:
+    """V diag(∂g/∂u) for every derivative of the test functions."""
+    found: list[dict[tuple[str, Jet], Array]] = [{} for _ in operators]
+    for _, times, terms in integrands(operators, space, state, derivative=True):
+        for i, term, c in terms:
+            shape = (state.n_times, space.n_dofs)
+            found[i].setdefault((term.field, term.test), np.zeros(shape))[times] += c.T
+    return [tuple((name, test, factor) for (name, test), factor in J.items()) for J in found]
+
+
+def _direct_jacobians(
+    operators: Sequence[WeakOperator], space: Space, state: State, reach: Reach | None = None
+) -> list[Blocks]:
+    """Derivatives by every field that the weak forms name, recovered ones too, at every time, (T, nnz).
+
+    reach: of the pattern; by default that of each operator.
+    """
+    found: list[dict[str, Array]] = [{} for _ in operators]
+    for where, times, terms in integrands(operators, space, state, derivative=True):
+        shape = (space.measure(where).n_points, times.stop - times.start)
+        sites: dict[tuple[Jet, Jet, Reach], list[tuple[int, str, Array]]] = {}
+        for i, term, c in terms:
+            site = (term.test, term.trial, reach or reach_of(operators[i]))
+            sites.setdefault(site, []).append((i, term.field, np.broadcast_to(c, shape)))
+        for (test, trial, own), uses in sites.items():
+            c = uses[0][2] if len(uses) == 1 else np.concatenate([c for _, _, c in uses], axis=1)
+            values = space.bilinear(where, test, trial, c, own).reshape(len(uses), shape[1], -1)
+            for (i, name, _), entries in zip(uses, values, strict=True):
+                found[i].setdefault(name, np.zeros((state.n_times, entries.shape[1])))[times] += entries
+    return [tuple((name, None, entries) for name, entries in J.items()) for J in found]
+
+
+def _chained_jacobian(operator: WeakOperator, space: Space, state: State) -> Blocks:
+    """J_u + J_w M_lumped⁻¹ J_R of an operator that reads recovered fields w, at every time, (T, nnz)."""
+    reach_of(operator)
+    (found,) = _direct_jacobians([operator], space, _with_recovered(operator, space, state), "cells")
+    direct = {name: entries for name, _, entries in found}
+    total = {name: space.widened(entries) for name, entries in direct.items() if name not in operator.recovered}
+    for name, inner in operator.recovered.items():
+        if name not in direct:  # recovered for nothing: it cancels in the weak form
+            continue
+        for read, _, blocks in _direct_jacobians([inner], space, state, "cells")[0]:
+            chained = np.stack([space.chained(o, i) for o, i in zip(direct[name], blocks, strict=True)])
+            total[read] = total[read] + chained if read in total else chained
+    return tuple((name, None, entries) for name, entries in total.items())
+
+
+def _with_recovered(operator: WeakOperator, space: Space, state: State) -> State:
+    """The state with the fields that the operator recovers, w = M_lumped⁻¹ R(u)."""
+    if not operator.recovered:
+        return state
+    lumped = space.lumped_mass[:, None]
+    values = {w: _integrated([inner], space, state)[0] / lumped for w, inner in operator.recovered.items()}
+    return replace(state, recovered=values)
 
 
 def reach_of(operator: WeakOperator) -> Reach:
@@ -113,110 +302,6 @@ def reach_of(operator: WeakOperator) -> Reach:
     if operator.recovered:
         return "recovered"
     return "facets" if operator.forms["facets"].terms else "cells"
-
-
-def is_rounding(F: Array, J: Mapping[str, Array], pattern: Pattern, state: State) -> bool:
-    """Whether F is what rounding leaves of zero, such as the derivative of a constant: ‖F‖ ≪ ‖|J||u|‖."""
-    largest = np.abs(F).max()
-    with np.errstate(over="ignore"):
-        bound = sum(np.abs(values).max() * np.abs(state.fields[name]).max() for name, values in J.items())
-    if not J or largest > 1e-9 * bound or np.isinf(bound):
-        return False  # the usual case, decided without further products
-    size = np.zeros(pattern.shape[0])
-    for name, values in J.items():
-        rows = np.atleast_2d(np.abs(values)).max(axis=0)
-        size += pattern.matrix(rows) @ np.abs(state.fields[name]).max(axis=1)
-    return bool(largest <= _ROUNDING * size.max())
-
-
-def evaluate(operator: WeakOperator, space: Space, state: State) -> Array:
-    """F(u) (n_tests, T), straight from the weak form."""
-    return _values(operator, space, state, {})
-
-
-def jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, Array]:
-    """J(u) by field, on the pattern of its reach: (nnz,) where it does not change with time, else (T, nnz)."""
-    constant = has_constant_jacobian(operator, state)
-    times = state.at(slice(0, 1)) if constant else state
-    with np.errstate(all="ignore"):  # what is not finite is refused by name below
-        total = _jacobians(operator, space, times)
-    for block in total.values():
-        check_finite(operator, block, times)
-    return {name: block[0] if constant else block for name, block in total.items()}
-
-
-def nodal_jacobian(operator: WeakOperator, space: Space, state: State) -> dict[str, tuple[NodalTerm, ...]]:
-    """J(u) by field on a nodal space, V diag(∂g/∂u) for every derivative of the test functions."""
-    form, measure = operator.forms["cells"], space.measure("cells")
-    times = state.at(slice(0, 1)) if has_constant_jacobian(operator, state) else state
-    total: dict[tuple[str, Jet], Array] = {}
-    with np.errstate(all="ignore"):  # what is not finite is refused by name below
-        values = SymbolValues(operator.words, measure, times)
-        for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
-            full = np.broadcast_to(c, (measure.n_points, times.n_times)).T
-            key = (term.field, term.test)
-            total[key] = total[key] + full if key in total else np.array(full)
-    for factor in total.values():
-        check_finite(operator, factor, times)
-    fields = dict.fromkeys(field for field, _ in total)
-    return {f: tuple(NodalTerm(t, c) for (g, t), c in total.items() if g == f) for f in fields}
-
-
-def _discretised_at_nodes(operator: WeakOperator, space: Space, state: State, at: State) -> DiscreteOperator:
-    """On a nodal space; what is left of zero by rounding is zero where the operator is linear."""
-    F, J = _values(operator, space, state, {}), nodal_jacobian(operator, space, at)
-    if J and has_constant_jacobian(operator, state):
-        size = np.zeros(space.n_tests)
-        for name, terms in J.items():
-            largest = np.abs(state.fields[name]).max(axis=1)
-            for term in terms:
-                size += (space.tests_at_nodes(term.test).magnitude() @ (np.abs(term.factor[0]) * largest)[:, None])[
-                    :, 0
-                ]
-        if np.abs(F).max() <= _ROUNDING * size.max():
-            F = np.zeros_like(F)
-    return DiscreteOperator(F, J)
-
-
-def _jacobians(operator: WeakOperator, space: Space, times: State) -> dict[str, Array]:
-    """J(u) by measured field at every time, (T, nnz)."""
-    reach = reach_of(operator)
-    if reach != "recovered":
-        return _direct_jacobians(operator, space, times, reach)
-    direct = _direct_jacobians(operator, space, _with_recovered(operator, space, times), "cells")
-    total = {name: space.widened(block) for name, block in direct.items() if name not in operator.recovered}
-    for name, inner in operator.recovered.items():
-        if name not in direct:  # recovered for nothing: it cancels in the weak form
-            continue
-        for read, blocks in _direct_jacobians(inner, space, times, "cells").items():
-            chained = np.stack([space.chained(o, i) for o, i in zip(direct[name], blocks, strict=True)])
-            total[read] = total[read] + chained if read in total else chained
-    return total
-
-
-def _direct_jacobians(operator: WeakOperator, space: Space, times: State, reach: Reach) -> dict[str, Array]:
-    """Derivative by every field that the weak form names, recovered ones too, at every time, (T, nnz)."""
-    total: dict[str, Array] = {}
-    for where, form in operator.forms.items():
-        if not form.jacobian:
-            continue
-        measure = space.measure(where)
-        for chunk in chunks(times.n_times, measure.n_points):
-            values = SymbolValues(operator.words, measure, times.at(chunk))
-            for term, c in zip(form.jacobian, form.jacobian_kernel(values), strict=True):
-                block = total.setdefault(term.field, np.zeros((times.n_times, space.reach(reach).nnz)))
-                full = np.broadcast_to(c, (c.shape[0] if c.ndim else 1, values.n_times))
-                block[chunk] += space.bilinear(where, term.test, term.trial, full, reach)
-    return total
-
-
-def _with_recovered(operator: WeakOperator, space: Space, state: State) -> State:
-    """The state with the fields that the operator recovers, w = M_lumped⁻¹ R(u)."""
-    if not operator.recovered:
-        return state
-    lumped = space.lumped_mass[:, None]
-    values = {w: _weak_values(inner, space, state) / lumped for w, inner in operator.recovered.items()}
-    return replace(state, recovered=values)
 
 
 def has_constant_jacobian(operator: WeakOperator, state: State) -> bool:
@@ -235,50 +320,43 @@ def check_finite(operator: WeakOperator, values: Array, state: State) -> None:
         )
 
 
-def _values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, Array]) -> Array:
-    """F(u) (n_tests, T): J u + F(0) where J is given and constant, else from the weak form."""
-    with np.errstate(all="ignore"):  # what is not finite is refused by name below
-        linear = bool(J) and has_constant_jacobian(operator, state)
-        total = _linear_values(operator, space, state, J) if linear else _weak_values(operator, space, state)
-    check_finite(operator, total.T, state)
-    return total
+def integrands(
+    operators: Sequence[WeakOperator], space: Space, state: State, *, derivative: bool = False
+) -> Iterator[tuple[Where, slice, Iterator[tuple[int, Any, Array]]]]:
+    """Kernels of weak forms at the points of quadrature: the one loop over measures, times and operators.
 
+    For each measure and chunk of times an iterator over operators: position in ``operators``, term of the weak form,
+    and its integrand (n_q or 1, times or 1). Fields at the points are evaluated once for all operators.
 
-def _linear_values(operator: WeakOperator, space: Space, state: State, J: Mapping[str, Array]) -> Array:
-    total = np.zeros((space.n_tests, state.n_times))
-    for name, entries in J.items():
-        total += space.reach(reach_of(operator)).matrix(entries) @ state.fields[name]
-    return total + at_zero_state(operator, space, state) if operator.has_source else total
-
-
-def _weak_values(operator: WeakOperator, space: Space, state: State) -> Array:
-    total = np.zeros((space.n_tests, state.n_times))
-    state = _with_recovered(operator, space, state)
-    for where, form in operator.forms.items():
-        if not form.terms:
+    derivative: coefficients of the Jacobian instead of integrands.
+    """
+    for where in MEASURES:
+        forms = [(i, o, o.forms[where]) for i, o in enumerate(operators)]
+        used = [(i, o) for i, o, form in forms if (form.jacobian if derivative else form.terms)]
+        if not used or not space.measure(where).n_points:
             continue
         measure = space.measure(where)
-        for chunk in chunks(state.n_times, measure.n_points):
-            values = SymbolValues(operator.words, measure, state.at(chunk))
+        size = max(1, CHUNK_BYTES // (8 * max(measure.n_points, 1)))
+        for start in range(0, state.n_times, size):
+            times = slice(start, min(start + size, state.n_times))
+            values = SymbolValues(used[0][1].words, measure, state.at(times))
             unbiased = where == "cells" and space.nodal and bool(state.variance)
-            kernel = operator.unbiased_kernel if unbiased else form.value_kernel
-            for term, g in zip(form.terms, kernel(values), strict=True):
-                full = np.broadcast_to(g, (measure.n_points, values.n_times))
-                total[:, chunk] += space.functional(measure, term.test, full)
-    return total
+            yield where, times, _kernels(used, where, values, derivative=derivative, unbiased=unbiased)
 
 
-def at_zero_state(operator: WeakOperator, space: Space, state: State) -> Array:
-    """F(0) (n_tests, T), of measured fields that vanish."""
-    zero = {name: np.zeros((space.n_dofs, state.n_times)) for name in state.fields}
-    return _weak_values(operator, space, State(state.times, zero, state.auxiliary))
-
-
-def chunks(n_times: int, n_points: int) -> Iterator[slice]:
-    """Times taken together so that an array of quadrature values stays small."""
-    size = max(1, _CHUNK_BYTES // (8 * max(n_points, 1)))
-    for start in range(0, n_times, size):
-        yield slice(start, min(start + size, n_times))
+def _kernels(
+    used: Sequence[tuple[int, WeakOperator]], where: Where, values: SymbolValues, *, derivative: bool, unbiased: bool
+) -> Iterator[tuple[int, Any, Array]]:
+    for i, operator in used:
+        form = operator.forms[where]
+        terms = form.jacobian if derivative else form.terms
+        with np.errstate(all="ignore"):  # what is not finite is refused by name
+            if derivative:
+                arrays = form.jacobian_kernel(values)
+            else:
+                arrays = operator.unbiased_kernel(values) if unbiased else form.value_kernel(values)
+        for term, c in zip(terms, arrays, strict=True):
+            yield i, term, c if c.ndim == 2 else c.reshape(1, 1)
 
 
 class SymbolValues(Mapping[sp.Symbol, Array]):

@@ -3,6 +3,13 @@
     y_k = Σ_j a_kj M û_j            X_k = Σ_j b_kj F(û_j)
 
 so that ``Σ_j a_kj u(t_j)`` approximates u_t where ``Σ_j b_kj F(u(t_j))`` approximates F. Steps may differ.
+Temporal test functions are B-splines ψ_k in time, on which the time derivatives go:
+
+    ∫ ψ_k ∂_t^m u dt = (−1)^m ∫ ψ_k^(m) u dt        a_kj = (−1)^m ψ_k^(m)(t_j) w_j,      b_kj = ψ_k(t_j) w_j
+
+w are trapezoidal weights. On even steps they are exact to order p + 1 − m for ψ of degree p, which is smooth and has
+compact support, and the more so where the gap is a whole number of steps. Uneven steps have weights of their own, exact
+for polynomials of degree 5 between neighbouring times.
 """
 
 from __future__ import annotations
@@ -14,9 +21,16 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.errors import DataError
+from bvsi.errors import DataError, SpaceError
+from bvsi.spaces.bsplines import UniformSplines
 
 Array = NDArray[np.float64]
+
+# A step longer than this many typical ones is a gap in the record.
+_GAP = 1.5
+# Steps that differ by less than this part are even, and degree of the polynomials between uneven ones.
+_EVEN = 1e-3
+_LOCAL = 5
 
 
 class Stencil(Protocol):
@@ -81,3 +95,110 @@ def _banded(*diagonals: Array) -> Any:
     matrix = sparse.csr_array(sparse.diags_array(diagonals, offsets=offsets, shape=(K, K + m - 1)))
     matrix.eliminate_zeros()
     return matrix
+
+
+@dataclass(frozen=True)
+class TemporalTests:
+    """B-spline test functions in time.
+
+    degree: of the splines; p − 1 derivatives are continuous.
+    gap: steps between knots, and between one function and the next; a function is degree + 1 gaps wide.
+
+    Functions whose support holds a gap of the record longer than a knot gap (missing frames) are left out.
+    """
+
+    degree: int = 5
+    gap: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.degree < 2 or not (np.isfinite(self.gap) and self.gap > 0):
+            raise DataError(f"degree must be 2 or more and gap positive; got {self.degree} and {self.gap}.")
+
+    def splines(self, times: Array) -> UniformSplines:
+        """The functions ψ_k on the span of the times."""
+        step = float(np.median(np.diff(times)))
+        try:
+            return UniformSplines.by_gap(
+                float(times[0]), float(times[-1] - times[0]), self.gap * step, self.degree, periodic=False
+            )
+        except SpaceError as error:
+            raise DataError(f"times: {error}") from None
+
+    def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
+        """a = (−1)^m ψ^(m)(t) w, b = ψ(t) w for the m-th time derivative."""
+        if len(times) < self.degree + 2:
+            other = " or CrankNicolson()" if order == 1 else f", at least {order + 1},"
+            raise DataError(
+                f"times: temporal test functions of degree {self.degree} need at least {self.degree + 2} times, the "
+                f"data have {len(times)}; use a lower degree{other} or more frames."
+            )
+        if order >= self.degree:
+            raise DataError(f"degree: time derivatives of order {order} need test functions of degree {order + 1}.")
+        splines = self.splines(times)
+        points, weights, interpolation = _quadrature(splines, times)
+        functions = splines.functions(points)
+
+        def integrals(values: Array) -> Any:
+            return sparse.csr_array(_spline_matrix(values * weights[:, None], functions, splines.n) @ interpolation)
+
+        a, b = integrals((-1) ** order * splines.values(points, order)), integrals(splines.values(points))
+        whole = ~_over_gaps(splines, times)
+        if not whole.any():
+            raise DataError("times: every temporal test function spans missing frames; use a smaller gap.")
+        return a[whole], b[whole]
+
+
+def trapezoidal(points: Array) -> Array:
+    """Weights of the trapezoidal rule on points, (n,)."""
+    steps = np.diff(points)
+    return np.asarray(0.5 * (np.append(steps, 0.0) + np.insert(steps, 0, 0.0)))
+
+
+def _spline_matrix(values: Array, functions: NDArray[np.int64], n: int) -> Any:
+    """Values (T, p + 1) of some functions at every time as a sparse matrix (n, T), zeros left out."""
+    times = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
+    there = (functions >= 0) & (values != 0)
+    return sparse.csr_array((values[there], (functions[there], times[there])), shape=(n, len(values)))
+
+
+def _quadrature(splines: UniformSplines, times: Array) -> tuple[Array, Array, Any]:
+    """Points, weights, and the map E (points × T) that gives the data there.
+
+    Even steps: the times themselves. Uneven ones: Gauss points between times and knots, and E from the polynomial of
+    degree 5 through the nearest times, so that a_kj = (−1)^m ∫ ψ_k^(m) ℓ_j dt with local Lagrange polynomials ℓ_j.
+    """
+    steps = np.diff(times)
+    if np.ptp(steps) <= _EVEN * steps.mean() or len(times) <= _LOCAL:
+        return times, trapezoidal(times), sparse.eye_array(len(times), format="csr")
+    cuts = np.unique(np.concatenate([times, splines.start + np.arange(splines.pieces + 1) * splines.gap]))
+    cuts = cuts[np.append(True, np.diff(cuts) > 1e-12 * splines.length)]
+    nodes, weights = np.polynomial.legendre.leggauss(_LOCAL + 1)
+    widths = np.diff(cuts)[:, None]
+    points = (cuts[:-1, None] + widths * (nodes + 1) / 2).ravel()
+    first = np.clip(np.searchsorted(times, points) - 1 - _LOCAL // 2, 0, len(times) - _LOCAL - 1)
+    near = first[:, None] + np.arange(_LOCAL + 1)
+    shape = (len(points), len(times))
+    rows = np.repeat(np.arange(len(points)), _LOCAL + 1)
+    lagrange = sparse.csr_array((_lagrange(points, times[near]).ravel(), (rows, near.ravel())), shape=shape)
+    return points, (widths * weights / 2).ravel(), lagrange
+
+
+def _lagrange(points: Array, nodes: Array) -> Array:
+    """ℓ_m(x) = Π_{n ≠ m} (x − x_n)/(x_m − x_n) at points (N,) for nodes (N, q + 1) of each, (N, q + 1)."""
+    q = nodes.shape[1]
+    values = [
+        np.prod([(points - nodes[:, n]) / (nodes[:, m] - nodes[:, n]) for n in range(q) if n != m], axis=0)
+        for m in range(q)
+    ]
+    return np.stack(values, axis=1)
+
+
+def _over_gaps(splines: UniformSplines, times: Array) -> NDArray[np.bool_]:
+    """Functions with missing frames inside their support, (n,)."""
+    steps = np.diff(times)
+    missing = np.flatnonzero(steps > max(_GAP * float(np.median(steps)), splines.gap))
+    begin = splines.start + np.arange(splines.n) * splines.gap
+    end = begin + (splines.degree + 1) * splines.gap
+    tolerance = 1e-9 * splines.length
+    over = (times[missing + 1][None] > begin[:, None] + tolerance) & (times[missing][None] < end[:, None] - tolerance)
+    return np.asarray(over.any(axis=1))

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.common.naming import position
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
-from bvsi.residual.sensitivity import Sensitivity, apply_all, combined_sensitivity, inner_all, total_at
+from bvsi.residual.jacobians import Matrix, Sensitivity, Slots, apply_all, combined_sensitivity, inner_all, total_at
 
 Array = NDArray[np.float64]
 
@@ -74,7 +74,7 @@ class Structure:
         """M as a sensitivity that is the same at all times."""
         if self.mass_at_nodes is not None:
             return self.mass_at_nodes
-        return Sensitivity(self.pattern, ((np.arange(self.pattern.nnz), self.M),))
+        return Sensitivity(self.pattern, (Matrix(Slots(self.pattern, np.arange(self.pattern.nnz)), self.M[None]),))
 
     @property
     def block_rows(self) -> NDArray[np.int64]:

@@ -1,0 +1,469 @@
+"""Jacobians J_i(û_j) of operators on one sparsity pattern: sums of terms of several kinds behind one interface.
+
+    Matrix     one sparse matrix for each time, or one for all times
+    Scaled     V diag(c_j): a Kronecker product V times a diagonal matrix for each time, or one for all times. This is
+               what nodal quadrature makes of operators without derivatives on the data.
+    Streamed   Σ_i w_i J_i(û_j), worked out from the weak form whenever it is asked for, all operators in one pass
+
+A new kind needs the methods of :class:`JacobianKind`; nothing else asks which kind a Jacobian has.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol, Self
+
+import numpy as np
+import scipy.sparse as sparse
+from numpy.typing import NDArray
+
+from bvsi.linalg import Kronecker, Pattern
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Slots:
+    """Some slots of a pattern, ascending, so that rows are in order; terms on the same slots share this record."""
+
+    pattern: Pattern
+    index: Integers
+
+    @cached_property
+    def _structure(self) -> tuple[Integers, Integers]:
+        """Columns of the entries, and first entry of each row."""
+        counts = np.bincount(self.pattern.rows[self.index], minlength=self.pattern.shape[0])
+        return self.pattern.indices[self.index], np.concatenate([[0], np.cumsum(counts)])
+
+    def matrix(self, values: Array) -> Any:
+        """Sparse matrix (N × n_u) with values (m,) on these slots."""
+        return sparse.csr_array((values, *self._structure), shape=self.pattern.shape)
+
+
+class Source(Protocol):
+    """Operators whose Jacobians are not kept, by number; see :class:`~bvsi.residual.streamed.WeakJacobians`."""
+
+    def values(self, weights: Mapping[int, float], time: int) -> Array:
+        """Σ_i w_i J_i(û_time) on the whole pattern, (nnz,)."""
+
+    def apply(self, chosen: Sequence[int], time: int, V: Array) -> Array:
+        """J_i(û_time) V of the chosen operators, (N, m, chosen)."""
+
+    def inner(self, chosen: Sequence[int], G: Array, time: int) -> Array:
+        """⟨G, J_i(û_time)⟩ of the chosen operators, (chosen,)."""
+
+    def everywhere(self, weights: Mapping[int, float], V: Array) -> Array:
+        """Σ_i w_i J_i(û_j) V_j at all times, (N, T)."""
+
+    def transposed_everywhere(self, weights: Mapping[int, float], W: Array) -> Array:
+        """Σ_i w_i J_i(û_j)ᵀ W_j at all times, (n_u, T)."""
+
+
+class JacobianKind(ABC):
+    """One term of J_i(û_j); ``add_…`` methods add to an array in place.
+
+    Shapes: values on the pattern (nnz,), V (n_u, …), results (N, …); of transposed products W (N, …), results (n_u, …).
+    """
+
+    @property
+    @abstractmethod
+    def constant(self) -> bool:
+        """Whether it is the same at all times."""
+
+    @property
+    @abstractmethod
+    def key(self) -> Hashable:
+        """Terms with equal keys can be added with :meth:`plus`."""
+
+    def streamed(self) -> tuple[Source, Mapping[int, float]] | None:
+        """What works it out together with other terms, and its weights there by number; None for what is kept."""
+        return None
+
+    @abstractmethod
+    def times(self, scale: float) -> Self:
+        """scale · J."""
+
+    @abstractmethod
+    def plus(self, other: Self) -> Self:
+        """The sum with a term of the same key."""
+
+    @abstractmethod
+    def add_values(self, out: Array, scale: float, time: int) -> None:
+        """scale · J(û_time) on the pattern, (nnz,)."""
+
+    @abstractmethod
+    def inner(self, G: Array, time: int) -> float:
+        """⟨G, J(û_time)⟩ for values G (nnz,) on the pattern."""
+
+    @abstractmethod
+    def add_applied(self, out: Array, time: int, V: Array) -> None:
+        """J(û_time) V for V (n_u, m)."""
+
+    @abstractmethod
+    def add_everywhere(self, out: Array, V: Array) -> None:
+        """J(û_j) V_j at all times, for V (n_u, T)."""
+
+    @abstractmethod
+    def add_transposed(self, out: Array, W: Array) -> None:
+        """J(û_j)ᵀ W_j at all times, for W (N, T)."""
+
+    def add_summed(self, out: Array, b: Any, V: Array) -> None:
+        """Σ_j b_kj J(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K)."""
+        everywhere = np.zeros((len(out), V.shape[1]))
+        self.add_everywhere(everywhere, V)
+        out += (b @ everywhere.T).T
+
+    def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
+        """Σ_k b_kj J(û_j)ᵀ W_k for W (N, K), (n_u, T)."""
+        self.add_transposed(out, np.asarray(W @ b))
+
+    def at_nodes(self) -> Scaled:
+        """The term as V diag(c_j), for those that are."""
+        raise TypeError(f"{type(self).__name__} is not a matrix of test functions at the nodes.")
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix(JacobianKind):
+    """A sparse matrix: scale times values on slots, (T, m), or (1, m) where they are the same at all times."""
+
+    slots: Slots
+    entries: Array
+    scale: float = 1.0
+
+    @property
+    def constant(self) -> bool:
+        """Whether one matrix serves all times."""
+        return len(self.entries) == 1
+
+    @property
+    def key(self) -> Hashable:
+        """Constant matrices on the same slots add up; those of all times only where they are multiples of one array."""
+        return Matrix, self.slots, None if self.constant else id(self.entries)
+
+    def times(self, scale: float) -> Matrix:
+        """scale · J."""
+        return replace(self, scale=scale * self.scale)
+
+    def plus(self, other: Matrix) -> Matrix:
+        """The sum; the entries of all times are not copied."""
+        if self.constant:
+            return Matrix(self.slots, self.scale * self.entries + other.scale * other.entries)
+        return replace(self, scale=self.scale + other.scale)
+
+    def add_values(self, out: Array, scale: float, time: int) -> None:
+        """scale · J(û_time)."""
+        out[self.slots.index] += (scale * self.scale) * self._at(time)
+
+    def inner(self, G: Array, time: int) -> float:
+        """⟨G, J(û_time)⟩."""
+        return self.scale * float(G[self.slots.index] @ self._at(time))
+
+    def add_applied(self, out: Array, time: int, V: Array) -> None:
+        """J(û_time) V."""
+        out += self.scale * (self.slots.matrix(self._at(time)) @ V)
+
+    def add_everywhere(self, out: Array, V: Array) -> None:
+        """J(û_j) V_j."""
+        self._add_all(out, V, transposed=False)
+
+    def add_transposed(self, out: Array, W: Array) -> None:
+        """J(û_j)ᵀ W_j."""
+        self._add_all(out, W, transposed=True)
+
+    def _add_all(self, out: Array, V: Array, *, transposed: bool) -> None:
+        times = [slice(None)] if self.constant else [slice(j, j + 1) for j in range(len(self.entries))]
+        for row, chosen in zip(self.entries, times, strict=True):
+            matrix = self.slots.matrix(row)
+            out[:, chosen] += self.scale * ((matrix.T if transposed else matrix) @ V[:, chosen])
+
+    def _at(self, time: int) -> Array:
+        return np.asarray(self.entries[0 if self.constant else time])
+
+
+@dataclass(frozen=True, eq=False)
+class NodalTests:
+    """Test functions at the nodes, V, in some rows of the residual.
+
+    product: V as a Kronecker product; pattern: of V, in the order of the slots; start: row in which it begins.
+    """
+
+    product: Kronecker
+    pattern: Pattern
+    start: int = 0
+
+    @property
+    def rows(self) -> slice:
+        """Rows of the residual."""
+        return slice(self.start, self.start + self.product.shape[0])
+
+    @cached_property
+    def values(self) -> Array:
+        """Entries of V on its pattern, (m,)."""
+        return self.product.entries(self.pattern.rows, self.pattern.indices)
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled(JacobianKind):
+    """V diag(c_j): tests V on slots; factor c, (T, n), or (1, n) where it is the same at all times.
+
+    first: column of the residual's pattern with which the n begin.
+    """
+
+    slots: Slots
+    tests: NodalTests
+    factor: Array
+    first: int = 0
+
+    @property
+    def constant(self) -> bool:
+        """Whether one diagonal serves all times."""
+        return len(self.factor) == 1
+
+    @property
+    def key(self) -> Hashable:
+        """Diagonals behind the same V add up."""
+        return Scaled, self.slots, self.tests
+
+    @property
+    def columns(self) -> slice:
+        """Columns of the residual's pattern."""
+        return slice(self.first, self.first + self.factor.shape[1])
+
+    def at_nodes(self) -> Scaled:
+        """The term itself."""
+        return self
+
+    def times(self, scale: float) -> Scaled:
+        """scale · V diag(c_j)."""
+        return replace(self, factor=scale * self.factor)
+
+    def plus(self, other: Scaled) -> Scaled:
+        """V diag(c_j + c'_j)."""
+        return replace(self, factor=self.factor + other.factor)
+
+    def add_values(self, out: Array, scale: float, time: int) -> None:
+        """scale · V diag(c_time)."""
+        out[self.slots.index] += scale * self._entries(time)
+
+    def inner(self, G: Array, time: int) -> float:
+        """⟨G, V diag(c_time)⟩."""
+        return float(G[self.slots.index] @ self._entries(time))
+
+    def add_applied(self, out: Array, time: int, V: Array) -> None:
+        """V diag(c_time) applied."""
+        out[self.tests.rows] += self.tests.product @ (self._diagonal(time)[:, None] * V[self.columns])
+
+    def add_everywhere(self, out: Array, V: Array) -> None:
+        """V (c_j ∘ V_j)."""
+        out[self.tests.rows] += self.tests.product @ (self.factor.T * V[self.columns])
+
+    def add_transposed(self, out: Array, W: Array) -> None:
+        """c_j ∘ Vᵀ W_j."""
+        out[self.columns] += self.factor.T * self.tests.product.transposed_times(W[self.tests.rows])
+
+    def add_summed(self, out: Array, b: Any, V: Array) -> None:
+        """V Σ_j b_kj c_j ∘ V_j: sums over times go first."""
+        own = V[self.columns]
+        over_times = (own @ b.T) * self.factor.T if self.constant else (own * self.factor.T) @ b.T
+        out[self.tests.rows] += self.tests.product @ np.asarray(over_times)
+
+    def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
+        """c_j ∘ Σ_k b_kj Vᵀ W_k: sums over blocks go last."""
+        out[self.columns] += self.factor.T * (self.tests.product.transposed_times(W[self.tests.rows]) @ b)
+
+    def _diagonal(self, time: int) -> Array:
+        return np.asarray(self.factor[0 if self.constant else time])
+
+    def _entries(self, time: int) -> Array:
+        return np.asarray(self.tests.values * self._diagonal(time)[self.tests.pattern.indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed(JacobianKind):
+    """Σ_i w_i J_i(û_j) on the whole pattern, made by a source when it is asked for; weights: number → w_i."""
+
+    source: Source
+    weights: Mapping[int, float]
+
+    @property
+    def constant(self) -> bool:
+        """It is not."""
+        return False
+
+    @property
+    def key(self) -> Hashable:
+        """Operators of one source add up to one pass."""
+        return Streamed, self.source
+
+    def streamed(self) -> tuple[Source, Mapping[int, float]]:
+        """Source and weights."""
+        return self.source, self.weights
+
+    def times(self, scale: float) -> Streamed:
+        """scale · Σ_i w_i J_i."""
+        return replace(self, weights={i: scale * w for i, w in self.weights.items()})
+
+    def plus(self, other: Streamed) -> Streamed:
+        """The sum."""
+        keys = [*self.weights, *(i for i in other.weights if i not in self.weights)]
+        return replace(self, weights={i: self.weights.get(i, 0.0) + other.weights.get(i, 0.0) for i in keys})
+
+    def add_values(self, out: Array, scale: float, time: int) -> None:
+        """scale · Σ_i w_i J_i(û_time)."""
+        out += scale * self.source.values(self.weights, time)
+
+    def inner(self, G: Array, time: int) -> float:
+        """⟨G, Σ_i w_i J_i(û_time)⟩."""
+        return float(self.source.inner(list(self.weights), G, time) @ [*self.weights.values()])
+
+    def add_applied(self, out: Array, time: int, V: Array) -> None:
+        """Σ_i w_i J_i(û_time) V."""
+        out += self.source.apply(list(self.weights), time, V) @ np.array([*self.weights.values()])
+
+    def add_everywhere(self, out: Array, V: Array) -> None:
+        """Σ_i w_i J_i(û_j) V_j."""
+        out += self.source.everywhere(self.weights, V)
+
+    def add_transposed(self, out: Array, W: Array) -> None:
+        """Σ_i w_i J_i(û_j)ᵀ W_j."""
+        out += self.source.transposed_everywhere(self.weights, W)
+
+
+@dataclass(frozen=True, eq=False)
+class Sensitivity:
+    """J_i(û_j) of one operator on the structure's pattern: scale times the sum of its terms.
+
+    scale: operators that differ by a number share their terms.
+    """
+
+    pattern: Pattern
+    terms: tuple[JacobianKind, ...]
+    scale: float = 1.0
+
+    @property
+    def constant(self) -> bool:
+        """Whether J_i is the same at all times."""
+        return all(term.constant for term in self.terms)
+
+    def streamed(self) -> tuple[Source, Mapping[int, float]] | None:
+        """What works out all of it together with other operators, and its weights there; None for what is kept."""
+        found = self.terms[0].streamed() if len(self.terms) == 1 else None
+        return found and (found[0], {i: self.scale * w for i, w in found[1].items()})
+
+    def at_nodes(self) -> list[Scaled]:
+        """The terms as V diag(c_j), on nodal spaces."""
+        return [term.at_nodes() if self.scale == 1.0 else term.at_nodes().times(self.scale) for term in self.terms]
+
+    def add(self, total: Array, scale: float, time: int) -> None:
+        """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""
+        for term in self.terms:
+            term.add_values(total, self.scale * scale, time)
+
+    def values(self, time: int) -> Array:
+        """J_i(û_time) on the whole pattern, (nnz,)."""
+        total = np.zeros(self.pattern.nnz)
+        self.add(total, 1.0, time)
+        return total
+
+    def inner(self, G: Array, time: int) -> float:
+        """⟨G, J_i(û_time)⟩ for values G (nnz,) on the pattern."""
+        return self.scale * sum(term.inner(G, time) for term in self.terms)
+
+    def apply(self, time: int, V: Array) -> Array:
+        """J_i(û_time) V for V (n_u, m), (N, m)."""
+        return self._sum(0, V.shape[1], lambda term, out: term.add_applied(out, time, V))
+
+    def everywhere(self, V: Array) -> Array:
+        """J_i(û_j) V_j at all times, for V (n_u, T), (N, T)."""
+        return self._sum(0, V.shape[1], lambda term, out: term.add_everywhere(out, V))
+
+    def transposed_everywhere(self, W: Array) -> Array:
+        """J_i(û_j)ᵀ W_j at all times, for W (N, T), (n_u, T)."""
+        return self._sum(1, W.shape[1], lambda term, out: term.add_transposed(out, W))
+
+    def summed(self, b: Any, V: Array) -> Array:
+        """Σ_j b_kj J_i(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K)."""
+        return self._sum(0, b.shape[0], lambda term, out: term.add_summed(out, b, V))
+
+    def summed_transposed(self, b: Any, W: Array) -> Array:
+        """Σ_k b_kj J_i(û_j)ᵀ W_k for W (N, K), (n_u, T)."""
+        return self._sum(1, b.shape[1], lambda term, out: term.add_summed_transposed(out, b, W))
+
+    def _sum(self, side: int, columns: int, add: Callable[[JacobianKind, Array], None]) -> Array:
+        total = np.zeros((self.pattern.shape[side], columns))
+        for term in self.terms:
+            add(term, total)
+        return total if self.scale == 1.0 else self.scale * total
+
+
+def combined_sensitivity(J: Sequence[Sensitivity], weights: Array) -> Sensitivity:
+    """Σ_i w_i J_i; terms whose sum is of the same kind are added up."""
+    used = [(one, float(w)) for one, w in zip(J, weights, strict=True) if w]
+    if len(used) == 1:
+        (one, w) = used[0]
+        return replace(one, scale=w * one.scale)
+    terms: dict[Hashable, JacobianKind] = {}
+    for one, w in used:
+        for term in one.terms:
+            more = term.times(w * one.scale)
+            terms[term.key] = terms[term.key].plus(more) if term.key in terms else more
+    return Sensitivity(J[0].pattern, tuple(terms.values()))
+
+
+def apply_all(J: Sequence[Sensitivity], time: int, V: Array) -> Array:
+    """J_i(û_time) V of all operators for V (n_u, m), (N, m, d); those of one source in one pass."""
+    out = np.empty((J[0].pattern.shape[0], V.shape[1], len(J)))
+    streamed, others = _by_source(J)
+    for source, (members, numbers, weights) in streamed.items():
+        applied = source.apply(numbers, time, V)
+        out[:, :, members] = (applied.reshape(-1, len(numbers)) @ weights).reshape(*applied.shape[:2], -1)
+    for n in others:
+        out[:, :, n] = J[n].apply(time, V)
+    return out
+
+
+def inner_all(J: Sequence[Sensitivity], G: Array, time: int) -> Array:
+    """⟨G, J_i(û_time)⟩ of all operators for values G (nnz,) on the pattern, (d,); those of one source in one pass."""
+    out = np.empty(len(J))
+    streamed, others = _by_source(J)
+    for source, (members, numbers, weights) in streamed.items():
+        out[members] = source.inner(numbers, G, time) @ weights
+    for n in others:
+        out[n] = J[n].inner(G, time)
+    return out
+
+
+def total_at(J: Sequence[Sensitivity], weights: Array, time: int) -> Array:
+    """Σ_i w_i J_i(û_time) on the pattern, (nnz,); those of one source in one pass."""
+    streamed, others = _by_source(J)
+    total = np.zeros(J[0].pattern.nnz)
+    for members, _, _ in streamed.values():
+        combined_sensitivity([J[n] for n in members], weights[members]).add(total, 1.0, time)
+    for n in others:
+        J[n].add(total, float(weights[n]), time)
+    return total
+
+
+def _by_source(J: Sequence[Sensitivity]) -> tuple[dict[Source, tuple[list[int], list[int], Array]], list[int]]:
+    """Operators that one source works out, by source, and positions of all others.
+
+    Of each source the positions of its operators, the numbers that they use there, and their weights (numbers,
+    operators) in them.
+    """
+    found: dict[Source, list[tuple[int, Mapping[int, float]]]] = {}
+    others = []
+    for n, one in enumerate(J):
+        if (streamed := one.streamed()) is None:
+            others.append(n)
+        else:
+            found.setdefault(streamed[0], []).append((n, streamed[1]))
+    batches = {}
+    for source, members in found.items():
+        numbers = sorted({i for _, weights in members for i in weights})
+        weights = np.array([[own.get(i, 0.0) for _, own in members] for i in numbers])
+        batches[source] = ([n for n, _ in members], numbers, weights)
+    return batches, others
