@@ -140,11 +140,20 @@ def test_steps_of_plain_gauss_newton_are_not_enough_and_it_converges_all_the_sam
     assert np.abs(z_scores(fit)).max() < 4.5
 
 
-@pytest.mark.parametrize("seed", [0, 1, 5, 13, 25])
-def test_no_confident_falsehood_where_the_noise_is_large(larger, seed):
-    """σ is 5% of the field and there are 20 frames: the estimate is right, or the status warns."""
-    fit = Profile().fit(likelihood_of(larger, 0.05, seed))
-    assert not fit.status.converged or "far from one" in fit.status.message or np.abs(z_scores(fit)).max() < 5
+@pytest.mark.parametrize(
+    "sigma, warned, confident",
+    [pytest.param(0.05, 0, 0, id="5%"), pytest.param(0.1, 15, 1, id="10%")],
+)
+def test_an_estimate_is_right_or_warns(larger, sigma, warned, confident):
+    """At most so many of 26 estimates from 20 frames warn, and so many are wrong without a warning.
+
+    Measured: none at 5% of the field; 13 at 10%, of which 10 are right, and one that is wrong and does not warn.
+    """
+    fits = [Profile().fit(likelihood_of(larger, sigma, seed)) for seed in range(26)]
+    wrong = np.array([np.abs(z_scores(fit)).max() > 5 for fit in fits])
+    warns = np.array([bool(fit.status.reasons) for fit in fits])
+    assert np.sum(warns) <= warned
+    assert np.sum(wrong & ~warns) <= confident
 
 
 @pytest.mark.parametrize("seed", [0, 1, 5, 6, 13])

@@ -201,11 +201,18 @@ def test_a_start_that_is_none_is_refused(likelihood, start):
         Profile().fit(likelihood, start=start)
 
 
-def test_a_far_start_ends_at_the_minimum_or_says_that_it_did_not(likelihood, fit):
-    for start in ([1.0, 3.0], [0.5, -5.0], [0.0, 0.0]):
-        found = Profile().fit(likelihood, start=start)
-        near = np.abs(found.theta - fit.theta) < 1e-3 * np.sqrt(fit.posterior.variance)
-        assert near.all() or not found.status.converged or "far from one" in found.status.message
+def test_a_far_start_ends_at_the_minimum_or_says_that_it_did_not():
+    """Of 24 far starts all end at the minimum today; one that does not must say so, and more than one is a loss."""
+    complaints = 0
+    for seed in range(8):
+        likelihood = residual_likelihood(reaction_system(n=11, steps=14, sigma=SIGMA, seed=seed), IID(SIGMA))
+        own = Profile().fit(likelihood)
+        for start in ([1.0, 3.0], [0.5, -5.0], [0.0, 0.0]):
+            found = Profile().fit(likelihood, start=start)
+            if np.any(np.abs(found.theta - own.theta) > 1e-3 * np.sqrt(own.posterior.variance)):
+                assert found.status.reasons
+                complaints += 1
+    assert complaints <= 1
 
 
 def test_the_history_holds_every_step(likelihood):
