@@ -1,0 +1,282 @@
+"""One contract for every estimator with every weighting and every noise model that the packages have.
+
+A fit either holds what is stated below, or is refused with one error that names the argument. The lists are those of
+the packages, so that a new estimator, weighting or noise model is tested as soon as it is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+from numpy.testing import assert_allclose
+
+import bvsi.infer
+import bvsi.likelihood
+import bvsi.noise
+from bvsi.data import Data, Grid
+from bvsi.errors import BvsiError
+from bvsi.forward import simulate
+from bvsi.infer import Fit, Profile
+from bvsi.infer.posteriors.draws import DrawnPosterior
+from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
+from bvsi.noise import IID, Noise, UnknownScale, add_noise
+from bvsi.operators import Library, NoFlux
+from bvsi.residual import ResidualSystem, assemble
+
+OPERATORS = ("laplacian(u)", "u", "u**2")
+TRUTH = (0.1, -0.8, 0.3)
+FEWER = ("u**2", "laplacian(u)")
+TURNED = ("u**2", "laplacian(u)", "u")
+NODES, TIMES, SIGMA = 9, np.linspace(0, 1, 9), 2e-3
+LENGTH, TIME, AMOUNT = 30.0, 1e-2, 200.0
+# θ' = θ · factor in the other units: laplacian [L²/t], u [1/t], u² [1/(t u)]
+FACTORS = np.array([LENGTH**2, 1.0, 1 / AMOUNT]) / TIME
+
+
+def public_classes(package: ModuleType) -> Iterator[type]:
+    """Classes without an underscore that modules of a package define."""
+    for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        module = importlib.import_module(info.name)
+        for name, one in vars(module).items():
+            if inspect.isclass(one) and one.__module__ == module.__name__ and not name.startswith("_"):
+                yield one
+
+
+def of_protocol(package: ModuleType, protocol: type) -> list[type]:
+    """Classes of a package with all members of a protocol."""
+    members = [name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")]
+    assert members
+    return [
+        one for one in public_classes(package) if one is not protocol and all(hasattr(one, name) for name in members)
+    ]
+
+
+ESTIMATORS = [one for one in public_classes(bvsi.infer) if callable(getattr(one, "fit", None))]
+WEIGHTINGS = of_protocol(bvsi.likelihood, Weighting)
+MODELS = [one for one in of_protocol(bvsi.noise, Noise) if one is not UnknownScale]
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "Ridge": {"alpha": 1e-3},
+    "Lasso": {"alpha": 1e-4, "tol": 1e-12},
+    "Lagged": {"tol": 1e-10},
+    "Profile": {"tol": 1e-8},
+    "Maximum": {"tol": 1e-6},
+    "SVGD": {"particles": 4, "max_iterations": 1},
+    "NUTS": {"draws": 4, "tune": 1, "chains": 2},
+}
+"""Of estimators that need some, or would take long; others have their defaults."""
+
+
+def correlated(unit: float) -> Any:
+    return sparse.csr_array(
+        (unit * SIGMA) ** 2 * sparse.diags_array([0.3, 1.0, 0.3], offsets=[-1, 0, 1], shape=(NODES,) * 2)
+    )
+
+
+EXAMPLES: dict[str, Callable[[float], tuple[Any, ...]]] = {
+    "IID": lambda unit: (unit * SIGMA,),
+    "PerField": lambda unit: ({"u": unit * SIGMA},),
+    "PerTime": lambda unit: (unit * SIGMA * np.linspace(0.7, 1.4, len(TIMES)),),
+    "Diagonal": lambda unit: ({"u": unit * SIGMA * np.linspace(1.4, 0.7, NODES)},),
+    "Covariance": lambda unit: (correlated(unit),),
+}
+"""Arguments of noise models for data in some unit; others are tried with a standard deviation."""
+
+
+def model(one: type, unit: float = 1.0) -> Noise:
+    return one(*EXAMPLES.get(one.__name__, lambda unit: (unit * SIGMA,))(unit))
+
+
+def estimator(one: type) -> Any:
+    return one(**SETTINGS.get(one.__name__, {}))
+
+
+@cache
+def data(length: float, time: float, amount: float) -> Data:
+    """u_t = 0.1 u_xx − 0.8 u + 0.3 u² with noise, in some units."""
+    x = np.linspace(0, 1, NODES)
+    start = 1.0 + np.cos(np.pi * x) + 0.5 * np.cos(2 * np.pi * x)
+    initial = Data(TIMES[:2], {"u": np.stack([start, start])}, Grid(x=x))
+    noisy = add_noise(simulate(library(OPERATORS), TRUTH, initial, TIMES), SIGMA, np.random.default_rng(1))
+    return Data(time * TIMES, {"u": amount * noisy.fields["u"]}, Grid(x=length * x))
+
+
+def library(operators: tuple[str, ...]) -> Library:
+    return Library({"u": list(operators)}, boundary=NoFlux())
+
+
+@cache
+def system(
+    operators: tuple[str, ...] = OPERATORS, units: tuple[float, float, float] = (1.0, 1.0, 1.0)
+) -> ResidualSystem:
+    return assemble(data(*units), library(operators))
+
+
+@dataclass(frozen=True)
+class Combination:
+    """known: whether the size of the noise is stated, or only its shape."""
+
+    estimator: type
+    weighting: type
+    noise: type
+    known: bool = True
+
+    def likelihood(self, own: ResidualSystem | None = None, unit: float = 1.0) -> ResidualLikelihood:
+        """Of data in some unit; by default of all operators in the order of ``OPERATORS``."""
+        stated = model(self.noise, unit)
+        noise = stated if self.known else UnknownScale(stated)
+        return residual_likelihood(own or system(), noise, self.weighting())
+
+    def fit(self, likelihood: ResidualLikelihood) -> Fit:
+        """The fit, with a generator of its own where the estimator takes one."""
+        method = estimator(self.estimator)
+        takes_rng = "rng" in inspect.signature(method.fit).parameters
+        return method.fit(likelihood, **({"rng": np.random.default_rng(3)} if takes_rng else {}))
+
+    def variants(self) -> Iterator[ResidualLikelihood]:
+        """Other orders of the operators, units and numbers of operators."""
+        yield self.likelihood(system(TURNED))
+        yield self.likelihood(system(units=(LENGTH, TIME, AMOUNT)), AMOUNT)
+        yield self.likelihood().restrict(FEWER)
+
+
+def spread(fit: Fit) -> np.ndarray:
+    """Standard deviations; the size of the coefficients where there are none."""
+    return np.abs(fit.theta) if fit.posterior is None else np.sqrt(fit.posterior.variance)
+
+
+def agree(found: Fit, expected: Fit, factor: np.ndarray | float = 1.0) -> None:
+    """Coefficients are equal to a small part of their error bars, and so are the error bars.
+
+    A few draws on both sides have means that are some error bars of a closed form apart, at most.
+    """
+    order = [found.names.index(name) for name in expected.names]
+    change = found.theta[order] / factor - expected.theta
+    if drawn(expected):
+        exact = Profile().fit(residual_likelihood(system(expected.names), IID(SIGMA)))
+        assert np.abs(change / spread(exact)).max() < 6
+        return
+    assert np.abs(change / spread(expected)).max() < 1e-4
+    if expected.posterior is not None:
+        size = np.outer(spread(expected), spread(expected))
+        covariance = found.posterior.covariance[np.ix_(order, order)] / factor / np.reshape(factor, (-1, 1))
+        assert_allclose(covariance / size, expected.posterior.covariance / size, atol=1e-3)
+
+
+def drawn(fit: Fit) -> bool:
+    """Whether it is a few draws, of which no digit is known."""
+    return isinstance(fit.posterior, DrawnPosterior)
+
+
+@pytest.mark.parametrize("noise", MODELS)
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("one", ESTIMATORS)
+def test_contract(one, weighting, noise):
+    """A fit holds all of the following, or is refused, in every variant alike."""
+    found = []
+    for known in (True, False):
+        case = Combination(one, weighting, noise, known)
+        try:
+            fit = case.fit(case.likelihood())
+        except BvsiError as refusal:
+            is_refused(case, refusal)
+            continue
+        is_sound(fit)
+        found.append(fit)
+        # Draws are dear, and see the noise through densities that others see too: one model per weighting is enough.
+        if known and noise in (MODELS[0], MODELS[-1]):
+            is_repeatable(case, fit)
+        if not drawn(fit) or (known and noise is MODELS[0]):
+            has_no_order(case, fit)
+            has_no_units(case, fit)
+            is_restricted(case)
+    assert len(found) != 1
+    if found and not drawn(found[0]):
+        has_shape_only(Combination(one, weighting, noise, known=False), *found)
+
+
+def is_refused(case: Combination, refusal: BvsiError) -> None:
+    """Unweighted residuals know nothing of the noise: what needs it is refused, and nothing else is."""
+    assert not case.weighting.uses_noise
+    assert "weighting" in str(refusal)
+    assert "\n" not in str(refusal)
+    for likelihood in case.variants():
+        with pytest.raises(type(refusal)) as caught:
+            case.fit(likelihood)
+        assert str(caught.value) == str(refusal)
+
+
+def is_sound(fit: Fit) -> None:
+    """Finite numbers in the order of the operators, and a covariance."""
+    assert fit.names == OPERATORS
+    assert fit.theta.shape == (len(OPERATORS),)
+    assert np.all(np.isfinite(fit.theta))
+    assert np.isfinite(fit.chi2)
+    assert [fit.coefficient(name) for name in OPERATORS] == fit.theta.tolist()
+    if fit.posterior is None:
+        assert "no error bars" in fit.status.message
+        return
+    assert fit.posterior.names == OPERATORS
+    covariance, sd = fit.posterior.covariance, spread(fit)
+    size = np.outer(sd, sd)
+    assert np.all(sd > 0)
+    assert_allclose(covariance / size, covariance.T / size, atol=1e-12)
+    assert np.linalg.eigvalsh(covariance / size).min() > -1e-12
+    assert np.all(np.abs(fit.theta - fit.posterior.mean) < 3 * sd)
+
+
+def is_repeatable(case: Combination, fit: Fit) -> None:
+    """The same generator gives the same bits."""
+    again = case.fit(case.likelihood())
+    assert np.array_equal(again.theta, fit.theta)
+    assert fit.posterior is None or np.array_equal(again.posterior.covariance, fit.posterior.covariance)
+    assert again.status == fit.status
+
+
+def has_no_order(case: Combination, fit: Fit) -> None:
+    """The order of the operators does not matter."""
+    turned = case.fit(case.likelihood(system(TURNED)))
+    assert turned.names == TURNED
+    agree(turned, fit)
+
+
+def has_no_units(case: Combination, fit: Fit) -> None:
+    """Units of length, time and field do not matter."""
+    agree(case.fit(case.likelihood(system(units=(LENGTH, TIME, AMOUNT)), AMOUNT)), fit, FACTORS)
+
+
+def is_restricted(case: Combination) -> None:
+    """restrict() plans and assembles nothing again, and gives what assembling fewer operators gives."""
+    restricted = case.fit(case.likelihood().restrict(FEWER))
+    assert restricted.names == FEWER
+    agree(restricted, case.fit(case.likelihood(system(FEWER))))
+
+
+def has_shape_only(case: Combination, known: Fit, unknown: Fit) -> None:
+    """Of σ² Σ with σ² unknown the size of Σ does not matter: θ is that of a known σ², and Cov that of σ² = q/n.
+
+    A normal-inverse-gamma posterior has q/(n − 2).
+    """
+    agree(case.fit(case.likelihood(unit=7.0)), unknown)
+    assert np.abs((unknown.theta - known.theta) / spread(known)).max() < 1e-4
+    if known.posterior is not None and case.weighting.uses_noise:
+        n = system().n
+        ratio = unknown.posterior.variance / known.posterior.variance / known.chi2
+        assert np.all(ratio > 1 - 1e-3)
+        assert np.all(ratio < n / (n - 2) * (1 + 1e-3))
+
+
+def test_the_lists_are_those_of_the_packages():
+    assert {"LeastSquares", "Lagged", "Profile", "Maximum", "SVGD", "NUTS"} <= {one.__name__ for one in ESTIMATORS}
+    assert {"Isotropic", "Block", "Stacked"} <= {one.__name__ for one in WEIGHTINGS}
+    assert {"IID", "PerField", "PerTime", "Diagonal", "Covariance"} <= {one.__name__ for one in MODELS}
