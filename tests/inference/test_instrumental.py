@@ -9,7 +9,7 @@ from bvsi.forward import ThetaScheme, simulate
 from bvsi.infer import Instrumental, Lagged
 from bvsi.infer.priors import GaussianPrior, bind_prior
 from bvsi.likelihood import Isotropic, residual_likelihood
-from bvsi.likelihood.instruments import instrument_shift
+from bvsi.likelihood.equations import instrument_shift
 from bvsi.noise import IID, add_noise
 from bvsi.operators import Library
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
@@ -52,7 +52,7 @@ def test_the_mean_over_noise_is_the_truth_where_lagged_is_far_off(clean):
 @pytest.mark.parametrize(("stencil", "shift"), [(BackwardEuler(), 2), (CrankNicolson(), 2), (BDF2(), 3)])
 def test_instruments_share_no_time_with_their_block(clean, stencil, shift):
     structure = bound(clean, 1e-3, stencil).system.experiments[0].structure
-    assert instrument_shift(structure) == shift
+    assert instrument_shift(structure.a, structure.b) == shift
 
 
 def test_too_few_blocks_for_instruments_give_none(clean):

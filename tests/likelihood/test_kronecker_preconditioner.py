@@ -6,9 +6,8 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.likelihood import Stacked, residual_likelihood
-from bvsi.likelihood.kronecker_preconditioner import KroneckerPreconditioner
-from bvsi.likelihood.stacked_iterative import Iterative
-from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.likelihood.iterative import Iterative, KroneckerPreconditioner
+from bvsi.likelihood.products import SpaceTime
 from bvsi.noise import IID, PerField
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble

@@ -14,7 +14,7 @@ from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import BvsiError, DataError
 from bvsi.infer import LeastSquares, Profile
 from bvsi.likelihood import Block, Isotropic, Stacked, residual_likelihood
-from bvsi.likelihood.instruments import instrument_shift
+from bvsi.likelihood.equations import instrument_shift
 from bvsi.noise import IID, Covariance, Diagonal, PerField
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
@@ -262,7 +262,7 @@ def test_noise_share(name):
 
 def test_instruments(name):
     d, likelihood = dense(name), likelihood_of(name)
-    shift = instrument_shift(likelihood.plans[0].structure)
+    shift = instrument_shift(likelihood.plans[0].structure.a, likelihood.plans[0].structure.b)
     Z = np.zeros_like(d.X)
     for n, (i, k) in enumerate(zip(d.row, d.block, strict=True)):
         Z[n] = d.X[(d.row == i) & (np.abs(d.block - k) == shift)].sum(axis=0)

@@ -9,9 +9,9 @@ from numpy.testing import assert_allclose
 from bvsi.errors import NotPositiveDefiniteError
 from bvsi.infer import Profile
 from bvsi.likelihood import residual_likelihood
+from bvsi.likelihood.iterative import Iterative, Substitution, conjugate_gradients
+from bvsi.likelihood.products import SpaceTime
 from bvsi.likelihood.stacked import Stacked
-from bvsi.likelihood.stacked_iterative import Iterative, Substitution, conjugate_gradients
-from bvsi.likelihood.stacked_products import SpaceTime
 from bvsi.linalg import SuperLU
 from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, CrankNicolson

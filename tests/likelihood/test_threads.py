@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info
 
 from bvsi.errors import NotPositiveDefiniteError
-from bvsi.likelihood import Block, ResidualLikelihood, blocks, residual_likelihood
-from bvsi.likelihood.blocks import over_groups
+from bvsi.likelihood import Block, ResidualLikelihood, covariance, residual_likelihood
+from bvsi.likelihood.covariance import over_groups
 from bvsi.linalg import Analysis, Factor, available_backends, usable_cores
 from bvsi.noise import IID, PerTime
 from bvsi.operators import Library, NoFlux
@@ -29,11 +29,11 @@ PATIENCE = 60.0
 
 @pytest.fixture(autouse=True)
 def small_blocks_count(monkeypatch):
-    monkeypatch.setattr(blocks, "_LEAST_ENTRIES", 0)
+    monkeypatch.setattr(covariance, "_LEAST_ENTRIES", 0)
 
 
 def use(monkeypatch, threads: int) -> None:
-    monkeypatch.setattr(blocks, "usable_cores", lambda: threads)
+    monkeypatch.setattr(covariance, "usable_cores", lambda: threads)
 
 
 def likelihood_of(stencil=None, backend=None) -> ResidualLikelihood:
@@ -158,7 +158,7 @@ def test_blas_is_limited_where_there_are_several_groups_only(monkeypatch, thread
 
 
 def test_small_blocks_stay_on_the_thread_of_the_caller(monkeypatch):
-    monkeypatch.setattr(blocks, "_LEAST_ENTRIES", 10**9)
+    monkeypatch.setattr(covariance, "_LEAST_ENTRIES", 10**9)
     (part,) = likelihood_of().parts
     assert set(over_groups(part, THETA, lambda _: threading.current_thread())) == {threading.main_thread()}
 

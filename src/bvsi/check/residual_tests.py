@@ -19,8 +19,7 @@ from scipy.special import ndtr, stdtr
 from bvsi.infer import Fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.smoothing import weighted_draws
-from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.likelihood.products import SpaceTime, weighted_draws
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator

@@ -22,9 +22,8 @@ from bvsi.cluster.place import Here, Place
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.instruments import stencil_shift
-from bvsi.likelihood.moments import MomentEquations
-from bvsi.likelihood.noise_share import NoiseShare
+from bvsi.likelihood.equations import MomentEquations, instrument_shift
+from bvsi.likelihood.products import NoiseShare
 from bvsi.noise import IID, UnknownScale
 
 Array = NDArray[np.float64]
@@ -46,7 +45,7 @@ class Extent:
     @property
     def shift(self) -> int:
         """Shift L of its instruments; zero where it is not cut, since its one piece knows it."""
-        return 0 if self.a is None else stencil_shift(self.a, self.b)
+        return 0 if self.a is None else instrument_shift(self.a, self.b)
 
     def some_blocks(self, chosen: Integers) -> Extent:
         """That of some blocks."""

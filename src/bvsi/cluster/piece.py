@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from bvsi.cluster.cutting import Cut
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
+from bvsi.likelihood.block import Weighting, block_profile_equations, shared_spread
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.density import check_change_of_variables
-from bvsi.likelihood.instruments import Neighbours, instrumental_equations
-from bvsi.likelihood.moments import MomentEquations, moment_equations
-from bvsi.likelihood.noise_share import NoiseShare, noise_share
-from bvsi.likelihood.profile_equations import OpenEquations, open_profile_equations, shared_spread
-from bvsi.likelihood.weighting import Weighting
+from bvsi.likelihood.equations import MomentEquations, Neighbours, instrumental_equations
+from bvsi.likelihood.products import NoiseShare, moment_equations, noise_share
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -118,24 +116,23 @@ def profile(piece: Piece, model: Model, theta: Array, smoothing: float) -> Profi
     return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=None)
 
 
-def profile_open(piece: Piece, model: Model, theta: Array, smoothing: float, rng: Rng) -> OpenEquations:
+def profile_open(piece: Piece, model: Model, theta: Array, smoothing: float, rng: Rng) -> ProfileEquations:
     """The same with N, and S but for the times that other pieces have as well; times are those of the experiment."""
     own, rng = piece.of(model), copy.deepcopy(rng)  # in one process pieces would share a generator
     if own.cut is None or not own.weighting.uses_noise:
-        whole = own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
-        return OpenEquations(whole, {})
+        return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
     first = own.cut.frames[0]
     shared = frozenset(j - first for j in own.cut.shared)
-    found = open_profile_equations(own.part, theta, smoothing=smoothing, rng=rng, shared=shared)
+    found = block_profile_equations(own.part, theta, smoothing=smoothing, rng=rng, shared=shared)
     return replace(found, V={first + j: V for j, V in found.V.items()})
 
 
-def without_spread(found: OpenEquations) -> ProfileEquations:
+def without_spread(found: ProfileEquations) -> ProfileEquations:
     """What goes to the caller: V stays among the workers."""
-    return found.equations
+    return replace(found, V={})
 
 
-def spread_together(piece: Piece, model: Model, found: Sequence[OpenEquations]) -> Array:
+def spread_together(piece: Piece, model: Model, found: Sequence[ProfileEquations]) -> Array:
     """What the times that this piece is the first to have add to S, (d, d); found: of all pieces with such times."""
     own = piece.of(model)
     assert own.cut is not None

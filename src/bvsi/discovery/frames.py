@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from bvsi.data import Data, Grid
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.smoothing import noise_estimates, weighted_draws
-from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.likelihood.products import SpaceTime, weighted_draws
 from bvsi.noise.level import observed
 
 Array = NDArray[np.float64]
@@ -68,7 +67,7 @@ def frames_of(
     data: Sequence[Data], likelihood: ResidualLikelihood, theta: Array, *, rng: np.random.Generator
 ) -> Frames:
     """Pictures of the fit with coefficients θ (d,)."""
-    noise = noise_estimates(likelihood, theta)
+    noise = likelihood.noise_estimates(theta)
     return Frames(
         tuple(
             _experiment(one, part, likelihood, theta, estimate, rng)

@@ -11,7 +11,6 @@ from bvsi.discovery.method import Method
 from bvsi.discovery.submodel import assembled
 from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, residual_likelihood
-from bvsi.likelihood.smoothing import noise_estimates
 from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library
 
@@ -25,7 +24,7 @@ def relinearised(
     if any(part.residuals.structure.transfer is not None for part in likelihood.parts):
         raise BvsiError("relinearise: needs data on the nodes of the space; leave it out, or Galerkin(on=...).")
     smooth = []
-    for m, noise in zip(measured, noise_estimates(likelihood, theta), strict=True):
+    for m, noise in zip(measured, likelihood.noise_estimates(theta), strict=True):
         fields = {f: v - noise[f] if f in noise else v for f, v in m.data.fields.items()}
         smooth.append(m.data.with_fields(fields))
     system = assembled(

@@ -6,7 +6,7 @@ therefore takes weights in which, per equation, only the noisy operator with the
 
     i*(e) = argmax {ρ_ei : ν_ei > 0.1},     θ_i* = κ (n_e/n_ei*)^½,  all others 0;     θ = H(θ*)⁻¹ XᵀW(θ*)y
 
-ν is the share of noise in an operator and ρ its roughness (:mod:`bvsi.likelihood.noise_share`). The operator is κ times
+ν is the share of noise in an operator and ρ its roughness (:mod:`bvsi.likelihood.products`). The operator is κ times
 as strong as balances the noise of the time derivative: the weights are right wherever its noise rules. The estimate
 depends little on κ; a few larger ones are tried while they lower the misfit. :class:`Instrumental` is consistent at any
 noise level, but it has no error bars.

@@ -5,40 +5,53 @@
 All blocks live on one sparsity pattern, planned and analysed once per experiment. Blocks with equal stencil rows,
 noise and Jacobians have equal covariances and share one factorisation. Residuals that are not used, since they depend
 on values that were not measured, have zero rows in C and a one on the diagonal of Σ: they add nothing to anything.
+
+Groups of equal blocks are worked on side by side, each on a thread of its own: the linear algebra runs without the
+interpreter lock. Results come in the order of the groups and BLAS is on one thread wherever there are several groups.
+Sums therefore do not depend on the number of threads, not even in the last digit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse
+from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse, single_threaded_blas, usable_cores
 from bvsi.noise.models import Noise, StateCovariance
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Result = TypeVar("Result")
 
+Weights: TypeAlias = Callable[[Array], Array]
+"""Z ↦ W Z for residuals Z (N, K, m)."""
+
+# Right-hand sides handled at once; the linear algebra works in blocks of this size anyway.
 SOLVE_COLUMNS = 64
-"""Right-hand sides handled at once; the linear algebra works in blocks of this size anyway."""
-
 # Steps that differ by rounding only, as those of np.linspace do, are one step.
 _SAME_STEP_DIGITS = 9
+# Entries of a block below which one thread does all: smaller ones are over before a second thread has begun, and would
+# only wait for the interpreter lock.
+_LEAST_ENTRIES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
 class BlockGroup:
     """Residual blocks that share one covariance: ``blocks`` (indices k), the first standing for all."""
 
-    blocks: NDArray[np.int64]
+    blocks: Integers
 
-    def slabs(self, columns: int) -> Iterator[NDArray[np.int64]]:
+    def slabs(self, columns: int) -> Iterator[Integers]:
         """Blocks a few at a time, so that with ``columns`` right-hand sides each they fill one block of a solve."""
         size = max(1, SOLVE_COLUMNS // columns)
         for start in range(0, len(self.blocks), size):
@@ -56,7 +69,7 @@ class CovariancePlan:
     structure: Structure
     noise: StateCovariance
     product: Product
-    analysis: Analysis
+    analysis: DeferredAnalysis
     smear: Product | None
     spread: tuple[Array, ...]
 
@@ -99,14 +112,14 @@ class CovariancePlan:
             return np.zeros(self.pattern.nnz)
         return self.product.values(left[mine], C_other[theirs])
 
-    def diagonal_block(self, k: int, times: NDArray[np.int64], C: Array) -> Array:
+    def diagonal_block(self, k: int, times: Integers, C: Array) -> Array:
         """Σ_kk = Σ_j C_kj Σ_u,j C_kjᵀ on the pattern, (nnz,), from C_kj (times, nnz); one where nothing is used."""
         values = self.product.symmetric_values(self.sensitivities_times_noise(times, C), C)
         values[self._diagonal[self.structure.inactive(k)]] = 1.0
         return values
 
     @cached_property
-    def _diagonal(self) -> NDArray[np.int64]:
+    def _diagonal(self) -> Integers:
         """Slots of the diagonal of Σ_kk, (N,)."""
         rows = np.arange(self.pattern.shape[0])
         return self.pattern.locate(rows, rows)
@@ -125,7 +138,7 @@ class CovariancePlan:
             product[:, there] = noise @ V[:, there] if sparse.issparse(noise) else noise[:, None] * V[:, there]
         return product
 
-    def sensitivities_times_noise(self, times: NDArray[np.int64], C: Array) -> Array:
+    def sensitivities_times_noise(self, times: Integers, C: Array) -> Array:
         """C_kj Σ_u,j of all times of a block, (times, nnz) on the left pattern of the product."""
         return np.stack([self.sensitivity_times_noise(c, int(j)) for c, j in zip(C, times, strict=True)])
 
@@ -166,22 +179,12 @@ class DeferredAnalysis:
     def _made(self) -> Analysis:
         return analyse(self.product.out, coordinates=self.structure.coordinates, backend=self.chosen)
 
-    @property
-    def pattern(self) -> Pattern:
-        """Pattern of Σ_kk."""
-        return self.product.out
-
-    @property
-    def backend(self) -> str:
-        """Name of the back end."""
-        return self._made.backend
-
     def factor(self, values: ArrayLike, *, label: str = "matrix") -> Factor:
         """Factorise."""
         return self._made.factor(values, label=label)
 
 
-def stencil_row(structure: Structure, k: int) -> tuple[NDArray[np.int64], Array, Array]:
+def stencil_row(structure: Structure, k: int) -> tuple[Integers, Array, Array]:
     """Times with a weight in block k, and the weights a_kj and b_kj there."""
     a = _row(structure.a, k)
     b = _row(structure.b, k)
@@ -189,7 +192,7 @@ def stencil_row(structure: Structure, k: int) -> tuple[NDArray[np.int64], Array,
     return times, np.array([a.get(j, 0.0) for j in times]), np.array([b.get(j, 0.0) for j in times])
 
 
-def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[NDArray[np.int64], Array]:
+def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[Integers, Array]:
     """Times j of block k and C_kj = a_kj M − b_kj Σ_i θ_i J_i(û_j), (times, nnz) on the structure's pattern.
 
     Rows of residuals that are not used are zero.
@@ -213,7 +216,7 @@ class FactorisedGroup:
     """
 
     group: BlockGroup
-    times: NDArray[np.int64]
+    times: Integers
     b: Array
     C: Array
     factor: Factor
@@ -261,3 +264,82 @@ def _rounded(values: Array) -> tuple[float, ...]:
         float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"),
         *np.round(values / scale, _SAME_STEP_DIGITS).tolist(),
     )
+
+
+def over_groups(
+    part: Part, theta: Array, work: Callable[[FactorisedGroup], Result], *, newest: bool = False
+) -> Iterator[Result]:
+    """``work`` on every group of an experiment, factorised at θ; results in the order of the groups.
+
+    newest: see :meth:`Part.factorised`.
+    At most as many factors exist at a time as there are threads, and twice as many results wait. Of several errors the
+    one of the first group is raised.
+    """
+    groups = part.covariance.groups(part.residuals)
+
+    def one(group: BlockGroup) -> Result:
+        return work(part.factorised(theta, group, newest=newest))
+
+    if len(groups) <= 1:
+        yield from map(one, groups)
+        return
+    threads = min(len(groups), usable_cores()) if part.covariance.pattern.nnz >= _LEAST_ENTRIES else 1
+    with single_threaded_blas():
+        yield from map(one, groups) if threads == 1 else _side_by_side(one, groups, threads)
+
+
+def block_solver(part: Part, theta: Array, *, keep: bool) -> Weights:
+    """Z ↦ blockdiag(Σ_kk(θ))⁻¹ Z for Z (N, K, m), with one Cholesky factor per distinct block.
+
+    keep: whether factors stay for many calls; for a few they are made anew where there are several, side by side.
+    """
+    groups = part.covariance.groups(part.residuals)
+    factors = [part.factorised(theta, group) for group in groups] if keep or len(groups) <= 1 else None
+
+    def solve(Z: Array) -> Array:
+        out = np.empty_like(Z)
+        if factors is None:
+            solved = over_groups(part, theta, lambda one: (one.group.blocks, _solved(one, Z)))
+        else:
+            solved = ((one.group.blocks, _solved(one, Z)) for one in factors)
+        for blocks, columns in solved:
+            out[:, blocks] = columns
+        return out
+
+    return solve
+
+
+def _solved(one: FactorisedGroup, Z: Array) -> Array:
+    """Σ_kk⁻¹ Z_k for the blocks of a group, (N, blocks, m)."""
+    columns = Z[:, one.group.blocks]
+    return one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
+
+
+def side_by_side(work: Callable[[int], None], n: int, entries: int) -> None:
+    """work(0) … work(n − 1) on all threads; one after the other where they have few entries each."""
+    threads = min(n, usable_cores()) if entries >= _LEAST_ENTRIES else 1
+    if threads == 1:
+        for i in range(n):
+            work(i)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(work, range(n)):
+            pass
+
+
+def _side_by_side(
+    one: Callable[[BlockGroup], Result], groups: tuple[BlockGroup, ...], threads: int
+) -> Iterator[Result]:
+    """Results in order, with a window of groups under way."""
+    waiting: deque[Future[Result]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        try:
+            for group in groups:
+                waiting.append(pool.submit(one, group))
+                if len(waiting) > 2 * threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -25,8 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.likelihood.blocks import over_groups
-from bvsi.likelihood.covariance import FactorisedGroup, Part, stencil_row
+from bvsi.likelihood.covariance import FactorisedGroup, Part, over_groups, stencil_row
 from bvsi.linalg import sampled_product
 
 Array = NDArray[np.float64]

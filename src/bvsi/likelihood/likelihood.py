@@ -15,14 +15,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
+from bvsi.likelihood.block import Block, Isotropic, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part
 from bvsi.likelihood.density import Density, check_change_of_variables
-from bvsi.likelihood.instruments import InstrumentalEquations, instrumental_equations
-from bvsi.likelihood.moments import MomentEquations, moment_equations
-from bvsi.likelihood.noise_share import NoiseShare, noise_share
-from bvsi.likelihood.normal_equations import NormalEquations
-from bvsi.likelihood.profile_equations import ProfileEquations
-from bvsi.likelihood.weighting import Block, Isotropic, Weighting
+from bvsi.likelihood.equations import (
+    InstrumentalEquations,
+    MomentEquations,
+    NormalEquations,
+    ProfileEquations,
+    instrumental_equations,
+)
+from bvsi.likelihood.products import NoiseShare, moment_equations, noise_estimate, noise_share
 from bvsi.linalg import limited_cores, single_threaded_blas, usable_cores
 from bvsi.noise.models import Noise, noise_of_experiments
 from bvsi.residual import ResidualSystem
@@ -179,6 +182,17 @@ class ResidualLikelihood:
         """How much of each operator is noise, by equation, summed over experiments."""
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
         return NoiseShare.total([noise_share(part, own) for part, own in pairs])
+
+    def noise_estimates(self, theta: Array) -> tuple[dict[str, Array], ...]:
+        """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals tell of the noise of the states.
+
+        Nonlinear operators can be linearised at û − ε̂, see ``assemble(linearise_at=...)``.
+        """
+        one = self.weighting
+        return tuple(
+            noise_estimate(part, theta, one.weights(part, theta), one.estimates(part.residuals.structure))
+            for part in self.parts
+        )
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False

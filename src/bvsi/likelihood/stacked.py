@@ -3,7 +3,7 @@
     W = Σ(θ)⁻¹,   ε̂ = Σ_u Cᵀ W r,   X̃_i = X_i − J_i ε̂,   H = X̃ᵀWX̃,   g = X̃ᵀWr,   q = rᵀWr
 
 Nothing is left out, so that Cov(g) = H: error bars are H⁻¹, up to what noise leaves in X̃ (N, see
-:mod:`bvsi.likelihood.profile_equations`). û − ε̂ are the smoothed states, those that satisfy the equation to first
+:mod:`bvsi.likelihood.block`). û − ε̂ are the smoothed states, those that satisfy the equation to first
 order. With log-determinant and change of variables,
 
     log p(û | θ) = −½ q − ½ log det Σ + Σ_k log |det C_kk| − ½ n log 2π
@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
-from bvsi.likelihood.covariance import CovariancePlan, Part, plan_covariance
+from bvsi.likelihood.block import Weighting
+from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance
 from bvsi.likelihood.density import Density, Term, change_of_variables
-from bvsi.likelihood.normal_equations import NormalEquations
-from bvsi.likelihood.profile_equations import ProfileEquations
+from bvsi.likelihood.equations import NormalEquations, ProfileEquations
+from bvsi.likelihood.iterative import Iterative, conjugate_gradients
+from bvsi.likelihood.products import SpaceTime
 from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coordinates
-from bvsi.likelihood.stacked_iterative import Iterative, conjugate_gradients
-from bvsi.likelihood.stacked_products import SpaceTime
-from bvsi.likelihood.weighting import Weights
 from bvsi.linalg import Analysis, Backend, Factor, analyse
 from bvsi.linalg.cholesky import SupernodalAnalysis
 from bvsi.linalg.factor import DenseFactor
@@ -149,7 +148,7 @@ class StackedPlan(CovariancePlan):
 
 
 @dataclass(frozen=True)
-class Stacked:
+class Stacked(Weighting):
     """W = Σ(θ)⁻¹ with all blocks: exact to first order in the noise, and efficient.
 
     It trusts the discretisation over the whole time span; where that is poor, Block() is more forgiving.
@@ -161,7 +160,6 @@ class Stacked:
 
     backend: Backend | None = None
     max_memory: float = 2e9
-    uses_noise: ClassVar[bool] = True
     couples_blocks: ClassVar[bool] = True
     exact: ClassVar[bool] = True
 

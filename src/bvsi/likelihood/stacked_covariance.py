@@ -19,8 +19,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.likelihood.blocks import side_by_side
-from bvsi.likelihood.covariance import CovariancePlan
+from bvsi.likelihood.covariance import CovariancePlan, side_by_side
 from bvsi.likelihood.tensor_covariance import TensorCovariance
 from bvsi.linalg import Pattern
 from bvsi.residual import Residuals, Sensitivity, Structure

@@ -6,13 +6,18 @@ With C = [c | L], L the square part of C at the newest time of each block, block
 
 One substitution forward in time and one backward. With diagonal noise the preconditioned matrix is the identity plus
 what the first states add, which the equation damps: a few dozen iterations, whatever the number of times. Where the
-residuals have no such L (temporal or spline test functions), the preconditioner is that of the time terms where it is a
-Kronecker product (:mod:`bvsi.likelihood.kronecker_preconditioner`), else blockdiag(Σ_kk)⁻¹.
+residuals have no such L (temporal or spline test functions), the preconditioner is blockdiag(Σ_kk)⁻¹, or for spline
+tests on grids that of the time terms, which is a Kronecker product for each equation:
+
+    Σ ≈ (a diag(σ̄_j²) aᵀ) ⊗ (A_1 A_1ᵀ) ⊗ … ⊗ (A_d A_dᵀ)
+
+A_a: test functions along axis a at the nodes, σ̄_j²: mean noise variance at a time. What operators add is not much
+larger than the time terms where the tests resolve the dynamics, so that conjugate gradients need some dozens of steps,
+each of them axis by axis; no matrix is larger than that of one axis.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,26 +27,27 @@ from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
-from bvsi.likelihood.blocks import block_solver
-from bvsi.likelihood.covariance import Part, stencil_row
+from bvsi.likelihood.covariance import Part, Weights, block_solver, stencil_row
 from bvsi.likelihood.density import check_change_of_variables
-from bvsi.likelihood.kronecker_preconditioner import KroneckerPreconditioner
-from bvsi.likelihood.stacked_products import SpaceTime
+from bvsi.likelihood.products import SpaceTime
+from bvsi.linalg import Kronecker
 
 Array = NDArray[np.float64]
-Linear = Callable[[Array], Array]
-"""Residuals (N, K, m) ↦ residuals (N, K, m)."""
+Integers = NDArray[np.int64]
 
+# Relative residual at which conjugate gradients stop, and the steps after which they give up; not measured.
 TOL = 1e-10
 MAX_ITERATIONS = 2000
+# Added to the small matrices, relative to their largest entry: functions that hardly differ would blow up rounding.
+_RIDGE = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class Iterative:
     """W as a solver without a factor."""
 
-    product: Linear
-    preconditioner: Linear
+    product: Weights
+    preconditioner: Weights
     label: str
 
     @staticmethod
@@ -63,8 +69,8 @@ class Iterative:
 
 
 def conjugate_gradients(
-    product: Linear,
-    preconditioner: Linear,
+    product: Weights,
+    preconditioner: Weights,
     B: Array,
     *,
     label: str,
@@ -106,10 +112,10 @@ def _inner(A: Array, B: Array) -> Array:
     return np.asarray(np.einsum("nkm,nkm->m", A, B))
 
 
-def _preconditioner(part: Part, theta: Array, products: SpaceTime, label: str) -> Linear:
+def _preconditioner(part: Part, theta: Array, products: SpaceTime, label: str) -> Weights:
     if _triangular(part):
         return Substitution(part, products, label)
-    return KroneckerPreconditioner.of(part) or block_solver(part, theta)
+    return KroneckerPreconditioner.of(part) or block_solver(part, theta, keep=True)
 
 
 def _triangular(part: Part) -> bool:
@@ -203,3 +209,64 @@ def _variances(part: Part, time: int) -> Array:
     noise = part.covariance.noise
     covariance = noise.distinct[int(noise.label[time])]
     return np.asarray(covariance.diagonal() if sparse.issparse(covariance) else covariance)
+
+
+@dataclass(frozen=True, eq=False)
+class _Equation:
+    """One equation: its rows, those of all tests that are kept (None for all), and the inverses over space and time."""
+
+    rows: slice
+    kept: Integers | None
+    space: Kronecker
+    time: Array
+
+    def inverse_times(self, R: Array) -> Array:
+        """P⁻¹R for R (rows, K, m); tests that are left out count as zero."""
+        K, m = R.shape[1:]
+        full = np.ascontiguousarray(R).reshape(-1, K * m)
+        if self.kept is not None:
+            full = np.zeros((self.space.shape[1], K * m))
+            full[self.kept] = R.reshape(-1, K * m)
+        inner = self.space @ full
+        inner = inner if self.kept is None else inner[self.kept]
+        return np.asarray(np.matmul(self.time, inner.reshape(-1, K, m)))
+
+
+@dataclass(frozen=True, eq=False)
+class KroneckerPreconditioner:
+    """R ↦ P⁻¹R for residuals R (N, K, m)."""
+
+    equations: tuple[_Equation, ...]
+
+    @staticmethod
+    def of(part: Part) -> KroneckerPreconditioner | None:
+        """For tests at nodes with diagonal noise; None for all others."""
+        structure, noise = part.residuals.structure, part.covariance.noise
+        if structure.mass_at_nodes is None or not noise.diagonal:
+            return None
+        a, equations = structure.a.toarray(), []
+        for entries in structure.mass_at_nodes.at_nodes():
+            tests = entries.tests.product
+            means = np.array([variances[entries.columns].mean() for variances in noise.distinct])
+            space = Kronecker(tuple(_inverse(_gram(A)) for A in tests.factors))
+            time = _inverse((a * means[noise.label]) @ a.T)
+            equations.append(_Equation(entries.tests.rows, tests.rows, space, time))
+        return KroneckerPreconditioner(tuple(equations))
+
+    def __call__(self, R: Array) -> Array:
+        """P⁻¹R."""
+        out = np.empty_like(R)
+        for equation in self.equations:
+            out[equation.rows] = equation.inverse_times(R[equation.rows])
+        return out
+
+
+def _gram(A: Any) -> Array:
+    dense = A.toarray() if sparse.issparse(A) else A
+    return np.asarray(dense @ dense.T)
+
+
+def _inverse(G: Array) -> Array:
+    ridge = _RIDGE * float(np.abs(G).max()) * np.eye(len(G))
+    inverse = np.linalg.inv(G + ridge)
+    return np.asarray(0.5 * (inverse + inverse.T))
