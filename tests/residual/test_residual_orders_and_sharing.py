@@ -12,7 +12,7 @@ from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID
 from bvsi.operators import InteriorPenalty, Library, Mixed, NoFlux, Unknown, ZeroNeumann, free_energy_library
 from bvsi.residual import CrankNicolson, assemble, discrete
-from bvsi.residual.jacobians import Streamed
+from bvsi.residual.streamed import Streamed
 from bvsi.spaces import H3, P2, Q2, Galerkin
 
 SPACES = {

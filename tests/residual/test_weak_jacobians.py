@@ -8,7 +8,8 @@ from residual_cases import box, simplices
 from bvsi.data import Data
 from bvsi.operators import Library, NoFlux, Unknown, ZeroNeumann
 from bvsi.residual import CrankNicolson, TemporalTests, assemble, discrete
-from bvsi.residual.jacobians import Streamed, apply_all, combined_sensitivity, inner_all, total_at
+from bvsi.residual.jacobians import combined_sensitivity
+from bvsi.residual.streamed import Streamed
 from bvsi.spaces import P2, Q1, Q2, Galerkin
 
 TEXTS = {
@@ -63,7 +64,7 @@ def test_products_are_those_of_the_matrices(residuals):
     V = rng.standard_normal((r.structure.n_state, 4))
     G = rng.standard_normal(r.structure.pattern.nnz)
     for time in range(3):
-        applied, inner = apply_all(r.J, time, V), inner_all(r.J, G, time)
+        applied, inner = r.operators_on(time, V), r.operators_inner(G, time)
         for i, J in enumerate(r.J):
             matrix = dense(r, i, time)
             assert_allclose(applied[:, :, i], matrix @ V, atol=1e-11)
@@ -89,7 +90,7 @@ def test_a_combination_is_made_in_one_pass_and_is_the_sum(residuals):
     assert sum(isinstance(e, Streamed) for e in whole.terms) == 1
     for time in range(3):
         expected = sum(t * J.values(time) for t, J in zip(theta, r.J, strict=True))
-        assert_allclose(total_at(r.J, theta, time), expected, atol=1e-12)
+        assert_allclose(r.jacobian(theta, time), expected, atol=1e-12)
         assert_allclose(whole.values(time), expected, atol=1e-12)
 
 
@@ -103,7 +104,7 @@ def test_jacobians_are_derivatives_of_the_operators(residuals):
     ahead, back = (residuals_of(name, shift={f: s * step * d for f, d in direction.items()}) for s in (1, -1))
     slope = (ahead.X - back.X) / (2 * step)
     moved = np.concatenate([direction["u"], direction["v"]])
-    at_times = np.stack([apply_all(r.J, j, moved[:, None])[:, 0] for j in range(3)], axis=1)
+    at_times = np.stack([r.operators_on(j, moved[:, None])[:, 0] for j in range(3)], axis=1)
     expected = np.einsum("kj,nji->nki", r.structure.b.toarray(), at_times)
     assert_allclose(slope, expected, atol=1e-7 * np.abs(expected).max())
 

@@ -163,8 +163,10 @@ class ResidualLikelihood:
     ) -> ProfileEquations:
         """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng."""
         vector, of = self.system.vector(theta), self.weighting.profile_equations
-        pairs = zip(self.parts, generators(rng, len(self.plans)), strict=True)
-        return ProfileEquations.total([of(part, vector, smoothing=smoothing, rng=own) for part, own in pairs])
+        found, rngs = [], [None] * len(self.plans) if rng is None else rng.spawn(len(self.plans))
+        for part, own in zip(self.parts, rngs, strict=True):
+            found.append(of(part, vector, smoothing=smoothing, rng=own))
+        return ProfileEquations.total(found)
 
     def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""
@@ -222,11 +224,6 @@ class ResidualLikelihood:
         if self.scale_known:
             return -0.5 * (q + density.logdet.value + n * math.log(2 * math.pi))
         return -0.5 * (n + n * math.log(q / n) + density.logdet.value + n * math.log(2 * math.pi))
-
-
-def generators(rng: np.random.Generator | None, n: int) -> Sequence[np.random.Generator | None]:
-    """One generator for each of n experiments; None for each where there is none."""
-    return [None] * n if rng is None else rng.spawn(n)
 
 
 def residual_likelihood(

@@ -71,8 +71,10 @@ class SpaceTime:
 
     def operators(self, e: Array) -> Array:
         """Σ_j b_kj J_i(û_j) e_j, (N, K, d)."""
-        terms = np.stack([J.summed(self.b, e) for J in self.residuals.J], axis=2)
-        return self.structure.only_active(terms)
+        out = np.empty((self.structure.n_rows, self.structure.n_blocks, self.residuals.d))
+        for i, J in enumerate(self.residuals.J):
+            out[:, :, i] = J.summed(self.b, e)
+        return self.structure.only_active(out)
 
     def draw(self, rng: Rng) -> Array:
         """One draw of the noise, (n_u, T)."""

@@ -260,22 +260,22 @@ class Whole:
         return self.residuals.X - smoothing * self.products.operators(self.products.spread(W_r))
 
     def profile_equations(self, *, smoothing: float = 1.0, rng: Rng | None = None) -> ProfileEquations:
-        """H, g and q; with an rng S, which is H, and N from one draw of the noise."""
+        """H, g and q; with an rng S, which is H, and N from one draw of the noise. Without a factor logdet is NaN."""
         if rng is None:
-            equations = self._equations(self.weighted(self.r[:, :, None])[:, :, 0], smoothing)
-            return ProfileEquations(equations, (), None, None)
-        draw = self.products.draw(rng)  # it goes through the same solve as the data
-        W_r = self.weighted(np.stack([self.r, self.products.sensitivity(draw)], axis=2))
-        equations = self._equations(W_r[:, :, 0], smoothing)
-        xi = self.products.operators(draw - self.products.spread(W_r[:, :, 1]))
-        return ProfileEquations(equations, (), equations.H, self._gram(xi))
-
-    def _equations(self, W_r: Array, smoothing: float) -> NormalEquations:
-        """Normal equations from W r (N, K); without a factor logdet is NaN."""
-        X = self.smoothed(W_r, smoothing)
-        q = np.einsum("nk,nk->k", self.r, W_r)
+            columns = self.r[:, :, None]
+        else:
+            draw = self.products.draw(rng)  # it goes through the same solve as the data
+            columns = np.stack([self.r, self.products.sensitivity(draw)], axis=2)
+        weighted = self.weighted(columns)
+        W_r = weighted[:, :, 0]
+        X, q = self.smoothed(W_r, smoothing), np.einsum("nk,nk->k", self.r, W_r)
         logdet = math.nan if isinstance(self.solver, Iterative) else self.solver.logdet()
-        return NormalEquations(self._gram(X), np.einsum("nki,nk->i", X, W_r), (q,), logdet, self.residuals.n)
+        H, g = self._gram(X), np.einsum("nki,nk->i", X, W_r)
+        equations = NormalEquations(H, g, (q,), logdet, self.residuals.n)
+        if rng is None:
+            return ProfileEquations(equations, (), None, None)
+        xi = self.products.operators(draw - self.products.spread(weighted[:, :, 1]))
+        return ProfileEquations(equations, (), H, self._gram(xi))
 
     def _gram(self, Z: Array) -> Array:
         """ZᵀWZ, for Z (N, K, m)."""

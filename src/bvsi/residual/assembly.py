@@ -15,10 +15,10 @@ from bvsi.data import Data, as_experiments
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
 from bvsi.residual.discrete import State, columns
-from bvsi.residual.jacobians import Sensitivity, Streamed
+from bvsi.residual.jacobians import Sensitivity
 from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
 from bvsi.residual.stencils import BackwardEuler, Stencil
-from bvsi.residual.streamed import WeakJacobians
+from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.spaces import Element, Galerkin, Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement

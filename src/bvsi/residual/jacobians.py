@@ -4,6 +4,7 @@
     Scaled     V diag(c_j): a Kronecker product V times a diagonal matrix for each time, or one for all times. This is
                what nodal quadrature makes of operators without derivatives on the data.
     Streamed   Σ_i w_i J_i(û_j), worked out from the weak form whenever it is asked for, all operators in one pass
+               (:mod:`bvsi.residual.streamed`)
 
 A new kind needs the methods of :class:`JacobianKind`; nothing else asks which kind a Jacobian has.
 """
@@ -11,7 +12,7 @@ A new kind needs the methods of :class:`JacobianKind`; nothing else asks which k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
@@ -45,22 +46,13 @@ class Slots:
 
 
 class Source(Protocol):
-    """Operators whose Jacobians are not kept, by number; see :class:`~bvsi.residual.streamed.WeakJacobians`."""
-
-    def values(self, weights: Mapping[int, float], time: int) -> Array:
-        """Σ_i w_i J_i(û_time) on the whole pattern, (nnz,)."""
+    """What works out Jacobians that are not kept, those of several operators in one pass; operators have numbers."""
 
     def apply(self, chosen: Sequence[int], time: int, V: Array) -> Array:
         """J_i(û_time) V of the chosen operators, (N, m, chosen)."""
 
     def inner(self, chosen: Sequence[int], G: Array, time: int) -> Array:
         """⟨G, J_i(û_time)⟩ of the chosen operators, (chosen,)."""
-
-    def everywhere(self, weights: Mapping[int, float], V: Array) -> Array:
-        """Σ_i w_i J_i(û_j) V_j at all times, (N, T)."""
-
-    def transposed_everywhere(self, weights: Mapping[int, float], W: Array) -> Array:
-        """Σ_i w_i J_i(û_j)ᵀ W_j at all times, (n_u, T)."""
 
 
 class JacobianKind(ABC):
@@ -198,7 +190,7 @@ class NodalTests:
     @property
     def rows(self) -> slice:
         """Rows of the residual."""
-        return slice(self.start, self.start + self.product.shape[0])
+        return slice(self.start, self.start + self.pattern.shape[0])
 
     @cached_property
     def values(self) -> Array:
@@ -283,57 +275,6 @@ class Scaled(JacobianKind):
 
 
 @dataclass(frozen=True, eq=False)
-class Streamed(JacobianKind):
-    """Σ_i w_i J_i(û_j) on the whole pattern, made by a source when it is asked for; weights: number → w_i."""
-
-    source: Source
-    weights: Mapping[int, float]
-
-    @property
-    def constant(self) -> bool:
-        """It is not."""
-        return False
-
-    @property
-    def key(self) -> Hashable:
-        """Operators of one source add up to one pass."""
-        return Streamed, self.source
-
-    def streamed(self) -> tuple[Source, Mapping[int, float]]:
-        """Source and weights."""
-        return self.source, self.weights
-
-    def times(self, scale: float) -> Streamed:
-        """scale · Σ_i w_i J_i."""
-        return replace(self, weights={i: scale * w for i, w in self.weights.items()})
-
-    def plus(self, other: Streamed) -> Streamed:
-        """The sum."""
-        keys = [*self.weights, *(i for i in other.weights if i not in self.weights)]
-        return replace(self, weights={i: self.weights.get(i, 0.0) + other.weights.get(i, 0.0) for i in keys})
-
-    def add_values(self, out: Array, scale: float, time: int) -> None:
-        """scale · Σ_i w_i J_i(û_time)."""
-        out += scale * self.source.values(self.weights, time)
-
-    def inner(self, G: Array, time: int) -> float:
-        """⟨G, Σ_i w_i J_i(û_time)⟩."""
-        return float(self.source.inner(list(self.weights), G, time) @ [*self.weights.values()])
-
-    def add_applied(self, out: Array, time: int, V: Array) -> None:
-        """Σ_i w_i J_i(û_time) V."""
-        out += self.source.apply(list(self.weights), time, V) @ np.array([*self.weights.values()])
-
-    def add_everywhere(self, out: Array, V: Array) -> None:
-        """Σ_i w_i J_i(û_j) V_j."""
-        out += self.source.everywhere(self.weights, V)
-
-    def add_transposed(self, out: Array, W: Array) -> None:
-        """Σ_i w_i J_i(û_j)ᵀ W_j."""
-        out += self.source.transposed_everywhere(self.weights, W)
-
-
-@dataclass(frozen=True, eq=False)
 class Sensitivity:
     """J_i(û_j) of one operator on the structure's pattern: scale times the sum of its terms.
 
@@ -375,29 +316,38 @@ class Sensitivity:
 
     def apply(self, time: int, V: Array) -> Array:
         """J_i(û_time) V for V (n_u, m), (N, m)."""
-        return self._sum(0, V.shape[1], lambda term, out: term.add_applied(out, time, V))
+        out = np.zeros((self.pattern.shape[0], V.shape[1]))
+        for term in self.terms:
+            term.add_applied(out, time, V)
+        return self.scale * out
 
     def everywhere(self, V: Array) -> Array:
         """J_i(û_j) V_j at all times, for V (n_u, T), (N, T)."""
-        return self._sum(0, V.shape[1], lambda term, out: term.add_everywhere(out, V))
+        out = np.zeros((self.pattern.shape[0], V.shape[1]))
+        for term in self.terms:
+            term.add_everywhere(out, V)
+        return self.scale * out
 
     def transposed_everywhere(self, W: Array) -> Array:
         """J_i(û_j)ᵀ W_j at all times, for W (N, T), (n_u, T)."""
-        return self._sum(1, W.shape[1], lambda term, out: term.add_transposed(out, W))
+        out = np.zeros((self.pattern.shape[1], W.shape[1]))
+        for term in self.terms:
+            term.add_transposed(out, W)
+        return self.scale * out
 
     def summed(self, b: Any, V: Array) -> Array:
         """Σ_j b_kj J_i(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K)."""
-        return self._sum(0, b.shape[0], lambda term, out: term.add_summed(out, b, V))
+        out = np.zeros((self.pattern.shape[0], b.shape[0]))
+        for term in self.terms:
+            term.add_summed(out, b, V)
+        return self.scale * out
 
     def summed_transposed(self, b: Any, W: Array) -> Array:
         """Σ_k b_kj J_i(û_j)ᵀ W_k for W (N, K), (n_u, T)."""
-        return self._sum(1, b.shape[1], lambda term, out: term.add_summed_transposed(out, b, W))
-
-    def _sum(self, side: int, columns: int, add: Callable[[JacobianKind, Array], None]) -> Array:
-        total = np.zeros((self.pattern.shape[side], columns))
+        out = np.zeros((self.pattern.shape[1], b.shape[1]))
         for term in self.terms:
-            add(term, total)
-        return total if self.scale == 1.0 else self.scale * total
+            term.add_summed_transposed(out, b, W)
+        return self.scale * out
 
 
 def combined_sensitivity(J: Sequence[Sensitivity], weights: Array) -> Sensitivity:
@@ -412,58 +362,3 @@ def combined_sensitivity(J: Sequence[Sensitivity], weights: Array) -> Sensitivit
             more = term.times(w * one.scale)
             terms[term.key] = terms[term.key].plus(more) if term.key in terms else more
     return Sensitivity(J[0].pattern, tuple(terms.values()))
-
-
-def apply_all(J: Sequence[Sensitivity], time: int, V: Array) -> Array:
-    """J_i(û_time) V of all operators for V (n_u, m), (N, m, d); those of one source in one pass."""
-    out = np.empty((J[0].pattern.shape[0], V.shape[1], len(J)))
-    streamed, others = _by_source(J)
-    for source, (members, numbers, weights) in streamed.items():
-        applied = source.apply(numbers, time, V)
-        out[:, :, members] = (applied.reshape(-1, len(numbers)) @ weights).reshape(*applied.shape[:2], -1)
-    for n in others:
-        out[:, :, n] = J[n].apply(time, V)
-    return out
-
-
-def inner_all(J: Sequence[Sensitivity], G: Array, time: int) -> Array:
-    """⟨G, J_i(û_time)⟩ of all operators for values G (nnz,) on the pattern, (d,); those of one source in one pass."""
-    out = np.empty(len(J))
-    streamed, others = _by_source(J)
-    for source, (members, numbers, weights) in streamed.items():
-        out[members] = source.inner(numbers, G, time) @ weights
-    for n in others:
-        out[n] = J[n].inner(G, time)
-    return out
-
-
-def total_at(J: Sequence[Sensitivity], weights: Array, time: int) -> Array:
-    """Σ_i w_i J_i(û_time) on the pattern, (nnz,); those of one source in one pass."""
-    streamed, others = _by_source(J)
-    total = np.zeros(J[0].pattern.nnz)
-    for members, _, _ in streamed.values():
-        combined_sensitivity([J[n] for n in members], weights[members]).add(total, 1.0, time)
-    for n in others:
-        J[n].add(total, float(weights[n]), time)
-    return total
-
-
-def _by_source(J: Sequence[Sensitivity]) -> tuple[dict[Source, tuple[list[int], list[int], Array]], list[int]]:
-    """Operators that one source works out, by source, and positions of all others.
-
-    Of each source the positions of its operators, the numbers that they use there, and their weights (numbers,
-    operators) in them.
-    """
-    found: dict[Source, list[tuple[int, Mapping[int, float]]]] = {}
-    others = []
-    for n, one in enumerate(J):
-        if (streamed := one.streamed()) is None:
-            others.append(n)
-        else:
-            found.setdefault(streamed[0], []).append((n, streamed[1]))
-    batches = {}
-    for source, members in found.items():
-        numbers = sorted({i for _, weights in members for i in weights})
-        weights = np.array([[own.get(i, 0.0) for _, own in members] for i in numbers])
-        batches[source] = ([n for n, _ in members], numbers, weights)
-    return batches, others

@@ -9,8 +9,8 @@ points, E_αᵀ (w ∘ c_i ∘ E_β V), and inner products ⟨G, J_i⟩ through 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +21,7 @@ from bvsi.linalg import Pattern
 from bvsi.operators import WeakOperator
 from bvsi.operators.linearise import JacobianTerm
 from bvsi.residual.discrete import State, check_finite, integrands, reach_of
+from bvsi.residual.jacobians import JacobianKind
 from bvsi.residual.layout import Layout
 from bvsi.spaces import Reach
 
@@ -187,3 +188,54 @@ class _Evaluated:
             start = self.layout.column_start[site.field]
             self.made[key] = self.trial.matrix(site.trial) @ self.V[start : start + self.layout.space.n_dofs]
         return self.made[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Streamed(JacobianKind):
+    """Σ_i w_i J_i(û_j) on the whole pattern, made by a source when it is asked for; weights: number → w_i."""
+
+    source: WeakJacobians
+    weights: Mapping[int, float]
+
+    @property
+    def constant(self) -> bool:
+        """It is not."""
+        return False
+
+    @property
+    def key(self) -> Hashable:
+        """Operators of one source add up to one pass."""
+        return Streamed, self.source
+
+    def streamed(self) -> tuple[WeakJacobians, Mapping[int, float]]:
+        """Source and weights."""
+        return self.source, self.weights
+
+    def times(self, scale: float) -> Streamed:
+        """scale · Σ_i w_i J_i."""
+        return replace(self, weights={i: scale * w for i, w in self.weights.items()})
+
+    def plus(self, other: Streamed) -> Streamed:
+        """The sum."""
+        keys = [*self.weights, *(i for i in other.weights if i not in self.weights)]
+        return replace(self, weights={i: self.weights.get(i, 0.0) + other.weights.get(i, 0.0) for i in keys})
+
+    def add_values(self, out: Array, scale: float, time: int) -> None:
+        """scale · Σ_i w_i J_i(û_time)."""
+        out += scale * self.source.values(self.weights, time)
+
+    def inner(self, G: Array, time: int) -> float:
+        """⟨G, Σ_i w_i J_i(û_time)⟩."""
+        return float(self.source.inner(list(self.weights), G, time) @ [*self.weights.values()])
+
+    def add_applied(self, out: Array, time: int, V: Array) -> None:
+        """Σ_i w_i J_i(û_time) V."""
+        out += self.source.apply(list(self.weights), time, V) @ np.array([*self.weights.values()])
+
+    def add_everywhere(self, out: Array, V: Array) -> None:
+        """Σ_i w_i J_i(û_j) V_j."""
+        out += self.source.everywhere(self.weights, V)
+
+    def add_transposed(self, out: Array, W: Array) -> None:
+        """Σ_i w_i J_i(û_j)ᵀ W_j."""
+        out += self.source.transposed_everywhere(self.weights, W)

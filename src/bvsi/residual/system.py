@@ -5,10 +5,10 @@ r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M −
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.common.naming import position
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
-from bvsi.residual.jacobians import Matrix, Sensitivity, Slots, apply_all, combined_sensitivity, inner_all, total_at
+from bvsi.residual.jacobians import Matrix, Sensitivity, Slots, Source, combined_sensitivity
 
 Array = NDArray[np.float64]
 
@@ -100,6 +100,15 @@ class Structure:
         return values
 
 
+class _Batch(NamedTuple):
+    """Operators of one source: positions, the numbers that they use there, and weights (numbers, operators)."""
+
+    source: Source
+    operators: list[int]
+    numbers: list[int]
+    weights: Array
+
+
 @dataclass(frozen=True, eq=False)
 class Residuals:
     """Residual blocks of one experiment.
@@ -142,15 +151,49 @@ class Residuals:
 
     def jacobian(self, theta: Array, time: int) -> Array:
         """Σ_i θ_i J_i(û_time) on the pattern, (nnz,)."""
-        return total_at(self.J, theta, time)
+        total = np.zeros(self.structure.pattern.nnz)
+        for batch in self._batches:
+            combined_sensitivity([self.J[n] for n in batch.operators], theta[batch.operators]).add(total, 1.0, time)
+        for n in self._kept:
+            self.J[n].add(total, float(theta[n]), time)
+        return total
 
     def operators_on(self, time: int, V: Array) -> Array:
         """J_i(û_time) V of all operators for V (n_u, m), (N, m, d)."""
-        return apply_all(self.J, time, V)
+        out = np.empty((self.structure.n_rows, V.shape[1], self.d))
+        for batch in self._batches:
+            out[:, :, batch.operators] = batch.source.apply(batch.numbers, time, V) @ batch.weights
+        for n in self._kept:
+            out[:, :, n] = self.J[n].apply(time, V)
+        return out
 
     def operators_inner(self, G: Array, time: int) -> Array:
         """⟨G, J_i(û_time)⟩ of all operators for values G (nnz,) on the pattern, (d,)."""
-        return inner_all(self.J, G, time)
+        out = np.empty(self.d)
+        for batch in self._batches:
+            out[batch.operators] = batch.source.inner(batch.numbers, G, time) @ batch.weights
+        for n in self._kept:
+            out[n] = self.J[n].inner(G, time)
+        return out
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """Operators that no source works out."""
+        return [n for n, J in enumerate(self.J) if J.streamed() is None]
+
+    @cached_property
+    def _batches(self) -> list[_Batch]:
+        """Operators that one source works out in one pass, source by source."""
+        found: dict[Source, dict[int, Mapping[int, float]]] = {}
+        for n, J in enumerate(self.J):
+            if (streamed := J.streamed()) is not None:
+                found.setdefault(streamed[0], {})[n] = streamed[1]
+        batches = []
+        for source, members in found.items():
+            numbers = sorted({i for weights in members.values() for i in weights})
+            weights = np.array([[own.get(i, 0.0) for own in members.values()] for i in numbers])
+            batches.append(_Batch(source, list(members), numbers, weights))
+        return batches
 
     def jacobians(self, theta: Array) -> Sensitivity:
         """Σ_i θ_i J_i at all times."""
