@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
+from bvsi.data.smoothness import filled
 from bvsi.errors import DataError
-from bvsi.noise import NoiseLevel, add_noise, filled, find_outliers
+from bvsi.noise import NoiseLevel, add_noise, find_outliers
 from bvsi.noise.outliers import scattered_outliers
 from data.triangle_meshes import triangles
 

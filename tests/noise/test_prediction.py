@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from bvsi.data import Grid
+from bvsi.data import Grid, smoothness
+from bvsi.data.smoothness import along
 from bvsi.noise import prediction as _prediction
-from bvsi.noise.level import along
 from bvsi.noise.outliers import scattered_outliers
 from bvsi.noise.prediction import axes_of, odd_values
 from data.triangle_meshes import triangles
@@ -55,7 +55,7 @@ def test_a_few_frames_at_a_time(name, crowded, monkeypatch):
     u[5, 3] = np.nan
     monkeypatch.setattr(_prediction, "_CROWDED", crowded)
     whole = scattered_outliers(u, geometry, TIMES, 0.02)
-    monkeypatch.setattr(_prediction, "_SLAB", 1)
+    monkeypatch.setattr(smoothness, "SLAB", 1)
     monkeypatch.setattr(_prediction, "_ENTRIES", 10_000)
     parts = scattered_outliers(u, geometry, TIMES, 0.02)
     same(whole, parts)

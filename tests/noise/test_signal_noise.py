@@ -31,7 +31,7 @@ def test_frames_smoothed_apart_are_the_same(monkeypatch):
     u = np.array(data().fields["u"])
     holes = np.where(np.random.default_rng(1).random(u.shape) < 0.2, np.nan, u)
     whole = smoothed(u, GRID), smoothed(holes, GRID), estimate_signal_noise(data())["u"]
-    monkeypatch.setattr(signal_noise, "_SLAB", 1)
+    monkeypatch.setattr(signal_noise, "SLAB", 1)
     np.testing.assert_allclose(smoothed(u, GRID), whole[0], rtol=1e-12)
     np.testing.assert_allclose(smoothed(holes, GRID), whole[1], rtol=1e-12)
     assert estimate_signal_noise(data())["u"].b == pytest.approx(whole[2].b, rel=1e-9)

@@ -19,9 +19,9 @@ from scipy.special import gammaln, stdtr
 
 from bvsi.check.residual_tests import ResidualTest
 from bvsi.data import Data, Grid
+from bvsi.data.smoothness import along, difference_filter
 from bvsi.errors import DataError
 from bvsi.noise import estimate_signal_noise
-from bvsi.noise.level import along, difference_filter
 
 Array = NDArray[np.float64]
 

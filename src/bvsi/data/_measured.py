@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from bvsi.data._arrays import Floats
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
+from bvsi.data.smoothness import filled
 from bvsi.errors import DataError
 
 Mask = NDArray[np.bool_]
@@ -131,8 +132,6 @@ def complete(values: Floats, mask: Mask, geometry: Grid | Mesh, times: Floats) -
     gaps = ~mask & ~np.isfinite(values)
     if not gaps.any():
         return values
-    from bvsi.noise.outliers import filled  # it makes data itself, from those that are complete
-
     known = values[mask]
     interpolated = filled(np.where(mask, values, np.nan), geometry, times)
     return np.where(gaps, np.clip(interpolated, known.min(), known.max()), values)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.data._arrays import Floats, check_increasing, frozen, interval, read_only, real_array
-from bvsi.data.names import COORDINATE_NAMES
+from bvsi.data._arrays import COORDINATE_NAMES, Floats, check_increasing, frozen, interval, read_only, real_array
 from bvsi.errors import DataError
 
 Periodic = Iterable[str] | Mapping[str, float]

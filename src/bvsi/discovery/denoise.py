@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid, Mesh
+from bvsi.data.smoothness import along, difference_filter, graph_filter
 from bvsi.errors import DataError
-from bvsi.noise.level import along, difference_filter, graph_filter
 
 Array = NDArray[np.float64]
 

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
 from bvsi.data import Data, Grid, Mesh
+from bvsi.data.smoothness import along
 from bvsi.errors import SpaceError
-from bvsi.noise.level import along
 from bvsi.operators import Library, Vocabulary, WeakOperator
 from bvsi.spaces import Measure, Space
 from bvsi.spaces.axis import AxisBasis

@@ -1,10 +1,9 @@
 """Noise: models of it, and what the data tell of their own."""
 
-from bvsi.noise.adding import add_noise
-from bvsi.noise.level import NoiseLevel, estimate_noise
+from bvsi.noise.level import NoiseLevel, add_noise, estimate_noise
 from bvsi.noise.models import IID, Covariance, Diagonal, Noise, PerField, PerTime, StateCovariance, UnknownScale
-from bvsi.noise.outliers import Outliers, filled, find_outliers
-from bvsi.noise.signal import SignalNoise, estimate_signal_noise, smoothed_signal
+from bvsi.noise.outliers import Outliers, find_outliers
+from bvsi.noise.signal import SignalNoise, estimate_signal_noise
 
 __all__ = [
     "IID",
@@ -21,7 +20,5 @@ __all__ = [
     "add_noise",
     "estimate_noise",
     "estimate_signal_noise",
-    "filled",
     "find_outliers",
-    "smoothed_signal",
 ]

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
-from bvsi.noise import filled
+from bvsi.data.smoothness import filled
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -8,15 +8,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
 from bvsi.data._arrays import Floats, read_only
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
+from bvsi.data.smoothness import along, difference_filter, difference_matrix, difference_weights, graph_filter, shaped
 from bvsi.errors import DataError
 
+# Orders of the differences that are tried along an axis (not measured; beyond 8 a filter is as long as short axes).
 _ORDERS = (0, 1, 2, 3, 4, 6, 8)
+# Powers of the graph filter that are tried on a mesh: each reaches one layer of neighbours farther.
 _GRAPH_POWERS = (0, 1, 2, 3)
 MAD = 0.6744897501960817  # median of |ε|, ε standard normal
 # n · Var(log MAD) of n independent normals, and the share of it that the correlation ρ of two values enters as ρ²;
@@ -25,7 +27,7 @@ MAD_VARIANCE, _MAD_SQUARE_SHARE = 1.3605, 0.3675
 _FEWEST = 30  # fewer filtered values do not give a scale
 MOST = 1_000_000  # more filtered values than these only cost time
 _ENOUGH = 250_000  # to compare filters, where σ itself is not asked for
-_ROWS_FOR_CORRELATION = 2000
+_ROWS_FOR_CORRELATION = 2000  # of a filter, from which the correlation of its values is taken; more only cost time
 _WITHIN = 2.0  # sampling errors within which two estimates are taken to agree
 
 
@@ -137,79 +139,6 @@ def cleanest_filters(
     return min(estimates, key=_upper).filters
 
 
-def difference_filter(x: Floats, order: int, period: float | None = None) -> Any:
-    """Normalised divided differences c_k ∝ 1 / Π_{j≠k} (x_k − x_j) over ``order`` + 1 neighbouring nodes.
-
-    They remove polynomials of degree < order. Sparse (m, n), rows with Σ c² = 1; m = n on a periodic axis,
-    n − order otherwise.
-    """
-    if order == 0:
-        return sparse.eye_array(x.size, format="csr")
-    return _matrix(*_differences(x, order, period), x.size)
-
-
-def _matrix(c: Floats, index: NDArray[np.int64], n: int) -> Any:
-    """Sparse (m, n) with weights c at nodes ``index``, both (m, K)."""
-    rows = np.repeat(np.arange(len(c)), c.shape[1])
-    return sparse.csr_array((c.ravel(), (rows, index.ravel())), shape=(len(c), n))
-
-
-def _differences(x: Floats, order: int, period: float | None) -> tuple[Floats, NDArray[np.int64]]:
-    """Weights c and nodes of divided differences, both (m, order + 1)."""
-    n = x.size
-    rows = n if period is not None else n - order
-    index = np.arange(rows)[:, None] + np.arange(order + 1)
-    nodes = x[index] if period is None else x[index % n] + period * (index // n)
-    gaps = (nodes[:, :, None] - nodes[:, None, :]) / ((nodes[:, -1] - nodes[:, 0]) / order)[:, None, None]
-    gaps[:, np.arange(order + 1), np.arange(order + 1)] = 1.0
-    c = 1.0 / gaps.prod(axis=2)
-    c /= np.linalg.norm(c, axis=1, keepdims=True)
-    return c, index % n
-
-
-def graph_filter(mesh: Mesh) -> Any:
-    """Node minus mean of its neighbours, u_i − Σ_j w_j u_j, with the smallest Σ w² that reproduces linear functions.
-
-    w = A (AᵀA)⁻¹ e₀ for rows a_j = (1, x_j − x_i). Sparse (n, n), rows scaled to norm one; rows of nodes whose
-    neighbours do not determine w are zero.
-    """
-    adjacency = adjacency_of(mesh)
-    n, start = mesh.n_nodes, adjacency.indptr[:-1]
-    i, j = np.repeat(np.arange(n), np.diff(adjacency.indptr)), adjacency.indices
-    step = mesh.points[j] - mesh.points[i]
-    h = np.sqrt(np.add.reduceat((step**2).sum(axis=1), start) / np.diff(adjacency.indptr))
-    a = np.concatenate([np.ones((len(j), 1)), step / h[i, None]], axis=1)
-    gram = np.add.reduceat(a[:, :, None] * a[:, None, :], start, axis=0)
-    usable = np.linalg.eigvalsh(gram)[:, 0] > 1e-6
-    gram[~usable] = np.eye(mesh.dim + 1)
-    first = np.linalg.inv(gram)[:, 0]
-    w = np.einsum("kd,kd->k", a, first[i]) * usable[i]
-    norm = np.sqrt(1.0 + np.add.reduceat(w**2, start))
-    off = sparse.csr_array((-w / norm[i], (i, j)), shape=(n, n))
-    return (off + sparse.diags_array(usable / norm)).tocsr()
-
-
-def along(K: Any, u: Floats, axis: int) -> Floats:
-    """Apply a sparse matrix K (m, n) along one axis, of length n, of the array u; NaN spread as far as K reaches."""
-    moved = np.moveaxis(u, axis, 0)
-    out = K @ moved.reshape(moved.shape[0], -1)
-    return np.moveaxis(out.reshape(-1, *moved.shape[1:]), 0, axis)
-
-
-def shaped(values: Floats, geometry: Geometry) -> Floats:
-    """Field with one axis per grid axis, (T, *shape); on a mesh as it is."""
-    return values.reshape(-1, *geometry.shape) if isinstance(geometry, Grid) else values
-
-
-def adjacency_of(mesh: Mesh) -> Any:
-    """Ones where two different nodes share a cell, sparse (n, n)."""
-    m, k = mesh.cells.shape
-    incidence = sparse.csr_array((np.ones(m * k), (np.repeat(np.arange(m), k), mesh.cells.ravel())))
-    pattern = (incidence.T @ incidence).tocoo()
-    off = pattern.row != pattern.col
-    return sparse.csr_array((np.ones(off.sum()), (pattern.row[off], pattern.col[off])), shape=pattern.shape)
-
-
 def _axis_filter(name: str, K: Any) -> AxisFilter:
     """Filter with the correlations of some of its rows."""
     rows = K[:: max(1, K.shape[0] // _ROWS_FOR_CORRELATION)]
@@ -228,14 +157,14 @@ def _difference_axis_filter(name: str, x: Floats, order: int, period: float | No
     """Differences of one order, with the correlations Σ_k c_{i,k+s} c_{i+s,k} of rows s apart."""
     if order == 0:
         return AxisFilter("", difference_filter(x, 0), 1.0, 1.0)
-    c, index = _differences(x, order, period)
+    c, index = difference_weights(x, order, period)
     squares = fourths = 1.0
     for s in range(1, order + 1):
         later = c[s:] if period is None else np.roll(c, -s, axis=0)
         rho = np.einsum("ik,ik->i", c[: len(later), s:], later[:, :-s])
         squares += 2.0 * float(np.sum(rho**2)) / len(c)
         fourths += 2.0 * float(np.sum(rho**4)) / len(c)
-    return AxisFilter(f"D_{name}^{order}", _matrix(c, index, x.size), squares, fourths)
+    return AxisFilter(f"D_{name}^{order}", difference_matrix(c, index, x.size), squares, fourths)
 
 
 def _graph_bank(mesh: Mesh) -> list[AxisFilter]:
@@ -342,3 +271,28 @@ def _choose(estimates: list[_Estimate], name: str) -> _Estimate:
     low = min(estimates, key=_upper)
     agree = [e for e in estimates if e.sigma - low.sigma <= _WITHIN * low.sigma * max(e.error, low.error)]
     return min(agree, key=lambda e: e.error)
+
+
+def add_noise(data: Data, sigma: float | Mapping[str, float], rng: np.random.Generator) -> Data:
+    """New data û = u + σ ε with independent standard normal ε for every value; auxiliary fields stay exact.
+
+    Every field draws its ε in the order of the fields whatever its σ, so that the noise of one field does not
+    change when the σ of another is set to zero.
+
+    data: the exact data u.
+    sigma: standard deviation σ ≥ 0 of all fields, or of each field by name.
+    rng: source of randomness, ``numpy.random.default_rng(seed)``.
+    """
+    if not isinstance(rng, np.random.Generator):
+        raise DataError(f"rng is a {type(rng).__name__}; pass numpy.random.default_rng(seed)")
+    sigmas = dict(sigma) if isinstance(sigma, Mapping) else dict.fromkeys(data.names, sigma)
+    if set(sigmas) != set(data.names):
+        raise DataError(
+            f"sigma is given for {', '.join(sigmas) or 'none'}, the fields are {', '.join(data.names)}; "
+            "name each field once, with 0 for none"
+        )
+    for name, value in sigmas.items():
+        if not (np.isreal(value) and np.isfinite(value) and value >= 0):
+            raise DataError(f"sigma of field {name!r} is {value!r}; give a finite standard deviation, at least 0")
+    noisy = {name: u + sigmas[name] * rng.standard_normal(u.shape) for name, u in data.fields.items()}
+    return data.with_fields(noisy)

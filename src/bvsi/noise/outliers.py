@@ -6,24 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse as sparse
 from numpy.typing import NDArray
-from scipy.sparse.linalg import cg
 
 from bvsi.data._arrays import Floats, frozen, read_only
 from bvsi.data.data import Data, Geometry
-from bvsi.data.grid import Grid
+from bvsi.data.smoothness import fill, flat_strides, shaped
 from bvsi.errors import DataError
 from bvsi.noise.level import NoiseLevel, field_noise
-from bvsi.noise.prediction import Axis, Predicted, axes_of, flat_strides, in_parts, odd_values
+from bvsi.noise.prediction import Predicted, Predictor, axes_of, odd_values
 
 _ORDINARY = 4.5  # |z| up to here is noise
-_SWEEPS = 8
+_SWEEPS = 8  # at most (not measured); they end where the outliers stay the same
 _SWEEPS_FOR_NOISE = 3  # later ones change the noise no more
 _MARGIN = 2.0  # sd by which a value may be beyond its neighbours and still be between them
 _RULED = 3.0  # sd of value minus prediction, in units of the noise, that noise alone hardly reaches
 _ROUNDING = 1e-5  # of the range of the values: numerical solutions miss smooth functions by as much
-_STEPS = 2000
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -102,7 +99,7 @@ def scattered_outliers(
     values: (T, n_nodes).
     sigma: noise; measured when None.
     """
-    axes, u = axes_of(geometry, times), np.ascontiguousarray(values).reshape(_shape(values, geometry))
+    axes, u = axes_of(geometry, times), shaped(np.ascontiguousarray(values), geometry)
     flat, missing = u.ravel(), np.flatnonzero(np.isnan(u))
     if missing.size == u.size:
         raise DataError("all values are missing (NaN); leave the field out")
@@ -114,7 +111,7 @@ def scattered_outliers(
         if sigma is None and sweep < _SWEEPS_FOR_NOISE:
             noise = field_noise(clean.reshape(values.shape), geometry, times)
         floor = _ROUNDING * float(np.nanmax(clean) - np.nanmin(clean))  # without outliers: one may be a million
-        _fill(clean, axes, gaps)
+        fill(clean, axes, gaps)
         total = float(np.hypot(noise, floor))
         odd = odd_values(clean, axes, total, _ORDINARY, gaps)
         z = _standardised(flat, clean, axes, odd, total)
@@ -127,7 +124,7 @@ def scattered_outliers(
     return Scattered(flagged, weights, drawn, missing, clean.ravel()[missing])
 
 
-def _standardised(values: Floats, u: Floats, axes: list[Axis], odd: Predicted, total: float) -> Floats:
+def _standardised(values: Floats, u: Floats, axes: list[Predictor], odd: Predicted, total: float) -> Floats:
     """z = (value − prediction) / sd, (c,); zero for values that are missing, and for ordinary ones of a front.
 
     values: flat, with NaN; u: complete, (T, *shape); total: noise.
@@ -152,28 +149,7 @@ def _blanked(u: Floats, before: Floats, gaps: Integers) -> Floats:
     return before
 
 
-def filled(values: Floats, geometry: Geometry, times: Floats) -> Floats:
-    """Values with NaN replaced by those that minimise Σ_a λ_a ‖D_a u‖², D_a second differences along time and space.
-
-    A single gap is filled by cubic interpolation along the axes; λ_a is one over the mean of (D_a u)², so that the
-    axis along which the data are smoother counts more. Far from any data the values of the nearest nodes are kept.
-
-    values: (T, n_nodes), with NaN; a copy is returned.
-    """
-    u = np.array(values, order="C").reshape(_shape(values, geometry))
-    gaps = np.flatnonzero(np.isnan(u))
-    if gaps.size == u.size:
-        raise DataError("all values are missing (NaN); nothing to fill them from")
-    _fill(u, axes_of(geometry, times), gaps)
-    return u.reshape(values.shape)
-
-
-def _shape(values: Floats, geometry: Geometry) -> tuple[int, ...]:
-    """Shape with one axis per grid axis: (T, *shape), on a mesh (T, n_nodes)."""
-    return (len(values), *geometry.shape) if isinstance(geometry, Grid) else values.shape
-
-
-def _between(values: Floats, u: Floats, axes: list[Axis], index: Integers, margin: float) -> Flags:
+def _between(values: Floats, u: Floats, axes: list[Predictor], index: Integers, margin: float) -> Flags:
     """Whether values lie between their neighbours in u along every axis, up to a margin, as in all fronts; (c,).
 
     At the end of an axis a front may just have come or gone, so that another axis is enough.
@@ -191,62 +167,3 @@ def _between(values: Floats, u: Floats, axes: list[Axis], index: Integers, margi
         everywhere &= above & below | end
         anywhere |= above & below
     return everywhere & anywhere
-
-
-def _fill(u: Floats, axes: list[Axis], gaps: Integers) -> None:
-    """Minimise the roughness of u (T, *shape) over its NaN, at flat indices, starting from their nearest neighbours."""
-    if gaps.size == 0:
-        return
-    nodes, h = _roughness_rows(u, axes, gaps)
-    flat = u.ravel()
-    _spread_into_gaps(flat, gaps, nodes)
-    column = np.minimum(np.searchsorted(gaps, nodes), gaps.size - 1)
-    row = np.broadcast_to(np.arange(gaps.size)[:, None], nodes.shape)
-    inside = (gaps[column] == nodes) & (h != 0)
-    H = sparse.csr_array((h[inside], (row[inside], column[inside])), shape=(gaps.size, gaps.size))
-    diagonal = np.maximum(H.diagonal(), np.finfo(float).tiny)
-    # The slope at the start, solved for the change: directions that nothing determines keep the nearest values.
-    terms = h * flat[nodes]
-    slope, rounding = terms.sum(axis=1), 1e-14 * float(np.linalg.norm(terms))
-    change, _ = cg(H, -slope, rtol=1e-8, atol=rounding, maxiter=_STEPS, M=sparse.diags_array(1.0 / diagonal))
-    flat[gaps] += change
-
-
-def _roughness_rows(u: Floats, axes: list[Axis], gaps: Integers) -> tuple[Integers, Floats]:
-    """Rows of H = Σ_a λ_a G_a for the missing values: flat indices of the nodes and entries, (gaps, K)."""
-    rough = np.array([_roughness(u, axis, number) for number, axis in enumerate(axes)])
-    rough[rough < 0] = rough.max()
-    # An axis without any roughness still leaves others a say; entries are one at most.
-    rough = np.maximum(rough, 1e-6 * rough.max())
-    weights = rough.min() / rough if rough.min() > 0 else np.ones(len(axes))
-    nodes, entries = [], []
-    for axis, here, stride, weight in zip(
-        axes, np.unravel_index(gaps, u.shape), flat_strides(u.shape), weights, strict=True
-    ):
-        nodes.append(gaps[:, None] + (axis.rough.columns[here] - here[:, None]) * stride)
-        entries.append(axis.rough.values[here] * weight)
-    return np.concatenate(nodes, axis=1), np.concatenate(entries, axis=1)
-
-
-def _roughness(u: Floats, axis: Axis, number: int) -> float:
-    """Mean of (D u)² along an axis where no value is missing; −1 where one always is."""
-    total, count = 0.0, 0
-    for part in in_parts(axis.D, u, number):
-        known = part[np.isfinite(part)]
-        total, count = total + float(known @ known), count + known.size
-    return total / count if count else -1.0
-
-
-def _spread_into_gaps(flat: Floats, gaps: Integers, nodes: Integers) -> None:
-    """Fill NaN with the mean of the nodes next to them, layer by layer inwards; flat: (n,)."""
-    left = np.arange(gaps.size)
-    while left.size:
-        near = flat[nodes[left]]
-        known = np.isfinite(near)
-        reached = known.any(axis=1)
-        if not reached.any():
-            flat[gaps[left]] = np.nanmean(flat)
-            break
-        sums = np.where(known, near, 0.0).sum(axis=1)
-        flat[gaps[left[reached]]] = sums[reached] / known.sum(axis=1)[reached]
-        left = left[~reached]

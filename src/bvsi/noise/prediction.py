@@ -8,7 +8,6 @@ each, only where a residual is too large for noise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,27 +17,17 @@ from numpy.typing import NDArray
 
 from bvsi.data._arrays import Floats
 from bvsi.data.data import Geometry
-from bvsi.data.grid import Grid
-from bvsi.noise.level import along, difference_filter, graph_filter
+from bvsi.data.smoothness import PaddedRows, Roughness, along, flat_strides, frames_at_once, padded, second_differences
 
 _NEIGHBOURHOOD = 2.0  # the prediction may miss by this times what it misses at a typical neighbour
 _NOISY = 2.0  # sd by which it may miss there, and axes contradict each other, by noise alone
 _STRAIGHT = 1e-3  # a prediction with less bend than this is cubic
-_SLAB = 1_000_000  # values of the frames that are looked at together
 _ENTRIES = 200_000  # residuals gathered at a time
 _CROWDED = 1.5  # times as dear a residual is that is gathered for one place than one of many
 _ROUNDED = 1e-9  # by which bounds are widened, so that rounding loses no candidate
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows of a sparse matrix with n rows: columns and values, (n, K); short rows end with column 0, value 0."""
-
-    columns: Integers
-    values: Floats
 
 
 @dataclass(frozen=True)
@@ -56,7 +45,7 @@ class Near:
 
 
 @dataclass(frozen=True)
-class Axis:
+class Predictor(Roughness):
     """Roughness ‖D u‖² of data along one axis of n nodes, and the prediction of a node that minimises it.
 
     D: second differences, on a mesh the graph filter, sparse (m, n).
@@ -69,16 +58,14 @@ class Axis:
     A, average: mean over a node and its neighbours, sparse (n, n), and its rows.
     """
 
-    D: Any
     P: Any
-    second: Rows
-    rough: Rows
+    second: PaddedRows
     spread: Floats
     bend: Floats
     neighbours: Near
     differences: Near
     A: Any
-    average: Rows
+    average: PaddedRows
 
     @property
     def reach(self) -> int:
@@ -113,18 +100,12 @@ class _Window:
     residuals: list[Floats]
 
 
-def axes_of(geometry: Geometry, times: Floats) -> list[Axis]:
+def axes_of(geometry: Geometry, times: Floats) -> list[Predictor]:
     """Time first, then the axes of the grid, or the mesh as one axis."""
-    second = [difference_filter(times, min(2, times.size - 1))]
-    if isinstance(geometry, Grid):
-        for name, x in geometry.axes.items():
-            second.append(difference_filter(x, min(2, x.size - 1), geometry.periods.get(name)))
-    else:
-        second.append(graph_filter(geometry))
-    return [_axis(D) for D in second]
+    return [_axis(D) for D in second_differences(geometry, times)]
 
 
-def _axis(D: Any) -> Axis:
+def _axis(D: Any) -> Predictor:
     """Prediction that follows from the differences D."""
     G = (D.T @ D).tocsr()
     g = G.diagonal()
@@ -135,7 +116,7 @@ def _axis(D: Any) -> Axis:
     P.eliminate_zeros()
     near = sparse.csr_array(G != 0, dtype=np.float64)
     A = (sparse.diags_array(1.0 / np.maximum(near.sum(axis=1), 1.0)) @ near).tocsr()
-    return Axis(
+    return Predictor(
         D=D,
         P=P,
         second=padded(D),
@@ -149,19 +130,6 @@ def _axis(D: Any) -> Axis:
     )
 
 
-def padded(A: Any) -> Rows:
-    """Rows of a sparse matrix."""
-    A = A.tocsr()
-    counts = np.diff(A.indptr)
-    row = np.repeat(np.arange(len(counts)), counts)
-    place = np.arange(A.nnz) - A.indptr[row]
-    columns = np.zeros((len(counts), max(1, counts.max(initial=0))), dtype=np.int64)
-    values = np.zeros(columns.shape)
-    columns[row, place] = A.indices
-    values[row, place] = A.data
-    return Rows(columns, values)
-
-
 def _near(share: Any, pattern: Any) -> Near:
     """Entries that a sparse pattern (n, m) names for each node, with their share, sparse (n, m)."""
     marks = padded(sparse.csr_array(pattern != 0, dtype=np.float64))
@@ -172,20 +140,7 @@ def _near(share: Any, pattern: Any) -> Near:
     return Near(marks.columns, np.where(used, dense, 0.0), used)
 
 
-def in_parts(K: Any, u: Floats, axis: int) -> Iterator[Floats]:
-    """The array that a sparse matrix K makes of u (T, *shape) along one axis, some frames at a time."""
-    step = _frames(u)
-    if axis == 0:
-        yield from (along(K[start : start + step], u, 0) for start in range(0, K.shape[0], step))
-    else:
-        yield from (along(K, u[start : start + step], axis) for start in range(0, len(u), step))
-
-
-def _frames(u: Floats) -> int:
-    return max(4, _SLAB // max(1, int(u[0].size)))
-
-
-def odd_values(u: Floats, axes: list[Axis], sigma: float, z: float, always: Integers) -> Predicted:
+def odd_values(u: Floats, axes: list[Predictor], sigma: float, z: float, always: Integers) -> Predicted:
     """Predictions where the value, or one of ``always``, may be off by more than z sd; others are off by less.
 
     The prediction is a mean of those by the axes, and sd² ≥ σ² (1 + 1 / Σ_a 1/s_a), s_a = Σ P²: where no axis is off by
@@ -197,7 +152,7 @@ def odd_values(u: Floats, axes: list[Axis], sigma: float, z: float, always: Inte
     """
     largest = sum(float(np.max(1.0 / axis.spread, initial=0.0)) for axis in axes)
     limit = (1.0 - _ROUNDED) * z * sigma * float(np.sqrt(1.0 + 1.0 / largest)) if largest > 0 else np.inf
-    step = _frames(u)
+    step = frames_at_once(u)
     parts = [_odd_in(u, axes, sigma, limit, always, i, min(i + step, len(u))) for i in range(0, len(u), step)]
     return Predicted(
         np.concatenate([p.index for p in parts]),
@@ -207,7 +162,7 @@ def odd_values(u: Floats, axes: list[Axis], sigma: float, z: float, always: Inte
 
 
 def _odd_in(
-    u: Floats, axes: list[Axis], sigma: float, limit: float, always: Integers, start: int, stop: int
+    u: Floats, axes: list[Predictor], sigma: float, limit: float, always: Integers, start: int, stop: int
 ) -> Predicted:
     """Predictions in some frames where an axis is off by more than the limit, and at ``always``."""
     halo, nodes = axes[0].reach, u[0].size
@@ -223,7 +178,7 @@ def _odd_in(
     return _predicted(_Window(first, u, residuals), axes, sigma, np.flatnonzero(odd) + start * nodes)
 
 
-def _predicted(window: _Window, axes: list[Axis], sigma: float, index: Integers) -> Predicted:
+def _predicted(window: _Window, axes: list[Predictor], sigma: float, index: Integers) -> Predicted:
     """Predictions at flat indices (c,), all in frames whose neighbours are in the window."""
     u = window.u
     at = list(np.unravel_index(index, u.shape))
@@ -241,19 +196,14 @@ def _predicted(window: _Window, axes: list[Axis], sigma: float, index: Integers)
     return Predicted(index, prediction, sd)
 
 
-def _squared_error(axis: Axis, missed: Floats, node: Integers, sigma: float) -> Floats:
+def _squared_error(axis: Predictor, missed: Floats, node: Integers, sigma: float) -> Floats:
     """q = σ² Σ P² + e² of the prediction along one axis, (c,); e² is what the square missed, (c,), is beyond noise."""
     spread = axis.spread[node]
     excess = np.maximum(_NEIGHBOURHOOD**2 * missed - _NOISY**2 * (1.0 + spread) * sigma**2, 0.0)
     return np.asarray(np.maximum(sigma**2 * spread + excess, np.finfo(float).tiny))
 
 
-def flat_strides(shape: tuple[int, ...]) -> Integers:
-    """Steps in the flat array along each axis."""
-    return np.cumprod(np.array([1, *shape[:0:-1]], dtype=np.int64))[::-1]
-
-
-def _missed(window: _Window, axes: list[Axis], number: int, at: list[Integers], here: Integers) -> Floats:
+def _missed(window: _Window, axes: list[Predictor], number: int, at: list[Integers], here: Integers) -> Floats:
     """Square that predictions along one axis typically miss, averaged over the neighbours on other axes, (c,).
 
     Without the average it is small by accident where the residual changes sign.
@@ -274,7 +224,7 @@ def _missed(window: _Window, axes: list[Axis], number: int, at: list[Integers], 
     return missed
 
 
-def _missed_at(window: _Window, axis: Axis, number: int, node: Integers, lines: Integers) -> Floats:
+def _missed_at(window: _Window, axis: Predictor, number: int, node: Integers, lines: Integers) -> Floats:
     """Square that predictions typically miss at flat indices in the window (c, L), nodes (c,) of the axis; (c, L)."""
     residual, stride = window.residuals[number].ravel(), flat_strides(window.u.shape)[number]
     own = residual[lines]
@@ -286,7 +236,7 @@ def _missed_at(window: _Window, axis: Axis, number: int, node: Integers, lines: 
     return missed
 
 
-def _missed_everywhere(window: _Window, axes: list[Axis], number: int) -> Floats:
+def _missed_everywhere(window: _Window, axes: list[Predictor], number: int) -> Floats:
     """The mean of :func:`_missed` in the whole window, (frames, *shape); wrong in frames whose neighbours it lacks."""
     axis, residual = axes[number], window.residuals[number]
     first = window.first if number == 0 else 0
@@ -310,14 +260,16 @@ def _missed_everywhere(window: _Window, axes: list[Axis], number: int) -> Floats
     return mean
 
 
-def _missed_by_bend(window: _Window, axis: Axis, number: int, node: Integers, lines: Integers, own: Floats) -> Floats:
+def _missed_by_bend(
+    window: _Window, axis: Predictor, number: int, node: Integers, lines: Integers, own: Floats
+) -> Floats:
     """What second differences add where predictions are not cubic; lines: flat indices in the window, all (c, L)."""
     everywhere, stride = lines + window.first * window.u[0].size, flat_strides(window.u.shape)[number]
     differences = _differences(window.u.ravel(), everywhere, axis, node, stride)
     return np.asarray((axis.bend[node, None] * _typical(differences, own, axis.differences, node)) ** 2)
 
 
-def _lines(axes: list[Axis], number: int, at: list[Integers], shape: tuple[int, ...]) -> tuple[Integers, Floats]:
+def _lines(axes: list[Predictor], number: int, at: list[Integers], shape: tuple[int, ...]) -> tuple[Integers, Floats]:
     """Flat steps from c nodes to the neighbours on all axes but one, and their weights in the mean, both (c, L)."""
     c, strides = at[0].size, flat_strides(shape)
     shift, weight = np.zeros((c, 1), dtype=np.int64), np.ones((c, 1))
@@ -336,7 +288,7 @@ def _shifts(steps: Integers, used: Flags, stride: np.int64) -> Integers:
     return np.where(used, steps * stride, 0).T[:, :, None]
 
 
-def _differences(u: Floats, lines: Integers, axis: Axis, node: Integers, stride: np.int64) -> Floats:
+def _differences(u: Floats, lines: Integers, axis: Predictor, node: Integers, stride: np.int64) -> Floats:
     """Entries of D u around nodes (c,), (K, c, L), on the lines through flat indices (c, L)."""
     rows = axis.differences.index[node].T
     columns, values = axis.second.columns[rows], axis.second.values[rows]

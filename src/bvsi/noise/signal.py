@@ -14,25 +14,22 @@ from bvsi.data._arrays import Floats
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
+from bvsi.data.smoothness import SLAB, adjacency_of, along, shaped
 from bvsi.noise.level import (
     MAD,
     MAD_VARIANCE,
     MOST,
     NoiseLevel,
-    adjacency_of,
-    along,
     cleanest_filters,
     in_space,
     inflation,
     median_of,
     observed,
-    shaped,
     times_last,
 )
 
-_SLAB = 1_000_000  # values of the frames that are smoothed together
 _BIN, _MOST_BINS = 60, 40  # independent values per bin of signal strength, and the number of bins
-_ALPHA = 0.01
+_ALPHA = 0.01  # p-value below which noise is taken to grow with the signal: one false alarm in a hundred fields
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ def estimate_signal_noise(data: Data, level: NoiseLevel | None = None) -> dict[s
     """Fit Var(ε) = a² + b² u² to every field, and test b > 0.
 
     E f² = a² + b² s with s = Σ c² u², for data f after a filter with weights c; u² is taken from
-    :func:`smoothed_signal`. The values f are put in bins of equal count by s; the squared robust scale v of a bin
+    :func:`smoothed`. The values f are put in bins of equal count by s; the squared robust scale v of a bin
     has about a gamma distribution of mean a² + b² s. Its likelihood is maximised over a² ≥ 0, b² ≥ 0, and the
     likelihood ratio to b = 0 is tested, divided by the scatter of the bins where this is larger than expected.
 
@@ -80,7 +77,7 @@ def _strength(u: Floats, geometry: Geometry, matrices: list[Any], stride: int) -
     in_time, *others = [K.power(2) for K in matrices]
     in_time, passes = in_time[::stride], _passes(u.shape, geometry)
     out = np.empty((in_time.shape[0], int(np.prod([K.shape[0] for K in others]))))
-    step = max(1, _SLAB // max(1, int(u[0].size)) // stride)
+    step = max(1, SLAB // max(1, int(u[0].size)) // stride)
     for start in range(0, len(out), step):
         rows = in_time[start : start + step]
         first, last = int(rows.indices.min()), int(rows.indices.max()) + 1
@@ -90,22 +87,15 @@ def _strength(u: Floats, geometry: Geometry, matrices: list[Any], stride: int) -
     return out.T.ravel()
 
 
-def smoothed_signal(data: Data) -> dict[str, Floats]:
-    """Local low-pass of every field, (T, n_nodes): binomial weights 1, 4, 6, 4, 1 along time and every grid axis.
-
-    On meshes: node and neighbours with equal weights. At ends the weights that remain are scaled to the sum one.
-    """
-    return {name: smoothed(observed(data, name), data.geometry) for name in data.fields}
-
-
 def smoothed(values: Floats, geometry: Geometry) -> Floats:
-    """Low-pass of one field as in :func:`smoothed_signal`; NaN count as missing, and are filled where a value is near.
+    """Local low-pass of one field (T, n_nodes): binomial weights 1, 4, 6, 4, 1 along time and every grid axis.
 
-    values: (T, n_nodes).
+    On meshes: node and neighbours with equal weights. At ends the weights that remain are scaled to the sum one. NaN
+    count as missing, and are filled where a value is near.
     """
     u = shaped(values, geometry)
     passes, out = _passes(u.shape, geometry), np.empty(u.shape)
-    step = max(1, _SLAB // max(1, int(u[0].size)))
+    step = max(1, SLAB // max(1, int(u[0].size)))
     for start in range(0, len(u), step):
         out[start : start + step] = _smoothed_frames(u, passes, slice(start, start + step))
     return out.reshape(values.shape)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from bvsi.common.jets import order
 from bvsi.common.naming import position, squeeze
-from bvsi.data.names import RESERVED_NAMES
+from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.biharmonic import Biharmonic, Conforming, Mixed
 from bvsi.operators.boundary import BoundaryCondition, Unknown, ZeroNeumann

@@ -20,7 +20,7 @@ from bvsi.app.study.settings import (
 )
 from bvsi.app.study.toml import Study
 from bvsi.data import Data, as_experiments
-from bvsi.data.names import COORDINATE_NAMES, check_field_name
+from bvsi.data._arrays import COORDINATE_NAMES, check_field_name
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Library, Vocabulary
 

@@ -11,7 +11,7 @@ from bvsi.app.study.faults import attempt
 from bvsi.app.study.settings import DataSettings, DiscretisationSettings, LibrarySettings
 from bvsi.common.naming import position
 from bvsi.data import Data
-from bvsi.data.names import COORDINATE_NAMES, check_field_name
+from bvsi.data._arrays import COORDINATE_NAMES, check_field_name
 from bvsi.operators import Library, Mixed, Vocabulary
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.syntax import read, read_or_none
