@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from bvsi.check import Check, Variation, check, variations
 from bvsi.data import Data, Grid
 from bvsi.infer import Fit, Profile
-from bvsi.likelihood import ResidualLikelihood, Stacked, residual_likelihood
+from bvsi.likelihood import ResidualLikelihood, Stacked
 from bvsi.noise import PerField
 from bvsi.operators import Library
-from bvsi.residual import TemporalTests, assemble
+from bvsi.residual import TemporalTests
+from bvsi.setup import Setup
 from bvsi.spaces import SplineTests
 
 TRUTH = {"dx(u)": -2.0, "dx(dx(u))": 0.05}
@@ -53,19 +54,16 @@ class Case:
     def stencil(self) -> TemporalTests:
         return TemporalTests(5, self.gap_t)
 
-    def likelihood(self) -> ResidualLikelihood:
-        library = Library({"u": list(self.names)})
-        system = assemble(self.data, library, discretisation=self.discretisation, stencil=self.stencil)
-        return residual_likelihood(system, PerField({"u": self.sigma}), Stacked())
+    @property
+    def setup(self) -> Setup:
+        library, noise = Library({"u": list(self.names)}), PerField({"u": self.sigma})
+        return Setup((self.data,), (noise,), ({},), library, self.discretisation, self.stencil, Stacked())
 
-    def varied(self, variation: Variation) -> Case:
-        (data,) = variation.data
-        tests, stencil = variation.discretisation, variation.stencil
-        return replace(self, data=data, gap_x=tests.gap["x"], gap_t=stencil.gap)
+    def likelihood(self) -> ResidualLikelihood:
+        return self.setup.likelihood()
 
     def refits(self, fit: Fit) -> list[tuple[Variation, Fit]]:
-        tried = variations([self.data], self.discretisation, self.stencil)
-        return [(v, Profile().fit(self.varied(v).likelihood(), start=fit.theta)) for v in tried]
+        return [(v, Profile().fit(v.setup.likelihood(), start=fit.theta)) for v in variations(self.setup)]
 
     def checked(self, **options: object) -> Check:
         likelihood = self.likelihood()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bvsi.check import Comparison, Verdict
-from bvsi.check.evidence import Evidence, judge
+from bvsi.check.verdict import Evidence, judge
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.operators import Library

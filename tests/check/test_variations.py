@@ -9,14 +9,27 @@ from numpy.testing import assert_allclose, assert_array_equal
 from bvsi.check import variations
 from bvsi.data import Data, Grid
 from bvsi.discovery import default_discretisation
+from bvsi.likelihood import Block
+from bvsi.noise import Diagonal
+from bvsi.operators import Library
 from bvsi.residual import CrankNicolson, TemporalTests
+from bvsi.setup import Setup
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
 from bvsi.spaces.galerkin import fills_q2
 from check.diagnose_cases import wave
 
 
+def setup_of(experiments, tests, stencil) -> Setup:
+    """With noise that is another one at every time and node."""
+    noise = tuple(
+        Diagonal({"u": 1 + np.arange(data.fields["u"].size).reshape(data.fields["u"].shape)}) for data in experiments
+    )
+    library = Library({"u": ["u"]})
+    return Setup(tuple(experiments), noise, ({},) * len(noise), library, tests, stencil, Block())
+
+
 def by_name(*arguments):
-    return {v.name: v for v in variations(*arguments)}
+    return {v.name: v.setup for v in variations(setup_of(*arguments))}
 
 
 def square(nx: int, ny: int, times: int = 20, mesh: bool = False) -> Data:
@@ -31,30 +44,40 @@ def test_coarser_data_have_the_same_test_functions_in_physical_units():
     in_time, in_space = found["every second frame"], found["every second node"]
     assert stencil.splines(data.times) == in_time.stencil.splines(in_time.data[0].times)
     fine = tests.build(data.geometry, 0)
-    coarse = in_space.discretisation.build(in_space.data[0].geometry, 0)
+    coarse = in_space.tests.build(in_space.data[0].geometry, 0)
     assert_allclose(coarse.test_points, fine.test_points)
-    assert in_space.discretisation.gap == {"x": 2.0}
+    assert in_space.tests.gap == {"x": 2.0}
 
 
-def test_frames_and_nodes_say_which_data_are_left():
+def test_data_noise_and_variance_are_thinned_alike():
     data = square(12, 13)
-    for variation in variations([data], SplineTests(1.0, 4), TemporalTests(5, 1.0)):
-        kept = data.fields["u"][np.ix_(variation.frames[0], variation.nodes[0])]
-        assert_array_equal(variation.data[0].fields["u"], kept)
-        assert_array_equal(variation.data[0].geometry.points, data.geometry.points[variation.nodes[0]])
-        assert_array_equal(variation.data[0].times, data.times[variation.frames[0]])
+    used = setup_of([data], SplineTests(1.0, 4), TemporalTests(5, 1.0)).with_(variance=({"u": data.fields["u"]},))
+    cube = np.arange(data.n_nodes).reshape(12, 13)
+    for frames, cut in (
+        (slice(None, None, 2), {}),
+        (slice(0, 7), {"x": slice(None, None, 2)}),
+        (slice(None), {"y": slice(1, 9, 3)}),
+    ):
+        thin = used.at(frames, cut)
+        nodes = cube[cut.get("x", slice(None)), cut.get("y", slice(None))].ravel()
+        (one,) = thin.data
+        assert_array_equal(one.fields["u"], data.fields["u"][frames][:, nodes])
+        assert_array_equal(one.geometry.points, data.geometry.points[nodes])
+        assert_array_equal(one.times, data.times[frames])
+        assert_array_equal(thin.noise[0].sigma["u"], used.noise[0].sigma["u"][frames][:, nodes])
+        assert_array_equal(thin.variance[0]["u"], one.fields["u"])
 
 
 def test_no_test_function_gets_narrower_than_a_step():
     found = by_name([wave(nodes=64)], SplineTests({"x": 1.2}, 6), TemporalTests(5, 1.1))
     for variation in found.values():
-        assert min(variation.discretisation.gap["x"], variation.stencil.gap) >= 1.0
+        assert min(variation.tests.gap["x"], variation.stencil.gap) >= 1.0
 
 
 def test_elements_are_exchanged_on_grids():
     found = by_name([square(13, 17)], Galerkin(Q2), CrankNicolson())
     assert set(found) == {"every second frame", "every second node", "Q1 elements"}
-    assert found["Q1 elements"].discretisation.element == Q1
+    assert found["Q1 elements"].tests.element == Q1
     assert "Q2 elements" not in by_name([square(12, 17)], Galerkin(Q1), CrankNicolson())
     assert "every second node" not in by_name([square(11, 11)], Galerkin(Q2), CrankNicolson())
 

@@ -9,10 +9,11 @@ from numpy.testing import assert_array_equal
 from bvsi.check import Verdict, check, variations
 from bvsi.errors import BvsiError
 from bvsi.infer import Profile
-from bvsi.likelihood import Block, residual_likelihood
+from bvsi.likelihood import Block
 from bvsi.noise import IID
 from bvsi.operators import Library
-from bvsi.residual import CrankNicolson, assemble
+from bvsi.residual import CrankNicolson
+from bvsi.setup import Setup
 from bvsi.spaces import Q1, Galerkin
 from check.diagnose_cases import SIGMA, TRUTH, Case, noisy, wave
 
@@ -116,16 +117,11 @@ def test_a_noise_error_that_is_none_is_refused():
 @pytest.mark.parametrize("sigma, verdict", [(5e-2, Verdict.CONSISTENT), (2e-3, Verdict.TIME)])
 def test_elements_with_block_weighting_are_checked_as_well(sigma, verdict):
     data = noisy(wave(nodes=32, times=121, modes=1), 0, sigma)
-    discretisation, stencil = Galerkin(Q1), CrankNicolson()
-
-    def fitted(experiment, element, scheme):
-        system = assemble(experiment, Library({"u": list(TRUTH)}), discretisation=element, stencil=scheme)
-        likelihood = residual_likelihood(system, IID(sigma), Block())
-        return Profile().fit(likelihood), likelihood
-
-    fit, likelihood = fitted(data, discretisation, stencil)
-    tried = variations([data], discretisation, stencil)
-    refits = [(v, fitted(v.data[0], v.discretisation, v.stencil)[0]) for v in tried]
+    library, noise = Library({"u": list(TRUTH)}), IID(sigma)
+    setup = Setup((data,), (noise,), ({},), library, Galerkin(Q1), CrankNicolson(), Block())
+    likelihood = setup.likelihood()
+    fit = Profile().fit(likelihood)
+    refits = [(v, Profile().fit(v.setup.likelihood())) for v in variations(setup)]
     found = check(fit, likelihood, refits, noise_error=0.0, rng=np.random.default_rng(0), data=[data])
     error = np.abs(fit.theta - np.array([TRUTH[name] for name in fit.names]))
     assert found.verdict is verdict

@@ -17,10 +17,10 @@ from bvsi.select import Backward, ProfileBIC, Sweep
 from .cluster_cases import CASES, LIBRARY, SIGMA, TIMES, waves
 
 OPTIONS = {
-    "elements": {"stencil": BackwardEuler(), "noise": IID(SIGMA), "check": False},
-    "noise from the data": {"stencil": BackwardEuler(), "check": False},
+    "elements": {"method": bvsi.Method(stencil=BackwardEuler()), "noise": IID(SIGMA), "check": False},
+    "noise from the data": {"method": bvsi.Method(stencil=BackwardEuler()), "check": False},
     "tied": {
-        "stencil": BackwardEuler(),
+        "method": bvsi.Method(stencil=BackwardEuler()),
         "noise": IID(SIGMA),
         "constraints": ["u*dx(u) == 2*dx(u)", "u < 5"],
         "check": False,
@@ -49,7 +49,7 @@ def test_discoveries_are_the_same(client, options):
 
 
 def test_the_check_is_the_same(client):
-    options = {"stencil": BackwardEuler(), "noise": IID(SIGMA), "selection": Sweep()}
+    options = {"method": bvsi.Method(stencil=BackwardEuler(), selection=Sweep()), "noise": IID(SIGMA)}
     found = bvsi.discover(waves(TIMES), LIBRARY, client=client, **options)
     expected = bvsi.discover(waves(TIMES), LIBRARY, **options)
     same(found, expected)

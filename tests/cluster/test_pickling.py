@@ -79,7 +79,9 @@ def test_fits():
 
 @pytest.mark.parametrize("check", [False, True])
 def test_discoveries(check):
-    found = bvsi.discover(waves(TIMES), LIBRARY, noise=IID(SIGMA), stencil=BackwardEuler(), check=check)
+    found = bvsi.discover(
+        waves(TIMES), LIBRARY, noise=IID(SIGMA), method=bvsi.Method(stencil=BackwardEuler()), check=check
+    )
     again = back(found)
     assert str(again) == str(found)
     assert_array_equal(again.posterior.covariance, found.posterior.covariance)

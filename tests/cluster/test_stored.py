@@ -53,7 +53,7 @@ def test_the_same_sums(client, store):
 
 
 def test_discoveries_read_the_file_where_it_is_the_same(client, store):
-    data, options = waves(TIMES), {"noise": IID(SIGMA), "stencil": BackwardEuler(), "check": False}
+    data, options = waves(TIMES), {"noise": IID(SIGMA), "method": bvsi.Method(stencil=BackwardEuler()), "check": False}
     assert sources([data], [data], [Stored(store)]) == [Stored(store)]
     found = bvsi.discover(data, LIBRARY, client=client, stored=[Stored(store)], **options)
     expected = bvsi.discover(data, LIBRARY, **options)

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid, Mesh
-from bvsi.discovery import Discovery, default_discretisation, discover
+from bvsi.discovery import Discovery, Method, default_discretisation, discover
 from bvsi.errors import BvsiError, NoiseError, OperatorError
 from bvsi.infer import Profile
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
@@ -24,7 +24,8 @@ from discovery.discovery_cases import COUPLED, COUPLED_TRUTH, LIBRARY, TRUTH, cl
 
 SIGMA = 1e-3
 # The data come from Q2 and Crank–Nicolson: with these there is no error of discretisation, and nothing to check.
-ELEMENTS = {"discretisation": Galerkin(Q2), "stencil": CrankNicolson(), "check": False}
+Q2_METHOD = Method(tests=Galerkin(Q2), stencil=CrankNicolson())
+ELEMENTS = {"method": Q2_METHOD, "check": False}
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +107,7 @@ def test_settings_tell_what_was_done(data, known):
     assert "Q2" in known.settings["discretisation"]
     assert "CrankNicolson" in known.settings["discretisation"]
     assert known.settings["noise"] == "as stated, IID(sigma=0.001)"
-    assert known.settings["method"] == "elements, as asked for"
+    assert known.settings["reason"] == "elements, as asked for"
     assert known.verdict == "not checked"
     assert known.seconds > 0
     assert known.candidates == LIBRARY.names
@@ -118,9 +119,7 @@ def test_choices_are_taken(data):
         noisy(data, SIGMA),
         LIBRARY,
         noise=IID(SIGMA),
-        discretisation=Galerkin(Q1),
-        stencil=BackwardEuler(),
-        selection=Backward(ProfileBIC()),
+        method=Method(tests=Galerkin(Q1), stencil=BackwardEuler(), selection=Backward(ProfileBIC())),
         prior=prior,
         check=False,
     )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import Discovery, Method, discover
 from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer import SVGD, Maximum, Profile
 from bvsi.infer.constraints import Constraints
@@ -20,7 +22,8 @@ from discovery.discovery_cases import COUPLED, COUPLED_TRUTH, LIBRARY, TRUTH, cl
 
 SIGMA = 1e-3
 # The data come from Q2 and Crank–Nicolson: with these there is no error of discretisation, and nothing to check.
-ELEMENTS = {"discretisation": Galerkin(Q2), "stencil": CrankNicolson(), "check": False}
+Q2_METHOD = Method(tests=Galerkin(Q2), stencil=CrankNicolson())
+ELEMENTS = {"method": Q2_METHOD, "check": False}
 TIE = "v: laplacian(v) == 1.5*[u: laplacian(u)]"
 
 
@@ -106,12 +109,14 @@ PRIOR = Prior({"laplacian(u)": LogNormal(-4, 0.5)}, Laplace(0, 1))
 
 @pytest.mark.parametrize("estimator", [None, Maximum(), SVGD(25)], ids=str)
 def test_any_estimator_serves_for_the_selected_model(data, estimator):
-    found = discover(data, LIBRARY, noise=IID(SIGMA), **ELEMENTS, prior=PRIOR, estimator=estimator)
+    found = discover(
+        data, LIBRARY, noise=IID(SIGMA), prior=PRIOR, method=replace(Q2_METHOD, estimator=estimator), check=False
+    )
     assert set(found.names) == set(TRUTH)
     assert_allclose(found.theta, [TRUTH[name] for name in found.names], rtol=0.02)
     assert isinstance(found.posterior, ParticlePosterior) == isinstance(estimator, SVGD)
     assert "LogNormal" in found.settings["prior"]
-    assert repr(estimator or Profile()) == found.settings["estimator"]
+    assert found.method.estimator == (estimator or Profile())
     assert "u_t = " in str(found)
 
 
@@ -134,8 +139,8 @@ def test_a_name_in_several_equations_gives_each_its_prior(coupled):
 
 
 def test_a_discovery_by_particles_is_kept_in_a_file(data, tmp_path):
-    found = discover(data, LIBRARY, noise=IID(SIGMA), **ELEMENTS, estimator=SVGD(25))
+    found = discover(data, LIBRARY, noise=IID(SIGMA), method=replace(Q2_METHOD, estimator=SVGD(25)), check=False)
     found.save(tmp_path / "found.nc")
     again = Discovery.load(tmp_path / "found.nc")
     assert_allclose(again.posterior.covariance, found.posterior.covariance, rtol=0)
-    assert again.settings["estimator"] == found.settings["estimator"]
+    assert repr(again.method) == repr(found.method)

@@ -13,8 +13,10 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
 from bvsi.infer.posteriors import NormalInverseGammaPosterior
+from bvsi.likelihood import Stacked
 from bvsi.noise import IID
 from bvsi.operators import Library
+from bvsi.select import BestSubset
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, ROTATION, ROTATION_TRUTH, burgers, noisy, ring, rotation
 
 SIGMA = 0.01
@@ -31,9 +33,10 @@ def found() -> Discovery:
 
 def test_settings_tell_what_was_done(found):
     assert re.match(r"B-splines of degree 7, .* TemporalTests", found.settings["discretisation"])
-    assert found.settings["method"].startswith("spline tests: ")
-    assert found.settings["weighting"].startswith("Stacked(")
-    assert found.settings["selection"].startswith("BestSubset(")
+    assert found.settings["reason"].startswith("spline tests: ")
+    assert found.settings["method"] == repr(found.method)
+    assert found.method.weighting == Stacked()
+    assert found.method.selection == BestSubset()
     assert "by filters" in found.settings["noise"]
 
 

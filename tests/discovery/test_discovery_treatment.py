@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
-from bvsi.discovery import discover
-from bvsi.discovery.treatment import TreatmentCheck, treatments, with_treatment
+from bvsi.discovery import Method, discover
+from bvsi.discovery.method import TreatmentCheck, treatments, with_treatment
 from bvsi.likelihood import Block, Isotropic
 from bvsi.noise import IID, add_noise
 from bvsi.operators import InteriorPenalty, Library, Mixed, ZeroNeumann
 from bvsi.residual import CrankNicolson
+from bvsi.setup import Setup
 from bvsi.spaces import H3, P2, Q1, Q2, Galerkin
 
 SIGMA = 1e-4
@@ -38,7 +39,7 @@ def library(treatment=None, operators=("biharmonic(u)", "laplacian(u)", "u")):
 
 @pytest.mark.parametrize("grid", [LINE, RING, SQUARE], ids=["line", "ring", "square"])
 def test_samples_of_a_smooth_solution_ask_for_the_mixed_form(grid):
-    found = discover(exact(grid), library(), noise=IID(SIGMA), discretisation=Galerkin(Q2), check=False)
+    found = discover(exact(grid), library(), noise=IID(SIGMA), method=Method(tests=Galerkin(Q2)), check=False)
     told = found.settings["biharmonic"]
     assert told.startswith("mixed")
     assert "interior penalty" in told
@@ -49,15 +50,15 @@ def test_samples_of_a_smooth_solution_ask_for_the_mixed_form(grid):
 
 
 def test_the_truth_is_found_with_the_treatment_chosen():
-    found = discover(exact(LINE), library(), noise=IID(SIGMA), discretisation=Galerkin(Q2), check=False)
+    found = discover(exact(LINE), library(), noise=IID(SIGMA), method=Method(tests=Galerkin(Q2)), check=False)
     assert found.names == ("biharmonic(u)",)
     assert found.theta[0] == pytest.approx(-EPSILON, rel=1e-3)
 
 
 @pytest.mark.parametrize("noise", [IID(SIGMA), None], ids=["known", "unknown"])
 def test_the_result_is_that_of_the_treatment_stated(noise):
-    chosen = discover(exact(LINE), library(), noise=noise, discretisation=Galerkin(Q2), check=False)
-    stated = discover(exact(LINE), library(Mixed()), noise=noise, discretisation=Galerkin(Q2), check=False)
+    chosen = discover(exact(LINE), library(), noise=noise, method=Method(tests=Galerkin(Q2)), check=False)
+    stated = discover(exact(LINE), library(Mixed()), noise=noise, method=Method(tests=Galerkin(Q2)), check=False)
     assert chosen.settings["biharmonic"].startswith("mixed")
     assert chosen.equation == stated.equation
     assert chosen.chi2 == stated.chi2
@@ -68,19 +69,14 @@ def test_a_treatment_that_is_stated_is_left_alone(treatment):
     stated = library(treatment)
     assert treatments(stated, Q2) == ()
     assert used(exact(LINE), stated, Q2) == (stated, TreatmentCheck())
-    found = discover(exact(LINE), stated, noise=IID(SIGMA), discretisation=Galerkin(Q2), check=False)
+    found = discover(exact(LINE), stated, noise=IID(SIGMA), method=Method(tests=Galerkin(Q2)), check=False)
     assert "biharmonic" not in found.settings
 
 
 def used(data, candidates, element, weighting=None):
-    return with_treatment(
-        [data],
-        candidates,
-        IID(SIGMA),
-        discretisation=Galerkin(element),
-        stencil=CrankNicolson(),
-        weighting=weighting or Block(),
-    )
+    setup = Setup((data,), (IID(SIGMA),), ({},), candidates, Galerkin(element), CrankNicolson(), weighting or Block())
+    found, check = with_treatment(setup)
+    return found.library, check
 
 
 @pytest.mark.parametrize(

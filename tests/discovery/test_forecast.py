@@ -7,14 +7,13 @@ import pytest
 
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
-from bvsi.discovery.denoise import smoothers
-from bvsi.discovery.forecasting import forecast, simulate_found
-from bvsi.discovery.refit import all_kept
+from bvsi.discovery.forecasting import all_kept, forecast, simulate_found
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Normal, Prior
 from bvsi.noise import IID, Diagonal, PerTime, add_noise
 from bvsi.operators import Library
+from bvsi.predict.denoise import smoothers
 from bvsi.predict.forecast import Forecast, ForecastError, band_variance, forecast_status
 
 TIMES = np.linspace(0, 2, 41)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
+from bvsi.discovery import Method
 from bvsi.discovery.memory import COSTS, estimate_memory
 from bvsi.infer import NUTS
 from bvsi.likelihood import Isotropic, Stacked
@@ -19,15 +20,11 @@ from bvsi.spaces import Q1, Galerkin, SplineTests
 from bvsi.studies.benchmarks.memory import Case, held
 
 LIBRARY = Library({"u": ["laplacian(u)", "u", "v"], "v": ["laplacian(v)"]})
-KINDS: dict[str, dict[str, object]] = {
-    "elements": {"discretisation": Galerkin(Q1), "stencil": BackwardEuler()},
-    "splines": {"discretisation": SplineTests(1.5, 6), "stencil": TemporalTests(5, 2.0)},
-    "isotropic": {"discretisation": Galerkin(Q1), "stencil": BackwardEuler(), "weighting": Isotropic()},
-    "gradients": {
-        "discretisation": SplineTests(1.5, 6),
-        "stencil": TemporalTests(5, 2.0),
-        "weighting": Stacked(None, 0),
-    },
+KINDS: dict[str, Method] = {
+    "elements": Method(tests=Galerkin(Q1), stencil=BackwardEuler()),
+    "splines": Method(tests=SplineTests(1.5, 6), stencil=TemporalTests(5, 2.0)),
+    "isotropic": Method(tests=Galerkin(Q1), stencil=BackwardEuler(), weighting=Isotropic()),
+    "gradients": Method(tests=SplineTests(1.5, 6), stencil=TemporalTests(5, 2.0), weighting=Stacked(None, 0)),
 }
 
 
@@ -41,7 +38,7 @@ def plane(shape: tuple[int, int] = (20, 18), times: int = 24) -> Data:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_more_nodes_times_and_operators_take_more(kind: str) -> None:
-    how = {"noise": IID(0.1), **KINDS[kind]}
+    how = {"noise": IID(0.1), "method": KINDS[kind]}
     least = estimate_memory(plane(), LIBRARY, **how)
     more = Library({"u": ["laplacian(u)", "u", "v", "dx(u)", "dy(u)"], "v": ["laplacian(v)"]})
     for larger in (
@@ -55,8 +52,9 @@ def test_more_nodes_times_and_operators_take_more(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["elements", "splines"])
 def test_sizes_are_those_of_the_assembly(kind: str) -> None:
-    memory = estimate_memory(plane(), LIBRARY, noise=IID(0.1), **KINDS[kind])
-    (real,) = assemble(plane(), LIBRARY, **KINDS[kind]).experiments
+    method = KINDS[kind]
+    memory = estimate_memory(plane(), LIBRARY, noise=IID(0.1), method=method)
+    (real,) = assemble(plane(), LIBRARY, discretisation=method.tests, stencil=method.stencil).experiments
     (N,), (K,) = memory.rows, memory.blocks
     assert real.Z.shape[0] <= N <= 1.3 * real.Z.shape[0]  # those without a use, such as on a boundary, count too
     assert real.Z.shape[1] == K
@@ -64,11 +62,12 @@ def test_sizes_are_those_of_the_assembly(kind: str) -> None:
 
 
 def test_check_and_gradients_come_on_top_and_conjugate_gradients_need_no_factor() -> None:
-    how = {"noise": IID(0.1), **KINDS["splines"]}
+    how = {"noise": IID(0.1), "method": KINDS["splines"]}
     bare = estimate_memory(plane(), LIBRARY, check=False, **how)
     assert estimate_memory(plane(), LIBRARY, **how).peak > bare.peak
-    assert estimate_memory(plane(), LIBRARY, check=False, estimator=NUTS(), **how).peak > bare.peak
-    assert not estimate_memory(plane(), LIBRARY, noise=IID(0.1), **KINDS["gradients"]).parts["Cholesky factors"]
+    sampled = {**how, "method": replace(KINDS["splines"], estimator=NUTS())}
+    assert estimate_memory(plane(), LIBRARY, check=False, **sampled).peak > bare.peak
+    assert not estimate_memory(plane(), LIBRARY, noise=IID(0.1), method=KINDS["gradients"]).parts["Cholesky factors"]
 
 
 def test_too_little_memory_is_told_with_what_to_do() -> None:

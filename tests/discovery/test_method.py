@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose
 
+import bvsi
 from bvsi.data import Data, Grid, Mesh
-from bvsi.discovery.method import _NODES, _TIMES, Asked, choose_method
+from bvsi.discovery.method import _NODES, _TIMES, Method, Paper, choose_method
 from bvsi.errors import BvsiError
-from bvsi.likelihood import Block, Stacked
-from bvsi.noise import IID
+from bvsi.infer import NUTS, SVGD, Lagged, Maximum, ResidualDensity
+from bvsi.likelihood import Block, Stacked, residual_likelihood
+from bvsi.noise import IID, add_noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library
-from bvsi.residual import BackwardEuler, CrankNicolson, TemporalTests
-from bvsi.select import Backward, BestSubset, Sweep
-from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
+from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
+from bvsi.select import Backward, BestSubset, FStatistic, ProfileBIC, ResidualBIC, Sweep
+from bvsi.spaces import H3, Q1, Q2, Galerkin, SplineTests
+from bvsi.studies.problems import fokker_planck
 from discovery.exact_cases import BURGERS, burgers, noisy
 
 
 def method(data: Data, library: Library = BURGERS, **asked: object):
-    return choose_method([measure(data, IID(0.01))], library, Asked(**asked))
+    return choose_method([measure(data, IID(0.01))], library, Method(**asked)).method
+
+
+def reason(data: Data, library: Library = BURGERS, **asked: object):
+    return choose_method([measure(data, IID(0.01))], library, Method(**asked)).reason
 
 
 @pytest.fixture(scope="module")
@@ -38,17 +46,16 @@ def on_mesh() -> Data:
 
 def test_grids_get_splines_stacked_weights_and_best_subsets(data):
     chosen = method(data)
-    assert chosen.splines
-    assert isinstance(chosen.discretisation, SplineTests)
-    assert chosen.discretisation.degree == 3 + 4  # of dx(dx(dx(u)))
+    assert isinstance(chosen.tests, SplineTests)
+    assert chosen.tests.degree == 3 + 4  # of dx(dx(dx(u)))
     assert isinstance(chosen.stencil, TemporalTests)
     assert chosen.weighting == Stacked()
     assert chosen.selection == BestSubset()
-    assert chosen.reason == "spline tests: a uniform grid, and all derivatives go onto them"
+    assert reason(data) == "spline tests: a uniform grid, and all derivatives go onto them"
 
 
 @pytest.mark.parametrize(
-    "made, library, reason",
+    "made, library, why",
     [
         (on_mesh, Library({"u": ["u"]}), "on a mesh"),
         (uneven, Library({"u": ["u"]}), "axis 'x' are not"),
@@ -60,47 +67,98 @@ def test_grids_get_splines_stacked_weights_and_best_subsets(data):
     ],
     ids=["mesh", "uneven", "frames", "nodes", "u laplacian", "dx²", "recover"],
 )
-def test_elements_are_taken_where_splines_cannot_be_and_the_reason_is_told(made, library, reason):
+def test_elements_are_taken_where_splines_cannot_be_and_the_reason_is_told(made, library, why):
     chosen = method(made(), library)
-    assert not chosen.splines
-    assert isinstance(chosen.discretisation, Galerkin)
+    assert isinstance(chosen.tests, Galerkin)
     assert chosen.stencil == CrankNicolson()
     assert chosen.weighting == Block()
     assert chosen.selection == Sweep()
-    assert chosen.reason.startswith("elements: ")
-    assert reason in chosen.reason
+    assert reason(made(), library).startswith("elements: ")
+    assert why in reason(made(), library)
 
 
 def test_just_enough_data_for_splines():
-    assert method(burgers(_NODES, _TIMES)).splines
+    assert isinstance(method(burgers(_NODES, _TIMES)).tests, SplineTests)
 
 
 def test_what_is_asked_for_is_taken(data):
-    elements = method(data, discretisation=Galerkin(Q1), stencil=BackwardEuler(), selection=Backward())
-    assert (elements.discretisation, elements.stencil) == (Galerkin(Q1), BackwardEuler())
+    elements = method(data, tests=Galerkin(Q1), stencil=BackwardEuler(), selection=Backward())
+    assert (elements.tests, elements.stencil) == (Galerkin(Q1), BackwardEuler())
     assert elements.selection == Backward()
-    assert elements.reason == "elements, as asked for"
-    splines = method(data, discretisation=SplineTests(gap={"x": 2.0}, degree=9), stencil=TemporalTests(4, 1.5))
-    assert splines.discretisation == SplineTests({"x": 2.0}, 9)
+    assert reason(data, tests=Galerkin(Q1)) == "elements, as asked for"
+    splines = method(data, tests=SplineTests(gap={"x": 2.0}, degree=9), stencil=TemporalTests(4, 1.5))
+    assert splines.tests == SplineTests({"x": 2.0}, 9)
     assert splines.stencil == TemporalTests(4, 1.5)
-    assert splines.reason == "spline tests, as asked for"
+    assert reason(data, tests=SplineTests()) == "spline tests, as asked for"
 
 
 def test_what_is_left_open_of_splines_is_filled_in(data):
-    chosen = method(data, discretisation=SplineTests(degree=9)).discretisation
+    chosen = method(data, tests=SplineTests(degree=9)).tests
     assert chosen.degree == 9
-    assert chosen.gap == method(data).discretisation.gap
+    assert chosen.gap == method(data).tests.gap
 
 
 @pytest.mark.parametrize("asked", [{"stencil": CrankNicolson()}, {"weighting": Block()}], ids=["stencil", "weighting"])
 def test_a_stencil_or_weighting_of_elements_brings_elements(data, asked):
     chosen = method(data, **asked)
-    assert chosen.discretisation == Galerkin(Q2)
-    assert "to go with" in chosen.reason
+    assert chosen.tests == Galerkin(Q2)
+    assert "to go with" in reason(data, **asked)
 
 
 def test_best_subsets_need_stacked_weights(data):
     with pytest.raises(BvsiError, match=r"needs Stacked\(\) weighting; use Sweep"):
-        method(data, discretisation=SplineTests(), weighting=Block(), selection=BestSubset())
-    assert method(data, discretisation=SplineTests(), weighting=Block()).selection == Sweep()
+        method(data, tests=SplineTests(), weighting=Block(), selection=BestSubset())
+    assert method(data, tests=SplineTests(), weighting=Block()).selection == Sweep()
     assert method(data, selection=Sweep()).selection == Sweep()
+
+
+METHODS = [
+    Method(),
+    Paper(),
+    Method(
+        SplineTests({"x": 4.25}, 7), TemporalTests(5, 2.125), Stacked(max_memory=1e9), BestSubset(rounds=2), SVGD(25)
+    ),
+    Method(Galerkin(Q2), BDF2(), Block(), Sweep(ProfileBIC()), Maximum(ResidualDensity())),
+    Method(Galerkin(H3), estimator=NUTS(draws=50), selection=Backward(FStatistic(0.1))),
+]
+
+
+@pytest.mark.parametrize("one", METHODS, ids=str)
+def test_a_method_prints_as_what_makes_it(one):
+    assert repr(Method.read(repr(one))) == repr(one)  # objectives of samplers have no equality
+    assert repr(eval(repr(one), {name: getattr(bvsi, name) for name in bvsi.__all__})) == repr(one)
+
+
+def test_what_is_used_can_be_pasted_back(data):
+    chosen = method(data)
+    assert None not in vars(chosen).values()
+    assert method(data, **vars(Method.read(repr(chosen)))) == chosen
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Block()", "Method(", "Method(tests=open('x'))", "Method(3)", "Method(tests=Grid())"]
+)
+def test_other_texts_are_no_method(text):
+    with pytest.raises(BvsiError, match="method: "):
+        Method.read(text)
+
+
+def test_an_estimator_is_an_instance():
+    with pytest.raises(BvsiError, match="estimator: "):
+        Method(estimator="profile")
+
+
+def test_the_papers_algorithm_in_one_line():
+    """Against its pieces: backward Euler, Galerkin on Q1, block weights, the residual BIC with lagged fits."""
+    clean = fokker_planck.forward_solve(112, False).subsample(4)  # as in the golden case fokker-planck-paper
+    data = add_noise(clean, 1e-3, np.random.default_rng(1))
+    library = fokker_planck.library(fokker_planck.CANDIDATES)
+    found = bvsi.discover(data, library, noise=IID(1e-3), robust=False, method=Paper(), check=False)
+    system = assemble(data, library, discretisation=Galerkin(Q1), stencil=BackwardEuler())
+    likelihood = residual_likelihood(system, IID(1e-3), Block())
+    path = Backward(ResidualBIC(), patience=0).select(likelihood, keep=library.keep)
+    assert [v.names for v in found.path.visited] == [v.names for v in path.visited]
+    expected = Lagged().fit(likelihood.restrict(path.best.names), start=path.best.theta)
+    assert_allclose(found.theta, expected.theta, rtol=1e-12)
+    assert_allclose(found.posterior.covariance, expected.posterior.covariance, rtol=1e-12)
+    assert found.method == Paper()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
-from bvsi.discovery import discover
+from bvsi.discovery import Method, discover
 from bvsi.discovery.screening import check_ends
 from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.operators import Library
@@ -54,7 +54,7 @@ def test_data_without_change_and_numbers_without_squares_are_refused(u, words):
 @pytest.mark.parametrize("discretisation", [None, Galerkin()], ids=["splines", "elements"])
 def test_noise_around_a_steady_state_is_no_discovery(still, discretisation):
     with pytest.raises(DataError, match="nothing changes in time beyond the noise: u_t = 0"):
-        discover(ring(still + noise(8, 0.01)), LIBRARY, discretisation=discretisation)
+        discover(ring(still + noise(8, 0.01)), LIBRARY, method=Method(tests=discretisation))
 
 
 def test_an_operator_that_is_kept_is_estimated_all_the_same():

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import Discovery, Method, discover
 from bvsi.infer import Profile
 from bvsi.infer.quadratic import MOST_NOISE, carried_over
 from bvsi.likelihood import residual_likelihood
@@ -209,7 +209,9 @@ def test_the_text_names_three_and_counts_the_rest():
 def test_doubts_are_in_the_diagnostics_of_a_discovery_and_in_its_file(tmp_path, operators):
     data, _ = reaction_diffusion(n=25, steps=40, sigma=1e-3)
     library = Library({"u": operators}, boundary=NoFlux())
-    found = discover(data, library, noise=IID(1e-3), discretisation=Galerkin(Q1), stencil=BackwardEuler(), check=False)
+    found = discover(
+        data, library, noise=IID(1e-3), method=Method(tests=Galerkin(Q1), stencil=BackwardEuler()), check=False
+    )
     found.save(tmp_path / "found.nc")
     again = Discovery.load(tmp_path / "found.nc")
     assert again.path.doubts == found.path.doubts

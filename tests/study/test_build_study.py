@@ -15,15 +15,17 @@ from study.study_cases import BASE, written
 
 
 def options(tmp_path, text):
-    return options_of(load_study(written(tmp_path, text)))
+    """Arguments of discover, those of its method among them."""
+    found = options_of(load_study(written(tmp_path, text)))
+    return {**found, **vars(found["method"])}
 
 
 def test_what_is_left_out_is_left_to_discover(tmp_path):
-    found = options(tmp_path, "")
+    found = options_of(load_study(written(tmp_path, "")))
     signature = inspect.signature(bvsi.discover).parameters
     elsewhere = {"client", "stored"}  # where a study runs is none of its settings
-    assert set(found) == set(signature) - {"data", "library", "progress"} - elsewhere
-    assert found.pop("estimator") == bvsi.Profile()
+    assert set(found) == set(signature) - {"data", "library", "progress", "rng"} - elsewhere
+    assert found.pop("method") == bvsi.Method(estimator=bvsi.Profile())
     assert found == {name: signature[name].default for name in found}
 
 
@@ -41,11 +43,11 @@ def test_what_is_left_out_is_left_to_discover(tmp_path):
         ("[noise]\nrobust = false", "robust", False),
         (
             '[discretisation]\ntests = "splines"\ngap = {x = 3}\ndegree = 7',
-            "discretisation",
+            "tests",
             bvsi.SplineTests({"x": 3.0}, 7),
         ),
-        ('[discretisation]\ntests = "elements"\nelement = "H3"', "discretisation", bvsi.Galerkin(bvsi.H3)),
-        ('[discretisation]\ntests = "elements"', "discretisation", bvsi.Galerkin()),
+        ('[discretisation]\ntests = "elements"\nelement = "H3"', "tests", bvsi.Galerkin(bvsi.H3)),
+        ('[discretisation]\ntests = "elements"', "tests", bvsi.Galerkin()),
         ('[discretisation]\nstencil = "bdf2"', "stencil", bvsi.BDF2()),
         ('[discretisation]\nstencil = "crank-nicolson"', "stencil", bvsi.CrankNicolson()),
         ('[discretisation]\nstencil = "backward-euler"', "stencil", bvsi.BackwardEuler()),

@@ -1,8 +1,8 @@
 """Whether a fit can be trusted: the resolution of the data, the noise model, the library."""
 
-from bvsi.check.assessment import Check, check
+from bvsi.check.assessment import Check, check, check_discovery, with_bias, without_noise
 from bvsi.check.comparison import Comparison, FailedComparison
-from bvsi.check.noise_free import without_noise
+from bvsi.check.levels import CheckLevels
 from bvsi.check.residual_tests import ResidualTest
 from bvsi.check.variations import Variation, variations
 from bvsi.check.verdict import ADVICE, Verdict
@@ -10,12 +10,15 @@ from bvsi.check.verdict import ADVICE, Verdict
 __all__ = [
     "ADVICE",
     "Check",
+    "CheckLevels",
     "Comparison",
     "FailedComparison",
     "ResidualTest",
     "Variation",
     "Verdict",
     "check",
+    "check_discovery",
     "variations",
+    "with_bias",
     "without_noise",
 ]

@@ -1,28 +1,52 @@
-"""The check of a fit: tests of its residuals and noise, comparisons with other discretisations, and a verdict."""
+"""The check of a fit: tests of its residuals and noise, comparisons with other discretisations, and a verdict.
+
+Of a discovery the same operators are fitted again on coarser samplings and with other test functions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare
-from bvsi.check.evidence import Evidence, judge
+from bvsi.check.levels import LEVELS, CheckLevels
 from bvsi.check.noise_tests import noise_tests
 from bvsi.check.residual_tests import ResidualTest, residual_tests
-from bvsi.check.variations import Variation
-from bvsi.check.verdict import Verdict, advice_for
-from bvsi.data import Data
-from bvsi.errors import BvsiError
-from bvsi.infer import Fit
+from bvsi.check.variations import Variation, variations
+from bvsi.check.verdict import ADVICE, Evidence, Verdict, advice_for, judge
+from bvsi.common.progress import Progress, silent
+from bvsi.data import Data, Grid
+from bvsi.errors import BvsiError, DataError, NotPositiveDefiniteError, OperatorError, RankError, SpaceError
+from bvsi.infer import Fit, Profile
+from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.noise.measurement import Measurement
+from bvsi.residual.widths import widest_band
+from bvsi.setup import Setup
 
 Array = NDArray[np.float64]
 
-# ratio² − 1: Richardson's rule for data with half the resolution and second order.
-_FIRST_STEPS = 3.0
+_NO_NOISE = (
+    "Nothing to do: the equation explains the data. They have no noise to speak of, so that the error bars are those "
+    "of the discretisation."
+)
+
+_ROUGHLY = Profile(tol=1e-2, max_iterations=10)
+"""A hundredth of a standard deviation is near enough to compare estimates."""
+
+_POSSIBLE = (RankError, NotPositiveDefiniteError, DataError, SpaceError, OperatorError)
+"""What fewer data or another element can honestly fail with. Any other error is a fault of ours and is not caught."""
+
+_MEASURED = (
+    "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
+    "Diagonal() where it varies, Covariance() where it is correlated; for data without noise, how far they can be "
+    "trusted, such as IID(1e-6)."
+)
+"""What to do about noise that was measured, not stated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +87,7 @@ def check(
     data: Sequence[Data] = (),
     filter_sigma: Mapping[str, float] | None = None,
     cycles: Mapping[str, float] | None = None,
+    levels: CheckLevels = LEVELS,
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
 
@@ -73,29 +98,38 @@ def check(
     data: experiments, for tests of the noise by itself; without them these are left out.
     filter_sigma: noise level by field, measured without a fit; it tells a wrong level from a missing operator.
     cycles: highest frequency of the data in cycles per step, by axis and ``time``; half is the limit of the sampling.
+    levels: thresholds.
     """
     if not (np.isfinite(noise_error) and noise_error >= 0):
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
-    levels = level_ratio(likelihood, filter_sigma)
+    ratio = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
     tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood))
-    comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact)
+    comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     evidence = Evidence(
-        tests, comparisons, max(1.0, scale), levels, residual.freedom, residual.drawn, noise_error, dict(cycles or {})
+        tests,
+        comparisons,
+        max(1.0, scale),
+        ratio,
+        residual.freedom,
+        residual.drawn,
+        noise_error,
+        dict(cycles or {}),
+        levels,
     )
     verdict, reasons = judge(evidence)
-    bias = bias_estimate(comparisons, len(fit.theta))
+    bias = bias_estimate(comparisons, len(fit.theta), levels)
     for one in comparisons:
         # what is not resolved does not converge at the order of the quadrature yet
         if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
-            bias = np.maximum(bias, np.abs(one.difference) / _FIRST_STEPS)
+            bias = np.maximum(bias, np.abs(one.difference) / levels.first_steps)
     advice = advice_for(verdict, evidence.untried)
     return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2), failed)
 
 
 def _compared(
-    fit: Fit, refits: Sequence[tuple[Variation, Fit | BvsiError]], *, efficient: bool
+    fit: Fit, refits: Sequence[tuple[Variation, Fit | BvsiError]], *, efficient: bool, levels: CheckLevels
 ) -> tuple[tuple[Comparison, ...], tuple[FailedComparison, ...]]:
     """Refits that converged against the fit, and why others did not."""
     comparisons, failed = [], []
@@ -105,7 +139,7 @@ def _compared(
         elif not refit.status.converged:
             failed.append(FailedComparison(one.name, one.kind, refit.status.message))
         else:
-            comparisons.append(compare(fit, one, refit, efficient=efficient))
+            comparisons.append(compare(fit, one, refit, efficient=efficient, levels=levels))
     return tuple(comparisons), tuple(failed)
 
 
@@ -134,3 +168,117 @@ def _homoscedastic(likelihood: ResidualLikelihood) -> bool:
         if np.any(np.ptp(by_field, axis=1) > 1e-9 * by_field.mean(axis=1)):
             return False
     return True
+
+
+def without_noise(check: Check, likelihood: ResidualLikelihood, theta: Array, levels: CheckLevels = LEVELS) -> Check:
+    """The check of a fit to data without noise to speak of: how far discretisations differ, and what they explain.
+
+        bias = max over comparisons of |Δ| (a better discretisation) or |Δ|/(ratio² − 1) (a coarser sampling)
+        effect of a bias: max_i bias_i ‖X_i‖/‖y‖,        unexplained = Σ r² / Σ y²
+
+    What filters take for noise is then rounding and what is left of the signal. Tests against noise mean nothing.
+    """
+    moved = {c.kind: np.abs(c.difference) / (1.0 if c.better else levels.first_steps) for c in check.comparisons}
+    bias = np.max([check.bias, *moved.values()], axis=0)
+    share, size_of = unexplained(likelihood, theta), _sizes(likelihood)
+    relative = {kind: float(np.max(size * size_of)) for kind, size in moved.items()}
+    worst = max(relative, key=lambda kind: relative[kind]) if relative else "width"
+    reasons: tuple[str, ...] = ("filters find no noise",)
+    if share > levels.unexplained:
+        verdict, advice = Verdict.OPERATOR, ADVICE[Verdict.OPERATOR]
+        reasons += (f"{share:.1%} of the time derivative stay unexplained",)
+    elif relative and relative[worst] > levels.bias:
+        verdict = Verdict.TIME if worst == "time" else Verdict.SPACE
+        advice = ADVICE[verdict]
+        reasons += (f"other discretisations move the right side by {relative[worst]:.1%}",)
+    else:
+        verdict, advice = Verdict.CONSISTENT, _NO_NOISE
+    return replace(check, verdict=verdict, advice=advice, reasons=reasons, bias=bias, covariance_added=np.diag(bias**2))
+
+
+def unexplained(likelihood: ResidualLikelihood, theta: Array) -> float:
+    """Σ r² / Σ y²."""
+    y = sum(float(np.sum(np.square(part.residuals.y))) for part in likelihood.parts)
+    r = sum(float(np.sum(np.square(part.residuals.residual(theta)))) for part in likelihood.parts)
+    return r / y if y > 0 else 0.0
+
+
+def _sizes(likelihood: ResidualLikelihood) -> Array:
+    """‖X_i‖/‖y‖, (d,)."""
+    Z = np.sum([np.sum(np.square(part.residuals.Z), axis=(0, 1)) for part in likelihood.parts], axis=0)
+    return np.sqrt(Z[1:] / Z[0]) if Z[0] > 0 else np.ones(len(Z) - 1)
+
+
+def check_discovery(
+    fit: Fit | None,
+    setup: Setup,
+    likelihood: ResidualLikelihood,
+    theta: Array,
+    measured: Sequence[Measurement],
+    rng: np.random.Generator,
+    progress: Progress = silent,
+    *,
+    held: bool = False,
+    levels: CheckLevels = LEVELS,
+) -> Check | None:
+    """Refit with every variation that the data allow, and judge.
+
+    fit, likelihood: of the selected operators, without constraints: these would hide what moves. Where there is no such
+        fit it is made, from theta (d,); None where the data do not determine it.
+    setup: of the fit; measured: what is known of the noise of every experiment; rng: for draws of the noise.
+    held: whether constraints hold the fit after all; refits, which are free, are then not compared with it.
+    levels: thresholds.
+    """
+    try:
+        fit = Profile().fit(likelihood, start=theta) if fit is None else fit
+    except (RankError, NotPositiveDefiniteError):
+        return None
+    tried = () if held else variations(setup)
+    refits = []
+    for number, variation in enumerate(tried):
+        progress(number + 1, len(tried), f"checking with {variation.name}")
+        refits.append((variation, _refit(variation.setup, fit)))
+    judged = check(
+        fit,
+        likelihood,
+        refits,
+        noise_error=max(m.error for m in measured),
+        rng=rng,
+        data=[m.data for m in measured if not m.bridged],  # interpolated values are no white noise
+        filter_sigma=measured[0].filtered if len(measured) == 1 else None,
+        cycles=_cycles(measured),
+        levels=levels,
+    )
+    if all(m.noise_free for m in measured):
+        return without_noise(judged, likelihood, fit.theta, levels)
+    if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
+        return replace(judged, advice=_MEASURED)
+    return judged
+
+
+def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints) -> Posterior:
+    """The posterior with T diag(bias_η²) Tᵀ on top of its covariance, where equalities make θ = c + T η.
+
+    What equalities tie together moves together, and what they fix does not move.
+    """
+    ties = constraints.affine()
+    added = ties.T @ judged.covariance_added[np.ix_(ties.free, ties.free)] @ ties.T.T
+    if isinstance(posterior, TruncatedPosterior):
+        return replace(posterior, base=widened(posterior.base, added))
+    law: Posterior = widened(posterior, added)
+    return law
+
+
+def _refit(setup: Setup, fit: Fit) -> Fit | BvsiError:
+    """The same operators on other data or test functions; the error where that cannot be fitted."""
+    try:
+        return _ROUGHLY.fit(setup.likelihood(fit.names), start=fit.theta)
+    except _POSSIBLE as error:
+        return error
+
+
+def _cycles(measured: Sequence[Measurement]) -> dict[str, float] | None:
+    """Bandwidth of the data where they are on grids."""
+    if not all(isinstance(m.data.geometry, Grid) for m in measured):
+        return None
+    return widest_band([m.data for m in measured], [m.sigma for m in measured])

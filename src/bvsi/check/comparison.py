@@ -17,15 +17,12 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.special import gammaincc
 
+from bvsi.check.levels import LEVELS, CheckLevels
 from bvsi.check.variations import Kind, Variation
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit
 
 Array = NDArray[np.float64]
-
-_FLOOR = 0.15
-# Standard deviations of a difference that noise may make, so that they do not count as bias.
-_NOISE = 2.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +78,9 @@ class FailedComparison:
         return f"{self.name}: failed, {self.reason}"
 
 
-def compare(fit: Fit, variation: Variation, refit: Fit, *, efficient: bool = True) -> Comparison:
+def compare(
+    fit: Fit, variation: Variation, refit: Fit, *, efficient: bool = True, levels: CheckLevels = LEVELS
+) -> Comparison:
     """How far another discretisation leads.
 
     efficient: whether the weights use all that is known, so that covariances may be subtracted; else they are added,
@@ -91,11 +90,11 @@ def compare(fit: Fit, variation: Variation, refit: Fit, *, efficient: bool = Tru
         raise BvsiError("refits: they need the operators of the fit, and no others.")
     order = [refit.names.index(name) for name in fit.names]
     V, V_other = covariance_of(fit), covariance_of(refit)[np.ix_(order, order)]
-    covariance = difference_covariance(V, V_other) if efficient else V + V_other
+    covariance = difference_covariance(V, V_other, levels.floor) if efficient else V + V_other
     theta, sd = refit.theta[order], np.sqrt(np.diag(covariance))
     difference = theta - fit.theta
     statistic = float((difference / sd) @ np.linalg.solve(covariance / np.outer(sd, sd), difference / sd))
-    bias = richardson(difference, sd, variation.ratio, variation.order)
+    bias = richardson(difference, sd, variation.ratio, variation.order, levels)
     return Comparison(
         name=variation.name,
         kind=variation.kind,
@@ -122,7 +121,7 @@ def covariance_of(fit: Fit) -> Array:
     return fit.posterior.covariance
 
 
-def difference_covariance(V: Array, V_other: Array, floor: float = _FLOOR) -> Array:
+def difference_covariance(V: Array, V_other: Array, floor: float = LEVELS.floor) -> Array:
     """|V_v − V| + φ V, (d, d)."""
     scale = np.sqrt(np.diag(V))
     L = np.linalg.cholesky(V / np.outer(scale, scale))
@@ -133,17 +132,13 @@ def difference_covariance(V: Array, V_other: Array, floor: float = _FLOOR) -> Ar
     return np.asarray((root * (np.abs(values - 1.0) + floor)) @ root.T)
 
 
-def richardson(difference: Array, sd: Array, ratio: float, order: float) -> Array:
-    """sign(Δ) max(0, |Δ| − 2.5 sd) / (ratio^order − 1), (d,)."""
-    return np.asarray(np.sign(difference) * beyond_noise(difference, sd) / (ratio**order - 1.0))
+def richardson(difference: Array, sd: Array, ratio: float, order: float, levels: CheckLevels = LEVELS) -> Array:
+    """sign(Δ) max(0, |Δ| − m sd) / (ratio^order − 1), (d,); m: how many sd noise may move θ."""
+    moved = np.maximum(0.0, np.abs(difference) - levels.noisy_move * sd)
+    return np.asarray(np.sign(difference) * moved / (ratio**order - 1.0))
 
 
-def beyond_noise(difference: Array, sd: Array) -> Array:
-    """max(0, |Δ| − 2.5 sd), (d,)."""
-    return np.maximum(0.0, np.abs(difference) - _NOISE * sd)
-
-
-def bias_estimate(comparisons: Sequence[Comparison], d: int) -> Array:
+def bias_estimate(comparisons: Sequence[Comparison], d: int, levels: CheckLevels = LEVELS) -> Array:
     """|bias| of θ by coefficient, (d,): Richardson's estimates in time and space added up.
 
     Neither is more than what a discretisation that is better in it moves θ, such as wider test functions, since the
@@ -158,4 +153,4 @@ def bias_estimate(comparisons: Sequence[Comparison], d: int) -> Array:
     if better is None:
         return total
     sd = np.abs(better.difference / np.where(better.z == 0, 1.0, better.z))
-    return np.maximum(total, beyond_noise(better.difference, sd))
+    return np.maximum(total, np.abs(better.difference) - levels.noisy_move * sd)

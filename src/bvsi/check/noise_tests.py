@@ -25,6 +25,7 @@ from bvsi.noise import estimate_signal_noise
 
 Array = NDArray[np.float64]
 
+# Order of the differences along the other axes: they leave little of signals that five steps resolve; not measured.
 _ORDER = 6
 # Degrees of freedom of Student's t for z: signal that is left makes the tails of z heavier than those of a normal.
 _FREEDOM = 19
@@ -35,10 +36,8 @@ _ROWS = 2000
 _MOST, _LARGEST = 60_000, 1_000_000
 # Share of filtered values that are zero beyond which a field is constant or rounded.
 _ZEROS = 0.01
+# Values below which no test is made: the sum of signs is not yet normal; not measured.
 _FEWEST = 500
-
-WHITE = "noise correlated along"
-SIGNAL = "noise grows with the signal"
 
 
 def noise_tests(data: Sequence[Data], *, homoscedastic: bool) -> tuple[ResidualTest, ...]:
@@ -83,7 +82,7 @@ def _whiteness(values: Array, data: Data, name: str) -> list[ResidualTest]:
         correlation = float(np.mean(signs[1:] * signs[:-1]))
         z = correlation / np.sqrt(_variance([K for _, K in others]) / signs[1:].size)
         p = 2 * stdtr(_FREEDOM, -abs(z))
-        tests.append(ResidualTest(f"{WHITE} {label} ({name})", correlation, float(z), float(p)))
+        tests.append(ResidualTest(f"noise correlated along {label} ({name})", correlation, float(z), float(p), "white"))
     return tests
 
 
@@ -118,4 +117,7 @@ def _signal_dependence(data: Data) -> list[ResidualTest]:
         found = estimate_signal_noise(data)
     except DataError:
         return []
-    return [ResidualTest(f"{SIGNAL} ({name})", one.b, float("nan"), one.p_value) for name, one in found.items()]
+    return [
+        ResidualTest(f"noise grows with the signal ({name})", one.b, float("nan"), one.p_value, "signal")
+        for name, one in found.items()
+    ]

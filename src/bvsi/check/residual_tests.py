@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,10 @@ from bvsi.likelihood.products import SpaceTime, weighted_draws
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
+TestKind = Literal["misfit", "structure", "uneven", "white", "signal"]
 
+# Draws of the noise that a statistic is compared with, and of θ for other weights; not measured: the spread of 40 draws
+# is known to 11%, and Student's t allows for that.
 _DRAWS = 40
 _WEIGHTS = 6
 # Groups of blocks whose shares of the misfit are compared.
@@ -35,20 +39,18 @@ class ResidualTest:
     """One statistic, how many standard deviations it is from what noise gives, and how often noise gives as much.
 
     p is two-sided for the misfit and one-sided, large values being unusual, for the others.
+    kind: what is tested: the misfit, its structure in space or time, how evenly it is spread, white noise, noise that
+        grows with the signal.
     """
 
     name: str
     statistic: float
     z: float
     p: float
+    kind: TestKind
 
     def __str__(self) -> str:
         return f"{self.name}: {self.statistic:.3g} (p = {self.p:.2g})"
-
-
-MISFIT = "misfit"
-UNEVEN = "uneven misfit in time"
-STRUCTURE = ("residuals correlated in time", "residuals correlated in space")
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,12 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     tests = [misfit_test(float(q[0]) / n, freedom, noise_error, drawn=drawn)] if known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     uneven = np.sum([c.uneven for c in columns], axis=0)
-    values = zip((*STRUCTURE, UNEVEN), (in_time, in_space, uneven), strict=True)
-    return ResidualTests((*tests, *(_against_draws(name, one) for name, one in values)), freedom, drawn)
+    tests += [
+        _against_draws("residuals correlated in time", "structure", in_time),
+        _against_draws("residuals correlated in space", "structure", in_space),
+        _against_draws("uneven misfit in time", "uneven", uneven),
+    ]
+    return ResidualTests(tuple(tests), freedom, drawn)
 
 
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:
@@ -93,16 +99,16 @@ def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool 
     spread = np.sqrt(2.0 / freedom * (1 + drawn / _DRAWS) + 4.0 * noise_error**2)
     z = float((np.cbrt(chi2) - 1 + spread**2 / 9) / (spread / 3))
     p = stdtr(_DRAWS - 1, -abs(z)) if drawn else ndtr(-abs(z))
-    return ResidualTest(MISFIT, chi2, z, float(2 * p))
+    return ResidualTest("misfit", chi2, z, float(2 * p), "misfit")
 
 
-def _against_draws(name: str, values: Array) -> ResidualTest:
+def _against_draws(name: str, kind: TestKind, values: Array) -> ResidualTest:
     """The first value against draws, with the spread that other weights give it; one-sided, Student's t."""
     own, draws, reweighted = float(values[0]), values[1 : 1 + _DRAWS], values[1 + _DRAWS :]
     shift = float(np.mean((reweighted - own) ** 2)) if len(reweighted) else 0.0
     spread = np.sqrt(float(draws.var(ddof=1)) * (1 + 1 / _DRAWS) + shift)
     z = float((own - draws.mean()) / spread) if spread > 0 else 0.0
-    return ResidualTest(name, own, z, float(stdtr(_DRAWS - 1, -z)))
+    return ResidualTest(name, own, z, float(stdtr(_DRAWS - 1, -z)), kind)
 
 
 @dataclass(frozen=True, eq=False)

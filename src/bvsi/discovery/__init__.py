@@ -1,13 +1,14 @@
 """The facade: select, infer, report."""
 
-from bvsi.discovery.equation import equation_text, with_uncertainty
 from bvsi.discovery.facade import discover
 from bvsi.discovery.forecasting import forecast, simulate_found
-from bvsi.discovery.method import default_discretisation
-from bvsi.discovery.result import Discovery
+from bvsi.discovery.method import Method, Paper, default_discretisation
+from bvsi.discovery.result import Discovery, equation_text, with_uncertainty
 
 __all__ = [
     "Discovery",
+    "Method",
+    "Paper",
     "default_discretisation",
     "discover",
     "equation_text",

@@ -4,44 +4,40 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.check import Check
-from bvsi.cluster import Stored, check_client, cluster_likelihood, sources
+from bvsi.check import Check, CheckLevels, check_discovery, with_bias
 from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
-from bvsi.discovery.checking import check_discovery, with_bias
 from bvsi.discovery.frames import Frames, frames_of
-from bvsi.discovery.method import Asked, Method, Selection, choose_method
-from bvsi.discovery.relinearise import relinearised
+from bvsi.discovery.method import Estimator, Method, Selection, choose_method, with_treatment
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_worth
-from bvsi.discovery.submodel import assembled
 from bvsi.discovery.ties import needed, ties_of
-from bvsi.discovery.treatment import TreatmentCheck, with_treatment
 from bvsi.errors import BvsiError
-from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
+from bvsi.infer import NUTS, SVGD, Fit, Lagged, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
-from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
+from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import Measurement, measure_all
 from bvsi.operators import Library
-from bvsi.residual import Stencil, assemble
-from bvsi.residual.assembly import Discretisation
 from bvsi.select import SelectionPath, Sweep
-from bvsi.spaces import Galerkin
+from bvsi.setup import Setup
+
+if TYPE_CHECKING:
+    from bvsi.cluster import Stored
 
 Array = NDArray[np.float64]
-Estimator = Profile | Lagged | Maximum | SVGD | NUTS
+Rng = np.random.Generator
 
 
 def discover(
@@ -50,18 +46,14 @@ def discover(
     *,
     noise: Noise | Sequence[Noise] | None = None,
     robust: bool | None = None,
-    discretisation: Discretisation | None = None,
-    stencil: Stencil | None = None,
-    weighting: Weighting | None = None,
-    selection: Selection | None = None,
-    estimator: Estimator | None = None,
+    method: Method | None = None,
     prior: Prior | GaussianPrior | None = None,
     constraints: AnyConstraints = None,
     relinearise: int = 0,
-    check: bool = True,
+    check: bool | CheckLevels = True,
     client: Any = None,
     stored: Sequence[Stored] | None = None,
-    rng: np.random.Generator | None = None,
+    rng: Rng | None = None,
     progress: Progress = silent,
 ) -> Discovery:
     """Select the operators that the data support, infer their coefficients, and check that the answer can be trusted.
@@ -69,20 +61,16 @@ def discover(
     data: one experiment, or several of the same physics; library: candidates, those to keep, boundary conditions.
     noise: model of the observation noise; left out, filters measure it and the fit refines its level.
     robust: whether outliers get Student-t weights; by default where there are more than noise explains.
-    discretisation: ``SplineTests()`` or ``Galerkin()``; by default spline tests on uniform grids, where no operator
-        needs a derivative of the data, else elements: Q2 where the grid has whole Q2 elements, else Q1, and on meshes
-        their own degree. The result says which, and why.
-    stencil: by default temporal test functions with spline tests, Crank–Nicolson with elements.
-    weighting: by default ``Stacked()`` with spline tests, ``Block()`` with elements.
-    selection: by default ``BestSubset()`` with stacked weighting, else ``Sweep()``, elimination with the Wald criterion
-        on the quadratic model of the misfit; ``Backward()`` refits at every step.
+    method: test functions, weights, selection and estimator, ``Method(tests=Galerkin(), ...)``; what it leaves open is
+        chosen from the data, and ``found.method`` is what was used. ``Paper()`` is the algorithm of the paper.
     ``biharmonic(...)`` on Q2, where the library leaves its treatment open, gets the one that fits better.
-    estimator, prior: for the posterior of the selected model; by default the profile estimator with a flat prior.
+    prior: of the coefficients of the selected model; by default flat.
     constraints: texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities
         tie together are selected together; inequalities hold in the posterior.
     relinearise: how often the selected operators are linearised anew, at states smoothed by their own residual, before
         the last fit; it matters where nonlinear operators meet large noise.
-    check: whether the fit is repeated on coarser samplings and with other test functions, for the verdict.
+    check: whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
+        thresholds of that check.
     client: a ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same
         result to rounding. Noise is measured and the answer checked here, with the selected operators only.
     stored: with a client, the files of the experiments, one each: workers then read their frames themselves, unless
@@ -93,79 +81,147 @@ def discover(
     begin = time.perf_counter()
     rng = np.random.default_rng(0) if rng is None else rng
     check_arguments(data, library)
+    _check_cluster(client, stored)
+    _check_prior(prior, library)
+    allowed, rounds = as_linear(constraints, library.names), _count(relinearise)
+    experiments = as_experiments(data)
+    check_worth(experiments, tuple(library.equations))
+    measured = measure_all(experiments, noise, robust=robust, rng=rng)
+    for one in measured:
+        check_ends(one.data)  # outliers would hide it
+    chosen = choose_method(measured, library, method)
+    used = chosen.method
+    setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
+    whole = setup.likelihood(progress=progress)
+    path, keep = _select(whole, setup.library, used, allowed, progress)
+    model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
+    if not keep:
+        fields = tuple(library.equations)
+        check_found(path.best.fit or model.fit, len(library.names), [m.data for m in measured], fields)
+    levels = check if isinstance(check, CheckLevels) else CheckLevels()
+    judged, pictures = _check(model, setup, path, measured, levels, rng, progress) if check else (None, None)
+    settings = {
+        "discretisation": whole.system.description,
+        "method": repr(used),
+        "reason": chosen.reason,
+        "noise": "; ".join(m.told for m in measured),
+        "prior": "flat" if prior is None else str(prior_density(prior, model.likelihood)),
+        "constraints": "; ".join(allowed.texts),
+        **({"check": repr(levels)} if check else {}),
+        **({"biharmonic": str(treated)} if treated.chi2 else {}),
+    }
+    seconds = time.perf_counter() - begin
+    return _result(library, model, path, whole.rows, used, settings, judged, pictures, seconds)
+
+
+@dataclass(frozen=True, eq=False)
+class _Model:
+    """The selected operators: their likelihood, the posterior, and the constraints on them.
+
+    here: whether the residuals of the likelihood are on this machine.
+    """
+
+    likelihood: ResidualLikelihood
+    fit: Fit
+    limits: LinearConstraints
+    here: bool
+
+
+def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequence[Stored] | None) -> Setup:
+    """The same on the workers of a cluster, where there is one; given: data before outliers were replaced."""
+    if client is None:
+        return setup
+    from bvsi.cluster import sources
+
+    return setup.with_(client=client, sources=sources(setup.data, given, stored))
+
+
+def _check_cluster(client: Any, stored: Sequence[Stored] | None) -> None:
+    """Refuse what is no client, and files without one."""
     if client is not None:
+        from bvsi.cluster import check_client
+
         check_client(client)
     elif stored is not None:
         raise BvsiError("stored: files are read by the workers of a cluster; give client= too, or leave it out.")
-    _check_prior(prior, library)
-    if estimator is not None and not isinstance(estimator, Estimator):
-        raise BvsiError(f"estimator: Profile(), Lagged(), Maximum(), SVGD() or NUTS() is needed, not {estimator!r}.")
-    allowed = as_linear(constraints, library.names)
-    check_worth(as_experiments(data), tuple(library.equations))
-    measured = measure_all(as_experiments(data), noise, robust=robust, rng=rng)
-    for one in measured:
-        check_ends(one.data)  # outliers would hide it
-    method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
 
-    def likelihood_of(candidates: Library) -> ResidualLikelihood:
-        return _likelihood(measured, as_experiments(data), candidates, method, client, stored, progress)
 
-    library, treated = _treated(measured, library, method, None if client is None else likelihood_of, progress)
-    likelihood = likelihood_of(library)
+def _select(
+    likelihood: ResidualLikelihood, library: Library, method: Method, allowed: LinearConstraints, progress: Progress
+) -> tuple[SelectionPath, list[str]]:
+    """How the operators are selected, and those that were not up for selection."""
+    assert method.selection is not None
     ties = ties_of(allowed)
     keep = ties.keep([*library.keep, *needed(allowed)])
-    path = ties.path(method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress))
-    selected = likelihood.restrict(path.best.names)
+    path = method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress)
+    return ties.path(path), keep
+
+
+def _fit(
+    whole: ResidualLikelihood,
+    setup: Setup,
+    path: SelectionPath,
+    method: Method,
+    measured: Sequence[Measurement],
+    prior: Prior | GaussianPrior | None,
+    allowed: LinearConstraints,
+    rounds: int,
+    rng: Rng,
+    progress: Progress,
+) -> _Model:
+    """The posterior of the selected model; the selection's own fit where nothing else is asked for.
+
+    rounds: how often operators are linearised anew.
+    """
+    assert method.estimator is not None
+    selected, here = whole.restrict(path.best.names), setup.client is None
     limits = allowed.restrict(selected.names)
-    here = selected if client is None else None  # with residuals at hand, for what needs more than sums
-    for _ in range(_count(relinearise)):
-        here = here or _here(measured, library, method, selected.names)
-        here = selected = relinearised(measured, here, path.best.theta, library, method)
+    for _ in range(rounds):
+        selected = selected if here else setup.here.likelihood(selected.names)
+        smooth = _smoothed(setup.data, selected, path.best.theta)
+        selected, here = setup.here.likelihood(selected.names, linearise_at=smooth), True
     level = _level_prior(measured, path) if selected.scale_known else None
-    estimator = estimator or Profile()
-    found = path.best.fit if _estimates_with(method.selection, estimator) else None
-    if found is None or prior is not None or limits or relinearise or level is not None:
-        found = _fit(estimator, selected, path.best.theta, prior, limits, level, copy.deepcopy(rng), progress)
-    fit = found
-    if not keep:
-        check_found(path.best.fit or fit, len(library.names), [m.data for m in measured], tuple(library.equations))
+    fit = path.best.fit if _estimates_with(method.selection, method.estimator) else None
+    if fit is None or prior is not None or limits or rounds or level is not None:
+        fit = _posterior(method.estimator, selected, path.best.theta, prior, limits, level, rng, progress)
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
-    judged = pictures = None
-    if check:
-        here = here or _here(measured, library, method, selected.names)
-        pictures = frames_of([m.data for m in measured], here, fit.theta, rng=copy.deepcopy(rng))
-        # constraints hide what moves, so that the free fit is looked at, unless they cause a misfit of their own
-        contradicted = bool(limits) and misfit_excess(fit.chi2, selected.n)
-        subject = fit if contradicted else path.best.fit
-        judged = check_discovery(
-            subject,
-            here,
-            path.best.theta,
-            measured,
-            library,
-            method,
-            progress,
-            held=contradicted,
-            rng=copy.deepcopy(rng),
-        )
-    if judged is not None and fit.posterior is not None:
-        fit = replace(fit, posterior=with_bias(fit.posterior, judged, limits))
-    settings = {
-        "discretisation": likelihood.system.description,
-        "method": method.reason,
-        "noise": "; ".join(m.told for m in measured),
-        "weighting": repr(method.weighting),
-        "selection": repr(method.selection),
-        "estimator": repr(estimator),
-        "prior": "flat" if prior is None else str(prior_density(prior, selected)),
-        "constraints": "; ".join(allowed.texts),
-        **({"biharmonic": str(treated)} if treated.chi2 else {}),
-    }
-    return _result(library, fit, path, likelihood.rows, settings, judged, pictures, time.perf_counter() - begin)
+    return _Model(selected, fit, limits, here)
 
 
-def _estimates_with(selection: Selection, estimator: Estimator) -> bool:
+def _smoothed(data: Sequence[Data], likelihood: ResidualLikelihood, theta: Array) -> list[Data]:
+    """States û − ε̂(θ), at which operators are linearised."""
+    if any(part.residuals.structure.transfer is not None for part in likelihood.parts):
+        raise BvsiError("relinearise: needs data on the nodes of the space; leave it out, or Galerkin(on=...).")
+    pairs = zip(data, likelihood.noise_estimates(theta), strict=True)
+    return [
+        one.with_fields({f: v - noise[f] if f in noise else v for f, v in one.fields.items()}) for one, noise in pairs
+    ]
+
+
+def _check(
+    model: _Model,
+    setup: Setup,
+    path: SelectionPath,
+    measured: Sequence[Measurement],
+    levels: CheckLevels,
+    rng: Rng,
+    progress: Progress,
+) -> tuple[Check | None, Frames]:
+    """The check of the model, and pictures of its fit."""
+    likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
+    pictures = frames_of(setup.data, likelihood, model.fit.theta, rng=copy.deepcopy(rng))
+    # Constraints mask discretisation drift, so that the unconstrained fit is checked, unless they cause a misfit.
+    contradicted = bool(model.limits) and misfit_excess(model.fit.chi2, likelihood.n)
+    subject = model.fit if contradicted else path.best.fit
+    start, draws = path.best.theta, copy.deepcopy(rng)
+    judged = check_discovery(
+        subject, setup, likelihood, start, measured, draws, progress, held=contradicted, levels=levels
+    )
+    return judged, pictures
+
+
+def _estimates_with(selection: Selection | None, estimator: Estimator) -> bool:
     """Whether a selection fits what it selects with this very estimator, so that its fit is the one wanted."""
     return isinstance(selection, Sweep) and getattr(selection.criterion, "estimator", None) == estimator
 
@@ -176,96 +232,21 @@ def _count(relinearise: int) -> int:
     return relinearise
 
 
-def _treated(
-    measured: Sequence[Measurement],
-    library: Library,
-    method: Method,
-    elsewhere: Callable[[Library], ResidualLikelihood] | None,
-    progress: Progress,
-) -> tuple[Library, TreatmentCheck]:
-    """The library with the treatment of ∇⁴ that fits better, where elements need one."""
-    if not isinstance(method.discretisation, Galerkin):
-        return library, TreatmentCheck()
-    return with_treatment(
-        [m.data for m in measured],
-        library,
-        _noise(measured, method),
-        discretisation=method.discretisation,
-        stencil=method.stencil,
-        weighting=method.weighting,
-        elsewhere=elsewhere,
-        progress=progress,
-    )
-
-
-def _noise(measured: Sequence[Measurement], method: Method) -> list[Noise]:
-    """One noise model per experiment; with elements the filters give its shape, and the fit its level."""
-    if method.splines or not all(m.error for m in measured):
-        return [m.noise for m in measured]
-    return [UnknownScale(m.noise) for m in measured]
-
-
-def _likelihood(
-    measured: Sequence[Measurement],
-    data: Sequence[Data],
-    library: Library,
-    method: Method,
-    client: Any,
-    stored: Sequence[Stored] | None,
-    progress: Progress,
-) -> ResidualLikelihood:
-    if client is not None:
-        return cluster_likelihood(
-            client,
-            sources([m.data for m in measured], data, stored),
-            library,
-            _noise(measured, method),
-            weighting=method.weighting,
-            discretisation=method.discretisation,
-            stencil=method.stencil,
-            variance=[m.variance for m in measured],
-            progress=progress,
-        )
-    system = assemble(
-        [m.data for m in measured],
-        library,
-        discretisation=method.discretisation,
-        stencil=method.stencil,
-        variance=[m.variance for m in measured],
-        progress=progress,
-    )
-    return residual_likelihood(system, _noise(measured, method), method.weighting)
-
-
-def _here(
-    measured: Sequence[Measurement], library: Library, method: Method, names: tuple[str, ...]
-) -> ResidualLikelihood:
-    """The likelihood of the selected operators on this machine."""
-    system = assembled(
-        [m.data for m in measured],
-        library,
-        names,
-        discretisation=method.discretisation,
-        stencil=method.stencil,
-        variance=[m.variance for m in measured],
-    )
-    return residual_likelihood(system, _noise(measured, method), method.weighting)
-
-
-def _fit(
+def _posterior(
     estimator: Estimator,
     selected: ResidualLikelihood,
     theta: Array,
     prior: Prior | GaussianPrior | None,
     constraints: LinearConstraints,
     level: InverseGammaPrior | None,
-    rng: np.random.Generator,
+    rng: Rng,
     progress: Progress,
 ) -> Fit:
     """The posterior of the selected model; estimators that are not closed forms find their own start.
 
     level: what filters know of the noise, where the fit may refine it.
     """
+    rng = copy.deepcopy(rng)
     if isinstance(estimator, Profile | Lagged) and level is not None and prior is None:
         unknown = replace(selected, noise=tuple(UnknownScale(model) for model in selected.noise))
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
@@ -304,24 +285,27 @@ def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
 
 def _result(
     library: Library,
-    fit: Fit,
+    model: _Model,
     path: SelectionPath,
     rows: tuple[int, ...],
+    method: Method,
     settings: dict[str, str],
     judged: Check | None,
     pictures: Frames | None,
     seconds: float,
 ) -> Discovery:
+    fit = model.fit
     assert fit.posterior is not None
-    sd = np.sqrt(fit.posterior.variance)
+    posterior = fit.posterior if judged is None else with_bias(fit.posterior, judged, model.limits)
+    scores = fit.score_covariance
     return Discovery(
         fields=tuple(library.equations),
         candidates=library.names,
-        posterior=fit.posterior,
+        posterior=posterior,
         chi2=fit.chi2,
         chi2_blocks=fit.chi2_blocks,
         block_rows=rows,
-        score_sd=sd if fit.score_covariance is None else np.sqrt(np.diag(fit.score_covariance)),
+        score_sd=np.sqrt(posterior.variance if scores is None else np.diag(scores)),
         status=fit.status,
         path=path,
         settings=settings,
@@ -329,4 +313,5 @@ def _result(
         check=judged,
         time_order=library.time_order,
         frames=pictures,
+        method=method,
     )

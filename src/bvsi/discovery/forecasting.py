@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
-from bvsi.discovery.ensemble import Ensemble, Start, simulated
-from bvsi.discovery.refit import all_kept, refitted
+from bvsi.discovery.facade import discover
 from bvsi.discovery.result import Discovery
+from bvsi.errors import BvsiError
+from bvsi.infer.constraints import as_linear
 from bvsi.infer.posteriors import Posterior
+from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.operators import Library
-from bvsi.predict.forecast import LEVEL, Forecast, ForecastError, band_variance, forecast_status, half_width
+from bvsi.predict.ensemble import Start, compared, labelled, simulated
+from bvsi.predict.forecast import Forecast, ForecastError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
+# Frames that are fitted at least; not measured: the default stencils need three, and a few residuals are wanted.
 _FEWEST_TRAINED = 6
 
 
@@ -62,7 +68,7 @@ def forecast(
     noise = given.get("noise")
     start = Start.of(first, chosen, noise[0] if isinstance(noise, Sequence) else noise, budget)
     ensemble = simulated(start, _aligned(refit.posterior, chosen, draws, rng), first.times, budget, rng, progress)
-    return _compared(start, ensemble, np.arange(first.n_times) >= kept[0])
+    return compared(start, ensemble, np.arange(first.n_times) >= kept[0])
 
 
 def simulate_found(
@@ -95,32 +101,7 @@ def simulate_found(
             f"t = {initial.times[-1]:g} only; end there, or declare the condition in the library."
         )
     ensemble = simulated(start, _aligned(found.posterior, chosen, draws, rng), t, budget, rng, progress)
-    return _labelled(start.data, t, ensemble)
-
-
-def _compared(start: Start, ensemble: Ensemble, held_out: Mask) -> Forecast:
-    """Statistics of the ensemble against the data, at nodes that move and values that were measured."""
-    data, scale, used = start.data, start.scale, ensemble.draws - ensemble.failed
-    T = data.n_times
-    errors, spreads, inside = [], [], []
-    for f, moving in start.simulator.moving.items():
-        missing = ~np.broadcast_to(moving, (T, data.n_nodes))
-        if data.measured is not None and f in data.measured:
-            missing = missing | ~np.asarray(data.measured[f])
-        off = np.ma.masked_array((ensemble.mean[f] - data.fields[f]), missing)
-        variance = np.ma.masked_array(ensemble.variance[f], missing)
-        width = half_width(band_variance(ensemble.variance[f], start.variance[f], used))
-        errors.append(np.mean(np.square(off / scale[f]), axis=1).filled(np.nan))
-        spreads.append(np.mean(variance / scale[f] ** 2, axis=1).filled(np.nan))
-        inside.append(np.mean(np.abs(off) <= width, axis=1).filled(np.nan))
-    error, spread = np.sqrt(np.mean(errors, axis=0)), np.sqrt(np.mean(spreads, axis=0))
-    coverage = np.mean(inside, axis=0)
-    status = forecast_status(
-        data.times, held_out, error, spread, start.noise, coverage, failed=ensemble.failed / ensemble.draws
-    )
-    if start.simulator.needs_boundary:
-        status += " The data give the values on the boundary."
-    return Forecast(data.times, held_out, error, spread, start.noise, coverage, ensemble.draws, ensemble.failed, status)
+    return labelled(start.data, t, ensemble)
 
 
 def _check(holdout: float, draws: int, library: Library) -> None:
@@ -157,17 +138,46 @@ def _checked_times(times: ArrayLike, initial: Data) -> Array:
     return t
 
 
-def _labelled(data: Data, times: Array, ensemble: Ensemble) -> xr.Dataset:
-    """Mean, sd and band over time and space."""
-    width = {
-        f: half_width(band_variance(v, np.zeros(1), ensemble.draws - ensemble.failed))
-        for f, v in ensemble.variance.items()
-    }
-    fields = {}
-    for f, mean in ensemble.mean.items():
-        fields[f] = mean
-        fields[f"{f}_sd"] = np.sqrt(ensemble.variance[f])
-        fields[f"{f}_lower"], fields[f"{f}_upper"] = mean - width[f], mean + width[f]
-    dataset = Data(times, fields, data.geometry).to_xarray()
-    dataset.attrs.update(level=LEVEL, draws=ensemble.draws, failed=ensemble.failed)
-    return dataset
+def all_kept(library: Library) -> Library:
+    """The library with every operator kept, so that nothing is selected."""
+    kept = copy.copy(library)
+    kept.keep = kept.names
+    return kept
+
+
+def refitted(
+    experiments: Sequence[Data],
+    kept: list[int],
+    chosen: Library,
+    library: Library,
+    options: dict[str, Any],
+    progress: Progress,
+) -> Discovery:
+    """The chosen operators fitted to the first frames."""
+    train = [one.select_times(slice(0, k)) for one, k in zip(experiments, kept, strict=True)]
+    given = {key: value for key, value in options.items() if key not in ("check", "progress")}
+    if given.get("noise") is not None:
+        noise, n = given["noise"], len(kept)
+        models = list(noise) if isinstance(noise, Sequence) else [noise] * n
+        given["noise"] = [model.at(slice(0, k)) for model, k in zip(models, kept, strict=True)]
+    if given.get("constraints") is not None and len(chosen.equations) == len(library.equations):
+        given["constraints"] = as_linear(given["constraints"], library.names).restrict(chosen.names)
+    if isinstance(given.get("prior"), Prior | GaussianPrior):
+        given["prior"] = _prior_of(given["prior"], chosen.names)
+    try:
+        return discover(train, chosen, check=False, progress=progress, **given)
+    except BvsiError as error:
+        raise ForecastError(
+            f"forecast: the equation cannot be fitted to the first {kept[0]} frames: {error}"
+        ) from error
+
+
+def _prior_of(prior: Prior | GaussianPrior, names: tuple[str, ...]) -> Prior | GaussianPrior:
+    """The prior without the terms of operators that were not selected."""
+
+    def has(key: str | tuple[str, ...]) -> bool:
+        return all(matches(name, names) for name in ((key,) if isinstance(key, str) else key))
+
+    if isinstance(prior, GaussianPrior):
+        return replace(prior, terms={key: law for key, law in prior.terms.items() if has(key)})
+    return replace(prior, terms={key: law for key, law in prior.terms.items() if has(key)})

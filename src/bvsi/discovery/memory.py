@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bvsi.data import Data, as_experiments
-from bvsi.discovery.method import Asked, Method, Selection, choose_method
+from bvsi.discovery.method import Choice, Method, choose_method
 from bvsi.infer import NUTS, SVGD, Maximum
-from bvsi.likelihood import Weighting
 from bvsi.linalg.machine import free_memory, usable_cores
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
-from bvsi.residual import Stencil
-from bvsi.residual.assembly import Discretisation, discretise_library
+from bvsi.residual.assembly import discretise_library
+from bvsi.setup import Setup
 from bvsi.spaces import SplineTests
 
 NUMBER = 8  # bytes of a number in double precision
@@ -65,7 +64,7 @@ class Memory:
     rows, blocks: N and K of every experiment; free: bytes that the machine has left, None where it does not tell.
     """
 
-    method: Method
+    choice: Choice
     operators: int
     rows: tuple[int, ...]
     blocks: tuple[int, ...]
@@ -82,7 +81,11 @@ class Memory:
         """What to do where more is needed than is free; empty where memory suffices."""
         if self.free is None or self.peak + COSTS.program <= self.free:
             return ""
-        smaller = "elements instead of splines (Galerkin())" if self.method.splines else "coarser elements (Q1)"
+        smaller = (
+            "elements instead of splines (Galerkin())"
+            if isinstance(self.choice.method.tests, SplineTests)
+            else "coarser elements (Q1)"
+        )
         return (
             f"about {_size(self.peak + COSTS.program)} of memory will be needed and {_size(self.free)} are free; use "
             f"fewer operators, a part of the data (fewer frames, every second node), {smaller}, no check "
@@ -109,21 +112,18 @@ def estimate_memory(
     *,
     noise: Noise | Sequence[Noise] | None = None,
     robust: bool | None = None,
-    discretisation: Discretisation | None = None,
-    stencil: Stencil | None = None,
-    weighting: Weighting | None = None,
-    selection: Selection | None = None,
-    estimator: object = None,
+    method: Method | None = None,
     check: bool = True,
 ) -> Memory:
     """What :func:`bvsi.discover` with the same arguments will take; errors are those that it would raise."""
     measured = measure_all(as_experiments(data), noise, robust=robust)
-    method = choose_method(measured, library, Asked(discretisation, stencil, weighting, selection))
+    chosen = choose_method(measured, library, method)
+    estimator, setup = chosen.method.estimator, chosen.setup
     chains = 0 if not isinstance(estimator, Maximum | SVGD | NUTS) else usable_cores() ** isinstance(estimator, NUTS)
     more, d = COSTS.check if check else 1.0, len(library.names)
-    sizes = [_Sizes.of(m.data, library, method) for m in measured]
+    sizes = [_Sizes.of(m.data, setup) for m in measured]
     factors = [one.factor for one in sizes]  # those of all experiments are kept with stacked weights
-    factor = sum(factors) if hasattr(method.weighting, "max_memory") else max(factors)
+    factor = sum(factors) if hasattr(setup.weighting, "max_memory") else max(factors)
     parts = {
         "expressions and kernels": COSTS.objects,
         "the data and smoothed states": more * COSTS.copies * NUMBER * sum(one.states for one in sizes),
@@ -131,7 +131,7 @@ def estimate_memory(
         "covariances": more * COSTS.entry * sum(one.entries for one in sizes),
         "Cholesky factors": (more + COSTS.inverse * chains) * NUMBER * factor,
     }
-    return Memory(method, d, tuple(s.rows for s in sizes), tuple(s.blocks for s in sizes), parts, free_memory())
+    return Memory(chosen, d, tuple(s.rows for s in sizes), tuple(s.blocks for s in sizes), parts, free_memory())
 
 
 @dataclass(frozen=True)
@@ -146,19 +146,19 @@ class _Sizes:
     sides: float
 
     @staticmethod
-    def of(data: Data, library: Library, method: Method) -> _Sizes:
+    def of(data: Data, setup: Setup) -> _Sizes:
         """From the space, the stencil and the overlap of test functions."""
-        operators, space = discretise_library(data, library, method.discretisation)
-        a = method.stencil.matrices(data.times, library.time_order)[0]
+        operators, space = discretise_library(data, setup.library, setup.tests)
+        a = setup.stencil.matrices(data.times, setup.library.time_order)[0]
         equations, K = len({o.equation for o in operators}), a.shape[0]
         N, dim = equations * space.n_tests, len(data.geometry.names)
-        tests = method.discretisation  # the method states the degree of splines, and elements reach two cells far
+        tests = setup.tests  # the method states the degree of splines, and elements reach two cells far
         reach = tests.degree or 0 if isinstance(tests, SplineTests) else 2 * tests.element_for(data.geometry).degree
         entries = equations**2 * _pairs(space.n_tests ** (1 / dim), reach) ** dim
         states = float(space.n_dofs * len(data.names) * len(data.times))
-        if not method.weighting.uses_noise:
+        if not setup.weighting.uses_noise:
             return _Sizes(N, K, states, 0.0, 0.0, COSTS.sides)
-        limit = getattr(method.weighting, "max_memory", None)  # of the one factor of stacked weights
+        limit = getattr(setup.weighting, "max_memory", None)  # of the one factor of stacked weights
         if limit is None:
             threads = min(K, usable_cores())
             return _Sizes(N, K, states, entries, threads * _filled(N, entries), COSTS.sides)

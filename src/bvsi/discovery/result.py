@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.check import Check
 from bvsi.common.files import write_whole
 from bvsi.common.naming import position
-from bvsi.discovery.equation import equation_text
 from bvsi.discovery.frames import Frames
+from bvsi.discovery.method import Method
 from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
@@ -44,6 +45,7 @@ class Discovery:
     time_order: of the time derivative on the left side.
     frames: pictures of data, fit and residuals, made with the check; forecast: the equation simulated and compared with
         frames that were held out, see :func:`bvsi.forecast`.
+    method: test functions, weights, selection and estimator that were used; None where a file does not tell.
     """
 
     fields: tuple[str, ...]
@@ -61,6 +63,7 @@ class Discovery:
     time_order: int = 1
     frames: Frames | None = None
     forecast: Forecast | None = None
+    method: Method | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -151,7 +154,7 @@ class Discovery:
                 "stated, or an operator is missing."
             )
         # with stacked weighting the misfit is no sum of squares of blocks; there the check looks at it in time
-        by_block = () if self.settings.get("weighting", "").startswith("Stacked") else self.chi2_blocks
+        by_block = () if self._coupled else self.chi2_blocks
         for number, (blocks, rows) in enumerate(zip(by_block, self.block_rows, strict=False)):
             worst = int(np.argmax(blocks))
             # the largest of K averages of N squared normal numbers, with room for what the fit takes up
@@ -222,5 +225,39 @@ class Discovery:
         return "\n\n".join([self.equation, *judged, self.table, self.diagnostics, *self._check_text, str(self.path)])
 
     @property
+    def _coupled(self) -> bool:
+        """Whether the weights couple blocks."""
+        weighting = None if self.method is None else self.method.weighting
+        return weighting is not None and weighting.couples_blocks
+
+    @property
     def _check_text(self) -> list[str]:
         return [] if self.check is None else [str(self.check)]
+
+
+def with_uncertainty(value: float, sd: float) -> str:
+    """0.0998(4): the value to the digit of its standard deviation, which stands in brackets."""
+    if not math.isfinite(sd) or sd <= 0:
+        return f"{value:.6g}"
+    place = math.floor(math.log10(sd))
+    digit = round(sd / 10.0**place)
+    if digit == 10:
+        place, digit = place + 1, 1
+    if place > 0:
+        return f"{round(value / 10.0**place) * 10**place:.0f}({digit * 10**place})"
+    return f"{value:.{-place}f}({digit})"
+
+
+def equation_text(names: Sequence[str], theta: Array, sd: Array, fields: Sequence[str], time_order: int = 1) -> str:
+    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time."""
+    lines = []
+    for field in fields:
+        prefix = "" if len(fields) == 1 else f"{field}: "
+        terms = []
+        for name, value, s in zip(names, theta, sd, strict=True):
+            if name.startswith(prefix):
+                sign = "−" if value < 0 else "+"
+                terms.append(f"{sign} {with_uncertainty(abs(value), s)} {name.removeprefix(prefix)}")
+        right = " ".join(terms).removeprefix("+ ") or "0"
+        lines.append(f"{field}_{'t' * time_order} = {right}")
+    return "\n".join(lines)

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bvsi._version import __version__
 from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
 from bvsi.common.files import netcdf_bytes, write_whole
-from bvsi.discovery.frame_storage import frame_variables, frames_from
+from bvsi.discovery.frames import ExperimentFrames, Frames
+from bvsi.discovery.method import Method
 from bvsi.discovery.result import Discovery
+from bvsi.errors import BvsiError
 from bvsi.infer import Status
 from bvsi.infer.posteriors.storage import (
     operator_labels,
@@ -30,6 +33,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = "bvsi discovery 1"
+# Pictures of a fit are variables called frames_0_times, frames_0_data_u, … by experiment.
+_FRAMES = "frames"
 
 
 def save(found: Discovery, path: Path) -> None:
@@ -109,12 +114,21 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         time_order=int(attributes.get("time_order", 1)),
         frames=frames_from(dataset),
         forecast=_forecast(json.loads(attributes.get("forecast", "null"))),
+        method=_method(json.loads(attributes["settings"]).get("method", "")),
     )
 
 
 def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays as lists."""
     return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in record.items()}
+
+
+def _method(text: str) -> Method | None:
+    """The method again; None for one that is not plain text, such as one with a grid of its own."""
+    try:
+        return Method.read(text)
+    except BvsiError:
+        return None
 
 
 def _forecast(record: dict[str, Any] | None) -> Forecast | None:
@@ -183,3 +197,55 @@ def _path(dataset: xr.Dataset, candidates: tuple[str, ...]) -> SelectionPath:
         )
     attrs = dataset.attrs
     return SelectionPath(tuple(visited), attrs["criterion"], attrs["stopped"], attrs.get("doubts", ""))
+
+
+def frame_variables(frames: Frames | None) -> dict[str, Any]:
+    """Pictures of a fit as variables of a dataset, in single precision, which is more than a picture shows."""
+    found: dict[str, Any] = {}
+    for number, one in enumerate(() if frames is None else frames.experiments):
+        own = f"{_FRAMES}_{number}"
+        time, node, block = f"{own}_time", f"{own}_node", f"{own}_block"
+        found[f"{own}_times"] = (time, one.times)
+        found[f"{own}_points"] = ((node, f"{own}_dim"), one.points)
+        found[f"{own}_block_times"] = (block, one.residual_times)
+        for axis, values in (one.axes or {}).items():
+            found[f"{own}_axis_{axis}"] = (f"{own}_along_{axis}", values)
+        if one.cells is not None:
+            found[f"{own}_cells"] = ((f"{own}_cell", f"{own}_corner"), one.cells)
+        for kind, group in (("data", one.data), ("fit", one.fit)):
+            for name, values in group.items():
+                found[f"{own}_{kind}_{name}"] = ((time, node), values.astype(np.float32))
+        for name, values in one.residual.items():
+            test = f"{own}_test_{name}"
+            found[f"{own}_places_{name}"] = ((test, f"{own}_dim"), one.residual_points[name])
+            found[f"{own}_residual_{name}"] = ((block, test), values.astype(np.float32))
+    return found
+
+
+def frames_from(dataset: xr.Dataset) -> Frames | None:
+    """The pictures again; None where there are none."""
+    experiments: list[ExperimentFrames] = []
+    while f"{_FRAMES}_{len(experiments)}_times" in dataset:
+        experiments.append(_experiment_frames(dataset, f"{_FRAMES}_{len(experiments)}_"))
+    return Frames(tuple(experiments)) if experiments else None
+
+
+def _experiment_frames(dataset: xr.Dataset, own: str) -> ExperimentFrames:
+    def array(name: str) -> NDArray[Any]:
+        return np.asarray(dataset[own + name].values)
+
+    def group(kind: str) -> Mapping[str, NDArray[Any]]:
+        start = f"{own}{kind}_"
+        return {str(key)[len(start) :]: dataset[key].values for key in dataset if str(key).startswith(start)}
+
+    return ExperimentFrames(
+        times=array("times"),
+        points=array("points"),
+        axes=group("axis") or None,
+        cells=array("cells") if own + "cells" in dataset else None,
+        data=group("data"),
+        fit=group("fit"),
+        residual_times=array("block_times"),
+        residual_points=group("places"),
+        residual=group("residual"),
+    )

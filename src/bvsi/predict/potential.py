@@ -1,22 +1,26 @@
-"""The potential behind drift operators: ψ(x) = Σ_i θ_i φ_i(x) for operators ``div(p*grad(φ_i))``.
+"""Potentials behind operators, as linear maps from coefficients to values on a grid.
 
-Only ∇ψ enters the equation, so ψ is known up to a constant. Convention: its mean over the given points is zero.
+    ψ(x) = Σ_i θ_i φ_i(x)  of operators div(p*grad(φ_i)),        ζ(u) = Σ_i θ_i f_i(u)  of operators laplacian(f_i(u))
+
+Only ∇ψ and ∇ζ enter the equation, so both are known up to a constant: their mean over the given points is zero. For a
+free energy Σ η_φ φ the f_φ are ∂φ/∂c, and ζ = m ∂g/∂c (eq:CH_effective_derivatives).
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
+from bvsi.operators.kernel import compile_kernel
 from bvsi.operators.parse import strong_form
+from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.syntax import Syntax, read
 from bvsi.operators.vocabulary import Vocabulary
-from bvsi.predict.grid import evaluate, labelled_map, points_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -51,3 +55,71 @@ def _drift_potential(operator: Syntax, coordinates: tuple[str, ...]) -> Syntax |
                         inner = operator.part(phi)
                         return inner if inner.names <= set(coordinates) else None
     return None
+
+
+def diffusion_potential_map(names: tuple[str, ...], equation: str, axes: Mapping[str, ArrayLike]) -> xr.DataArray:
+    """Φ with Φ_i = f_i − mean(f_i) on the grid of ``axes``; zero for other operators and other equations.
+
+    names: operators of the model; equation: field whose equation is meant; axes: values of the fields by name,
+    ``{"c1": c1, "c2": c2}``.
+    """
+    points = points_of(axes)
+    words = Vocabulary(("x",), tuple(points))
+    columns = []
+    for name in names:
+        owner, _, text = name.rpartition(": ")
+        inner = _under_laplacian(read(text)) if owner in ("", equation) else None
+        known = inner is not None and inner.names <= set(points)
+        columns.append(evaluate(inner, points, words) if inner is not None and known else None)
+    if not any(column is not None for column in columns):
+        raise BvsiError(
+            f"names: no operator of {equation!r} has the form laplacian(f) with f a function of {', '.join(points)}."
+        )
+    return labelled_map(names, axes, columns)
+
+
+def _under_laplacian(operator: Syntax) -> Syntax | None:
+    match operator.tree:
+        case ast.Call(func=ast.Name(id="laplacian"), args=[inner]):
+            return operator.part(inner)
+    return None
+
+
+def points_of(axes: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """The tensor grid of ``axes``: for each name its value at every point."""
+    checked = {name: _axis(name, values) for name, values in axes.items()}
+    if not checked:
+        raise BvsiError("axes: at least one coordinate is needed, such as {'x': x}.")
+    return dict(zip(checked, np.meshgrid(*checked.values(), indexing="ij"), strict=True))
+
+
+def evaluate(syntax: Syntax, points: Mapping[str, Array], words: Vocabulary) -> Array | None:
+    """An expression of coordinates or fields of ``words`` at the points; None where it has derivatives."""
+    expression = StrongAlgebra(words).evaluate(strong_form(syntax, words).form)
+    values = {words.symbol(name): array for name, array in points.items()}
+    if not set(expression.free_symbols) <= set(values):
+        return None
+    value = compile_kernel((expression,))(values)[0]
+    return np.broadcast_to(value, next(iter(points.values())).shape).astype(float)
+
+
+def labelled_map(names: Sequence[str], axes: Mapping[str, ArrayLike], columns: Sequence[Array | None]) -> xr.DataArray:
+    """Φ (operator, *axes) with the mean over the points taken off each column; None is a column of zeros."""
+    import xarray as xr
+
+    coordinates = {name: _axis(name, values) for name, values in axes.items()}
+    shape = tuple(len(axis) for axis in coordinates.values())
+    centred = [np.zeros(shape) if column is None else column - column.mean() for column in columns]
+    return xr.DataArray(
+        np.stack(centred), dims=("operator", *coordinates), coords={"operator": list(names), **coordinates}
+    )
+
+
+def _axis(name: str, values: ArrayLike) -> Array:
+    try:
+        axis = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        axis = np.empty(0)
+    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+        raise BvsiError(f"axes: {name!r} needs a list of finite coordinates.")
+    return axis

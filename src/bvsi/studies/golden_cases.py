@@ -14,7 +14,7 @@ import skfem
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid, Mesh
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import Discovery, Method, discover
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, Covariance, PerTime, UnknownScale, add_noise
@@ -87,14 +87,16 @@ def _paper_selection() -> Figures:
 
 def _sweep(element: Lagrange) -> Figures:
     library = fokker_planck.library(fokker_planck.CANDIDATES)
-    return of_discovery(discover(_fokker_planck(), library, discretisation=Galerkin(element), stencil=BackwardEuler()))
+    method = Method(tests=Galerkin(element), stencil=BackwardEuler())
+    return of_discovery(discover(_fokker_planck(), library, method=method))
 
 
 def _cahn_hilliard() -> Figures:
     case = cahn_hilliard.Case(nx=12)
     library = cahn_hilliard.library(case.treatment)
-    options: dict[str, Any] = {"noise": IID(case.sigma), "discretisation": Galerkin(P2), "stencil": case.stencil}
-    return of_discovery(discover(cahn_hilliard.observed(case), library, **options, check=False))
+    method = Method(tests=Galerkin(P2), stencil=case.stencil)
+    data, noise = cahn_hilliard.observed(case), IID(case.sigma)
+    return of_discovery(discover(data, library, noise=noise, method=method, check=False))
 
 
 def _small(name: str, **sizes: Any) -> Classic:
@@ -188,7 +190,8 @@ def _ties() -> Figures:
 def _sampler(estimator: SVGD | NUTS) -> Figures:
     """Mean of a posterior of particles or chains."""
     case = _burgers()
-    found = discover(case.noisy(0.05, 3), Library({"u": list(case.truth)}), estimator=estimator, check=False)
+    library, method = Library({"u": list(case.truth)}), Method(estimator=estimator)
+    found = discover(case.noisy(0.05, 3), library, method=method, check=False)
     return {
         "names": list(found.names),
         "theta": found.theta.tolist(),

@@ -81,10 +81,10 @@ def _outlook(inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
     from bvsi.app.study.run import memory_of
 
     found = memory_of(inputs)
-    method = found.method
+    method = found.choice.method
     chosen = {
-        "method": method.reason,
-        "tests": repr(method.discretisation),
+        "method": found.choice.reason,
+        "tests": repr(method.tests),
         "stencil": repr(method.stencil),
         "weighting": type(method.weighting).__name__,
         "selection": type(method.selection).__name__,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.app.plot.style import BLUE, GREY, SERIES
-from bvsi.discovery.equation import with_uncertainty
+from bvsi.discovery.result import with_uncertainty
 from bvsi.infer import Fit
 from bvsi.infer.posteriors import Posterior
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.plot.style import GREY, SERIES
-from bvsi.discovery.equation import with_uncertainty
+from bvsi.discovery.result import with_uncertainty
 from bvsi.infer.posteriors import Comparison
 
 Array = NDArray[np.float64]

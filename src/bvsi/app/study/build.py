@@ -59,15 +59,19 @@ def library_of(study: Study) -> Library:
 
 def options_of(study: Study) -> dict[str, Any]:
     """Keyword arguments of :func:`bvsi.discover`; None where the choice is left to it."""
+    from bvsi.discovery.method import Method
+
     settings = study.settings
     return {
         "noise": objects.noise(settings.noise),
         "robust": settings.noise.robust,
-        "discretisation": objects.discretisation(settings.discretisation),
-        "stencil": objects.stencil(settings.discretisation),
-        "weighting": objects.weighting(settings.discretisation),
-        "selection": objects.selection(settings.selection),
-        "estimator": objects.estimator(settings.posterior),
+        "method": Method(
+            objects.discretisation(settings.discretisation),
+            objects.stencil(settings.discretisation),
+            objects.weighting(settings.discretisation),
+            objects.selection(settings.selection),
+            objects.estimator(settings.posterior),
+        ),
         "prior": objects.prior(settings.posterior),
         "constraints": settings.posterior.constraints or None,
         "relinearise": settings.posterior.relinearise,

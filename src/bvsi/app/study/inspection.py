@@ -14,7 +14,7 @@ from bvsi.app.study.candidates import suggested_operators
 from bvsi.app.study.first_look import first_look
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
-from bvsi.discovery.method import Asked, choose_method, takes_splines
+from bvsi.discovery.method import choose_method, takes_splines
 from bvsi.discovery.screening import check_worth
 from bvsi.errors import BvsiError, DataError
 from bvsi.noise.measurement import Measurement, measure
@@ -125,7 +125,7 @@ def inspect(
     measurement = measure(data, None)
     operators = suggested_operators(data.names, data.geometry.names, splines=takes_splines(data))
     try:
-        method = choose_method([measurement], Library(operators), Asked()).reason
+        method = choose_method([measurement], Library(operators)).reason
     except BvsiError as error:
         method = str(error)
     cycles = None

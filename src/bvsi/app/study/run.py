@@ -64,7 +64,7 @@ _LARGE = 256_000_000
 # Part of the free memory that data may take before a run looks whether the rest will do.
 _ROOM = 0.02
 # Options of discover that its memory depends on.
-_WEIGHTY = ("noise", "robust", "discretisation", "stencil", "weighting", "selection", "estimator", "check")
+_WEIGHTY = ("noise", "robust", "method", "check")
 
 
 @dataclass(frozen=True, eq=False)

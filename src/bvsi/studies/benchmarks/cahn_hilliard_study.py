@@ -12,7 +12,7 @@ import numpy as np
 
 from bvsi.common.console import progress_bar
 from bvsi.common.files import write_whole
-from bvsi.discovery import discover
+from bvsi.discovery import Method, discover
 from bvsi.noise import IID
 from bvsi.spaces import Galerkin
 from bvsi.studies.problems import cahn_hilliard
@@ -55,8 +55,8 @@ def measure(case: Case) -> dict[str, Any]:
     """One discovery at default settings, with the element, stencil and treatment of ∇⁴ that suit the data."""
     data = cahn_hilliard.observed(case)
     library = cahn_hilliard.library(case.treatment)
-    element, stencil = Galerkin(case.element), case.stencil
-    found = discover(data, library, noise=IID(case.sigma), discretisation=element, stencil=stencil, check=False)
+    method = Method(tests=Galerkin(case.element), stencil=case.stencil)
+    found = discover(data, library, noise=IID(case.sigma), method=method, check=False)
     theta = dict(zip(found.names, found.theta.tolist(), strict=True))
     return {
         **vars(case),

@@ -24,7 +24,7 @@ from typing import Any
 
 from bvsi.common.console import progress_bar
 from bvsi.common.progress import Progress, silent
-from bvsi.discovery import discover
+from bvsi.discovery import Method, discover
 from bvsi.discovery.memory import estimate_memory
 from bvsi.errors import BvsiError
 from bvsi.studies.benchmarks.performance.cases import CASES, Prepared, warm_up
@@ -112,8 +112,7 @@ def measure(case: Case) -> Held:
 def _options(prepared: Prepared) -> dict[str, Any]:
     return {
         "noise": prepared.noise,
-        "discretisation": prepared.discretisation,
-        "stencil": prepared.stencil,
+        "method": Method(tests=prepared.discretisation, stencil=prepared.stencil),
         "check": prepared.check,
     }
 

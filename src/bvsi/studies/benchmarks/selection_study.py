@@ -11,7 +11,7 @@ import numpy as np
 
 from bvsi.common.console import progress_bar
 from bvsi.common.files import write_whole
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import Discovery, Method, discover
 from bvsi.noise import IID
 from bvsi.residual import BackwardEuler
 from bvsi.studies.problems import fokker_planck
@@ -47,7 +47,7 @@ def measure(sigma: float, seed: int) -> dict[str, object]:
     """One discovery at default settings (the paper's time stencil)."""
     data = fokker_planck.observed(fokker_planck.Case(sigma=sigma, seed=seed))
     library = fokker_planck.library(fokker_planck.CANDIDATES)
-    found = discover(data, library, noise=IID(sigma), stencil=BackwardEuler(), check=False)
+    found = discover(data, library, noise=IID(sigma), method=Method(stencil=BackwardEuler()), check=False)
     return {
         "sigma": sigma,
         "seed": seed,

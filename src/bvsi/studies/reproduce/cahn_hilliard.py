@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.discovery import equation_text
-from bvsi.discovery.treatment import TreatmentCheck, with_treatment
+from bvsi.discovery.method import TreatmentCheck, with_treatment
 from bvsi.errors import RankError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.infer.fit import misfit_excess
@@ -27,6 +27,7 @@ from bvsi.operators import Biharmonic, Library
 from bvsi.predict import diffusion_potential_map, predict_linear
 from bvsi.residual import ResidualSystem, assemble
 from bvsi.select import Backward, ProfileBIC, ResidualBIC, SelectionPath, Sweep, Visited, Wald
+from bvsi.setup import Setup
 from bvsi.spaces import Galerkin, Lagrange
 from bvsi.studies.problems import cahn_hilliard as problem
 from bvsi.studies.problems.free_energy import FIELDS
@@ -151,15 +152,9 @@ def _library(
     """The dictionary with the treatment asked for, that of the data's own solver, or the one that fits better."""
     if treatment is not None or (element == case.element and not case.spectral):
         return problem.library(treatment or case.treatment), TreatmentCheck()
-    return with_treatment(
-        [data],
-        problem.library(),
-        IID(case.sigma),
-        discretisation=Galerkin(element),
-        stencil=case.stencil,
-        weighting=Block(),
-        progress=progress,
-    )
+    setup = Setup((data,), (IID(case.sigma),), ({},), problem.library(), Galerkin(element), case.stencil, Block())
+    chosen, check = with_treatment(setup, progress)
+    return chosen.library, check
 
 
 def known_noise(model: ResidualLikelihood, profile: Fit) -> dict[str, Fit]:

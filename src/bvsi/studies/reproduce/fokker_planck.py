@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.check import Check, Verdict
+from bvsi.check import Check, Verdict, check_discovery
 from bvsi.common.files import png_bytes, write_whole
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.discovery import equation_text
-from bvsi.discovery.checking import check_discovery
-from bvsi.discovery.method import Method
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.likelihood import Block, ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID
@@ -26,6 +24,7 @@ from bvsi.noise.measurement import measure
 from bvsi.predict import potential_map, predict_linear
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from bvsi.select import Backward, FStatistic, ProfileBIC, ResidualBIC, SelectionPath, Wald
+from bvsi.setup import Setup
 from bvsi.spaces import Galerkin, Lagrange
 from bvsi.studies.problems import fokker_planck as problem
 from bvsi.studies.reproduce import fokker_planck_hybrid as hybrid
@@ -107,10 +106,10 @@ def run(
     predicted = predict_linear(fits["profile"].posterior, maps["profile"])
     seconds = time.perf_counter() - begin
     selected = likelihood.restrict(path.best.names)
-    method = Method(Galerkin(element), stencil, Block(), Backward(Wald()), "the paper's")
     measured = measure(data, IID(case.sigma), robust=False)
     rng = np.random.default_rng(0)
-    judged = check_discovery(fits["profile"], selected, path.best.theta, [measured], library, method, progress, rng)
+    setup = Setup((data,), (IID(case.sigma),), (measured.variance,), library, Galerkin(element), stencil, Block())
+    judged = check_discovery(fits["profile"], setup, selected, path.best.theta, [measured], rng, progress)
     assert judged is not None
     particles = hybrid.run(selected, axes, exact, progress) if with_hybrid else None
     return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds, judged, particles)

@@ -18,7 +18,7 @@ from scipy.interpolate import RectBivariateSpline
 
 from bvsi.data import Data, Grid, as_experiments
 from bvsi.discovery import discover
-from bvsi.discovery.method import Asked, choose_method
+from bvsi.discovery.method import Method, choose_method
 from bvsi.errors import BvsiError
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, Noise, add_noise
@@ -172,8 +172,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
         prepared.data,
         prepared.library,
         noise=prepared.noise,
-        discretisation=prepared.discretisation,
-        stencil=prepared.stencil,
+        method=Method(tests=prepared.discretisation, stencil=prepared.stencil),
         check=prepared.check,
         progress=note,
     )
@@ -202,17 +201,18 @@ def measure(name: str, size: int) -> dict[str, Any]:
 def _prepare(prepared: Prepared) -> tuple[float, float]:
     """Seconds of assembly and of the plan of the covariance."""
     measured = measure_all(as_experiments(prepared.data), prepared.noise, robust=None)
-    method = choose_method(measured, prepared.library, Asked(prepared.discretisation, prepared.stencil))
+    method = Method(tests=prepared.discretisation, stencil=prepared.stencil)
+    setup = choose_method(measured, prepared.library, method).setup
     assembly, system = timed(
         lambda: assemble(
             [m.data for m in measured],
             prepared.library,
-            discretisation=method.discretisation,
-            stencil=method.stencil,
+            discretisation=setup.tests,
+            stencil=setup.stencil,
             variance=[m.variance for m in measured],
         )
     )
-    return assembly, timed(lambda: residual_likelihood(system, [m.noise for m in measured], method.weighting))[0]
+    return assembly, timed(lambda: residual_likelihood(system, [m.noise for m in measured], setup.weighting))[0]
 
 
 def warm_up() -> None:
@@ -220,4 +220,5 @@ def warm_up() -> None:
     data = add_noise(CLASSICS["burgers"].make(nodes=64, times=21), 0.01, np.random.default_rng(0))
     library = Library({"u": ["u*dx(u)", "dx(dx(u))"]})
     discover(data, library)
-    discover(data, library, noise=IID(0.01), discretisation=Galerkin(Q1), stencil=BackwardEuler(), check=False)
+    elements = Method(tests=Galerkin(Q1), stencil=BackwardEuler())
+    discover(data, library, noise=IID(0.01), method=elements, check=False)

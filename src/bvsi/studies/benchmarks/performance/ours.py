@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import Discovery, Method, discover
 from bvsi.infer import Fit
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID
@@ -66,7 +66,8 @@ def paper_algorithm(data: Data, library: Library, sigma: float, *, refit_all: bo
 
 def own_method(data: Data, library: Library, sigma: float) -> Discovery:
     """What ``discover`` does with the paper's discretisation and noise level: no check."""
-    return discover(data, library, noise=IID(sigma), discretisation=Galerkin(Q1), stencil=BackwardEuler(), check=False)
+    method = Method(tests=Galerkin(Q1), stencil=BackwardEuler())
+    return discover(data, library, noise=IID(sigma), method=method, check=False)
 
 
 @dataclass(frozen=True)

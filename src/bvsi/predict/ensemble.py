@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
-from bvsi.discovery.denoise import Smoother, smoothers
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
 from bvsi.forward.rosenbrock import Rosenbrock
@@ -19,9 +18,14 @@ from bvsi.forward.splines import Splines
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library
-from bvsi.predict.forecast import ForecastError
+from bvsi.predict.denoise import Smoother, smoothers
+from bvsi.predict.forecast import LEVEL, Forecast, ForecastError, band_variance, forecast_status, half_width
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 _FEWEST_DRAWS = 3
 # Frames that the initial state is smoothed from, where no boundary values are needed at the others.
@@ -202,3 +206,44 @@ def _from_half(u: Array, grid: Grid) -> Array:
     half = Grid(periodic=grid.periods, **{name: x[::2] for name, x in grid.axes.items()})
     splines = Splines.on(half)
     return splines.at(splines.coefficients(_thinned(u[None], grid)[0]), grid)
+
+
+def compared(start: Start, ensemble: Ensemble, held_out: Mask) -> Forecast:
+    """Statistics of the ensemble against the data, at nodes that move and values that were measured."""
+    data, scale, used = start.data, start.scale, ensemble.draws - ensemble.failed
+    T = data.n_times
+    errors, spreads, inside = [], [], []
+    for f, moving in start.simulator.moving.items():
+        missing = ~np.broadcast_to(moving, (T, data.n_nodes))
+        if data.measured is not None and f in data.measured:
+            missing = missing | ~np.asarray(data.measured[f])
+        off = np.ma.masked_array((ensemble.mean[f] - data.fields[f]), missing)
+        variance = np.ma.masked_array(ensemble.variance[f], missing)
+        width = half_width(band_variance(ensemble.variance[f], start.variance[f], used))
+        errors.append(np.mean(np.square(off / scale[f]), axis=1).filled(np.nan))
+        spreads.append(np.mean(variance / scale[f] ** 2, axis=1).filled(np.nan))
+        inside.append(np.mean(np.abs(off) <= width, axis=1).filled(np.nan))
+    error, spread = np.sqrt(np.mean(errors, axis=0)), np.sqrt(np.mean(spreads, axis=0))
+    coverage = np.mean(inside, axis=0)
+    status = forecast_status(
+        data.times, held_out, error, spread, start.noise, coverage, failed=ensemble.failed / ensemble.draws
+    )
+    if start.simulator.needs_boundary:
+        status += " The data give the values on the boundary."
+    return Forecast(data.times, held_out, error, spread, start.noise, coverage, ensemble.draws, ensemble.failed, status)
+
+
+def labelled(data: Data, times: Array, ensemble: Ensemble) -> xr.Dataset:
+    """Mean, sd and band over time and space."""
+    width = {
+        f: half_width(band_variance(v, np.zeros(1), ensemble.draws - ensemble.failed))
+        for f, v in ensemble.variance.items()
+    }
+    fields = {}
+    for f, mean in ensemble.mean.items():
+        fields[f] = mean
+        fields[f"{f}_sd"] = np.sqrt(ensemble.variance[f])
+        fields[f"{f}_lower"], fields[f"{f}_upper"] = mean - width[f], mean + width[f]
+    dataset = Data(times, fields, data.geometry).to_xarray()
+    dataset.attrs.update(level=LEVEL, draws=ensemble.draws, failed=ensemble.failed)
+    return dataset
