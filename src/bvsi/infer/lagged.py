@@ -44,7 +44,7 @@ class Lagged:
 
     tol: float = 1e-8
     max_iterations: int = 50
-    starts: Starts = field(default_factory=Starts, repr=False)
+    starts: Starts = field(default=Starts(), repr=False)
 
     def __post_init__(self) -> None:
         check_iteration(self.tol, max_iterations=self.max_iterations)

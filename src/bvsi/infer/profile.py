@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -65,10 +64,10 @@ class Profile:
 
     tol: float = 1e-5
     max_iterations: int = 30
-    dominant: Dominant = field(default_factory=Dominant)
-    lagged: Lagged = field(default_factory=lambda: Lagged(tol=1e-2, max_iterations=15))
-    instrumental: Instrumental = field(default_factory=Instrumental)
-    starts: Starts = field(default_factory=Starts, repr=False)
+    dominant: Dominant = Dominant()  # noqa: RUF009 (frozen, as the next)
+    lagged: Lagged = Lagged(tol=1e-2, max_iterations=15)  # noqa: RUF009
+    instrumental: Instrumental = Instrumental()  # noqa: RUF009
+    starts: Starts = field(default=Starts(), repr=False)
 
     def __post_init__(self) -> None:
         check_iteration(self.tol, max_iterations=self.max_iterations)
@@ -96,7 +95,10 @@ class Profile:
         """
         density = matched(prior, likelihood)
         problem = _Problem(likelihood, density.gaussian, with_support(constraints, density), self, progress)
-        best = problem.search(prior) if start is None else problem.from_start(start_vector(likelihood, start))
+        if start is None:
+            best = problem.search(prior)
+        else:
+            best = problem.checked(_tried(problem.minimise(start_vector(likelihood, start)), ["given"], "given"))
         fit = problem.finish(best, noise_prior, rng)
         return replace(fit, status=fit.status.noted(replaced_text(density)).noted(informative_text(fit)))
 
@@ -112,17 +114,6 @@ class _Point:
     equations: NormalEquations
     solver: ConstrainedSolver
     profile: ProfileEquations | None
-
-    @cached_property
-    def q(self) -> float:
-        """rᵀWr."""
-        return self.equations.q
-
-    @property
-    def exact(self) -> ProfileEquations:
-        """The equations, of a point whose own they are."""
-        assert self.profile is not None
-        return self.profile
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,28 +143,20 @@ class _Problem:
     def at(self, theta: Array, smoothing: float = 1.0, rng: np.random.Generator | None = None) -> _Point:
         """Everything at one θ; S and N only with an rng."""
         profile = self.likelihood.profile_equations(theta, smoothing=smoothing, rng=rng)
-        return self._pointed(theta, profile.equations, profile)
+        return _Point(theta, profile.equations, self._solver(profile.equations.H), profile)
 
     def near(self, theta: Array, H: Array, solver: ConstrainedSolver | None = None) -> _Point:
         """q and g at θ with the matrix of a point near it: a solve for r alone, none for the columns of X̃."""
         q = self.likelihood.density(theta, gradient=True, logdet=False).q
-        blocks, n = (np.array([q.value]),), self.likelihood.n
-        return self._pointed(theta, NormalEquations(H, -0.5 * q.gradient, blocks, 0.0, n), None, solver)
+        equations = NormalEquations(H, -0.5 * q.gradient, (np.array([q.value]),), 0.0, self.likelihood.n)
+        return _Point(theta, equations, self._solver(H) if solver is None else solver, None)
 
-    def _pointed(
-        self,
-        theta: Array,
-        equations: NormalEquations,
-        profile: ProfileEquations | None,
-        solver: ConstrainedSolver | None = None,
-    ) -> _Point:
-        if solver is None:
-            solver = constrained(equations.H + self.prior.precision, self.constraints)
-        return _Point(theta, equations, solver, profile)
+    def _solver(self, H: Array) -> ConstrainedSolver:
+        return constrained(H + self.prior.precision, self.constraints)
 
     def objective(self, point: _Point) -> float:
         """Q, with the prior."""
-        return point.q + self.prior.distance(point.theta)
+        return point.equations.q + self.prior.distance(point.theta)
 
     def downhill(self, point: _Point) -> Array:
         """−½∇Q = X̃ᵀWr + Σ_0⁻¹(μ_0 − θ)."""
@@ -217,7 +200,7 @@ class _Problem:
         for iteration in range(1, self.settings.max_iterations + 1):
             step = self.step(point, secants)
             change = self._size(step, point)
-            history.append(Step(point.theta, change, point.q / self.likelihood.n))
+            history.append(Step(point.theta, change, point.equations.q / self.likelihood.n))
             self.progress(iteration, None, f"profile, change {change:.1e} sd")
             if change <= self.settings.tol:
                 return ended(self.moved(point, step), f"converged (iterations: {iteration}).")
@@ -251,9 +234,8 @@ class _Problem:
         few = self._sizes(step, point) <= _CLOSE
         return bool(np.all(few | (np.abs(step) <= _SMALL_PART * np.abs(point.theta))))
 
-    def from_start(self, theta: Array) -> _Attempt:
-        """Minimise from a start that was given, and tell where that ends on a plateau."""
-        attempt = _tried(self.minimise(theta), ["given"], "given")
+    def checked(self, attempt: _Attempt) -> _Attempt:
+        """The attempt from a start that was given, which may end on a plateau."""
         q = attempt.history[-1].chi2 * self.likelihood.n
         if not on_plateau(self.likelihood, self.prior, attempt.theta, q, self.constraints, self.settings.starts):
             return attempt
@@ -343,7 +325,7 @@ class _Problem:
     def _dominant(self, dominant: Dominant) -> Callable[[], Array | None]:
         def estimate() -> Array | None:
             try:
-                return dominant.estimate(self.likelihood, self.prior, self.settings.starts.rng)
+                return dominant.estimate(self.likelihood, self.prior, np.random.default_rng(self.settings.starts.seed))
             except (RankError, NotPositiveDefiniteError):
                 return None
 
@@ -387,7 +369,7 @@ class _Problem:
 
     def _assessed(self, attempt: _Attempt) -> _Attempt:
         """With S and N at the estimate."""
-        return replace(attempt, point=self.at(attempt.theta, rng=self.settings.starts.rng))
+        return replace(attempt, point=self.at(attempt.theta, rng=np.random.default_rng(self.settings.starts.seed)))
 
     def _settled(self, attempt: _Attempt) -> bool:
         """Converged, with the misfit of the stated noise, and with little noise in H, so that Q has one minimum."""
@@ -405,8 +387,9 @@ class _Problem:
         """Whether noise makes up much of H, so that Q may have several minima."""
         point = attempt.point
         assert point is not None
-        assert point.exact.N is not None
-        share = self._scale(point) * noise_share(point.solver.inverse(), point.exact.N)
+        assert point.profile is not None
+        assert point.profile.N is not None
+        share = self._scale(point) * noise_share(point.solver.inverse(), point.profile.N)
         return share > self.settings.starts.noisy
 
     def plausible(self, attempt: _Attempt) -> bool:
@@ -419,7 +402,8 @@ class _Problem:
             attempt = self._assessed(attempt)
         point = attempt.point if rng is None else self.at(attempt.theta, rng=rng)
         assert point is not None
-        quadratic = expanded(self.likelihood, attempt.theta, point.exact, self.prior)
+        assert point.profile is not None
+        quadratic = expanded(self.likelihood, attempt.theta, point.profile, self.prior)
         assert quadratic.S is not None
         assert quadratic.S_blocks is not None
         solver, status = point.solver, attempt.status

@@ -63,11 +63,6 @@ class Starts:
     lower: float = 0.9
     seed: int = 0
 
-    @property
-    def rng(self) -> np.random.Generator:
-        """A new generator for one draw: every draw takes the same noise."""
-        return np.random.default_rng(self.seed)
-
 
 class Enough(Enum):
     """When no further start of a table is tried, with the best estimate so far."""
@@ -234,7 +229,7 @@ def lagged_start(
     if likelihood.scale_known and equations.q < rules.chi2 * equations.n:
         return theta, (plain,), plain
     try:
-        other = Dominant().estimate(few, prior, rules.rng)
+        other = Dominant().estimate(few, prior, np.random.default_rng(rules.seed))
         better = few.normal_equations(other).q < equations.q
     except (RankError, NotPositiveDefiniteError):
         better = False
@@ -260,7 +255,7 @@ def on_plateau(
     try:
         if (few := likelihood.pilot(rules.pilot)) is not None:
             likelihood, q = few, few.normal_equations(estimate).q
-        theta = Dominant().estimate(likelihood, prior, rules.rng)
+        theta = Dominant().estimate(likelihood, prior, np.random.default_rng(rules.seed))
         if not constraints.satisfied(theta):
             return False
         return bool(likelihood.normal_equations(theta).q < rules.lower * q)

@@ -206,8 +206,8 @@ class BestSubset:
 
     rounds: int = 6
     draws: int = 4
-    estimator: Profile = field(default_factory=lambda: Profile(tol=1e-3, max_iterations=15))
-    criterion: SubsetCriterion = ExtendedBIC()  # noqa: RUF009 (frozen)
+    estimator: Profile = Profile(tol=1e-3, max_iterations=15)  # noqa: RUF009 (frozen, as the next)
+    criterion: SubsetCriterion = ExtendedBIC()  # noqa: RUF009
     fitted: int = field(default=3, repr=False)
     tried: int = field(default=5, repr=False)
     near: float = field(default=0.5, repr=False)
@@ -256,14 +256,12 @@ class BestSubset:
         return search.path(search.best, quadratic, ladder, "the search was cut off; more rounds may find a better one.")
 
 
-@dataclass(frozen=True, eq=False)
 class _Subsets:
-    settings: BestSubset
-    likelihood: ResidualLikelihood
-    protection: Protection
-    rng: Rng
-    fits: dict[Model, tuple[float, Fit]] = field(default_factory=dict)
-    """Models fitted, with their score."""
+    """What the search has met: models fitted, with their scores."""
+
+    def __init__(self, settings: BestSubset, likelihood: ResidualLikelihood, protection: Protection, rng: Rng) -> None:
+        self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
+        self.fits: dict[Model, tuple[float, Fit]] = {}
 
     @property
     def best(self) -> Model:
@@ -296,18 +294,18 @@ class _Subsets:
         left = self.settings.fitted
         while models and left:
             batch, models = models[:left], models[left:]
-            self._fit([model for model in batch if model not in self.fits], quadratic)
+            new = [model for model in batch if model not in self.fits]
+            found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in new])
+            for model, fit in zip(new, found, strict=True):
+                if fit is not None:
+                    self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
             left -= sum(model in self.fits for model in batch)
         return ladder
 
-    def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
-        """Fit models from their estimates on the quadratic misfit, each on its own; those that fail are left out."""
-        names = [tuple(self.likelihood.names[i] for i in model) for model in models]
-        starts = [quadratic.solve([model])[0][0] for model in models]
-        found = self.likelihood.each(_Candidate(self.settings.estimator), list(zip(names, starts, strict=True)))
-        for model, fit in zip(models, found, strict=True):
-            if fit is not None:
-                self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
+    def _task(self, model: Model, quadratic: Quadratic) -> tuple[Profile, list[str], Array]:
+        """Estimator, names and start of a fit."""
+        start = quadratic.solve([model])[0][0]
+        return self.settings.estimator, [self.likelihood.names[i] for i in model], start
 
     def _score(self, q: float, size: int, quadratic: Quadratic) -> float:
         return float(self.settings.criterion.values(np.array(q), size, quadratic))
@@ -356,20 +354,14 @@ class _Subsets:
         return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    """Fits a model: names of its operators, and a start. A task of its own, so that it may run anywhere."""
-
-    estimator: Profile
-
-    def __call__(self, likelihood: ResidualLikelihood, item: tuple[tuple[str, ...], Array]) -> Fit | None:
-        """The fit; None where there is none, or where noise swamps the model."""
-        names, start = item
-        try:
-            fit = self.estimator.fit(likelihood.restrict(names), start=start)
-        except (RankError, NotPositiveDefiniteError):
-            return None
-        return None if quadratic_of(fit).noise_share > MOST_NOISE else fit
+def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str], Array]) -> Fit | None:
+    """A model fitted from a start; None where that fails, or noise swamps the model. It may run on another machine."""
+    estimator, names, start = task
+    try:
+        fit = estimator.fit(likelihood.restrict(names), start=start)
+    except (RankError, NotPositiveDefiniteError):
+        return None
+    return None if quadratic_of(fit).noise_share > MOST_NOISE else fit
 
 
 def quadratic_of(fit: Fit) -> Quadratic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
@@ -64,7 +64,7 @@ class Wald:
     which also sees the blocks where the discretisation fails.
     """
 
-    estimator: Profile = field(default_factory=Profile)
+    estimator: Profile = Profile()  # noqa: RUF009 (frozen)
     name: ClassVar[str] = "Wald z² − log n"
     absolute: ClassVar[bool] = False
 
@@ -90,7 +90,7 @@ class Wald:
 class ProfileBIC:
     """Q(θ̂) + d log n with the profile estimate; n log(Q/n) + d log n where the noise level is unknown."""
 
-    estimator: Profile = field(default_factory=Profile)
+    estimator: Profile = Profile()  # noqa: RUF009 (frozen)
     name: ClassVar[str] = "profile BIC"
     absolute: ClassVar[bool] = True
 
@@ -143,7 +143,7 @@ class ResidualBIC:
     It rewards models with a small residual covariance and so keeps operators that are not there; for comparison.
     """
 
-    estimator: Lagged = field(default_factory=Lagged)
+    estimator: Lagged = Lagged()  # noqa: RUF009 (frozen)
     name: ClassVar[str] = "residual BIC (paper)"
     absolute: ClassVar[bool] = True
 
@@ -170,7 +170,7 @@ class ExactBIC:
     covariance. The estimate is the maximum of p but for its two determinants, which nearly cancel.
     """
 
-    estimator: Profile = field(default_factory=Profile)
+    estimator: Profile = Profile()  # noqa: RUF009 (frozen)
     name: ClassVar[str] = "exact BIC"
     absolute: ClassVar[bool] = True
 
