@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,7 +13,20 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.infer.constraints.text import rows
+from bvsi.infer.constraints import text as parser
+
+
+class Row(NamedTuple):
+    """lower ≤ coefficients · θ ≤ upper."""
+
+    coefficients: np.ndarray
+    lower: float
+    upper: float
+
+
+def rows(text, names) -> list[Row]:
+    return [Row(*row) for row in parser.rows(text, names)]
+
 
 NAMES = (
     "c1: laplacian(c1)",

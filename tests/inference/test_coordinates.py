@@ -12,7 +12,7 @@ from bvsi.infer.constrained import constrained, truncated
 from bvsi.infer.constraints import as_linear
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Flat, Prior
-from bvsi.infer.sampling import Problem, Target, coordinates
+from bvsi.infer.sampling import LogPosterior, SamplingProblem, coordinates
 from bvsi.likelihood import Term
 from inference.bayes_cases import differences
 
@@ -147,8 +147,8 @@ def test_bounds_of_single_coefficients_hold_to_the_last_bit(texts):
 def test_the_density_is_zero_where_a_row_that_depends_on_others_is_violated(texts):
     posterior, allowed = posterior_on(texts)
     q = coordinates(posterior, allowed, np.random.default_rng(1))
-    target = Target(NAMES, log_density, Prior({}, Flat()).bind(NAMES), allowed)
-    problem = Problem(None, target, posterior, q)
+    target = LogPosterior(NAMES, log_density, Prior({}, Flat()).bind(NAMES), allowed)
+    problem = SamplingProblem(None, target, posterior, q)
     w = 2 * np.random.default_rng(7).standard_normal((300, q.n))
     value = np.array([problem.density(one).value for one in w])
     inside = allowed.satisfied(q.theta(w))

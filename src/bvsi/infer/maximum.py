@@ -27,7 +27,7 @@ from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.posteriors.closed_form import covariance_root
 from bvsi.infer.priors import InverseGammaPrior
-from bvsi.infer.sampling import Target, closed_form_start, make_target, usable_start
+from bvsi.infer.sampling import LogPosterior, closed_form_start, make_target, usable_start
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -95,7 +95,7 @@ class Maximum:
 class _Frame:
     """θ = μ + L w: centre (d,) and L (d, k)."""
 
-    target: Target
+    target: LogPosterior
     centre: Array
     L: Array
     progress: Progress

@@ -26,7 +26,7 @@ from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective, settled
 from bvsi.infer.posteriors import ChainPosterior, Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
-from bvsi.infer.sampling import Coordinates, Problem, Target, prepare, sampled_fit
+from bvsi.infer.sampling import Coordinates, LogPosterior, SamplingProblem, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -106,7 +106,7 @@ class NUTS:
         status = Status(not told, self.chains * (self.draws + self.tune), " ".join(told) or agree, reasons)
         return sampled_fit(problem, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
-    def _sampled(self, chain: _Chain, problem: Problem, rng: np.random.Generator) -> ChainPosterior:
+    def _sampled(self, chain: _Chain, problem: SamplingProblem, rng: np.random.Generator) -> ChainPosterior:
         """Chains side by side, each with a seed of its own."""
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
         with _quiet():  # here and not in the threads, since filters of warnings belong to all of them
@@ -138,15 +138,15 @@ class _Chain:
     def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Draws w (draws, n), their log-density (draws,), and where steps diverged (draws,)."""
         bound = self.objective.bind(likelihood, self.noise_prior)
-        target = Target(likelihood.names, bound, self.prior, self.constraints)
-        problem = Problem(likelihood, target, self.approximation, self.coordinates)
+        target = LogPosterior(likelihood.names, bound, self.prior, self.constraints)
+        problem = SamplingProblem(likelihood, target, self.approximation, self.coordinates)
         trace = self._trace(problem, seed)
         w = np.asarray(trace.posterior["w"].values, dtype=np.float64)
         log_density = np.asarray(trace.sample_stats["logp"].values, dtype=np.float64)
         diverging = np.asarray(trace.sample_stats["diverging"].values, dtype=bool)
         return w[0], log_density[0], diverging[0]
 
-    def _trace(self, problem: Problem, seed: int) -> Any:
+    def _trace(self, problem: SamplingProblem, seed: int) -> Any:
         nutpie = _nutpie()
         model = _model(nutpie, problem, self.progress)
         try:
@@ -167,7 +167,7 @@ class _Chain:
             ) from None
 
 
-def _model(nutpie: Any, problem: Problem, progress: Progress) -> Any:
+def _model(nutpie: Any, problem: SamplingProblem, progress: Progress) -> Any:
     """The target in the form that nutpie wants: functions that make functions, one for every chain."""
     n, evaluations = problem.coordinates.n, itertools.count(1)
 

@@ -24,7 +24,17 @@ from bvsi.infer.gaussian_prior import AnyPrior, matched, replaced_text, with_sup
 from bvsi.infer.lagged import Lagged
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.quadratic import expanded, noise_share, sandwich
-from bvsi.infer.starts import PLATEAU, Dominant, Enough, Instrumental, Start, Starts, feasible, on_plateau, start_vector
+from bvsi.infer.starts import (
+    PLATEAU,
+    Dominant,
+    Enough,
+    Instrumental,
+    StartingPoint,
+    Starts,
+    feasible,
+    on_plateau,
+    start_vector,
+)
 from bvsi.likelihood import NormalEquations, ProfileEquations, ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -289,7 +299,7 @@ class _Problem:
         several = len(attempts) > 2  # two that settled, or agree, need no further word
         return _tried(self._unambiguous(best, attempts) if several else best, tried, best.status.start)
 
-    def table(self, prior: AnyPrior) -> tuple[Start, ...]:
+    def table(self, prior: AnyPrior) -> tuple[StartingPoint, ...]:
         """The starts, in the order in which they are tried."""
         d, made = self.likelihood.d, list[Array]()
 
@@ -302,12 +312,12 @@ class _Problem:
             return self.settings.instrumental.estimate(self.likelihood, self.prior)
 
         return (
-            Start("dominant", self._dominant(self.settings.dominant), Enough.SETTLED),
-            Start("instrumental", instrumental, Enough.AGREED),
-            Start("dominant, stronger", self._dominant(self.settings.dominant.stronger), Enough.PLAUSIBLE),
-            Start("lagged", lagged),
-            Start("zero", lambda: np.zeros(d)),
-            Start("lagged, by continuation", lambda: self.continuation(lagged())),
+            StartingPoint("dominant", self._dominant(self.settings.dominant), Enough.SETTLED),
+            StartingPoint("instrumental", instrumental, Enough.AGREED),
+            StartingPoint("dominant, stronger", self._dominant(self.settings.dominant.stronger), Enough.PLAUSIBLE),
+            StartingPoint("lagged", lagged),
+            StartingPoint("zero", lambda: np.zeros(d)),
+            StartingPoint("lagged, by continuation", lambda: self.continuation(lagged())),
         )
 
     def enough(self, rule: Enough, best: _Attempt, attempts: Sequence[_Attempt | None]) -> bool:

@@ -49,7 +49,7 @@ _FLAT = 1e-13
 
 
 @dataclass(frozen=True, eq=False)
-class Target:
+class LogPosterior:
     """A log-density of θ with its gradient.
 
     log_likelihood: ℓ; prior: log p(θ); constraints: those that were stated, and the support of the prior.
@@ -224,11 +224,11 @@ def _components_of(inside: LinearConstraints, draws: Array) -> tuple[Array, Boun
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class SamplingProblem:
     """A target in coordinates w (n,) of its own."""
 
     likelihood: ResidualLikelihood
-    target: Target
+    target: LogPosterior
     approximation: Posterior
     coordinates: Coordinates
 
@@ -260,15 +260,15 @@ def make_target(
     prior: AnyPrior,
     constraints: AnyConstraints,
     noise_prior: InverseGammaPrior | None,
-) -> Target:
+) -> LogPosterior:
     """The target for the data at hand; the support of the prior is among its constraints."""
     density = prior_density(prior, likelihood)
     bound = objective.bind(likelihood, noise_prior or InverseGammaPrior())
-    return Target(likelihood.names, bound, density, with_support(constraints, density))
+    return LogPosterior(likelihood.names, bound, density, with_support(constraints, density))
 
 
 def closed_form_start(
-    likelihood: ResidualLikelihood, objective: Objective, target: Target, prior: AnyPrior, progress: Progress
+    likelihood: ResidualLikelihood, objective: Objective, target: LogPosterior, prior: AnyPrior, progress: Progress
 ) -> Fit:
     """The closed form that the objective names, with the Gaussian of the prior's moments, under its constraints."""
     # with unknown noise a prior of the coefficients has no closed form, and the data have to do alone
@@ -286,16 +286,16 @@ def prepare(
     start: Fit | None,
     rng: np.random.Generator,
     progress: Progress,
-) -> Problem:
+) -> SamplingProblem:
     """The target with coordinates from a fit; by default the closed form of the objective."""
     target = make_target(likelihood, objective, prior, constraints, noise_prior)
     start = closed_form_start(likelihood, objective, target, prior, progress) if start is None else start
     approximation = usable_start(target, start)
     _check_inside(approximation, target.constraints, copy.deepcopy(rng))
-    return Problem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))
+    return SamplingProblem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))
 
 
-def usable_start(target: Target, start: Fit) -> Posterior:
+def usable_start(target: LogPosterior, start: Fit) -> Posterior:
     """The posterior of a fit to start from, which has to spread in all directions that the target has."""
     if not isinstance(start, Fit) or start.posterior is None or start.names != target.names:
         raise BvsiError("start: a fit of the same operators with a posterior is needed, such as Lagged().fit(...).")
@@ -320,7 +320,7 @@ def _check_inside(approximation: Posterior, constraints: LinearConstraints, rng:
         )
 
 
-def sampled_fit(problem: Problem, posterior: Posterior, status: Status, method: str) -> Fit:
+def sampled_fit(problem: SamplingProblem, posterior: Posterior, status: Status, method: str) -> Fit:
     """A fit from draws: the estimate is their mean."""
     likelihood = problem.likelihood
     equations = likelihood.normal_equations(posterior.mean)

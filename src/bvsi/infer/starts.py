@@ -74,7 +74,7 @@ class Enough(Enum):
 
 
 @dataclass(frozen=True, eq=False)
-class Start:
+class StartingPoint:
     """A row of the table: a name, how θ is made (None where it cannot be), and whether to go on after it."""
 
     name: str

@@ -29,7 +29,7 @@ from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import ParticlePosterior
 from bvsi.infer.priors import InverseGammaPrior
-from bvsi.infer.sampling import Problem, prepare, sampled_fit
+from bvsi.infer.sampling import SamplingProblem, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
 
@@ -155,7 +155,7 @@ class SVGD:
         with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
             return self._result(problem, self._descend(problem, pool, w, progress))
 
-    def _descend(self, problem: Problem, pool: Executor, w: Array, progress: Progress) -> _Flow:
+    def _descend(self, problem: SamplingProblem, pool: Executor, w: Array, progress: Progress) -> _Flow:
         """Steps that do not raise the discrepancy, larger while that goes well."""
         score = _scores(problem, pool, w)
         if score is None:
@@ -183,7 +183,7 @@ class SVGD:
         """Whether the discrepancy is not above that of as many independent draws, with room for other laws."""
         return bool(seen[-1] <= _ROOM * self.kernel.independent(w))
 
-    def _result(self, problem: Problem, flow: _Flow) -> Fit:
+    def _result(self, problem: SamplingProblem, flow: _Flow) -> Fit:
         discrepancy, short = float(np.sqrt(flow.seen[-1])), variance_shortfall(flow.w, flow.score)
         warnings = _warnings(self.particles, problem.coordinates.n, short)
         diagnostics = {"stein_discrepancy": discrepancy, "variance_shortfall": short, "iterations": flow.tries}
@@ -208,7 +208,7 @@ class _Flow:
     converged: bool
 
 
-def _scores(problem: Problem, pool: Executor, w: Array) -> Array | None:
+def _scores(problem: SamplingProblem, pool: Executor, w: Array) -> Array | None:
     """∇ log p at all particles, some to each thread; None where one of them is outside."""
     some = pool.map(lambda part: [problem.density(one) for one in part], np.array_split(w, usable_cores()))
     terms = [term for part in some for term in part]

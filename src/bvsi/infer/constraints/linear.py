@@ -49,16 +49,16 @@ class Constraints:
         object.__setattr__(self, "bounds", {name: _bound(name, pair) for name, pair in (bounds or {}).items()})
 
     def bind(self, names: tuple[str, ...]) -> LinearConstraints:
-        """Rows for a list of operators; :class:`InfeasibleError` where they cannot hold together."""
+        """ConstraintRows for a list of operators; :class:`InfeasibleError` where they cannot hold together."""
         found = [(text, row) for text in self.texts for row in rows_of(text, names)]
         eye = np.eye(len(names))
-        written = Rows(
-            np.array([row.coefficients for _, row in found]).reshape(-1, len(names)),
-            np.array([row.lower for _, row in found]),
-            np.array([row.upper for _, row in found]),
+        written = ConstraintRows(
+            np.array([row[0] for _, row in found]).reshape(-1, len(names)),
+            np.array([row[1] for _, row in found]),
+            np.array([row[2] for _, row in found]),
             tuple(text for text, _ in found),
         )
-        bounded = Rows(
+        bounded = ConstraintRows(
             eye[[position(name, names) for name in self.bounds]],
             np.array([-math.inf if low is None else low for low, _ in self.bounds.values()]),
             np.array([math.inf if high is None else high for _, high in self.bounds.values()]),
@@ -103,18 +103,18 @@ class LinearConstraints:
 
     @cached_property
     def equality(self) -> NDArray[np.bool_]:
-        """Rows (m,) with lower = upper."""
+        """ConstraintRows (m,) with lower = upper."""
         return np.asarray(self.lower == self.upper)
 
     @cached_property
     def single(self) -> NDArray[np.bool_]:
-        """Rows (m,) with one operator: bounds."""
+        """ConstraintRows (m,) with one operator: bounds."""
         return np.asarray((self.A != 0).sum(axis=1) == 1)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> ConstraintRows:
         """The rows without the names."""
-        return Rows(self.A, self.lower, self.upper, self.texts)
+        return ConstraintRows(self.A, self.lower, self.upper, self.texts)
 
     def restrict(self, names: Sequence[str]) -> LinearConstraints:
         """Constraints of a model with some of the operators, in any order; the other coefficients are zero."""
@@ -133,7 +133,7 @@ class LinearConstraints:
             )
         if np.isnan(low).any() or np.isnan(high).any() or (low == math.inf).any() or (high == -math.inf).any():
             raise BvsiError("bounds: lower below inf and upper above -inf are needed, and no NaN.")
-        further = Rows(np.eye(d), low, high, tuple(texts)).take(np.isfinite(low) | np.isfinite(high))
+        further = ConstraintRows(np.eye(d), low, high, tuple(texts)).take(np.isfinite(low) | np.isfinite(high))
         return _consistent(self.names, stacked([self.rows, further]))
 
     def violation(self, theta: ArrayLike) -> Array:
@@ -191,17 +191,17 @@ class LinearConstraints:
         rows = self.rows.take(which)
         return solve_equalities(rows.A, rows.lower, self.names, rows.texts)
 
-    def rows_in(self, affine: Affine) -> Rows:
+    def rows_in(self, affine: Affine) -> ConstraintRows:
         """All m rows for η of an affine set: lower − A offset ≤ (A T) η ≤ upper − A offset."""
         B = self.A @ affine.T
         B[np.abs(B) <= _CONSTANT * (np.abs(self.A) @ np.abs(affine.T))] = 0.0
         shift = self.A @ affine.offset
-        return Rows(B, self.lower - shift, self.upper - shift, self.texts)
+        return ConstraintRows(B, self.lower - shift, self.upper - shift, self.texts)
 
     def inequalities_in(self, affine: Affine) -> LinearConstraints:
         """The inequality rows for η of ``affine()``, parallel ones merged.
 
-        Rows that become constant are checked and left out.
+        ConstraintRows that become constant are checked and left out.
         """
         rows, size = self.rows_in(affine), np.abs(self.A) @ np.abs(affine.offset)
         when = "together with the equalities; relax one of them"
@@ -249,14 +249,14 @@ def _bound(name: object, pair: object) -> Bound:
     return low, high
 
 
-def _consistent(names: tuple[str, ...], rows: Rows) -> LinearConstraints:
+def _consistent(names: tuple[str, ...], rows: ConstraintRows) -> LinearConstraints:
     """Constraints from rows, refused where they cannot hold together; parallel ones are merged."""
     rows = simple(rows)
     check_feasible(*rows)
     return LinearConstraints(names, *merged(rows))
 
 
-def _without_constants(rows: Rows, size: Array, when: str) -> Rows:
+def _without_constants(rows: ConstraintRows, size: Array, when: str) -> ConstraintRows:
     """Rows that still have coefficients; the others have to hold for 0, to rounding of terms of the given size (m,)."""
     constant = np.asarray(~rows.A.any(axis=1))
     broken = np.flatnonzero(constant & ((rows.lower > TOLERANCE * size) | (rows.upper < -TOLERANCE * size)))
@@ -266,7 +266,7 @@ def _without_constants(rows: Rows, size: Array, when: str) -> Rows:
     return rows.take(~constant)
 
 
-class Rows(NamedTuple):
+class ConstraintRows(NamedTuple):
     """A (m, d), lower (m,), upper (m,), m texts."""
 
     A: Array
@@ -274,15 +274,15 @@ class Rows(NamedTuple):
     upper: Array
     texts: tuple[str, ...]
 
-    def take(self, which: NDArray[np.intp] | NDArray[np.bool_]) -> Rows:
+    def take(self, which: NDArray[np.intp] | NDArray[np.bool_]) -> ConstraintRows:
         """Some of the rows, by position or mask."""
         chosen = np.arange(len(self.A))[which]
-        return Rows(self.A[which], self.lower[which], self.upper[which], tuple(self.texts[i] for i in chosen))
+        return ConstraintRows(self.A[which], self.lower[which], self.upper[which], tuple(self.texts[i] for i in chosen))
 
 
-def stacked(parts: Sequence[Rows]) -> Rows:
+def stacked(parts: Sequence[ConstraintRows]) -> ConstraintRows:
     """All rows, one part after the other."""
-    return Rows(
+    return ConstraintRows(
         np.concatenate([part.A for part in parts]),
         np.concatenate([part.lower for part in parts]),
         np.concatenate([part.upper for part in parts]),
@@ -290,17 +290,17 @@ def stacked(parts: Sequence[Rows]) -> Rows:
     )
 
 
-def simple(rows: Rows) -> Rows:
-    """Rows with one operator divided by its coefficient, so that they are bounds on θ_i itself."""
+def simple(rows: ConstraintRows) -> ConstraintRows:
+    """ConstraintRows with one operator divided by its coefficient, so that they are bounds on θ_i itself."""
     single = (rows.A != 0).sum(axis=1) == 1
     return scaled(rows, np.where(single, rows.A.sum(axis=1), 1.0))
 
 
-def scaled(rows: Rows, divisor: Array) -> Rows:
-    """Rows divided by numbers (m,) that are not zero; a negative one swaps the bounds."""
+def scaled(rows: ConstraintRows, divisor: Array) -> ConstraintRows:
+    """ConstraintRows divided by numbers (m,) that are not zero; a negative one swaps the bounds."""
     lower, upper = rows.lower / divisor, rows.upper / divisor
     swap = divisor < 0
-    return Rows(
+    return ConstraintRows(
         rows.A / divisor[:, None] + 0.0,
         np.where(swap, upper, lower) + 0.0,
         np.where(swap, lower, upper) + 0.0,
@@ -308,7 +308,7 @@ def scaled(rows: Rows, divisor: Array) -> Rows:
     )
 
 
-def merged(rows: Rows) -> Rows:
+def merged(rows: ConstraintRows) -> ConstraintRows:
     """Parallel rows merged: the largest lower and the smallest upper bound, with the texts that give them."""
     if not len(rows.A):
         return rows
@@ -329,7 +329,7 @@ def merged(rows: Rows) -> Rows:
     return stacked(parts)
 
 
-def _tightest(rows: Rows) -> Rows:
+def _tightest(rows: ConstraintRows) -> ConstraintRows:
     """One row for rows with the same coefficients."""
     below, above = int(rows.lower.argmax()), int(rows.upper.argmin())
     lower, upper = rows.lower[below], rows.upper[above]
@@ -338,4 +338,4 @@ def _tightest(rows: Rows) -> Rows:
         lower = upper = 0.5 * (lower + upper)
     giving = [rows.texts[i] for i, bound in ((below, lower), (above, upper)) if np.isfinite(bound)]
     text = "; ".join(dict.fromkeys(giving))
-    return Rows(rows.A[:1], np.array([lower]), np.array([upper]), (text,))
+    return ConstraintRows(rows.A[:1], np.array([lower]), np.array([upper]), (text,))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError, InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints.feasibility import TOLERANCE, Affine, conflict, linear_program, solve_equalities
-from bvsi.infer.constraints.linear import LinearConstraints, Rows
+from bvsi.infer.constraints.linear import ConstraintRows, LinearConstraints
 from bvsi.linalg import ScaledCholesky
 
 Array = NDArray[np.float64]
@@ -150,7 +150,7 @@ def _in_subspace(P: Array, centre: Array, affine: Affine) -> Array:
     return affine.theta(start + _factorised(reduced).solve(step))
 
 
-def _whitened(P: Array, centre: Array, rows: Rows) -> _Task | None:
+def _whitened(P: Array, centre: Array, rows: ConstraintRows) -> _Task | None:
     """The rows for z = Lᵀ S (x − centre) / τ, τ the largest violation at the centre; None where there is none."""
     value = rows.A @ centre
     varying = np.flatnonzero(rows.A.any(axis=1))
@@ -220,7 +220,7 @@ def _broken(value: Array, size: Array, constraints: LinearConstraints, affine: A
 
 
 def _touching(x: Array, constraints: LinearConstraints) -> NDArray[np.bool_]:
-    """Rows that hold with equality."""
+    """ConstraintRows that hold with equality."""
     return np.asarray(constraints.slack(x) <= _TOUCH * (np.abs(constraints.A) @ np.abs(x)))
 
 

@@ -70,6 +70,10 @@ _PATTERN = re.compile(
 )
 _STARTS = (Kind.NUMBER, Kind.WORD, Kind.BRACKET)
 
+Array = NDArray[np.float64]
+Side = list[tuple[float, list[Token]]]
+"""A sum of terms sign · tokens: a number, or an operator times numbers."""
+
 
 def tokens(text: str) -> list[Token]:
     """The tokens of a text; white space separates them and does not count otherwise."""
@@ -124,41 +128,11 @@ def wrong(text: str, what: str, place: int | None = None, kind: type[BvsiError] 
     return kind(f"constraint {shown!r}{where}: {what}")
 
 
-Array = NDArray[np.float64]
-
-
 _ONE = Token(Kind.NUMBER, "1", 0)
 
 
-@dataclass(frozen=True)
-class Term:
-    """sign · tokens: a number, or an operator times numbers."""
-
-    sign: float
-    tokens: tuple[Token, ...]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """left relation right, each side a sum of terms; ``place`` is that of the relation in the text."""
-
-    left: tuple[Term, ...]
-    relation: str
-    right: tuple[Term, ...]
-    place: int
-
-
-@dataclass(frozen=True, eq=False)
-class Row:
-    """lower ≤ coefficients · θ ≤ upper."""
-
-    coefficients: Array
-    lower: float
-    upper: float
-
-
-def comparisons(text: str) -> list[Comparison]:
-    """The comparisons of a text, its operators not yet looked up."""
+def comparisons(text: str) -> list[tuple[Side, Token, Side]]:
+    """The comparisons of a text, left relation right, their operators not yet looked up."""
     pieces: list[list[Token]] = [[]]
     relations: list[Token] = []
     depth = 0
@@ -179,17 +153,17 @@ def comparisons(text: str) -> list[Comparison]:
         raise wrong(text, "a comparison is missing; write <, <=, >, >= or ==.", len(text))
     ends = [relation.place for relation in relations] + [len(text)]
     sides = [_terms(piece, text, end) for piece, end in zip(pieces, ends, strict=True)]
-    return [Comparison(sides[i], token.text, sides[i + 1], token.place) for i, token in enumerate(relations)]
+    return [(sides[i], token, sides[i + 1]) for i, token in enumerate(relations)]
 
 
-def rows(text: str, names: Sequence[str]) -> list[Row]:
-    """The rows of a text, one per comparison, for operators ``names`` (d of them)."""
-    return [_row(comparison, text, names) for comparison in comparisons(text)]
+def rows(text: str, names: Sequence[str]) -> list[tuple[Array, float, float]]:
+    """The rows of a text, one per comparison, for d operators: coefficients (d,), lower and upper bound."""
+    return [_row(*comparison, text, names) for comparison in comparisons(text)]
 
 
-def _terms(piece: Sequence[Token], text: str, end: int) -> tuple[Term, ...]:
+def _terms(piece: Sequence[Token], text: str, end: int) -> Side:
     """Split a side at the signs that stand outside parentheses and are no sign of an exponent."""
-    terms: list[Term] = []
+    terms: Side = []
     sign, current, depth, signed = 1.0, list[Token](), 0, False
     for token in piece:
         if token.kind is Kind.SIGN and depth == 0 and not (current and current[-1].text == "**"):
@@ -198,45 +172,47 @@ def _terms(piece: Sequence[Token], text: str, end: int) -> tuple[Term, ...]:
             if signed and not current:
                 raise wrong(text, "two signs follow each other.", token.place)
             if current:
-                terms.append(Term(sign, tuple(current)))
+                terms.append((sign, current))
             sign, current, signed = -1.0 if token.text == "-" else 1.0, [], True
             continue
         depth += token.nesting
         current.append(token)
     if not current:
         raise wrong(text, "a number or an operator is missing.", end)
-    return (*terms, Term(sign, tuple(current)))
+    return [*terms, (sign, current)]
 
 
-def _row(comparison: Comparison, text: str, names: Sequence[str]) -> Row:
+def _row(
+    left_side: Side, relation: Token, right_side: Side, text: str, names: Sequence[str]
+) -> tuple[Array, float, float]:
     """left − right compared with a constant, or right − left where the left side has no operators."""
-    greater = comparison.relation.startswith(">")
+    greater = relation.text in (">", ">=")
     with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused below
-        left, left_constant = _sum(comparison.left, text, names)
-        right, right_constant = _sum(comparison.right, text, names)
+        left, left_constant = _sum(left_side, text, names)
+        right, right_constant = _sum(right_side, text, names)
         if left.any():
             coefficients, bound = left - right, right_constant - left_constant
         else:
             coefficients, bound, greater = right, left_constant - right_constant, not greater
     if not coefficients.any():
-        raise wrong(text, "no operator is left in this comparison; name one.", comparison.place)
+        raise wrong(text, "no operator is left in this comparison; name one.", relation.place)
     if not (np.isfinite(coefficients).all() and math.isfinite(bound)):
-        raise wrong(text, "the numbers are too large.", comparison.place)
-    if comparison.relation == "==":
-        return Row(coefficients, bound, bound)
-    return Row(coefficients, bound, math.inf) if greater else Row(coefficients, -math.inf, bound)
+        raise wrong(text, "the numbers are too large.", relation.place)
+    if relation.text == "==":
+        return coefficients, bound, bound
+    return (coefficients, bound, math.inf) if greater else (coefficients, -math.inf, bound)
 
 
-def _sum(terms: Sequence[Term], text: str, names: Sequence[str]) -> tuple[Array, float]:
+def _sum(terms: Side, text: str, names: Sequence[str]) -> tuple[Array, float]:
     """Coefficients (d,) and constant of a side."""
     coefficients, constant = np.zeros(len(names)), 0.0
-    for term in terms:
-        value = _product(term.tokens, text)
+    for sign, piece in terms:
+        value = _product(piece, text)
         if value is not None:
-            constant += term.sign * value
+            constant += sign * value
         else:
-            factor, index = _operator(term.tokens, text, names)
-            coefficients[index] += term.sign * factor
+            factor, index = _operator(piece, text, names)
+            coefficients[index] += sign * factor
     return coefficients, constant
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 
 
-class Estimate(Protocol):
+class NamedEstimate(Protocol):
     """A fit, a discovery: names, coefficients (d,), and a posterior where the method has one."""
 
     @property
@@ -119,7 +119,7 @@ class Comparison:
 
 
 def compare(
-    posteriors: Mapping[str, Posterior | Estimate],
+    posteriors: Mapping[str, Posterior | NamedEstimate],
     *,
     truth: Mapping[str, float] | None = None,
     reference: str | None = None,
@@ -145,7 +145,7 @@ def compare(
     return Comparison(tuple(posteriors), names, mean, sd, lower, upper, level, reference, true)
 
 
-def _columns(label: str, entry: Posterior | Estimate, level: float) -> dict[str, Array]:
+def _columns(label: str, entry: Posterior | NamedEstimate, level: float) -> dict[str, Array]:
     """name → mean, sd, lower, upper."""
     law: Any = getattr(entry, "posterior", entry)
     theta: Any = getattr(entry, "theta", None)

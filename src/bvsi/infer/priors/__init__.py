@@ -1,6 +1,6 @@
 """Priors of the coefficients by operator name, and the prior of the noise level."""
 
-from bvsi.infer.priors.density import BoundPrior, Factor, PriorDensity
+from bvsi.infer.priors.density import BoundPrior, PriorDensity, PriorFactor
 from bvsi.infer.priors.distributions import Distribution, Flat, HalfNormal, LogNormal, Normal, Uniform
 from bvsi.infer.priors.joint import JointNormal
 from bvsi.infer.priors.prior import ColumnScale, GaussianPrior, InverseGammaPrior, Prior, bind_prior
@@ -10,7 +10,6 @@ __all__ = [
     "BoundPrior",
     "ColumnScale",
     "Distribution",
-    "Factor",
     "Flat",
     "GaussianPrior",
     "HalfNormal",
@@ -22,6 +21,7 @@ __all__ = [
     "Normal",
     "Prior",
     "PriorDensity",
+    "PriorFactor",
     "StudentT",
     "Uniform",
     "bind_prior",

@@ -14,7 +14,7 @@ from bvsi.infer.priors.joint import JointNormal
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class PriorFactor:
     """A distribution of the operators at some positions (m,): of each alone, or of all of them jointly."""
 
     positions: NDArray[np.intp]
@@ -54,7 +54,7 @@ class PriorDensity:
     """
 
     names: tuple[str, ...]
-    factors: tuple[Factor, ...]
+    factors: tuple[PriorFactor, ...]
     defaulted: tuple[str, ...]
 
     def logpdf(self, theta: ArrayLike) -> Array | np.float64:
@@ -130,17 +130,17 @@ class PriorDensity:
         return "\n".join(lines)
 
     @property
-    def _smooth(self) -> Iterable[Factor]:
+    def _smooth(self) -> Iterable[PriorFactor]:
         return (f for f in self.factors if isinstance(f.law, JointNormal) or f.law.kink is None)
 
-    def _logpdf(self, theta: ArrayLike, factors: Iterable[Factor]) -> Array | np.float64:
+    def _logpdf(self, theta: ArrayLike, factors: Iterable[PriorFactor]) -> Array | np.float64:
         theta = self._checked(theta)
         total = np.zeros(theta.shape[:-1])
         for factor in factors:
             total += factor.logpdf(theta)
         return total if total.ndim else np.float64(total)
 
-    def _gradient(self, theta: ArrayLike, factors: Iterable[Factor]) -> Array:
+    def _gradient(self, theta: ArrayLike, factors: Iterable[PriorFactor]) -> Array:
         theta = self._checked(theta)
         gradient = np.zeros_like(theta)
         for factor in factors:

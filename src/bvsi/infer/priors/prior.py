@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from bvsi.common.naming import matches, squeeze
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.density import BoundPrior, Factor, PriorDensity
+from bvsi.infer.priors.density import BoundPrior, PriorDensity, PriorFactor
 from bvsi.infer.priors.distributions import LIMIT, REAL, Array, Distribution, Flat, Normal
 from bvsi.infer.priors.joint import JointNormal
 
@@ -82,7 +82,7 @@ class Prior:
             default = [_factor(rest, self.default)] if rest else []
         return PriorDensity(tuple(names), (*named, *default), tuple(names[i] for i in rest))
 
-    def _named(self, names: tuple[str, ...]) -> list[Factor]:
+    def _named(self, names: tuple[str, ...]) -> list[PriorFactor]:
         """The factors of the operators that are named, each of them once."""
         owner: dict[int, Names] = {}
         factors = []
@@ -122,11 +122,11 @@ def _is_distribution(law: object) -> bool:
     return isinstance(law, Distribution) and not isinstance(law, type | JointNormal)
 
 
-def _factor(positions: list[int], law: Distribution | JointNormal) -> Factor:
-    return Factor(np.array(positions, dtype=np.intp), law)
+def _factor(positions: list[int], law: Distribution | JointNormal) -> PriorFactor:
+    return PriorFactor(np.array(positions, dtype=np.intp), law)
 
 
-def _factors(key: Names, law: Distribution | JointNormal, names: tuple[str, ...]) -> list[Factor]:
+def _factors(key: Names, law: Distribution | JointNormal, names: tuple[str, ...]) -> list[PriorFactor]:
     """One factor, or none where the model lacks the operators."""
     if not isinstance(law, JointNormal):
         found = matches(str(key), names)
@@ -142,7 +142,7 @@ def _factors(key: Names, law: Distribution | JointNormal, names: tuple[str, ...]
     return [_factor(positions, law.marginal(present))] if present else []
 
 
-def _unnamed(factors: list[Factor], names: tuple[str, ...]) -> list[int]:
+def _unnamed(factors: list[PriorFactor], names: tuple[str, ...]) -> list[int]:
     """Positions of the operators in none of the factors."""
     named = {i for factor in factors for i in factor.positions.tolist()}
     return [i for i in range(len(names)) if i not in named]
