@@ -89,13 +89,16 @@ class SelectionPath:
         return sum(max(1, len(v.refitted)) for v in self.visited if not v.predicted)
 
     def probabilities(self) -> Array:
-        """Posterior probability of each visited model, ∝ exp(−½ score) (BIC weights, uniform prior)."""
+        """Weight of each visited model, ∝ exp(−½ score): with BIC scores its posterior probability among those visited.
+
+        Criteria that compare neighbours only (Wald, F-statistic) have no scores of models; their weights order them.
+        """
         scores = np.array([v.score for v in self.visited])
         weights = np.exp(-0.5 * (scores - scores.min()))
         return np.asarray(weights / weights.sum())
 
     def inclusion(self) -> dict[str, float]:
-        """Posterior probability that an operator is in the model, over the visited models."""
+        """Weight of the visited models that have an operator, by operator; see :meth:`probabilities`."""
         names = dict.fromkeys(name for v in self.visited for name in v.names)
         pairs = list(zip(self.visited, self.probabilities(), strict=True))
         return {name: float(sum(p for v, p in pairs if name in v.names)) for name in names}

@@ -49,7 +49,7 @@ class Constraints:
         object.__setattr__(self, "bounds", {name: _bound(name, pair) for name, pair in (bounds or {}).items()})
 
     def bind(self, names: tuple[str, ...]) -> LinearConstraints:
-        """ConstraintRows for a list of operators; :class:`InfeasibleError` where they cannot hold together."""
+        """Rows for a list of operators; :class:`InfeasibleError` where they cannot hold together."""
         found = [(text, row) for text in self.texts for row in rows_of(text, names)]
         eye = np.eye(len(names))
         written = ConstraintRows(
@@ -103,12 +103,12 @@ class LinearConstraints:
 
     @cached_property
     def equality(self) -> NDArray[np.bool_]:
-        """ConstraintRows (m,) with lower = upper."""
+        """Rows (m,) with lower = upper."""
         return np.asarray(self.lower == self.upper)
 
     @cached_property
     def single(self) -> NDArray[np.bool_]:
-        """ConstraintRows (m,) with one operator: bounds."""
+        """Rows (m,) with one operator: bounds."""
         return np.asarray((self.A != 0).sum(axis=1) == 1)
 
     @property
@@ -291,13 +291,13 @@ def stacked(parts: Sequence[ConstraintRows]) -> ConstraintRows:
 
 
 def simple(rows: ConstraintRows) -> ConstraintRows:
-    """ConstraintRows with one operator divided by its coefficient, so that they are bounds on θ_i itself."""
+    """Rows with one operator divided by its coefficient, so that they are bounds on θ_i itself."""
     single = (rows.A != 0).sum(axis=1) == 1
     return scaled(rows, np.where(single, rows.A.sum(axis=1), 1.0))
 
 
 def scaled(rows: ConstraintRows, divisor: Array) -> ConstraintRows:
-    """ConstraintRows divided by numbers (m,) that are not zero; a negative one swaps the bounds."""
+    """Rows divided by numbers (m,) that are not zero; a negative one swaps the bounds."""
     lower, upper = rows.lower / divisor, rows.upper / divisor
     swap = divisor < 0
     return ConstraintRows(

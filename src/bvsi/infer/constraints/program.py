@@ -220,7 +220,7 @@ def _broken(value: Array, size: Array, constraints: LinearConstraints, affine: A
 
 
 def _touching(x: Array, constraints: LinearConstraints) -> NDArray[np.bool_]:
-    """ConstraintRows that hold with equality."""
+    """Rows that hold with equality."""
     return np.asarray(constraints.slack(x) <= _TOUCH * (np.abs(constraints.A) @ np.abs(x)))
 
 
