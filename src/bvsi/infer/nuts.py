@@ -26,7 +26,15 @@ from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective, settled
 from bvsi.infer.posteriors import ChainPosterior, Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
-from bvsi.infer.sampling import Coordinates, LogPosterior, SamplingProblem, prepare, sampled_fit
+from bvsi.infer.sampling import (
+    Coordinates,
+    LogPosterior,
+    SamplingProblem,
+    closed_form_start,
+    make_target,
+    prepare,
+    sampled_fit,
+)
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -76,16 +84,10 @@ class NUTS:
             _nutpie()  # refuses before anything is worked out
         rng = np.random.default_rng(0) if rng is None else rng
         objective = settled(self.objective, likelihood)
-        problem = prepare(
-            likelihood,
-            objective,
-            prior=prior,
-            constraints=constraints,
-            noise_prior=noise_prior,
-            start=start,
-            rng=rng,
-            progress=progress,
-        )
+        target = make_target(likelihood, objective, prior, constraints, noise_prior)
+        if start is None:
+            start = closed_form_start(likelihood, objective, target, prior, progress)
+        problem = prepare(likelihood, target, start, rng)
         chain = _Chain(
             self,
             objective,

@@ -277,19 +277,9 @@ def closed_form_start(
 
 
 def prepare(
-    likelihood: ResidualLikelihood,
-    objective: Objective,
-    *,
-    prior: AnyPrior,
-    constraints: AnyConstraints,
-    noise_prior: InverseGammaPrior | None,
-    start: Fit | None,
-    rng: np.random.Generator,
-    progress: Progress,
+    likelihood: ResidualLikelihood, target: LogPosterior, start: Fit, rng: np.random.Generator
 ) -> SamplingProblem:
-    """The target with coordinates from a fit; by default the closed form of the objective."""
-    target = make_target(likelihood, objective, prior, constraints, noise_prior)
-    start = closed_form_start(likelihood, objective, target, prior, progress) if start is None else start
+    """The target with coordinates from a fit."""
     approximation = usable_start(target, start)
     _check_inside(approximation, target.constraints, copy.deepcopy(rng))
     return SamplingProblem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))

@@ -29,7 +29,7 @@ from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import ParticlePosterior
 from bvsi.infer.priors import InverseGammaPrior
-from bvsi.infer.sampling import SamplingProblem, prepare, sampled_fit
+from bvsi.infer.sampling import SamplingProblem, closed_form_start, make_target, prepare, sampled_fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
 
@@ -141,16 +141,10 @@ class SVGD:
         rng: for the first particles (default: seed 0).
         """
         rng = np.random.default_rng(0) if rng is None else rng
-        problem = prepare(
-            likelihood,
-            self.objective,
-            prior=prior,
-            constraints=constraints,
-            noise_prior=noise_prior,
-            start=start,
-            rng=rng,
-            progress=progress,
-        )
+        target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
+        if start is None:
+            start = closed_form_start(likelihood, self.objective, target, prior, progress)
+        problem = prepare(likelihood, target, start, rng)
         w = problem.start(self.particles, rng)
         with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
             return self._result(problem, self._descend(problem, pool, w, progress))
