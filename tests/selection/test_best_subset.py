@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
 from bvsi.infer import Profile
-from bvsi.likelihood import ResidualLikelihood, Stacked, residual_likelihood
+from bvsi.likelihood import Block, ResidualLikelihood, Stacked, residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
@@ -104,6 +104,13 @@ def test_settings_are_checked():
     for wrong in ({"rounds": 0}, {"draws": 0}):
         with pytest.raises(BvsiError, match="rounds and draws: at least 1"):
             BestSubset(**wrong)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_any_weighting_will_do(name):
+    likelihood = likelihood_of(name)
+    blocks = residual_likelihood(likelihood.system, likelihood.noise[0], Block())
+    assert set(BestSubset().select(blocks).best.names) == set(CASES[name][2])
 
 
 def test_the_criterion_is_an_argument():

@@ -193,7 +193,7 @@ class _Sweeping:
 
 @dataclass(frozen=True)
 class BestSubset:
-    """Selection from below, for stacked weighting.
+    """Selection from below; it works where noise swamps the full library.
 
     rounds: times that the search goes on from a better model, at most; draws: of noise, for the moment equations.
     estimator: fits the candidates. criterion: what to minimise, ExtendedBIC or ProfileBIC.
