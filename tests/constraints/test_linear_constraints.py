@@ -49,7 +49,6 @@ def test_no_constraints():
     assert not empty
     assert len(empty) == 0
     assert empty.satisfied(np.zeros((3, 4))).all()
-    assert_array_equal(empty.violation(np.ones((3, 4))), np.zeros(3))
     assert_array_equal(empty.affine().T, np.eye(4))
     assert empty.ties() is None
     assert not empty.restrict(("b",))
@@ -216,12 +215,11 @@ def test_inequalities_that_become_constant_or_parallel():
         impossible.inequalities_in(impossible.affine())
 
 
-def test_violation_and_satisfaction():
+def test_excess_and_satisfaction():
     rows = bound_to(NAMES, "3*a + 4*b >= 10", "c <= 1")
     theta = np.array([[1.0, 1.0, 0.0, 0.0], [2.0, 1.0, 5.0, 0.0], [2.0, 1.0, 1.0, 9.0]])
-    assert_allclose(rows.violation(theta), [3 / 5, 4, 0])
+    assert_allclose(rows.excess(theta), [[3, 0], [0, 4], [0, 0]])
     assert_array_equal(rows.satisfied(theta), [False, False, True])
-    assert rows.violation(theta[0]).shape == ()
     tiny = bound_to(NAMES, "a >= 1e-12")
     assert not tiny.satisfied([0.9e-12, 0, 0, 0])
     assert tiny.satisfied([1e-12 * (1 - 1e-10), 0, 0, 0])

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, JointNormal, Normal, Prior, PriorDensity
+from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, JointNormal, Normal, Prior, PriorDensity, PriorFactor
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 
@@ -26,7 +26,7 @@ def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood, *, in_units: 
     """
     names = likelihood.names
     if prior is None:
-        return Prior({}, Flat()).bind(names)
+        return PriorDensity(names, (PriorFactor(np.arange(len(names)), Flat()),), names)
     if isinstance(prior, GaussianPrior):
         return prior.prior.bind(names)
     if not isinstance(prior, Prior):

@@ -136,11 +136,6 @@ class LinearConstraints:
         further = ConstraintRows(np.eye(d), low, high, tuple(texts)).take(np.isfinite(low) | np.isfinite(high))
         return _consistent(self.names, stacked([self.rows, further]))
 
-    def violation(self, theta: ArrayLike) -> Array:
-        """max_i max(l_i − a_i·θ, a_i·θ − u_i, 0) / ‖a_i‖, for θ (…, d)."""
-        excess = self.excess(np.asarray(theta, dtype=np.float64))
-        return np.asarray((excess / np.linalg.norm(self.A, axis=1)).max(axis=-1, initial=0.0))
-
     def satisfied(self, theta: ArrayLike, tol: float = 1e-9) -> NDArray[np.bool_]:
         """Whether no row of θ (…, d) is violated by more than tol · Σ_j |a_ij θ_j|, which has the units of the row."""
         point = np.asarray(theta, dtype=np.float64)
@@ -215,13 +210,15 @@ AnyConstraints = Constraints | LinearConstraints | Sequence[str] | str | None
 
 def as_linear(constraints: AnyConstraints, names: tuple[str, ...]) -> LinearConstraints:
     """Constraints in any form, for a list of operators; None is no constraint."""
+    if constraints is None:
+        return LinearConstraints(names, np.zeros((0, len(names))), np.zeros(0), np.zeros(0), ())
     if isinstance(constraints, LinearConstraints):
         return constraints if constraints.names == names else constraints.restrict(names)
     if isinstance(constraints, str):
         constraints = (constraints,)
-    if constraints is not None and not isinstance(constraints, Constraints | Sequence):
+    if not isinstance(constraints, Constraints | Sequence):
         raise BvsiError(f"constraints: texts or Constraints(...) are needed, not {type(constraints).__name__}.")
-    wanted = constraints if isinstance(constraints, Constraints) else Constraints(*(constraints or ()))
+    wanted = constraints if isinstance(constraints, Constraints) else Constraints(*constraints)
     return wanted.bind(names)
 
 
