@@ -42,7 +42,7 @@ PLATEAU = (
 class Starts:
     """When another start is tried, and when two of them disagree.
 
-    The values came with the estimator (docs/paper.md tells what it was measured on); they are not measured one by one.
+    The values came with the estimator, which docs/paper.md (section 9) measures; they are not measured one by one.
 
     pilot: blocks of each experiment that are enough for a rough estimate. chi2: χ²/n below which a misfit may be that
     of the stated noise. noisy: share of noise in H beyond which Q may have several minima. together, apart: standard

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -137,7 +138,7 @@ class ResidualLikelihood:
         """
         chosen = list(items)
         if not threads:
-            return [work(self, item) for item in chosen]
+            return list(map(partial(work, self), chosen))
 
         def alone(item: Item) -> Result:
             with limited_cores(1):  # threads of ours have what is beside them to themselves
