@@ -26,10 +26,10 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def refused(
     tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[[Case], None]:
-    """Fill a folder, run the command there in this process, and check that it is refused."""
+) -> Callable[[Case, str], None]:
+    """Fill a folder, run the command there in this process, and check that it is refused with these words."""
 
-    def run(case: Case) -> None:
+    def run(case: Case, words: str) -> None:
         case.fill(tmp_path, whole)
         before = picture(tmp_path)
         monkeypatch.chdir(tmp_path)
@@ -37,6 +37,6 @@ def refused(
         capfd.readouterr()
         with pytest.raises(SystemExit) as stop:
             main()
-        check_refused(stop.value.code, capfd.readouterr().err, before, tmp_path)
+        check_refused(stop.value.code, capfd.readouterr().err, words, before, tmp_path)
 
     return run

@@ -60,9 +60,10 @@ def picture(folder: Path) -> dict[str, object]:
     return found
 
 
-def check_refused(code: object, err: str, before: dict[str, object], folder: Path) -> None:
-    """One clear message, exit code 2, and nothing touched."""
+def check_refused(code: object, err: str, words: str, before: dict[str, object], folder: Path) -> None:
+    """One clear message with these words, exit code 2, and nothing touched."""
     assert code == 2, err
+    assert words in err
     assert err.startswith(("error: ", "Usage: ")), err  # the second is typer's, for options that are not understood
     assert "Traceback" not in err
     assert len(err.splitlines()) <= 25

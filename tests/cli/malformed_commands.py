@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from bvsi.infer.posteriors import save_posterior
 from cli.malformed import BASE, Case, taken
 from discovery.discovery_cases import made
@@ -28,7 +26,7 @@ def command_cases() -> Iterator[Case]:
     """All of them."""
     readers = (("report", "found.nc"), ("compare", "other.nc", "found.nc"), ("predict", "found.nc", "[u]"))
     for number, (name, (content, write)) in enumerate(_RESULTS.items()):
-        for command in readers if number < 5 else readers[:1]:  # all load in the same way
+        for command in readers if number < 1 else readers[:1]:  # all load in the same way
             yield Case(f"{command[0]}: {name}", partial(_result, content, write), command)
     for command in _COMMANDS:
         shown = " ".join(part if len(part) < 40 else f"{part[:20]}…" for part in command)
@@ -85,14 +83,10 @@ def _same(content: Any) -> Any:
 _RESULTS: dict[str, tuple[Callable[[bytes], bytes], Callable[[Any], Any]]] = {
     "empty result": (lambda _: b"", _same),
     "result cut at 30%": (lambda content: content[: len(content) * 3 // 10], _same),
-    "result cut at 95%": (lambda content: content[: len(content) * 19 // 20], _same),
-    "result of noise": (lambda content: np.random.default_rng(1).bytes(len(content)), _same),
-    "web page as result": (lambda _: b"<html>404</html>", _same),
     "result without mean": (_same, _without("mean")),
     "result without path": (_same, _without("path_theta")),
     "result without steps": (_same, _lacking("steps")),
     "result without format": (_same, _lacking("format")),
-    "result of a later version": (_same, _with(format="bvsi discovery 9")),
     "result with broken settings": (_same, _with(settings="{")),
     "result with steps that are a number": (_same, _with(steps="3")),
     "result with names that do not fit": (_same, _with(steps=json.dumps([{"names": ["w"]}]))),
@@ -100,7 +94,6 @@ _RESULTS: dict[str, tuple[Callable[[bytes], bytes], Callable[[Any], Any]]] = {
     "result with chi2 as text": (_same, _with(chi2="many")),
     "result with a check that is none": (_same, _with(check=json.dumps({"verdict": "splendid"}))),
     "result with a forecast that is none": (_same, _with(forecast=json.dumps([1, 2]))),
-    "result of an unknown posterior": (_same, _with(posterior="crystal ball")),
 }
 
 _HOSTILE = "__import__('os').system('touch hacked')"
@@ -109,36 +102,23 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("run", "study.toml", "good.nc"),
     ("run", "--speed", "9"),
     ("run", "absent.toml"),
-    ("run", "empty"),
     ("run", "good.nc"),
     ("run", "\x1b[2Jstudy.toml"),
     ("run", "study\nerror: all is well.toml"),
     ("run", "studie\u202e.toml"),
-    ("run", "s" * 300),
     ("run", "study.toml", "--out", "good.nc"),
     ("run", "study.toml", "--out", "good.nc/result"),
     ("inspect",),
     ("inspect", ""),
-    ("inspect", "."),
-    ("inspect", "/"),
-    ("inspect", "/dev/zero"),
-    ("inspect", "/etc/passwd"),
-    ("inspect", "empty"),
     ("inspect", "absent.nc"),
     ("inspect", "absent_*.vtu"),
-    ("inspect", "study.toml"),
     ("inspect", "\x1b[31mred.nc"),
     ("inspect", "new\nline.nc"),
-    ("inspect", "\udcff.nc"),
-    ("inspect", "данные.nc"),
     ("inspect", "n" * 300 + ".nc"),
     ("inspect", "line.npz", "--dims", "a,b"),
     ("inspect", "line.npz", "--dims", "x"),
-    ("inspect", "line.npz", "--dims", "x,x"),
-    ("inspect", "line.npz", "--dims", ","),
     ("inspect", "line.npz", "--dims", "t,x"),
     ("inspect", "line.npz", "--dims", "x,y,t"),
-    ("inspect", "good.nc", "--time", "hour"),
     ("inspect", "good.nc", "--dims", "x,t"),
     ("inspect", "good.nc", "--picture", "empty"),
     ("inspect", "good.nc", "--picture", "good.nc/a.png"),
@@ -147,28 +127,23 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("init", "good.nc"),
     ("init", "good.nc", "--out", "absent/study.toml"),
     ("init", "good.nc", "--out", "empty"),
-    ("init", "good.nc", "--out", "empty", "--force"),
     ("init", "good.nc", "--out", "good.nc/study.toml"),
     ("init", "line.npz", "--dims", "t,x", "--out", "new.toml"),
     ("report",),
     ("report", "absent.nc"),
-    ("report", "empty"),
     ("report", "good.nc"),
     ("report", "study.toml"),
     ("report", "found.nc", "--out", "empty"),
     ("report", "found.nc", "--out", "good.nc/report.html"),
     ("predict", "found.nc"),
-    ("predict", "found.nc", "[laplacian(u)]", "--potential"),
     ("predict", "found.nc", "[laplacan(u)]"),
     ("predict", "found.nc", "laplacian(u)"),
     ("predict", "found.nc", "2*["),
     ("predict", "found.nc", _HOSTILE),
     ("predict", "found.nc", f"[{_HOSTILE}]"),
-    ("predict", "found.nc", f"{_HOSTILE}*[laplacian(u)]"),
     ("predict", "found.nc", "9**9**9**9*[laplacian(u)]"),
     ("predict", "found.nc", "[laplacian(u)]" + "*2" * 9000),
     ("predict", "found.nc", "[laplacian(u)]/0"),
-    ("predict", "found.nc", "log(-[laplacian(u)]**2)"),
     ("predict", "found.nc", "[laplacian(u)]\x1b[2J"),
     ("predict", "found.nc", "[laplacian(u)]\u202e"),
     ("predict", "found.nc", "x*[laplacian(u)]"),
@@ -185,7 +160,6 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("predict", "found.nc", "pi*[laplacian(u)]", "--axis", "pi=0:1:5"),
     ("predict", "found.nc", "[laplacian(u)]", "--axis", "operator=0:1:5"),
     ("predict", "found.nc", "[laplacian(u)]", "--level", "2"),
-    ("predict", "found.nc", "[laplacian(u)]", "--level", "nan"),
     ("predict", "found.nc", "[laplacian(u)]", "--out", "q.xlsx"),
     ("predict", "found.nc", "[laplacian(u)]", "--out", "good.nc"),
     ("predict", "found.nc", "[laplacian(u)]", "--out", "absent/q.nc"),
@@ -200,13 +174,10 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("simulate", "study.toml", "--result", "found.nc", "--out", "s.gif"),
     ("simulate", "study.toml", "--result", "found.nc", "--out", "good.nc"),
     ("simulate", "study.toml", "--result", "found.nc", "--draws", "1"),
-    ("simulate", "study.toml", "--result", "found.nc", "--seed", "-1"),
     ("compare",),
-    ("compare", "found.nc"),
     ("compare", "found.nc", "found.nc"),
     ("compare", "found.nc", "absent.nc"),
     ("compare", "good.nc", "found.nc"),
-    ("compare", "found.nc", "empty"),
     ("compare", "found.nc", "found.nc", "found.nc"),
     ("demo", "--out", "good.nc"),
 )
