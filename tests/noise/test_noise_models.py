@@ -24,127 +24,72 @@ def system():
     return assemble(smooth_1d(N, fields=("u", "v")), LIBRARY)
 
 
-def refuse(system, make, match: str) -> None:
-    """Refused when made, or at the latest when bound to the data."""
-    with pytest.raises(NoiseError, match=match):
-        residual_likelihood(system, make())
+def with_entries(**entries: float):
+    """The identity for both fields with other entries, by "row_column"."""
+    matrix = sparse.lil_array(sparse.eye_array(2 * N))
+    for place, value in entries.items():
+        row, column = place[1:].split("_")
+        matrix[int(row), int(column)] = value
+    return matrix
 
 
-BAD_NUMBERS = [0.0, -1.0, np.nan, np.inf]
-
-
-@pytest.mark.parametrize("sigma", BAD_NUMBERS)
-def test_sigma_of_iid(system, sigma):
-    with pytest.raises(NoiseError, match="sigma"):
-        IID(sigma)
-
-
-@pytest.mark.parametrize("sigma", ["a lot", None, [0.1, 0.2], {"u": 0.1}, 1j])
-def test_sigma_of_iid_that_is_no_number(system, sigma):
-    refuse(system, lambda: IID(sigma), "sigma")
-
-
-@pytest.mark.parametrize("sigma", BAD_NUMBERS)
-def test_sigma_per_field(system, sigma):
-    with pytest.raises(NoiseError, match=r"sigma\['v'\]"):
-        PerField({"u": 1.0, "v": sigma})
-
-
-def test_sigma_per_field_with_a_field_missing(system):
-    refuse(system, lambda: PerField({"u": 1.0}), "'v'")
-
-
-def test_sigma_per_field_as_one_number(system):
-    refuse(system, lambda: PerField(1.0), "sigma")
-
-
-def test_sigma_per_field_as_an_array(system):
-    refuse(system, lambda: PerField({"u": np.ones(N), "v": 1.0}), r"sigma\['u'\]")
-
-
-@pytest.mark.parametrize("sigma", BAD_NUMBERS)
-def test_sigma_per_time(system, sigma):
-    refuse(system, lambda: PerTime([1.0, 1.0, sigma, 1.0, 1.0, 1.0]), "sigma")
-
-
-@pytest.mark.parametrize("shape", [(T - 1,), (T + 1,), (T, N), (), (1, T)])
-def test_sigma_per_time_of_another_shape(system, shape):
-    refuse(system, lambda: PerTime(np.ones(shape)), f"sigma: one per time is needed, {T}")
-
-
-@pytest.mark.parametrize("sigma", BAD_NUMBERS)
-@pytest.mark.parametrize("shape", [(N,), (T, N)])
-def test_sigma_per_node(system, shape, sigma):
+def with_one(shape: tuple[int, ...], value: float):
     values = np.ones(shape)
-    values[..., 2] = sigma
-    refuse(system, lambda: Diagonal({"u": np.ones(N), "v": values}), r"sigma\['v'\]")
+    values[..., 2] = value
+    return values
 
 
-@pytest.mark.parametrize("shape", [(N + 1,), (T,), (N, T), (T - 1, N), (), (1, T, N)])
-def test_sigma_per_node_of_another_shape(system, shape):
-    refuse(system, lambda: Diagonal({"u": np.ones(shape), "v": np.ones(N)}), rf"sigma\['u'\].*\({T}, {N}\)")
+NO_SIZE = (0.0, -1.0, np.nan, np.inf)
+"""What no standard deviation and no variance is."""
+
+REFUSED = {
+    r"sigma: standard deviations must be positive and finite": [
+        *(lambda v=v: IID(v) for v in NO_SIZE),
+        *(lambda v=v: PerTime(with_one((T,), v)) for v in NO_SIZE),
+    ],
+    r"sigma\['v'\]: standard deviations must be positive and finite": [
+        *(lambda v=v: PerField({"u": 1.0, "v": v}) for v in NO_SIZE),
+        *(lambda v=v: Diagonal({"u": np.ones(N), "v": with_one((N,), v)}) for v in NO_SIZE),
+        *(lambda v=v: Diagonal({"u": np.ones(N), "v": with_one((T, N), v)}) for v in NO_SIZE),
+    ],
+    r"sigma: ": [*(lambda v=v: IID(v) for v in ("a lot", None, [0.1, 0.2], {"u": 0.1}, 1j))],
+    r"sigma: a mapping by field is needed": [lambda: PerField(1.0), lambda: Diagonal(np.ones((T, N)))],
+    r"sigma\['u'\]: one number is needed": [lambda: PerField({"u": np.ones(N), "v": 1.0})],
+    r"field 'v' has none": [lambda: PerField({"u": 1.0}), lambda: Covariance({"u": sparse.eye_array(N)})],
+    r"field 'u' has none": [lambda: Diagonal({"v": np.ones(N)})],
+    rf"sigma: one per time is needed, {T}": [
+        *(lambda shape=shape: PerTime(np.ones(shape)) for shape in ((T - 1,), (T + 1,), (T, N), (), (1, T)))
+    ],
+    rf"sigma\['u'\].*\({T}, {N}\)": [
+        *(
+            lambda shape=shape: Diagonal({"u": np.ones(shape), "v": np.ones(N)})
+            for shape in ((N + 1,), (T,), (N, T), (T - 1, N), (), (1, T, N))
+        )
+    ],
+    rf"matrix: shape \({2 * N}, {2 * N}\)": [lambda: Covariance(sparse.eye_array(N))],
+    r"matrix\['v'\]: shape": [lambda: Covariance({"u": sparse.eye_array(N), "v": sparse.eye_array(2 * N)})],
+    r"matrix: .*sparse": [lambda: Covariance(np.eye(2 * N))],
+    r"matrix: .*symmetric": [lambda: Covariance(with_entries(_0_1=0.3))],
+    r"matrix: entries must be finite and variances on the diagonal positive": [
+        *(lambda v=v: Covariance(with_entries(_3_3=v)) for v in NO_SIZE),
+        lambda: Covariance(with_entries(_0_1=np.nan, _1_0=np.nan)),
+    ],
+    r"matrix: .*positive definite": [lambda: Covariance(with_entries(_0_1=2.0, _1_0=2.0))],
+    r"shape: an instance of a noise model is needed": [lambda: UnknownScale(1.0)],
+    r"noise: an instance of a noise model is needed, such as IID\(": [
+        *(lambda v=v: v for v in (1e-3, 1, np.float64(0.1), None, np.ones(N), {"u": 0.1, "v": 0.1}, IID, [0.1]))
+    ],
+    r"noise: .*not 'iid'": [lambda: "iid"],  # its letters are not counted
+    r"noise: 0 models for 1 experiments": [lambda: ()],
+}
+"""Words of the message, by which the argument is named, and what is refused with them."""
 
 
-def test_sigma_per_node_with_a_field_missing(system):
-    refuse(system, lambda: Diagonal({"v": np.ones(N)}), "'u'")
-
-
-def test_sigma_per_node_without_field_names(system):
-    refuse(system, lambda: Diagonal(np.ones((T, N))), "sigma")
-
-
-def test_a_covariance_of_another_shape(system):
-    refuse(system, lambda: Covariance(sparse.eye_array(N)), rf"matrix: shape \({2 * N}, {2 * N}\)")
-    by_field = {"u": sparse.eye_array(N), "v": sparse.eye_array(2 * N)}
-    refuse(system, lambda: Covariance(by_field), r"matrix\['v'\]: shape")
-
-
-def test_a_covariance_with_a_field_missing(system):
-    refuse(system, lambda: Covariance({"u": sparse.eye_array(N)}), "'v'")
-
-
-def test_a_covariance_that_is_not_symmetric(system):
-    matrix = sparse.lil_array(sparse.eye_array(2 * N))
-    matrix[0, 1] = 0.3
-    refuse(system, lambda: Covariance(matrix), "matrix: .*symmetric")
-
-
-def test_a_covariance_that_is_dense(system):
-    refuse(system, lambda: Covariance(np.eye(2 * N)), "matrix: .*sparse")
-
-
-@pytest.mark.parametrize("value", BAD_NUMBERS)
-def test_a_covariance_with_an_impossible_variance(system, value):
-    variances = np.ones(2 * N)
-    variances[3] = value
-    refuse(system, lambda: Covariance(sparse.diags_array(variances)), "matrix")
-
-
-def test_a_covariance_with_nan_off_the_diagonal(system):
-    matrix = sparse.lil_array(sparse.eye_array(2 * N))
-    matrix[0, 1] = matrix[1, 0] = np.nan
-    refuse(system, lambda: Covariance(matrix), "matrix")
-
-
-@pytest.mark.parametrize("noise", [1e-3, 1, np.float64(0.1)])
-def test_a_number_instead_of_a_model(system, noise):
-    with pytest.raises(NoiseError, match=r"noise: .*IID\("):
-        residual_likelihood(system, noise)
-
-
-@pytest.mark.parametrize("noise", ["iid", None, np.ones(N), {"u": 0.1, "v": 0.1}, IID, (), [0.1]])
-def test_other_things_instead_of_a_model(system, noise):
-    with pytest.raises(NoiseError, match="noise"):
-        residual_likelihood(system, noise)
-
-
-def test_a_word_instead_of_a_model_is_not_counted_by_letters(system):
-    with pytest.raises(NoiseError, match="not 'iid'"):
-        residual_likelihood(system, "iid")
-
-
-def test_a_number_instead_of_a_shape(system):
-    refuse(system, lambda: UnknownScale(1.0), "shape")
+@pytest.mark.parametrize("words, make", [(words, make) for words, several in REFUSED.items() for make in several])
+def test_what_is_no_noise_is_refused(system, words, make):
+    """When it is made, or at the latest when it is bound to the data."""
+    with pytest.raises(NoiseError, match=words):
+        residual_likelihood(system, make())
 
 
 def test_an_unknown_scale_of_an_unknown_scale_is_the_same_shape(system):
