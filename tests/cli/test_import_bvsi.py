@@ -29,6 +29,15 @@ def test_every_public_name_resolves_in_a_new_process():
     in_a_new_process("import bvsi\nfor name in bvsi.__all__:\n    assert getattr(bvsi, name) is not None, name")
 
 
+def test_discover_loads_sympy_and_scikit_fem_only_when_it_runs():
+    """Weak forms need SymPy, meshes need scikit-fem; a library of texts needs neither."""
+    in_a_new_process(
+        "import sys, bvsi\n"
+        "bvsi.discover, bvsi.Data, bvsi.Library({'u': ['laplacian(u)', 'u*dx(u)']})\n"
+        "assert not {'sympy', 'skfem'} & set(sys.modules)"
+    )
+
+
 def test_names_below_plot_do_not_load_matplotlib():
     """Nothing below plot imports matplotlib."""
     in_a_new_process(

@@ -1,18 +1,21 @@
-"""Hostile and wrong texts: an OperatorError that names the text, quickly, and nothing else ever."""
+"""Hostile and wrong texts: an OperatorError that names the text, after little work, and nothing else ever."""
 
 import warnings
 
 import pytest
-from cpu_limit import cpu_limit
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
+from work_limit import work_limit
 
 from bvsi.errors import OperatorError
 from bvsi.operators import Assembled, Library, Vocabulary
 
 WORDS = Vocabulary(("x", "y"), ("u", "v"), ("k",))
-QUICK = 1.0
-"""Seconds of CPU time; what is refused takes milliseconds."""
+# Calls of Python functions. The costliest refusal takes 23 thousand, the costliest text of ANSWERED 5.8 million, the
+# costliest example of Hypothesis 82 thousand; a text on which SymPy hangs passes any of these limits.
+LITTLE = 200_000
+SOME = 2_000_000
+MUCH = 30_000_000
 
 
 def weak(text):
@@ -20,7 +23,7 @@ def weak(text):
 
 
 def refused(text):
-    with cpu_limit(QUICK), pytest.raises(OperatorError) as caught:
+    with work_limit(LITTLE), pytest.raises(OperatorError) as caught:
         weak(text)
     return str(caught.value)
 
@@ -280,9 +283,9 @@ ANSWERED = [
 
 
 @pytest.mark.parametrize("text", ANSWERED, ids=lambda text: text[:40])
-def test_costly_texts_get_an_answer_in_seconds(text):
+def test_costly_texts_get_an_answer(text):
     """Whether there is a weak form or not, finding out must not hang."""
-    with cpu_limit(4.0):
+    with work_limit(MUCH):
         try:
             operator = weak(text)
         except OperatorError as error:
@@ -304,7 +307,7 @@ def usable(operator):
 
 
 def answer(text):
-    with cpu_limit(5.0):
+    with work_limit(SOME):
         try:
             operator = weak(text)
         except OperatorError:

@@ -9,7 +9,8 @@ from bvsi.operators import Assembled, Library, Vocabulary
 from bvsi.operators.parse import FUNCTIONS, strong_form
 from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.syntax import read
-from bvsi.operators.vocabulary import TIME
+
+TIME = sp.Symbol("t", real=True)
 
 WORDS = Vocabulary(("x", "y"), ("u", "v"), ("k",))
 X, Y = WORDS.x

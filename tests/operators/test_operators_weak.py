@@ -12,7 +12,8 @@ import sympy as sp
 
 from bvsi.errors import OperatorError
 from bvsi.operators import Assembled, Library, Vocabulary
-from bvsi.operators.vocabulary import TIME
+
+TIME = sp.Symbol("t", real=True)
 
 BOX = {"x": (0.2, 1.1), "y": (-0.3, 0.8), "z": (0.1, 0.7)}
 T = 0.7

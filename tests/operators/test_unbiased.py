@@ -6,7 +6,7 @@ import sympy as sp
 from numpy.testing import assert_allclose
 
 from bvsi.operators import Vocabulary
-from bvsi.operators.unbiased import unbiased
+from bvsi.operators.operator import unbiased
 
 WORDS = Vocabulary(("x",), ("u", "v"), ("k",))
 U, V, K = WORDS.jet("u"), WORDS.jet("v"), WORDS.jet("k")

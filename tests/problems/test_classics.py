@@ -13,7 +13,7 @@ from scipy.special import erf
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.operators import Library
-from bvsi.operators.kernel import compile_kernel
+from bvsi.operators.operator import compile_kernel
 from bvsi.operators.parse import strong_form
 from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.syntax import read

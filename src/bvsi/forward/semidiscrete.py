@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data
 from bvsi.errors import OperatorError
-from bvsi.operators import Library, Unknown, WeakOperator
-from bvsi.operators.boundary import BoundaryTreatment
-from bvsi.operators.terms import Term, WrittenTerm
-from bvsi.operators.weak import WeakForm
+from bvsi.operators import Library, Unknown
 from bvsi.residual import Layout, discretise_library, state_of
 from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
 from bvsi.spaces import Galerkin, Reach, Space
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
 
 Array = NDArray[np.float64]
 
@@ -74,25 +74,12 @@ class SemiDiscrete:
             groups.setdefault((operator.equation, reach_of(operator)), []).append((operator, theta))
         changing: list[tuple[WeakOperator, float]] = []
         for (_, reach), group in groups.items():
-            changing += group if reach == "recovered" else [(_sum_of(group), 1.0)]
+            changing += group if reach == "recovered" else [(group[0][0].summed(group), 1.0)]
         return replace(self, changing=tuple(changing))
 
     def _state(self, u: Array, t: float) -> State:
         fields = {f: u[start : start + self.space.n_dofs, None] for f, start in self.layout.column_start.items()}
         return State(np.array([t]), fields, self.auxiliary)
-
-
-def _sum_of(group: list[tuple[WeakOperator, float]]) -> WeakOperator:
-    """Σ θ_i F_i as one operator of the same equation."""
-    terms = tuple(
-        WrittenTerm(where, Term(term.test, theta * term.integrand))
-        for operator, theta in group
-        for where, form in operator.forms.items()
-        for term in form.terms
-    )
-    first = group[0][0]
-    name = " + ".join(operator.name for operator, _ in group)
-    return replace(first, name=name, weak=WeakForm((), (), terms), boundary=BoundaryTreatment((), "as in the parts"))
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -23,12 +23,15 @@ from scipy.interpolate import BSpline
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.smoothness import along
 from bvsi.errors import SpaceError
-from bvsi.operators import Library, Vocabulary, WeakOperator
+from bvsi.operators import Library, Vocabulary
 from bvsi.spaces import Measure, Space
 from bvsi.spaces.axis import AxisBasis
 from bvsi.spaces.element import facet_size
 from bvsi.spaces.measure import Evaluation, derivatives
 from bvsi.spaces.tensor import Patch, boundary_nodes, kronecker
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""Boundary conditions, and what each makes of the boundary terms of a weak form.
+"""Boundary conditions, and the treatments of ∇⁴ that depend on them.
 
 A boundary term is dropped only where the declared condition proves it zero; otherwise it is assembled from the
 data, or refused. Periodic directions have no boundary and need no condition.
@@ -6,19 +6,24 @@ data, or refused. Periodic directions have no boundary and need no condition.
 Operators with more than two derivatives have boundary terms with ∂v/∂n as well, which no data on the boundary give
 well. Unless ``ZeroNeumann`` is declared for all fields that such an operator reads, its equation is tested only with
 functions away from the boundary, which share no cell with a function that does not vanish there.
+
+Treatments of ∇⁴ are texts of the operator language:
+
+    interior penalty  ∫ ∇²v ∇²c + Σ_E ∫ (α/h_E) [∇v][∇c] − ⟨∇²c⟩[∇v] − [∇c]⟨∇²v⟩      (eq:cahn_hilliard_biharmonic_term)
+    conforming        the same on C1 elements, on which [∇v] = [∇c] = 0 inside: E are the facets of the boundary only
+    mixed             −∫ ∇v · ∇w,   w = M_lumped⁻¹ ∫ v ∇²c,   that is K M_lumped⁻¹ K c
+
+The first suits solutions of its own; on samples of smooth fields the last is right.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-import sympy as sp
+import numpy as np
 
-from bvsi.common.jets import order
-from bvsi.operators.effort import tidy
-from bvsi.operators.terms import Term
-from bvsi.operators.vocabulary import Vocabulary, pretty
+from bvsi.errors import OperatorError
 
 
 @dataclass(frozen=True)
@@ -70,76 +75,97 @@ class Assembled(BoundaryCondition):
     """No condition is used: every boundary term is assembled from the data."""
 
 
+class Biharmonic(Protocol):
+    """A treatment of ∇⁴."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """∇⁴ of the argument, an operator text, in terms that the element carries."""
+
+
 @dataclass(frozen=True)
-class BoundaryTreatment:
-    """Boundary terms that stay, and in words what became of the others."""
+class InteriorPenalty:
+    """C0 interior penalty on second-order elements.
 
-    kept: tuple[Term, ...]
-    reason: str
+    alpha: α of the penalty α/h_E, h_E the length of the facet; by default twice what the mesh needs for a positive form
+        (8 on right isosceles triangles, 16 on squares).
+    boundary: whether boundary facets take part. The paper's form has interior facets only and so lets ∇c·n go free,
+        even where it is declared zero; ``boundary=False`` reproduces that.
+    """
 
+    alpha: float | None = None
+    boundary: bool = True
 
-def treat_boundary(
-    terms: tuple[Term, ...], equation: str, conditions: Mapping[str, BoundaryCondition], words: Vocabulary
-) -> BoundaryTreatment:
-    """Apply the condition of the equation's field to the boundary terms of one operator."""
-    if not terms:
-        return BoundaryTreatment((), "none arises")
-    condition = conditions[equation]
-    if condition.tests_vanish:
-        return _vanishing_tests(terms, condition)
-    if isinstance(condition, NoFlux):
-        return _without_values(terms, "zero with the others of the equation: no flux through the boundary")
-    if isinstance(condition, ZeroNeumann):
-        flat = tuple(f for f, c in conditions.items() if isinstance(c, ZeroNeumann))
-        return _zero_neumann(terms, flat, words)
-    return BoundaryTreatment(terms, "assembled from the data")
+    def __post_init__(self) -> None:
+        if self.alpha is not None and not 0 < self.alpha < np.inf:
+            raise OperatorError(f"alpha: a positive penalty is needed, such as 8 on triangles; got {self.alpha!r}.")
 
+    @property
+    def name(self) -> str:
+        """For people."""
+        penalty = "automatic penalty" if self.alpha is None else f"α = {self.alpha:g}"
+        return f"interior penalty ({penalty}{'' if self.boundary else ', interior facets only'})"
 
-def _vanishing_tests(terms: tuple[Term, ...], condition: BoundaryCondition) -> BoundaryTreatment:
-    why = "condition unknown" if isinstance(condition, Unknown) else "values prescribed"
-    return _without_values(terms, f"zero: test functions vanish on the boundary ({why})")
-
-
-def _without_values(terms: tuple[Term, ...], reason: str) -> BoundaryTreatment:
-    """Drop the terms with the test function itself; those with its derivative are assembled from the data."""
-    kept = tuple(term for term in terms if order(term.test))
-    return BoundaryTreatment(kept, f"{reason}; with derivatives of v assembled from the data" if kept else reason)
-
-
-def _zero_neumann(terms: tuple[Term, ...], flat: tuple[str, ...], words: Vocabulary) -> BoundaryTreatment:
-    kept = []
-    for term in terms:
-        term = _without_third_derivatives(term, flat, words)
-        gradients = [words.jet(f, words.unit(axis)) for f in flat for axis in range(words.dim)]
-        rest = term.integrand.xreplace(dict.fromkeys(gradients, sp.Integer(0)))
-        in_gradients = term.integrand - rest
-        vanishes = tidy(in_gradients.xreplace(_tangential_gradients(flat, words))) == 0
-        remaining = rest if vanishes else term.integrand
-        if tidy(remaining) != 0:
-            kept.append(Term(term.test, remaining))
-    if not kept:
-        return BoundaryTreatment((), f"zero: ∇{', ∇'.join(flat)} has no normal component")
-    left = " + ".join(pretty(term.integrand) for term in kept)
-    return BoundaryTreatment(tuple(kept), f"zero normal gradient used; {left} assembled from the data")
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """Cells and facets; on the boundary what the condition calls for."""
+        a = f"({argument})"
+        facet = _facet(a, "penalty" if self.alpha is None else f"{float(self.alpha)!r}/h")
+        inside = f"{_cells(a)} + facets({facet})"
+        if not self.boundary:
+            return inside
+        if isinstance(condition, Assembled):
+            raise OperatorError(
+                "biharmonic: its flux through the boundary has three derivatives, which no element at hand carries; "
+                "declare ZeroNeumann(), NoFlux(), or leave the condition unknown."
+            )
+        if isinstance(condition, ZeroNeumann):
+            return f"{inside} + boundary({facet})"
+        return f"{inside} - boundary(laplacian({a})*jump(grad(test)))"
 
 
-def _without_third_derivatives(term: Term, flat: tuple[str, ...], words: Vocabulary) -> Term:
-    """The flux ∇(∇²u)·n of a mirrored field is zero."""
-    if order(term.test):
-        return term
-    third = [s for s, (f, jet) in words.jets(term.integrand).items() if f in flat and order(jet) == 3]
-    return Term(term.test, term.integrand.xreplace(dict.fromkeys(third, sp.Integer(0))))
+@dataclass(frozen=True)
+class Conforming:
+    """∇⁴ on elements that carry four derivatives (C1): no facets inside, ∇c·n = 0 by penalty where it is declared."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "conforming"
+
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """Cells and boundary facets; without ZeroNeumann integration by parts says it all."""
+        a = f"({argument})"
+        if isinstance(condition, ZeroNeumann):
+            return f"{_cells(a)} + boundary({_facet(a, 'penalty')})"
+        return f"laplacian(laplacian({a}))"
 
 
-def _tangential_gradients(flat: tuple[str, ...], words: Vocabulary) -> dict[sp.Symbol, sp.Expr]:
-    """∇u = n × τ with free τ: every gradient without normal component, and no other."""
-    replaced = {}
-    for field in flat:
-        tau = sp.symbols(f"tau_{field}_0:3", real=True)
-        n = (*words.n, *[sp.Integer(0)] * (3 - words.dim))
-        if words.dim < 3:  # in the plane τ points out of it; on the line no tangent is left
-            tau = (sp.Integer(0), sp.Integer(0), tau[2] if words.dim == 2 else sp.Integer(0))
-        cross = (n[1] * tau[2] - n[2] * tau[1], n[2] * tau[0] - n[0] * tau[2], n[0] * tau[1] - n[1] * tau[0])
-        for axis in range(words.dim):
-            replaced[words.jet(field, words.unit(axis))] = cross[axis]
-    return replaced
+@dataclass(frozen=True)
+class Mixed:
+    """The Laplacian of the recovered Laplacian, K M_lumped⁻¹ K: for P1, Q1 and Q2 (Simpson lumping), not for P2."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return "mixed (K M_lumped⁻¹ K)"
+
+    def text(self, argument: str, condition: BoundaryCondition) -> str:
+        """laplacian(recover(laplacian(c)))."""
+        del condition
+        return f"laplacian(recover(laplacian({argument})))"
+
+
+def _cells(a: str) -> str:
+    """∫ ∇²v ∇²a."""
+    return f"cells(laplacian(test)*laplacian({a}))"
+
+
+def _facet(a: str, penalty: str) -> str:
+    """(α/h_E) [∇v][∇a] − ⟨∇²a⟩[∇v] − [∇a]⟨∇²v⟩."""
+    return (
+        f"{penalty}*jump(grad(test))*jump(grad({a})) - avg(laplacian({a}))*jump(grad(test))"
+        f" - jump(grad({a}))*avg(laplacian(test))"
+    )

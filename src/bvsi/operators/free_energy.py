@@ -9,8 +9,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from bvsi.errors import OperatorError
-from bvsi.operators.biharmonic import Biharmonic
-from bvsi.operators.boundary import BoundaryCondition, ZeroNeumann
+from bvsi.operators.boundary import Biharmonic, BoundaryCondition, ZeroNeumann
 from bvsi.operators.library import Library
 
 

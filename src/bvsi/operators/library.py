@@ -12,16 +12,15 @@ from bvsi.common.jets import order
 from bvsi.common.naming import position, squeeze
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
-from bvsi.operators.biharmonic import Biharmonic, Conforming, Mixed
-from bvsi.operators.boundary import BoundaryCondition, Unknown, ZeroNeumann
+from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
 from bvsi.operators.syntax import Operator, Source, Syntax, read
-from bvsi.operators.vocabulary import COORDINATES, TEST, TIME, Vocabulary
+from bvsi.operators.vocabulary import COORDINATES, FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
 
 # Names with a meaning of their own, the last three inside cells(...), facets(...) and boundary(...)
-_WORDS = {TIME.name, TEST, "h", "penalty", "normal"}
+_WORDS = {TIME, TEST, FACET_SIZE, PENALTY, "normal"}
 
 
 class Library:
@@ -223,11 +222,9 @@ class Library:
         dim = dim or max(mentioned, default=1)
         free = names - set(self._fields) - set(COORDINATES) - set(self._definitions) - _WORDS
         words = Vocabulary(COORDINATES[:dim], self._fields, tuple(auxiliary) or tuple(sorted(free)))
-        return "\n\n".join(self._explained(operator) for operator in self.weak(words, biharmonic=Mixed()))
-
-    def _explained(self, operator: WeakOperator) -> str:
         inside = "\n  tests     away from the boundary only: too little is known there for so many derivatives"
-        return operator.explain() + (inside if self.keeps_inside(operator) else "")
+        operators = self.weak(words, biharmonic=Mixed())
+        return "\n\n".join(o.explain() + (inside if self.keeps_inside(o) else "") for o in operators)
 
 
 def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:

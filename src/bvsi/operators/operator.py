@@ -1,27 +1,64 @@
-"""One candidate operator with all its forms: strong, weak, boundary, linearised, compiled."""
+"""One candidate operator with all its forms: strong, weak, boundary, linearised, compiled.
+
+On nodal spaces integrands are replaced by others whose mean over the noise is their value without it:
+
+    g̃ = exp(−½ Σ_f s_f ∂²/∂u_f²) g,        E[g̃(u + ε)] = g(u)   for ε_f ~ N(0, s_f)
+
+u² becomes u² − s, u³ becomes u³ − 3 s u. Exact for polynomials, where the series ends; to second order otherwise.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
+import numpy as np
 import sympy as sp
+from numpy.typing import NDArray
 
 from bvsi.common.jets import MEASURES, Jet, Sided, Where, order
 from bvsi.errors import OperatorError
-from bvsi.operators.boundary import Assembled, BoundaryCondition, BoundaryTreatment, ZeroNeumann, treat_boundary
-from bvsi.operators.degree import integrand_degree, jet_degree
-from bvsi.operators.kernel import Kernel, compile_kernel
-from bvsi.operators.linearise import JacobianTerm, linearise
+from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
 from bvsi.operators.parse import Dialect, strong_form
-from bvsi.operators.strong import Scalar
+from bvsi.operators.strong import Scalar, WeakTerm
 from bvsi.operators.syntax import Operator
-from bvsi.operators.terms import Term, WrittenTerm
-from bvsi.operators.unbiased import unbiased
 from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
-from bvsi.operators.weak import WeakForm, weak_form
+from bvsi.operators.weak import BoundaryTreatment, JacobianTerm, WeakForm, linearise, treat_boundary, weak_form
+
+Array = NDArray[np.float64]
+
+# Degrees added for a function that is not a polynomial: quadrature is then accurate, not exact. Not measured.
+SMOOTH_FUNCTION_EXTRA = 3
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Values of several expressions at once, common subexpressions computed once.
+
+    symbols: what has to be given, in the order of the compiled function; expressions: what it was compiled from.
+    """
+
+    symbols: tuple[sp.Symbol, ...]
+    function: Callable[..., Any]
+    expressions: tuple[sp.Expr, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return compile_kernel, (self.expressions,)  # compiled anew where it arrives
+
+    def __call__(self, values: Mapping[sp.Symbol, Array]) -> list[Array]:
+        """Evaluate; ``values`` maps symbols to arrays that broadcast against each other."""
+        results = self.function(*(values[symbol] for symbol in self.symbols))
+        return [np.asarray(result, dtype=float) for result in results]
+
+
+def compile_kernel(expressions: tuple[sp.Expr, ...]) -> Kernel:
+    """Compile expressions; their symbols become the inputs."""
+    symbols = sorted({s for e in expressions for s in e.free_symbols}, key=lambda s: s.name)
+    function = sp.lambdify(symbols, list(expressions), modules=["scipy", "numpy"], cse=True)
+    return Kernel(tuple(symbols), function, expressions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +68,7 @@ class MeasureForm:
     F[v] = Σ_terms ∫ ∂^α v g          J[v, δu] = Σ_jacobian ∫ ∂^α v c ∂^β δu
     """
 
-    terms: tuple[Term, ...]
+    terms: tuple[WeakTerm, ...]
     jacobian: tuple[JacobianTerm, ...]
 
     @cached_property
@@ -74,7 +111,7 @@ class WeakOperator:
         return compile_kernel(tuple(unbiased(term.integrand, self.words) for term in self.forms["cells"].terms))
 
     @property
-    def terms(self) -> tuple[Term, ...]:
+    def terms(self) -> tuple[WeakTerm, ...]:
         """Terms over all measures."""
         return tuple(term for form in self.forms.values() for term in form.terms)
 
@@ -102,13 +139,21 @@ class WeakOperator:
         content = -content if rest.could_extract_minus_sign() else content
         if content == 1:
             return None, 1.0
-        weak = WeakForm(
-            _divided(self.weak.cells, content),
-            _divided(self.weak.boundary, content),
-            tuple(WrittenTerm(w.where, Term(w.term.test, w.term.integrand / content)) for w in self.weak.written),
-        )
-        boundary = replace(self.boundary, kept=_divided(self.boundary.kept, content))
+
+        def divided(terms: tuple[WeakTerm, ...]) -> tuple[WeakTerm, ...]:
+            return tuple(term.scaled(1 / content) for term in terms)
+
+        weak = WeakForm(divided(self.weak.cells), divided(self.weak.boundary), divided(self.weak.written))
+        boundary = replace(self.boundary, kept=divided(self.boundary.kept))
         return replace(self, weak=weak, boundary=boundary), float(content)
+
+    def summed(self, parts: Iterable[tuple[WeakOperator, float]]) -> WeakOperator:
+        """Σ θ_i F_i over operators of this one's equation, as one operator."""
+        parts = list(parts)
+        terms = tuple(term.scaled(theta) for operator, theta in parts for term in operator.terms)
+        name = " + ".join(operator.name for operator, _ in parts)
+        boundary = BoundaryTreatment((), "as in the parts")
+        return replace(self, name=name, weak=WeakForm((), (), terms), boundary=boundary)
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -156,13 +201,13 @@ class WeakOperator:
         named = (self.recovered[t.field].derivatives for t in self.jacobian if t.field in self.recovered)
         return self.derivatives > 2 or any(inner >= 2 for inner in named)
 
-    def uses(self, terms: tuple[Term, ...] | tuple[JacobianTerm, ...], names: frozenset[str]) -> bool:
+    def uses(self, terms: tuple[WeakTerm, ...] | tuple[JacobianTerm, ...], names: frozenset[str]) -> bool:
         """Whether the given terms contain the time (``"t"``) or an auxiliary field of that name."""
         found = set()
         for term in terms:
-            expression = term.integrand if isinstance(term, Term) else term.coefficient
+            expression = term.integrand if isinstance(term, WeakTerm) else term.coefficient
             found |= {field for field, _ in self.words.jets(expression).values()}
-            found |= {TIME.name} & {symbol.name for symbol in expression.free_symbols}
+            found |= {TIME} & {symbol.name for symbol in expression.free_symbols}
         inner = any(o.uses(o.terms, names) for o in self.recovered.values())
         return bool(found & names) or inner
 
@@ -181,7 +226,7 @@ class WeakOperator:
 
     def explain(self) -> str:
         """Strong form, weak form, boundary term and Jacobian, one line each."""
-        inside = [_term_text(t, self.words, sign) for where, sign in _SIGNS.items() for t in self._inside(where)]
+        inside = [_term_text(term, self.words) for term in self.terms if term.where != "boundary"]
         lines = [
             self.name,
             f"  strong    {_strong_text(self.strong, self.words) if self.strong.parts else self.text}",
@@ -190,20 +235,17 @@ class WeakOperator:
             f"  Jacobian  {self._jacobian_text()}",
         ]
         for name, operator in self.recovered.items():
-            weak = _sum(_term_text(t, self.words, "dx") for t in operator.weak.cells)
+            weak = _sum(_term_text(t, self.words) for t in operator.weak.cells)
             lines.append(f"  with      {name} = M_lumped⁻¹ ({weak}); boundary {operator.boundary.reason}")
         return "\n".join(lines)
 
-    def _inside(self, where: Where) -> tuple[Term, ...]:
-        return self.forms[where].terms if where != "boundary" else ()
-
     def _boundary_text(self) -> str:
-        written = [w.term for w in self.weak.written if w.where == "boundary"]
+        written = [term for term in self.weak.written if term.where == "boundary"]
         if not self.weak.boundary and written:
-            return _sum(_term_text(t, self.words, "dS") for t in written)
+            return _sum(_term_text(t, self.words) for t in written)
         if not self.weak.boundary:
             return self.boundary.reason
-        return f"{_sum(_term_text(t, self.words, 'dS') for t in self.weak.boundary)}: {self.boundary.reason}"
+        return f"{_sum(_term_text(t, self.words) for t in self.weak.boundary)}: {self.boundary.reason}"
 
     def _jacobian_text(self) -> str:
         texts = [_jacobian_text(t, self.words, _SIGNS[w]) for w, form in self.forms.items() for t in form.jacobian]
@@ -248,10 +290,6 @@ def build_operator(
         raise OperatorError(f"operator {name!r}: {error}") from None
 
 
-def _divided(terms: tuple[Term, ...], number: sp.Expr) -> tuple[Term, ...]:
-    return tuple(Term(term.test, term.integrand / number) for term in terms)
-
-
 def _sum(texts: Iterable[str]) -> str:
     return " + ".join(texts) or "0"
 
@@ -270,10 +308,53 @@ def _strong_text(strong: Scalar, words: Vocabulary) -> str:
     return _sum(part(index, g) for index, g in strong.parts)
 
 
-def _term_text(term: Term, words: Vocabulary, measure: str) -> str:
-    return f"∫ ({pretty(term.integrand)}) {_derivative_text(term.test, 'v', words)} {measure}"
+def _term_text(term: WeakTerm, words: Vocabulary) -> str:
+    return f"∫ ({pretty(term.integrand)}) {_derivative_text(term.test, 'v', words)} {_SIGNS[term.where]}"
 
 
 def _jacobian_text(term: JacobianTerm, words: Vocabulary, measure: str) -> str:
     trial = _derivative_text(term.trial, f"δ{term.field}", words)
     return f"∫ ({pretty(term.coefficient)}) {trial} {_derivative_text(term.test, 'v', words)} {measure}"
+
+
+def jet_degree(jet: Jet, element_degree: int, *, simplices: bool) -> int:
+    """Degree of a derivative of one of the element's functions."""
+    return max(element_degree - order(jet), 0) if simplices else element_degree
+
+
+def integrand_degree(expression: sp.Expr, words: Vocabulary, element_degree: int, *, simplices: bool = False) -> int:
+    """Degree of the expression when a jet has the element's degree and a coordinate degree one."""
+    if isinstance(expression, sp.Symbol):
+        decoded = words.decode(expression)
+        if decoded is not None:
+            return jet_degree(decoded[1], element_degree, simplices=simplices)
+        return 1 if expression in words.x else 0
+    if not expression.args:
+        return 0
+    degrees = [integrand_degree(a, words, element_degree, simplices=simplices) for a in expression.args]
+    if isinstance(expression, sp.Add):
+        return max(degrees)
+    if isinstance(expression, sp.Mul):
+        return sum(degrees)
+    if isinstance(expression, sp.Pow) and expression.exp.is_Integer and expression.exp > 0:
+        return degrees[0] * int(expression.exp)
+    return max(degrees) + SMOOTH_FUNCTION_EXTRA if max(degrees) else 0
+
+
+def unbiased(g: sp.Expr, words: Vocabulary) -> sp.Expr:
+    """g̃ with ``words.variance(f)`` for s_f; g itself where it has derivatives of a field: their noise is correlated."""
+    jets = {s: jet for s, jet in words.jets(g).items() if jet[0] in words.fields}
+    if any(order(index) for _, index in jets.values()):
+        return g
+    for symbol, (name, _) in jets.items():
+        g = _unbiased_in(g, symbol, words.variance(name))
+    return g
+
+
+def _unbiased_in(g: sp.Expr, symbol: sp.Symbol, s: sp.Symbol) -> sp.Expr:
+    last = sp.degree(g, symbol) // 2 if g.is_polynomial(symbol) else 1
+    total = term = g
+    for m in range(1, int(last) + 1):
+        term = -s * sp.diff(term, symbol, 2) / (2 * m)
+        total += term
+    return total

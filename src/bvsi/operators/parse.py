@@ -24,11 +24,9 @@ import sympy as sp
 from bvsi.common.jets import MEASURES, Sided, Where
 from bvsi.common.naming import squeeze
 from bvsi.errors import OperatorError
-from bvsi.operators.constants import number
-from bvsi.operators.effort import tidy
-from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector
+from bvsi.operators.bounds import number, tidy
+from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector, WeakTerm, collected
 from bvsi.operators.syntax import CONSTANT_NAMES, DERIVATIVES, FUNCTION_NAMES, SPECIAL, Syntax, read
-from bvsi.operators.terms import Term, WrittenTerm, collected
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
@@ -217,7 +215,7 @@ class _WeakTranslator(_Translator):
     """Inside cells(...), facets(...) or boundary(...): the test function, jumps and averages are known."""
 
     def __init__(self, text: str, words: Vocabulary, dialect: Dialect, where: Where) -> None:
-        for name in (TEST, *(("h", "penalty", "normal") if where != "cells" else ())):
+        for name in (TEST, *((FACET_SIZE, PENALTY, "normal") if where != "cells" else ())):
             if name in (*words.fields, *words.auxiliary):
                 raise OperatorError(f"in {where}(...) {name} has a meaning of its own; rename the field {name!r}")
         super().__init__(text, replace(words, auxiliary=(*words.auxiliary, TEST)), dialect)
@@ -233,20 +231,20 @@ class _WeakTranslator(_Translator):
         terms, rest = [], value
         for symbol, (name, jet) in jets.items():
             if name == TEST:
-                terms.append(Term(jet, sp.diff(value, symbol)))
+                terms.append(WeakTerm(self.where, jet, sp.diff(value, symbol)))
                 rest = rest.xreplace({symbol: sp.Integer(0)})
         nonlinear = any(name == TEST for t in terms for name, _ in self.words.jets(t.integrand).values())
         if not terms or nonlinear or tidy(rest) != 0:
             raise OperatorError(f"what stands in {self.where}(...) has to be linear in the test function {TEST}")
-        return Scalar((), collected(WrittenTerm(self.where, term) for term in terms))
+        return Scalar((), collected(terms))
 
     def _callable(self) -> tuple[str, ...]:
         own = ("jump", "avg") if self.where != "cells" else ()
         return (*own, *(name for name in super()._callable() if name not in (*MEASURES, "recover", "biharmonic")))
 
     def _name(self, node: ast.Name) -> Strong:
-        if self.where != "cells" and node.id in ("h", "penalty"):
-            return self.algebra.plain(FACET_SIZE if node.id == "h" else PENALTY)
+        if self.where != "cells" and node.id in (FACET_SIZE, PENALTY):
+            return self.algebra.plain(sp.Symbol(node.id, positive=True))
         if self.where != "cells" and node.id == "normal":
             return Vector(tuple(self.algebra.plain(n) for n in self.words.n))
         return super()._name(node)

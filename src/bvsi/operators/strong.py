@@ -8,16 +8,41 @@ Beside these a scalar may carry terms that are written weakly, ∫ ∂^α v g ov
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.errors import OperatorError
-from bvsi.operators.constants import apply, checked, power
-from bvsi.operators.terms import Term, WrittenTerm, collected
+from bvsi.operators.bounds import apply, checked, power
 from bvsi.operators.vocabulary import Vocabulary, raised
+
+
+@dataclass(frozen=True)
+class WeakTerm:
+    """∫ ∂^test v · integrand over one measure."""
+
+    where: Where
+    test: Jet
+    integrand: sp.Expr
+
+    def scaled(self, factor: sp.Expr | float) -> WeakTerm:
+        """The term times a number."""
+        return replace(self, integrand=factor * self.integrand)
+
+
+def collected(terms: Iterable[WeakTerm]) -> tuple[WeakTerm, ...]:
+    """Terms of the same measure and test derivative added up, in a fixed order; those that vanish left out."""
+    found: dict[tuple[Where, Jet], sp.Expr] = {}
+    for term in terms:
+        found[term.where, term.test] = found.get((term.where, term.test), sp.Integer(0)) + term.integrand
+    ordered = sorted(found.items(), key=lambda item: (MEASURES.index(item[0][0]), _sortable(item[0][1])))
+    return tuple(WeakTerm(*key, g) for key, g in ordered if g != 0)
+
+
+def _sortable(jet: Jet) -> tuple[tuple[int, ...], int]:
+    return (jet.index, jet.side) if isinstance(jet, Sided) else (jet, 0)
 
 
 @dataclass(frozen=True)
@@ -25,10 +50,10 @@ class Scalar:
     """F = Σ_α D^α g_α; ``parts`` maps α to g_α, ``written`` are terms given in weak form."""
 
     parts: tuple[tuple[MultiIndex, sp.Expr], ...]
-    written: tuple[WrittenTerm, ...] = ()
+    written: tuple[WeakTerm, ...] = ()
 
     @staticmethod
-    def of(parts: dict[MultiIndex, sp.Expr], written: tuple[WrittenTerm, ...] = ()) -> Scalar:
+    def from_parts(parts: dict[MultiIndex, sp.Expr], written: tuple[WeakTerm, ...] = ()) -> Scalar:
         """Build from a mapping; parts that vanish are left out, the order is fixed."""
         return Scalar(tuple((index, g) for index, g in sorted(parts.items()) if g != 0), written)
 
@@ -51,7 +76,7 @@ class StrongAlgebra:
 
     def plain(self, expression: sp.Expr) -> Scalar:
         """An expression without outer derivatives."""
-        return Scalar.of({self.words.zero: expression})
+        return Scalar.from_parts({self.words.zero: expression})
 
     def evaluate(self, form: Scalar) -> sp.Expr:
         """Carry out the outer derivatives: Σ_α D^α g_α as one expression of jets."""
@@ -125,16 +150,14 @@ class StrongAlgebra:
         parts = dict(left.parts)
         for index, g in right.parts:
             parts[index] = checked(parts.get(index, sp.Integer(0)) + g)
-        return Scalar.of(parts, collected((*left.written, *right.written)))
+        return Scalar.from_parts(parts, collected((*left.written, *right.written)))
 
     def _multiply(self, left: Scalar, right: Scalar) -> Scalar:
         for factor, form in ((left, right), (right, left)):
             constant = self._constant(factor)
             if constant is not None:
-                written = [
-                    WrittenTerm(w.where, Term(w.term.test, checked(constant * w.term.integrand))) for w in form.written
-                ]
-                return Scalar.of({index: checked(constant * g) for index, g in form.parts}, collected(written))
+                written = [replace(term, integrand=checked(constant * term.integrand)) for term in form.written]
+                return Scalar.from_parts({index: checked(constant * g) for index, g in form.parts}, collected(written))
         return self.plain(checked(self.evaluate(left) * self.evaluate(right)))
 
     def _constant(self, form: Scalar) -> sp.Expr | None:
@@ -156,7 +179,7 @@ class StrongAlgebra:
             else:
                 g = self.words.derivative(g, axis)
             parts[index] = parts.get(index, sp.Integer(0)) + g
-        return Scalar.of(parts)
+        return Scalar.from_parts(parts)
 
 
 def _need_strong(form: Scalar) -> None:

@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 Source: TypeAlias = "str | sp.Expr"
 
-# Bounds of a text. Not measured; the longest operator of the documentation has 60 characters and 40 symbols.
-# MAX_DEPTH keeps the recursive walks far from Python's limit of 1000 frames.
+# Characters, symbols and nesting of a text, none of them measured.
 MAX_LENGTH = 2000
-MAX_NODES = 400
-MAX_DEPTH = 60
+MAX_NODES = 400  # a node of the tree is a name, a number, an operation, a call
+MAX_DEPTH = 60  # keeps the recursive walks far from Python's limit of 1000 frames
+
+# Largest constant; not measured, products of three constants of this size are still floats.
+MAX_CONSTANT = 1e100
+# Largest exponent; not measured, higher powers of a field are meant to be exp(...).
+MAX_EXPONENT = 20
 
 # Characters of a text that a message shows; not measured, about one line.
 _MAX_SHOWN = 120
@@ -89,14 +93,6 @@ def read_or_none(text: str) -> Syntax | None:
         return read(text)
     except OperatorError:
         return None
-
-
-def split_name(name: str, fields: tuple[str, ...]) -> tuple[str, str]:
-    """Equation and text of a coefficient's name: ``"u: dx(u)"``, or ``"dx(u)"`` where there is one equation."""
-    if len(fields) == 1:
-        return fields[0], name
-    equation, _, text = name.partition(": ")
-    return equation, text
 
 
 def shortened(text: str) -> str:

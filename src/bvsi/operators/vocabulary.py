@@ -4,6 +4,8 @@ A jet ``u_α`` is the symbol for ``∂^α u``, α a multi-index with one entry p
 SymPy expressions of jets, coordinates, time and (on the boundary) the outward normal; the total derivative is
 
     D_i e = ∂e/∂x_i + Σ_jets ∂e/∂u_α · u_{α+e_i}.
+
+SymPy is imported when the first symbol is made, not with this module.
 """
 
 from __future__ import annotations
@@ -11,22 +13,23 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 from functools import cached_property
-
-import sympy as sp
+from typing import TYPE_CHECKING
 
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.errors import OperatorError
-from bvsi.operators.effort import MAX_SIZE, too_large
+
+if TYPE_CHECKING:
+    import sympy as sp
 
 COORDINATES = ("x", "y", "z")
-TIME = sp.Symbol("t", real=True)
+TIME = "t"
+# Derivatives that may stand on one field. Not measured; no element carries more.
 MAX_ORDER = 6
-"""Derivatives that may stand on one field: no element carries more."""
 
 TEST = "test"
 """Name of the test function in forms that are written weakly."""
-FACET_SIZE = sp.Symbol("h", positive=True)
-PENALTY = sp.Symbol("penalty", positive=True)
+FACET_SIZE = "h"
+PENALTY = "penalty"
 """Length h_E of a facet, and the penalty α/h_E that makes the interior-penalty biharmonic positive on the mesh."""
 
 _JET = "__"
@@ -69,21 +72,21 @@ class Vocabulary:
     @cached_property
     def x(self) -> tuple[sp.Symbol, ...]:
         """Symbols of the coordinates."""
-        return tuple(sp.Symbol(name, real=True) for name in self.coordinates)
+        return tuple(_symbol(name) for name in self.coordinates)
 
     @cached_property
     def n(self) -> tuple[sp.Symbol, ...]:
         """Symbols of the outward unit normal."""
-        return tuple(sp.Symbol(f"n_{name}", real=True) for name in self.coordinates)
+        return tuple(_symbol(f"n_{name}") for name in self.coordinates)
 
     def jet(self, field: str, index: MultiIndex | None = None) -> sp.Symbol:
         """The symbol of ``∂^index field``."""
         index = self.zero if index is None else index
-        return sp.Symbol(f"{field}{_JET}{self.letters(index)}", real=True)
+        return _symbol(f"{field}{_JET}{self.letters(index)}")
 
     def variance(self, field: str) -> sp.Symbol:
         """The symbol of the noise variance of a field."""
-        return sp.Symbol(f"{_VARIANCE}{field}", positive=True)
+        return _symbol(f"{_VARIANCE}{field}", positive=True)
 
     def variance_of(self, symbol: sp.Symbol) -> str | None:
         """The field whose noise variance a symbol is; None for any other symbol."""
@@ -95,9 +98,7 @@ class Vocabulary:
 
     def seen_from(self, expression: sp.Expr, side: int) -> sp.Expr:
         """The expression with every jet taken from one side of an interior facet."""
-        return expression.xreplace(
-            {s: sp.Symbol(f"{s.name}{_JET}{_SIDES[side]}", real=True) for s in self.jets(expression)}
-        )
+        return expression.xreplace({s: _symbol(f"{s.name}{_JET}{_SIDES[side]}") for s in self.jets(expression)})
 
     def decode(self, symbol: sp.Symbol) -> tuple[str, Jet] | None:
         """Field and derivative of a jet; None for a coordinate, the time or a normal."""
@@ -118,6 +119,10 @@ class Vocabulary:
 
     def derivative(self, expression: sp.Expr, axis: int, *, held: sp.Symbol | None = None) -> sp.Expr:
         """D_axis of the expression, by the chain rule over its jets; the jet ``held`` is taken as constant."""
+        import sympy as sp
+
+        from bvsi.operators.bounds import MAX_SIZE, too_large
+
         if too_large(expression):
             raise OperatorError(
                 f"the expression under a derivative has more than {MAX_SIZE} symbols; use fewer nested derivatives "
@@ -127,7 +132,13 @@ class Vocabulary:
         for symbol, (field, index) in self.jets(expression).items():
             if symbol != held:
                 terms.append(self._jet_above(field, index, axis) * sp.diff(expression, symbol))
-        return _without_jumps(sp.Add(*terms))
+        total = sp.Add(*terms)
+        if total.has(sp.DiracDelta):
+            raise OperatorError(
+                "the derivative of a jump (the sign in the derivative of an absolute value) is no function; "
+                "keep it as a flux inside div(...)."
+            )
+        return total
 
     def _jet_above(self, field: str, index: Jet, axis: int) -> sp.Symbol:
         if isinstance(index, Sided):
@@ -142,14 +153,20 @@ class Vocabulary:
             return self.jet(name)
         if name in self.coordinates:
             return self.x[self.coordinates.index(name)]
-        if name == TIME.name:
-            return TIME
+        if name == TIME:
+            return _symbol(TIME)
         if name in COORDINATES:
             raise OperatorError(f"coordinate {name!r} does not exist: the data have {', '.join(self.coordinates)}.")
-        known = (*self.fields, *self.auxiliary, *self.coordinates, TIME.name)
+        known = (*self.fields, *self.auxiliary, *self.coordinates, TIME)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
+
+
+def _symbol(name: str, *, positive: bool = False) -> sp.Symbol:
+    import sympy as sp
+
+    return sp.Symbol(name, positive=True) if positive else sp.Symbol(name, real=True)
 
 
 def raised(index: MultiIndex, axis: int) -> MultiIndex:
@@ -162,18 +179,9 @@ def lowered(index: MultiIndex, axis: int) -> MultiIndex:
     return tuple(m - (i == axis) for i, m in enumerate(index))
 
 
-def _without_jumps(expression: sp.Expr) -> sp.Expr:
-    if expression.has(sp.DiracDelta):
-        raise OperatorError(
-            "the derivative of a jump (the sign in the derivative of an absolute value) is no function; "
-            "keep it as a flux inside div(...)."
-        )
-    return expression
-
-
 def pretty(expression: sp.Expr) -> str:
     """Text of an expression for people: the jet ``u__x`` reads ``u_x``."""
-    return str(expression.xreplace({s: sp.Symbol(_readable(s.name)) for s in expression.free_symbols}))
+    return str(expression.xreplace({s: type(s)(_readable(s.name)) for s in expression.free_symbols}))
 
 
 def _readable(name: str) -> str:

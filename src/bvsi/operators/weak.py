@@ -1,26 +1,31 @@
-"""Strong form to weak form, by integration by parts.
+"""Strong form to weak form, by integration by parts; then the boundary condition, then the derivative.
 
     ∫ v D^α g dx = (−1)^|α| ∫ ∂^α v · g dx + boundary terms,
 
 with every boundary term kept. Derivatives are moved between test function and data until the element can carry
-both: at most ``test_order`` derivatives on v and ``trial_order`` on the fields.
+both: at most ``test_order`` derivatives on v and ``trial_order`` on the fields. A boundary term is dropped only where
+the declared condition proves it zero. The Gateaux derivative of a term with respect to the fields is
+
+    d/dε ∫ ∂^α v g(u + ε δu) = Σ_fields Σ_β ∫ ∂^α v · (∂g/∂u_β) · ∂^β δu
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from bvsi.common.jets import MultiIndex, Sided, Where, order
+from bvsi.common.jets import Jet, MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.antiderivative import antiderivative
-from bvsi.operators.effort import tidy
-from bvsi.operators.strong import Scalar, StrongAlgebra
+from bvsi.operators.boundary import BoundaryCondition, NoFlux, Unknown, ZeroNeumann
+from bvsi.operators.bounds import tidy
+from bvsi.operators.strong import Scalar, StrongAlgebra, WeakTerm, collected
 from bvsi.operators.syntax import shortened
-from bvsi.operators.terms import Term, WrittenTerm, collected
 from bvsi.operators.vocabulary import Vocabulary, lowered, pretty, raised
 
+# Derivatives that are pulled out of one operator before it counts as hopeless. Not measured; circles end sooner.
 _MAX_PASSES = 40
 
 
@@ -31,15 +36,14 @@ class WeakForm:
     boundary: what integration by parts left, subject to the boundary condition; written: what was given in weak form.
     """
 
-    cells: tuple[Term, ...]
-    boundary: tuple[Term, ...]
-    written: tuple[WrittenTerm, ...] = ()
+    cells: tuple[WeakTerm, ...]
+    boundary: tuple[WeakTerm, ...]
+    written: tuple[WeakTerm, ...] = ()
 
-    def terms(self, where: Where, treated: tuple[Term, ...]) -> tuple[Term, ...]:
+    def terms(self, where: Where, treated: tuple[WeakTerm, ...]) -> tuple[WeakTerm, ...]:
         """All terms over one measure; ``treated`` are the boundary terms that the boundary condition leaves."""
         parts = {"cells": self.cells, "facets": (), "boundary": treated}[where]
-        all_terms = (*(WrittenTerm(where, term) for term in parts), *(w for w in self.written if w.where == where))
-        return tuple(w.term for w in collected(all_terms))
+        return collected((*parts, *(term for term in self.written if term.where == where)))
 
 
 def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order: int) -> WeakForm:
@@ -54,11 +58,11 @@ def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order
         cells[index] = sp.Integer(-1) ** sum(index) * g
         for test, integrand in _boundary_terms(index, g, words):
             boundary[test] = boundary.get(test, sp.Integer(0)) + integrand
-    return WeakForm(_terms(cells), _terms(boundary), strong.written)
+    return WeakForm(_terms("cells", cells), _terms("boundary", boundary), strong.written)
 
 
-def _terms(parts: dict[MultiIndex, sp.Expr]) -> tuple[Term, ...]:
-    return tuple(Term(index, g) for index, g in sorted(parts.items()) if g != 0)
+def _terms(where: Where, parts: dict[MultiIndex, sp.Expr]) -> tuple[WeakTerm, ...]:
+    return tuple(WeakTerm(where, index, g) for index, g in sorted(parts.items()) if g != 0)
 
 
 def _lower_test_order(strong: Scalar, words: Vocabulary, test_order: int) -> dict[MultiIndex, sp.Expr]:
@@ -91,7 +95,7 @@ def _lower_trial_order(
         outer = raised(index, split.axis)
         parts[outer] = tidy(parts.get(outer, sp.Integer(0)) + split.flux)
         parts[index] = split.rest
-    raise _too_many_derivatives(Scalar.of(parts), words, trial_order, test_order)
+    raise _too_many_derivatives(Scalar.from_parts(parts), words, trial_order, test_order)
 
 
 def _too_many_derivatives(form: Scalar, words: Vocabulary, trial_order: int, test_order: int) -> OperatorError:
@@ -161,7 +165,7 @@ def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tu
     while sum(left):
         axis = max(range(words.dim), key=lambda i: left[i])
         left = lowered(left, axis)
-        inner = StrongAlgebra(words).evaluate(Scalar.of({left: g}))
+        inner = StrongAlgebra(words).evaluate(Scalar.from_parts({left: g}))
         terms.append((moved, sign * words.n[axis] * inner))
         moved = raised(moved, axis)
         sign = -sign
@@ -174,3 +178,108 @@ def _order(g: sp.Expr, words: Vocabulary) -> int:
 
 def _strong_order(form: Scalar, words: Vocabulary) -> int:
     return max((sum(index) + _order(g, words) for index, g in form.parts if words.jets(g)), default=0)
+
+
+@dataclass(frozen=True)
+class BoundaryTreatment:
+    """Boundary terms that stay, and in words what became of the others."""
+
+    kept: tuple[WeakTerm, ...]
+    reason: str
+
+
+def treat_boundary(
+    terms: tuple[WeakTerm, ...], equation: str, conditions: Mapping[str, BoundaryCondition], words: Vocabulary
+) -> BoundaryTreatment:
+    """Apply the condition of the equation's field to the boundary terms of one operator."""
+    if not terms:
+        return BoundaryTreatment((), "none arises")
+    condition = conditions[equation]
+    if condition.tests_vanish:
+        return _vanishing_tests(terms, condition)
+    if isinstance(condition, NoFlux):
+        return _without_values(terms, "zero with the others of the equation: no flux through the boundary")
+    if isinstance(condition, ZeroNeumann):
+        flat = tuple(f for f, c in conditions.items() if isinstance(c, ZeroNeumann))
+        return _zero_neumann(terms, flat, words)
+    return BoundaryTreatment(terms, "assembled from the data")
+
+
+def _vanishing_tests(terms: tuple[WeakTerm, ...], condition: BoundaryCondition) -> BoundaryTreatment:
+    why = "condition unknown" if isinstance(condition, Unknown) else "values prescribed"
+    return _without_values(terms, f"zero: test functions vanish on the boundary ({why})")
+
+
+def _without_values(terms: tuple[WeakTerm, ...], reason: str) -> BoundaryTreatment:
+    """Drop the terms with the test function itself; those with its derivative are assembled from the data."""
+    kept = tuple(term for term in terms if order(term.test))
+    return BoundaryTreatment(kept, f"{reason}; with derivatives of v assembled from the data" if kept else reason)
+
+
+def _zero_neumann(terms: tuple[WeakTerm, ...], flat: tuple[str, ...], words: Vocabulary) -> BoundaryTreatment:
+    kept = []
+    for term in terms:
+        term = _without_third_derivatives(term, flat, words)
+        gradients = [words.jet(f, words.unit(axis)) for f in flat for axis in range(words.dim)]
+        rest = term.integrand.xreplace(dict.fromkeys(gradients, sp.Integer(0)))
+        in_gradients = term.integrand - rest
+        vanishes = tidy(in_gradients.xreplace(_tangential_gradients(flat, words))) == 0
+        remaining = rest if vanishes else term.integrand
+        if tidy(remaining) != 0:
+            kept.append(replace(term, integrand=remaining))
+    if not kept:
+        return BoundaryTreatment((), f"zero: ∇{', ∇'.join(flat)} has no normal component")
+    left = " + ".join(pretty(term.integrand) for term in kept)
+    return BoundaryTreatment(tuple(kept), f"zero normal gradient used; {left} assembled from the data")
+
+
+def _without_third_derivatives(term: WeakTerm, flat: tuple[str, ...], words: Vocabulary) -> WeakTerm:
+    """The flux ∇(∇²u)·n of a mirrored field is zero."""
+    if order(term.test):
+        return term
+    third = [s for s, (f, jet) in words.jets(term.integrand).items() if f in flat and order(jet) == 3]
+    return replace(term, integrand=term.integrand.xreplace(dict.fromkeys(third, sp.Integer(0))))
+
+
+def _tangential_gradients(flat: tuple[str, ...], words: Vocabulary) -> dict[sp.Symbol, sp.Expr]:
+    """∇u = n × τ with free τ: every gradient without normal component, and no other."""
+    replaced = {}
+    for field in flat:
+        tau = sp.symbols(f"tau_{field}_0:3", real=True)
+        n = (*words.n, *[sp.Integer(0)] * (3 - words.dim))
+        if words.dim < 3:  # in the plane τ points out of it; on the line no tangent is left
+            tau = (sp.Integer(0), sp.Integer(0), tau[2] if words.dim == 2 else sp.Integer(0))
+        cross = (n[1] * tau[2] - n[2] * tau[1], n[2] * tau[0] - n[0] * tau[2], n[0] * tau[1] - n[1] * tau[0])
+        for axis in range(words.dim):
+            replaced[words.jet(field, words.unit(axis))] = cross[axis]
+    return replaced
+
+
+@dataclass(frozen=True)
+class JacobianTerm:
+    """∫ ∂^test v · coefficient · ∂^trial δfield."""
+
+    test: Jet
+    field: str
+    trial: Jet
+    coefficient: sp.Expr
+
+
+def linearise(terms: tuple[WeakTerm, ...], words: Vocabulary) -> tuple[JacobianTerm, ...]:
+    """Derivative of each term by each jet of a measured or recovered field; auxiliary fields are constants."""
+    found = []
+    for term in terms:
+        for symbol, (field, index) in words.jets(term.integrand).items():
+            if field not in words.auxiliary:
+                coefficient = _derivative_almost_everywhere(term.integrand, symbol)
+                if coefficient != 0:
+                    found.append(JacobianTerm(term.test, field, index, coefficient))
+    return tuple(found)
+
+
+def _derivative_almost_everywhere(g: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
+    """∂g/∂symbol where it exists: quadrature points do not hit the jump of a sign."""
+    derivative = sp.diff(g, symbol)
+    if not derivative.has(sp.DiracDelta):
+        return derivative
+    return derivative.replace(sp.DiracDelta, lambda *_: sp.Integer(0))

@@ -16,9 +16,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.operators.kernel import compile_kernel
-from bvsi.operators.parse import strong_form
-from bvsi.operators.strong import StrongAlgebra
 from bvsi.operators.syntax import Syntax, read
 from bvsi.operators.vocabulary import Vocabulary
 
@@ -45,6 +42,8 @@ def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.D
 
 def _drift_potential(operator: Syntax, coordinates: tuple[str, ...]) -> Syntax | None:
     """φ of ``div(field*grad(φ))`` with φ a function of the coordinates; None for other operators."""
+    from bvsi.operators.parse import strong_form
+
     fields = operator.names - set(coordinates) - {"t"}
     strong_form(operator, Vocabulary(coordinates, tuple(sorted(fields))))  # what is no operator is refused
     match operator.tree:
@@ -95,6 +94,10 @@ def points_of(axes: Mapping[str, ArrayLike]) -> dict[str, Array]:
 
 def evaluate(syntax: Syntax, points: Mapping[str, Array], words: Vocabulary) -> Array | None:
     """An expression of coordinates or fields of ``words`` at the points; None where it has derivatives."""
+    from bvsi.operators.operator import compile_kernel
+    from bvsi.operators.parse import strong_form
+    from bvsi.operators.strong import StrongAlgebra
+
     expression = StrongAlgebra(words).evaluate(strong_form(syntax, words).form)
     values = {words.symbol(name): array for name, array in points.items()}
     if not set(expression.free_symbols) <= set(values):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,7 +13,7 @@ from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.errors import DataError, OperatorError
-from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary, WeakOperator
+from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
 from bvsi.residual.discrete import State, columns
 from bvsi.residual.jacobians import Sensitivity
 from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
@@ -22,6 +22,9 @@ from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.spaces import Element, Galerkin, Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -32,7 +35,7 @@ Discretisation: TypeAlias = Galerkin | SplineTests
 Variance: TypeAlias = Mapping[str, ArrayLike]
 """Noise variance by field: a number, or (T, nodes)."""
 
-Discretised: TypeAlias = tuple[tuple[WeakOperator, ...], Space]
+Discretised: TypeAlias = "tuple[tuple[WeakOperator, ...], Space]"
 """Weak operators, and the space that integrates them."""
 
 # Degree of quadrature beyond which the default does not go, however high the polynomials of the operators.

@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import sympy as sp
 from numpy.typing import NDArray
 
 from bvsi.common.jets import MEASURES, Jet, Where
 from bvsi.errors import OperatorError
-from bvsi.operators import Vocabulary, WeakOperator
+from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
 from bvsi.spaces import Measure, Reach, Space
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from bvsi.operators.operator import WeakOperator
 
 Array = NDArray[np.float64]
 
@@ -77,7 +81,7 @@ class State:
 
     def varying(self) -> frozenset[str]:
         """Known quantities that change in time: the time itself and auxiliary fields given per time."""
-        return frozenset({TIME.name, *(g for g, v in self.auxiliary.items() if v.shape[1] > 1)})
+        return frozenset({TIME, *(g for g, v in self.auxiliary.items() if v.shape[1] > 1)})
 
 
 @dataclass(frozen=True, eq=False)
@@ -359,7 +363,7 @@ def _kernels(
             yield i, term, c if c.ndim == 2 else c.reshape(1, 1)
 
 
-class SymbolValues(Mapping[sp.Symbol, Array]):
+class SymbolValues(Mapping["sp.Symbol", Array]):
     """Arrays of the symbols of a kernel at the points of a measure, made when first asked for."""
 
     def __init__(self, words: Vocabulary, measure: Measure, state: State) -> None:
@@ -389,12 +393,12 @@ class SymbolValues(Mapping[sp.Symbol, Array]):
         noisy = self._words.variance_of(symbol)
         if noisy is not None:
             return self._state.variance[noisy]
-        if symbol == TIME:
+        if symbol.name == TIME:
             return self._state.times[None, :]
         if symbol in self._words.x:
             return self._measure.points[:, [self._words.x.index(symbol)]]
-        if symbol in (FACET_SIZE, PENALTY):
-            facet = self._measure.size if symbol == FACET_SIZE else self._measure.penalty
+        if symbol.name in (FACET_SIZE, PENALTY):
+            facet = self._measure.size if symbol.name == FACET_SIZE else self._measure.penalty
             assert facet is not None, "sizes stand in facet terms only"
             return facet[:, None]
         normals = self._measure.normals

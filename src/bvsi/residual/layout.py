@@ -8,7 +8,7 @@ active_ik = no (n, j) with û_nj not measured and  (a_kj ≠ 0 and M_in ≠ 0)  
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
@@ -18,10 +18,13 @@ from bvsi.common.jets import Jet
 from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
-from bvsi.operators import Library, WeakOperator
+from bvsi.operators import Library
 from bvsi.residual.discrete import Blocks, reach_of
 from bvsi.residual.jacobians import JacobianKind, Matrix, NodalTests, Scaled, Sensitivity, Slots
 from bvsi.spaces import Reach, Space
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

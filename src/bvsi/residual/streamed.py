@@ -11,19 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.jets import Jet, Where
 from bvsi.linalg import Pattern
-from bvsi.operators import WeakOperator
-from bvsi.operators.linearise import JacobianTerm
 from bvsi.residual.discrete import State, check_finite, integrands, reach_of
 from bvsi.residual.jacobians import JacobianKind
 from bvsi.residual.layout import Layout
 from bvsi.spaces import Reach
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
+    from bvsi.operators.weak import JacobianTerm
 
 Array = NDArray[np.float64]
 

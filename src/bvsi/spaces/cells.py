@@ -26,15 +26,15 @@ from bvsi.errors import SpaceError
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Steps of Newton's method, and the change of ξ that ends it. Not measured; trilinear maps converge quadratically, so
-# that 30 are reached only in cells that are degenerate.
+# Steps of Newton's method. Not measured; it converges quadratically, so that degenerate cells alone take so many.
 _MAX_NEWTON = 30
+# Change of ξ that ends Newton's method: some roundings of numbers near one.
 _CONVERGED = 1e-14
 # How far outside a cell, in reference coordinates, a point may lie by rounding.
 _SLACK = 1e-9
 # scikit-fem's tables hold Keast's rules; those it files under 6, ..., 9 are exact to one degree less.
 _FIRST_MISNAMED = 5
-_LAST_TABULATED = 8
+_LAST_TABULATED = 8  # degree of the highest rule that the tables hold
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 import scipy.sparse as sparse
@@ -18,9 +18,11 @@ from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces import tensor
 from bvsi.spaces.element import P1, P2, Q1, Q2, Element, Hermite
-from bvsi.spaces.finite_element import FiniteElements
 from bvsi.spaces.measure import Evaluation
 from bvsi.spaces.space import Space
+
+if TYPE_CHECKING:
+    from bvsi.spaces.finite_element import FiniteElements
 
 Array = NDArray[np.float64]
 Geometry = Grid | Mesh
@@ -173,6 +175,8 @@ def _by_axis(geometry: Grid | Mesh, element: Element) -> TypeGuard[Grid]:
 
 
 def _on_mesh(geometry: Grid | Mesh, element: Element) -> FiniteElements:
+    from bvsi.spaces.finite_element import FiniteElements  # scikit-fem is not needed on grids
+
     if isinstance(element, Hermite):
         raise SpaceError(f"{element.name} exists on grids only; use P2 or Q2 on a mesh.")
     return FiniteElements(geometry, element)

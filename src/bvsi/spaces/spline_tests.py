@@ -30,8 +30,7 @@ from bvsi.spaces.tensor import kronecker
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Derivatives that may go onto a test function. Not measured; no equation of the test problems has more than four, and
-# each makes the functions one gap wider.
+# Derivatives that may go onto a test function. Not measured; each makes the functions one gap wider.
 MAX_DERIVATIVES = 8
 
 # Degrees of the splines beyond the highest derivative d: ∂^d φ is then of degree four, and the trapezoidal rule at

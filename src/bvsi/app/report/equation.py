@@ -11,7 +11,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bvsi.app.report.formula import Formula, Fraction, Number, Row, Script, Symbol, name_formula, operator_formula
+from bvsi.app.report.formula import (
+    Formula,
+    Fraction,
+    Juxtaposition,
+    Number,
+    Script,
+    Symbol,
+    name_formula,
+    operator_formula,
+)
 from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.typeset import latex, mathml, plain
 from bvsi.discovery import Discovery, with_uncertainty
@@ -23,7 +32,7 @@ _ONE = Number("1")
 
 
 @dataclass(frozen=True)
-class Term:
+class Summand:
     """A summand of the right side: its sign, its coefficient without sign, its operator; None for the constant 1."""
 
     negative: bool
@@ -35,7 +44,7 @@ class Term:
         """Coefficient and operator."""
         if self.operator is None:
             return self.coefficient
-        return Row((self.coefficient, self.operator), spaced=True)
+        return Juxtaposition((self.coefficient, self.operator), spaced=True)
 
 
 @dataclass(frozen=True)
@@ -43,7 +52,7 @@ class Line:
     """The equation of one field."""
 
     left: Formula
-    terms: tuple[Term, ...]
+    terms: tuple[Summand, ...]
 
 
 def equation_lines(found: Discovery) -> tuple[Line, ...]:
@@ -55,7 +64,7 @@ def equation_lines(found: Discovery) -> tuple[Line, ...]:
             equation, text = split_name(name, found.fields)
             if equation == field:
                 operator = operator_formula(text)
-                terms.append(Term(value < 0, measured(abs(value), sd), None if operator == _ONE else operator))
+                terms.append(Summand(value < 0, measured(abs(value), sd), None if operator == _ONE else operator))
         lines.append(Line(_time_derivative(field, found.time_order), tuple(terms)))
     return tuple(lines)
 
@@ -137,4 +146,4 @@ def _time_derivative(field: str, order: int) -> Formula:
     above = None if order == 1 else Number(str(order))
     mark: Formula = Symbol("partial") if above is None else Script(Symbol("partial"), above=above)
     time: Formula = name_formula("t") if above is None else Script(name_formula("t"), above=above)
-    return Fraction(Row((mark, name_formula(field))), Row((Symbol("partial"), time)))
+    return Fraction(Juxtaposition((mark, name_formula(field))), Juxtaposition((Symbol("partial"), time)))

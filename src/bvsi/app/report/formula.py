@@ -68,7 +68,7 @@ class Root:
 
 
 @dataclass(frozen=True)
-class Row:
+class Juxtaposition:
     """Formulas side by side; ``spaced`` where they are factors."""
 
     parts: tuple[Formula, ...]
@@ -89,7 +89,7 @@ class Verbatim:
     text: str
 
 
-Formula = Number | Name | Symbol | Script | Fraction | Fenced | Root | Row | Function | Verbatim
+Formula = Number | Name | Symbol | Script | Fraction | Fenced | Root | Juxtaposition | Function | Verbatim
 
 _SUM, _PRODUCT, _PREFIX, _POWER, _ATOM = range(1, 6)
 _PREFIXES: dict[str, tuple[Formula, ...]] = {
@@ -148,7 +148,7 @@ def _read(node: ast.AST) -> _Read:
         case ast.Name(id=name):
             return Symbol("pi") if name in CONSTANT_NAMES else name_formula(name), _ATOM
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            return Row((Symbol("negative"), _bracketed(_read(inner), _PRODUCT))), _SUM
+            return Juxtaposition((Symbol("negative"), _bracketed(_read(inner), _PRODUCT))), _SUM
         case ast.UnaryOp(op=ast.UAdd(), operand=inner):
             return _read(inner)
         case ast.BinOp(op=ast.Add() | ast.Sub()):
@@ -174,7 +174,7 @@ def _sum(node: ast.BinOp) -> Formula:
     left, right = _read(node.left), _read(node.right)
     sign = "minus" if isinstance(node.op, ast.Sub) else "plus"
     # a − (b + c) keeps its brackets; a + (−b) too
-    return Row((left[0], Symbol(sign), _bracketed(right, _PRODUCT)))
+    return Juxtaposition((left[0], Symbol(sign), _bracketed(right, _PRODUCT)))
 
 
 def _product(node: ast.BinOp) -> Formula:
@@ -188,7 +188,7 @@ def _product(node: ast.BinOp) -> Formula:
         if parts and isinstance(_first(made), Number):
             parts.append(Symbol("dot"))
         parts.append(made)
-    return Row(tuple(parts), spaced=True)
+    return Juxtaposition(tuple(parts), spaced=True)
 
 
 def _factors(node: ast.AST) -> list[ast.AST]:
@@ -203,7 +203,7 @@ def _first(formula: Formula) -> Formula:
     match formula:
         case Script(base=base):
             return _first(base)
-        case Row(parts=(first, *_)):
+        case Juxtaposition(parts=(first, *_)):
             return _first(first)
     return formula
 
@@ -212,25 +212,27 @@ def _call(name: str, first: ast.expr, others: list[ast.expr]) -> _Read:
     inner = _read(first)
     if name == "dot" and len(others) == 1:
         pair = (_bracketed(inner, _PREFIX), Symbol("dot"), _bracketed(_read(others[0]), _PREFIX))
-        return Row(pair), _PRODUCT
+        return Juxtaposition(pair), _PRODUCT
     if name == "diff" and others:
         below = [_read(by)[0] for by in others]
         marks = tuple(Script(Symbol("partial"), below=by) for by in below)
-        return Row((*marks, _bracketed(inner, _PREFIX))), _PREFIX
+        return Juxtaposition((*marks, _bracketed(inner, _PREFIX))), _PREFIX
     if others:
         raise _UnknownError
     if name in _PREFIXES:
-        return Row((*_PREFIXES[name], _bracketed(inner, _PREFIX))), _PREFIX
+        return Juxtaposition((*_PREFIXES[name], _bracketed(inner, _PREFIX))), _PREFIX
     if name in ("dx", "dy", "dz"):
         return _directional(name, first), _PREFIX
     if name == "sqrt":
         return Root(inner[0]), _ATOM
     if name in FUNCTION_NAMES:
-        return Row((Function(name), Fenced(inner[0]))), _ATOM
+        return Juxtaposition((Function(name), Fenced(inner[0]))), _ATOM
     if name in _FENCES:
         return Fenced(inner[0], _FENCES[name]), _ATOM
     if name in _MEASURES:
-        return Row((Script(Symbol("integral"), below=Symbol(_MEASURES[name])), _bracketed(inner, _PRODUCT))), _PREFIX
+        return Juxtaposition(
+            (Script(Symbol("integral"), below=Symbol(_MEASURES[name])), _bracketed(inner, _PRODUCT))
+        ), _PREFIX
     raise _UnknownError
 
 
@@ -244,4 +246,4 @@ def _directional(name: str, argument: ast.expr) -> Formula:
             case _:
                 break
     mark = Script(Symbol("partial"), below=Name(name[1]), above=Number(str(order)) if order > 1 else None)
-    return Row((mark, _bracketed(_read(argument), _PREFIX)))
+    return Juxtaposition((mark, _bracketed(_read(argument), _PREFIX)))

@@ -9,10 +9,10 @@ from bvsi.app.report.formula import (
     Formula,
     Fraction,
     Function,
+    Juxtaposition,
     Name,
     Number,
     Root,
-    Row,
     Script,
     Symbol,
     Verbatim,
@@ -99,7 +99,7 @@ def latex(formula: Formula) -> str:
             return f"{left}{latex(inner)}{right}"
         case Root(inner=inner):
             return f"\\sqrt{{{latex(inner)}}}"
-        case Row(parts=parts, spaced=spaced):
+        case Juxtaposition(parts=parts, spaced=spaced):
             return _latex_row([latex(part) for part in parts], spaced)
         case Function(text=text):
             return _LATEX_FUNCTIONS.get(text, f"\\{text}")
@@ -153,7 +153,7 @@ def mathml(formula: Formula) -> Markup:
             return element("mrow", element("mo", left), mathml(inner), element("mo", right))
         case Root(inner=inner):
             return element("msqrt", mathml(inner))
-        case Row(parts=parts, spaced=spaced):
+        case Juxtaposition(parts=parts, spaced=spaced):
             thin = element("mspace", width="0.17em") if spaced else ""
             return element("mrow", joined([mathml(part) for part in parts], thin))
         case Function(text=text):
@@ -195,7 +195,7 @@ def plain(formula: Formula) -> str:
             return f"{left}{plain(inner)}{right}"
         case Root(inner=inner):
             return f"√({plain(inner)})"
-        case Row(parts=parts, spaced=spaced):
+        case Juxtaposition(parts=parts, spaced=spaced):
             texts = [f"({plain(p)})" if isinstance(p, Fraction) and len(parts) > 1 else plain(p) for p in parts]
             # where there is no small letter a subscript runs into what follows
             texts = [f"{t} " if re.search(r"_\w+$", t) and t is not texts[-1] else t for t in texts]
@@ -205,7 +205,7 @@ def plain(formula: Formula) -> str:
 
 
 def _in_brackets(formula: Formula) -> str:
-    return f"({plain(formula)})" if isinstance(formula, Row | Fraction) else plain(formula)
+    return f"({plain(formula)})" if isinstance(formula, Juxtaposition | Fraction) else plain(formula)
 
 
 def _raised(text: str) -> str:

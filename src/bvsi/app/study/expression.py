@@ -20,8 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.operators.constants import MAX_CONSTANT, MAX_EXPONENT
-from bvsi.operators.syntax import FUNCTION_NAMES, MAX_DEPTH, MAX_LENGTH, MAX_NODES, read, shortened
+from bvsi.operators.syntax import (
+    FUNCTION_NAMES,
+    MAX_CONSTANT,
+    MAX_DEPTH,
+    MAX_EXPONENT,
+    MAX_LENGTH,
+    MAX_NODES,
+    read,
+    shortened,
+)
 
 Array = NDArray[np.float64]
 

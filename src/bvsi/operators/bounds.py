@@ -1,27 +1,32 @@
-"""The constants of an operator: real numbers of moderate size, or a refusal.
+"""Symbolic work that is bounded before it is begun: constants of moderate size, expressions of moderate length.
 
 |c| ∈ {0} ∪ [1e-100, 1e100]
 
 SymPy would accept √−1, 1/0 or exp(exp(exp(9))) and stumble over them later, or never end. So each constant is
 evaluated with plain floats as it arises, from the inside out, before SymPy works with it. Its symbolic form (1/3, √2,
-π) is kept for people to read.
+π) is kept for people to read. Expressions are multiplied out only where few terms come of it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import sympy as sp
 
 from bvsi.errors import OperatorError
-from bvsi.operators.syntax import FUNCTION_NAMES
+from bvsi.operators.syntax import FUNCTION_NAMES, MAX_CONSTANT, MAX_EXPONENT
 
-MAX_CONSTANT = 1e100
-MAX_EXPONENT = 20
+# Largest denominator of an exponent that is given as a float: u**1.5 is u**(3/2). Not measured.
 _MAX_DENOMINATOR = 64
+# Powers beyond this lose more than three digits of a rounded base, (1 + ε)^n ≈ 1 + nε.
 _MAX_FLOAT_POWER = 1000
+# Symbols and operations in an expression that is still worked with. Not measured.
+MAX_SIZE = 5000
+# Summands that an expansion may have. Not measured.
+MAX_TERMS = 200
 
 _REAL: dict[Any, Callable[[float], float]] = {
     **{getattr(sp, name): getattr(math, name) for name in FUNCTION_NAMES},
@@ -168,3 +173,43 @@ def _highest_power(expression: sp.Expr) -> float:
 def _bound_exponent(n: float) -> None:
     if abs(n) > MAX_EXPONENT:
         raise OperatorError(f"a power of {n:g} is beyond {MAX_EXPONENT}; rescale the field or use exp(...).")
+
+
+def too_large(expression: sp.Expr) -> bool:
+    """Whether the expression has more than MAX_SIZE nodes; no more of them are visited."""
+    return next(islice(sp.preorder_traversal(expression), MAX_SIZE, None), None) is not None
+
+
+def tidy(expression: sp.Expr) -> sp.Expr:
+    """The expression multiplied out as a polynomial, so that like terms meet; left as it is where that costs much.
+
+    Functions, roots and quotients are taken as they stand: (2 + w)^−2 is easier to integrate than (4 + 4w + w²)^−1.
+    """
+    if too_large(expression) or _expanded_terms(expression) > MAX_TERMS:
+        return expression
+    masks = {atom: sp.Dummy(real=True) for atom in _indivisible(expression)}
+    expanded = sp.expand(expression.xreplace(masks))
+    return expanded.xreplace({mask: atom for atom, mask in masks.items()})
+
+
+def _is_polynomial_node(expression: sp.Expr) -> bool:
+    power = expression.is_Pow and expression.exp.is_Integer and expression.exp.is_positive
+    return bool(expression.is_Add or expression.is_Mul or power)
+
+
+def _indivisible(expression: sp.Expr) -> set[sp.Expr]:
+    """The largest parts that are no sums, products or powers of others."""
+    if _is_polynomial_node(expression):
+        return {atom for argument in expression.args for atom in _indivisible(argument)}
+    return {expression} if expression.args else set()
+
+
+def _expanded_terms(expression: sp.Expr) -> int:
+    """Number of summands after expansion, like terms counted apart."""
+    if not _is_polynomial_node(expression):
+        return 1
+    if expression.is_Pow:
+        n = int(expression.exp)
+        return math.comb(n + _expanded_terms(expression.base) - 1, n)  # multinomial formula
+    terms = [_expanded_terms(argument) for argument in expression.args]
+    return sum(terms) if expression.is_Add else math.prod(terms)
