@@ -36,7 +36,7 @@ def test_doubts_turn_the_tick_into_a_warning() -> None:
         replace(found, path=replace(found.path, doubts="Not decided: rivals.")),
         replace(found, forecast=forecast(0.3)),
         replace(found, forecast=forecast(0.95, failed=8)),
-        replace(found, settings={**found.settings, "forecast": "none: simulate: no solution"}),
+        replace(found, no_simulation="simulate: no solution"),
     ):
         assert len(doubtful.doubts) == 1
         assert judgement(doubtful).style == "doubt"

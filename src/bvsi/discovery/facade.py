@@ -28,7 +28,7 @@ from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise import Noise, UnknownScale
-from bvsi.noise.measurement import Measurement, measure_all
+from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
 from bvsi.operators import Library
 from bvsi.select import SelectionPath, Sweep
 from bvsi.setup import Setup
@@ -105,6 +105,7 @@ def discover(
         "method": repr(used),
         "reason": chosen.reason,
         "noise": "; ".join(m.told for m in measured),
+        "noise levels": repr(NOISE_LEVELS),
         "prior": "flat" if prior is None else str(prior_density(prior, model.likelihood)),
         "constraints": "; ".join(allowed.texts),
         **({"check": repr(levels)} if check else {}),

@@ -46,6 +46,7 @@ class Discovery:
     frames: pictures of data, fit and residuals, made with the check; forecast: the equation simulated and compared with
         frames that were held out, see :func:`bvsi.forecast`.
     method: test functions, weights, selection and estimator that were used; None where a file does not tell.
+    no_simulation: why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     """
 
     fields: tuple[str, ...]
@@ -64,6 +65,7 @@ class Discovery:
     frames: Frames | None = None
     forecast: Forecast | None = None
     method: Method | None = None
+    no_simulation: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -127,8 +129,9 @@ class Discovery:
             found.append(self.path.doubts)
         if self.forecast is not None and self.forecast.failing:
             found.append(self.forecast.status)
-        told = self.settings.get("forecast", "")
-        return (*found, *([f"No forecast could be made. {told}"] if "simulate:" in told else []))
+        if self.no_simulation:
+            found.append(f"No forecast could be made. {self.no_simulation}")
+        return tuple(found)
 
     @property
     def table(self) -> str:

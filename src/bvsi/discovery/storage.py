@@ -83,6 +83,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "time_order": found.time_order,
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps(found.status.to_record()),
+        "no_simulation": found.no_simulation,
         "criterion": path.criterion,
         "stopped": path.stopped,
         "doubts": path.doubts,
@@ -114,6 +115,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         time_order=int(attributes.get("time_order", 1)),
         frames=frames_from(dataset),
         forecast=_forecast(json.loads(attributes.get("forecast", "null"))),
+        no_simulation=str(attributes.get("no_simulation", "")),
         method=_method(json.loads(attributes["settings"]).get("method", "")),
     )
 

@@ -23,15 +23,29 @@ from bvsi.noise.signal import smoothed
 
 Array = NDArray[np.float64]
 
-# Data are not known better than to this part of their size, even without noise.
-_ROUNDING = 1e-8
-# Noise below this part of the size of a field is none.
-_NO_NOISE = 1e-5
-# Share of values beyond which outliers are more than the tail of the noise, and the weight below which one is so by
-# itself: that of 10 sd, which none of 9 classic equations with 1 and 10% of noise reaches.
-_TAIL, _FAR = 2e-4, 0.23
-# Weight that an outlier has at least: what replaces it is then a prediction, and this well known for sure.
-_LEAST = 1e-3
+
+@dataclass(frozen=True)
+class NoiseLevels:
+    """What decides how noise is measured.
+
+    rounding: data are not known better than to this part of their size, even without noise; not measured.
+    no_noise: noise below this part of the size of a field is none; not measured.
+    tail: share of values beyond which outliers are more than the tail of the noise.
+    few: outliers that are not more than the tail in small data, whatever their share; not measured.
+    far: weight below which a value is an outlier by itself: that of 10 sd, which none of 9 classic equations with 1 and
+        10% of noise reaches.
+    least: weight that an outlier has at least: what replaces it is a prediction, and this well known for sure.
+    """
+
+    rounding: float = 1e-8
+    no_noise: float = 1e-5
+    tail: float = 2e-4
+    few: int = 3
+    far: float = 0.23
+    least: float = 1e-3
+
+
+NOISE_LEVELS = NoiseLevels()
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +72,7 @@ class Measurement:
         """Whether the noise was measured, and there is none to speak of in any field."""
         if not self.error:
             return False
-        return all(s < _NO_NOISE * _size(self.data, f) for f, s in self.sigma.items())
+        return all(s < NOISE_LEVELS.no_noise * _size(self.data, f) for f, s in self.sigma.items())
 
 
 def measure(
@@ -123,7 +137,7 @@ def _size(data: Data, name: str) -> float:
 
 def _floor(data: Data, name: str) -> float:
     size = _size(data, name)
-    return _ROUNDING * size if size > 0 else 1.0
+    return NOISE_LEVELS.rounding * size if size > 0 else 1.0
 
 
 def _model(variance: dict[str, Array], data: Data) -> Noise:
@@ -146,15 +160,19 @@ def _without_outliers(
     except DataError:
         return data, {}, []
     total = {f: one.outliers.size for f, one in found.items()}
-    many = {f for f, n in total.items() if n > (0 if robust else max(3, _TAIL * data.fields[f].size))}
-    many |= {f for f, one in found.items() if np.any(one.weights < _FAR)}
+    many = {
+        f
+        for f, n in total.items()
+        if n > (0 if robust else max(NOISE_LEVELS.few, NOISE_LEVELS.tail * data.fields[f].size))
+    }
+    many |= {f for f, one in found.items() if np.any(one.weights < NOISE_LEVELS.far)}
     if not many:
         return data, {}, []
     # missing values have no weight of their own
     weights, fields = {f: np.ones(data.fields[f].shape) for f in many}, dict(data.fields)
     for f in many:
         fields[f] = np.array(data.fields[f])
-        weights[f].ravel()[found[f].outliers] = np.maximum(found[f].weights, _LEAST)
+        weights[f].ravel()[found[f].outliers] = np.maximum(found[f].weights, NOISE_LEVELS.least)
         fields[f].ravel()[found[f].outliers] = found[f].values
         fields[f].ravel()[found[f].missing] = found[f].filled
     told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]

@@ -19,7 +19,15 @@ from bvsi.noise import Noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library
 from bvsi.predict.denoise import Smoother, smoothers
-from bvsi.predict.forecast import LEVEL, Forecast, ForecastError, band_variance, forecast_status, half_width
+from bvsi.predict.forecast import (
+    LEVEL,
+    Forecast,
+    ForecastError,
+    SimulationError,
+    band_variance,
+    forecast_status,
+    half_width,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,12 +66,16 @@ class Start:
         """Noise, smoothers and the discretised equation of an experiment."""
         measured = measure(data, noise)
         data = measured.data
+        cannot = "forecast: the equation cannot be simulated on these data"
         try:
             made = simulator(data, library, prescribe=True)
-            frames = slice(None) if made.needs_boundary else slice(0, _FRAMES)
+        except BvsiError as error:
+            raise SimulationError(f"{cannot}: {error}") from error
+        frames = slice(None) if made.needs_boundary else slice(0, _FRAMES)
+        try:
             smoothing = smoothers(data.select_times(frames))
         except BvsiError as error:
-            raise ForecastError(f"forecast: the equation cannot be simulated on these data: {error}") from error
+            raise ForecastError(f"{cannot}: {error}") from error
         # where filters had too few values the smoothing tells the level
         variance = {f: measured.variance.get(f, np.array(smoothing[f].sigma ** 2)) for f in data.names}
         start = Start(data, variance, smoothing, made)
@@ -189,7 +201,7 @@ def _affordable(
     try:
         _, steps = start.run(theta, start.draw(None), times, replace(scheme, max_steps=allowed))
     except BvsiError as error:
-        raise ForecastError(
+        raise SimulationError(
             f"forecast: the equation found cannot be simulated from the first frame: {error}"
         ) from error
     return int(np.clip(budget / (cost * steps), min(_FEWEST_DRAWS, draws), draws)), steps

@@ -27,6 +27,10 @@ class ForecastError(BvsiError):
     """The equation cannot be simulated from these data; the message says why, and what would help."""
 
 
+class SimulationError(ForecastError):
+    """The equation that was found cannot be simulated: a doubt about the equation itself."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecast:
     """Simulations from the first frame with draws of coefficients and initial state, against the data.

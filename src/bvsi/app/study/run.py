@@ -50,6 +50,7 @@ from bvsi.discovery.storage import to_bytes
 from bvsi.errors import BvsiError
 from bvsi.linalg.machine import free_memory
 from bvsi.operators import Library
+from bvsi.predict.forecast import SimulationError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -215,7 +216,8 @@ def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent)
             progress=progress,
         )
     except BvsiError as error:
-        return replace(found, settings={**found.settings, "forecast": f"none: {error}"})
+        unsound = str(error) if isinstance(error, SimulationError) else ""
+        return replace(found, settings={**found.settings, "forecast": f"none: {error}"}, no_simulation=unsound)
     return replace(found, forecast=made)
 
 
