@@ -35,8 +35,8 @@ _NO_NOISE = (
     "of the discretisation."
 )
 
+# A hundredth of a standard deviation is near enough to compare estimates.
 _ROUGHLY = Profile(tol=1e-2, max_iterations=10)
-"""A hundredth of a standard deviation is near enough to compare estimates."""
 
 _POSSIBLE = (RankError, NotPositiveDefiniteError, DataError, SpaceError, OperatorError)
 """What fewer data or another element can honestly fail with. Any other error is a fault of ours and is not caught."""

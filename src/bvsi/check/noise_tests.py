@@ -31,7 +31,7 @@ _ORDER = 6
 _FREEDOM = 19
 # Powers of correlations, and rows of a filter they are taken from.
 _POWERS = 100
-_ROWS = 2000
+_ROWS = 2000  # rows of a filter are alike but for its ends
 # Values that are enough; of more data the first frames are used, and of large ones the middle.
 _MOST, _LARGEST = 60_000, 1_000_000
 # Share of filtered values that are zero beyond which a field is constant or rounded.

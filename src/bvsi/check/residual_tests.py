@@ -29,7 +29,7 @@ TestKind = Literal["misfit", "structure", "uneven", "white", "signal"]
 # Draws of the noise that a statistic is compared with, and of θ for other weights; not measured: the spread of 40 draws
 # is known to 11%, and Student's t allows for that.
 _DRAWS = 40
-_WEIGHTS = 6
+_WEIGHTS = 6  # each costs a factorisation
 # Groups of blocks whose shares of the misfit are compared.
 _GROUPS = 8
 

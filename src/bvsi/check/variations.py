@@ -24,11 +24,11 @@ _WIDER = 1.5
 # Functions that should be left along an axis, nodes along one, and times, before every second one is left out. Three
 # nodes are one more than an element has: with five, Q1 on 8 nodes was off by 8 to 60 sd and not tried in space.
 _FEWEST = 2
-_FEWEST_NODES = 3
-_FEWEST_TIMES = 5
+_FEWEST_NODES = 3  # see above
+_FEWEST_TIMES = 5  # every second one leaves three
 # Order of the quadrature error: B-splines of degree p with m derivatives have p + 1 − m, five with the default degrees.
 _SPLINE_ORDER = 5.0
-_ELEMENT_ORDER = 2.0
+_ELEMENT_ORDER = 2.0  # of Q1 and of second-order stencils
 
 _HALF = slice(None, None, 2)
 

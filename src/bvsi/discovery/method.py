@@ -40,7 +40,7 @@ Estimator = Profile | Lagged | Maximum | SVGD | NUTS
 
 # Times, and nodes along an axis, from which on splines have enough to stand on.
 _TIMES = TIME_DEGREE + 4
-_NODES = 16
+_NODES = 16  # not measured
 # Steps within this part of the typical one are even; the longest step, in typical ones, of frames that mostly are not.
 _EVEN, _LONG = 0.01, 2.5
 

@@ -22,11 +22,11 @@ from bvsi.errors import DataError
 
 Array = NDArray[np.float64]
 
-_ORDER = 4
+_ORDER = 4  # differences: cubic signals are left as they are
 _LONGEST = 4096  # an axis longer than this takes too long to decompose
 # log₁₀ λ that are tried, first coarsely, then more finely around the best.
 _EXPONENTS = (-4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0)
-_REFINEMENTS = (1.0, 0.5, 0.25)
+_REFINEMENTS = (1.0, 0.5, 0.25)  # steps of log₁₀ λ; a quarter is a factor of 1.8
 
 
 @dataclass(frozen=True, eq=False)

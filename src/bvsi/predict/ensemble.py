@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-_FEWEST_DRAWS = 3
+_FEWEST_DRAWS = 3  # a variance of two draws says nothing
 # Frames that the initial state is smoothed from, where no boundary values are needed at the others.
 _FRAMES = 64
 # Error of a step in time, as a part of the noise, and the bounds of it.
@@ -44,7 +44,7 @@ _TIME_ERROR, _TIME_BOUNDS = 0.01, (1e-7, 1e-3)
 _PATIENCE = 20
 # Error of a coarser grid that is taken for speed: as a part of the noise, and at least.
 _COARSENING, _COARSE_AT_LEAST = 0.2, 1e-3
-_FEWEST_NODES = 16
+_FEWEST_NODES = 16  # along an axis of the coarser grid; not measured
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from bvsi.errors import BvsiError
 
 Array = NDArray[np.float64]
 
-LEVEL = 0.95
+LEVEL = 0.95  # of the bands
 # Coverage below which bands are too narrow: noise alone makes it vary less, and correlated errors more.
 _COVERED = 0.85
 # Spread, as part of the size of the data, beyond which a forecast says little.
