@@ -13,7 +13,8 @@ from bvsi._version import __version__
 if TYPE_CHECKING:
     from bvsi.check import Check, Verdict
     from bvsi.data import Data, Grid, Mesh
-    from bvsi.discovery import Discovery, Method, Paper, discover, forecast, simulate_found
+    from bvsi.discovery import Discovery, Method, Paper, discover
+    from bvsi.discovery.forecasting import forecast, simulate_found
     from bvsi.errors import BvsiError
     from bvsi.forward import ThetaScheme, simulate
     from bvsi.infer import (
@@ -105,7 +106,8 @@ _HOME = {
     "infer.constraints": ("Constraints",),
     "data": ("Data", "Grid", "Mesh"),
     "check": ("Check", "Verdict"),
-    "discovery": ("Discovery", "Method", "Paper", "discover", "forecast", "simulate_found"),
+    "discovery": ("Discovery", "Method", "Paper", "discover"),
+    "discovery.forecasting": ("forecast", "simulate_found"),
     "errors": ("BvsiError",),
     "infer": (
         "NUTS",

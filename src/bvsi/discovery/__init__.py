@@ -1,7 +1,6 @@
 """The facade: select, infer, report."""
 
 from bvsi.discovery.facade import discover
-from bvsi.discovery.forecasting import forecast, simulate_found
 from bvsi.discovery.method import Method, Paper, default_discretisation
 from bvsi.discovery.result import Discovery, equation_text, with_uncertainty
 
@@ -12,7 +11,5 @@ __all__ = [
     "default_discretisation",
     "discover",
     "equation_text",
-    "forecast",
-    "simulate_found",
     "with_uncertainty",
 ]

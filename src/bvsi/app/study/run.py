@@ -44,7 +44,8 @@ from bvsi.cluster import Stored, seen_by_workers
 from bvsi.common.files import netcdf_bytes
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
-from bvsi.discovery import Discovery, discover, forecast
+from bvsi.discovery import Discovery, discover
+from bvsi.discovery.forecasting import forecast
 from bvsi.discovery.memory import Memory, estimate_memory
 from bvsi.discovery.storage import to_bytes
 from bvsi.errors import BvsiError

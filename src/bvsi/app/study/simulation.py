@@ -16,7 +16,8 @@ from bvsi.app.study.toml import Study
 from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
-from bvsi.discovery import Discovery, simulate_found
+from bvsi.discovery import Discovery
+from bvsi.discovery.forecasting import simulate_found
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
