@@ -97,9 +97,9 @@ def active_text(base: GaussianPosterior | NormalInverseGammaPosterior, constrain
     """Which inequalities the estimate without them violates, and where the data contradict them; empty where none."""
     excess = constraints.excess(base.mean)
     sd = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", constraints.A, base.covariance, constraints.A), 0.0))
-    told = []
+    notes = []
     for i in np.flatnonzero((excess > _VIOLATED * sd) & ~constraints.equality):
         distance = excess[i] / sd[i] if sd[i] > 0 else np.inf
         doubt = ", which the data contradict" if distance > CONTRADICTION else ""
-        told.append(f"{constraints.texts[i]!r} by {distance:.2g} sd{doubt}")
-    return f"Constraints hold that the estimate without them would violate: {'; '.join(told)}." if told else ""
+        notes.append(f"{constraints.texts[i]!r} by {distance:.2g} sd{doubt}")
+    return f"Constraints hold that the estimate without them would violate: {'; '.join(notes)}." if notes else ""

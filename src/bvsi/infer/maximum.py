@@ -79,11 +79,11 @@ class Maximum:
         # the mean, since priors may vanish on bounds, where the mode can lie
         frame = _Frame(target, begin.mean, covariance_root(begin.covariance).R, progress)
         theta, message, iterations = frame.maximise(self.tol, self.max_iterations)
-        covariance, told, peaked = frame.laplace(theta)
+        covariance, notes, peaked = frame.laplace(theta)
         posterior = truncated(GaussianPosterior(likelihood.names, theta, covariance), frame.pinned(theta), theta)
         equations = likelihood.normal_equations(theta)
         status = Status(not message, iterations, message or f"converged (iterations: {iterations}).")
-        status = status.noted(told)
+        status = status.noted(notes)
         if not peaked:
             status = status.noted(_NOT_PEAKED, Reason.NOT_PEAKED, failed=True)
         scale = likelihood.noise_scale(equations)
@@ -154,14 +154,14 @@ class _Frame:
         on, pinned = self._on(theta), self.pinned(theta)
         basis = self._directions(pinned)
         if not basis.shape[1]:
-            return np.zeros((len(theta), len(theta))), self._told(on), True
+            return np.zeros((len(theta), len(theta))), self._active_notes(on), True
         hessian = -np.stack([self._difference(theta, v) for v in basis.T]) @ basis
         hessian = 0.5 * (hessian + hessian.T)
         eigenvalues, vectors = np.linalg.eigh(hessian)
         flat = eigenvalues <= _LEAST_CURVATURE
         # where there is no peak the spread of the start has to do, which is that of the columns of the basis
         spread = basis @ vectors / np.sqrt(np.where(flat, 1.0, eigenvalues))
-        return np.asarray(spread @ spread.T), self._told(on), not flat.any()
+        return np.asarray(spread @ spread.T), self._active_notes(on), not flat.any()
 
     def pinned(self, theta: Array) -> LinearConstraints:
         """The constraints, with those that are active and corners at which θ lies as equalities."""
@@ -213,13 +213,13 @@ class _Frame:
         at = np.abs(theta - prior.kinks) <= _ON * self.sd
         return np.flatnonzero(active), np.flatnonzero(at)
 
-    def _told(self, on: tuple[NDArray[np.intp], NDArray[np.intp]]) -> str:
+    def _active_notes(self, on: tuple[NDArray[np.intp], NDArray[np.intp]]) -> str:
         constraints, names = self.target.constraints, self.target.names
         rows = [constraints.texts[i] for i in on[0] if not constraints.equality[i]]
-        told = [f"Active: {', '.join(map(repr, rows))}."] if rows else []
-        told += [f"At the corner of the prior: {', '.join(repr(names[i]) for i in on[1])}."] if len(on[1]) else []
-        told += ["There the posterior is not Gaussian: use NUTS() for its error bars."] if told else []
-        return " ".join(told)
+        notes = [f"Active: {', '.join(map(repr, rows))}."] if rows else []
+        notes += [f"At the corner of the prior: {', '.join(repr(names[i]) for i in on[1])}."] if len(on[1]) else []
+        notes += ["There the posterior is not Gaussian: use NUTS() for its error bars."] if notes else []
+        return " ".join(notes)
 
     def _rows(self) -> list[scipy.optimize.LinearConstraint]:
         """The constraints on θ, and t ≥ ±(θ − m)/sd at corners, for x = (w, t)."""

@@ -103,9 +103,9 @@ class NUTS:
         agree = f"chains agree: R̂ ≤ {r_hat:.3f}, at least {ess:.0f} effective draws."
         if posterior.divergences:
             agree += f" {posterior.divergences} steps diverged, which is few."
-        told = posterior.warnings
-        reasons = frozenset({Reason.SAMPLING}) if told else frozenset()
-        status = Status(not told, self.chains * (self.draws + self.tune), " ".join(told) or agree, reasons)
+        notes = posterior.warnings
+        reasons = frozenset({Reason.SAMPLING}) if notes else frozenset()
+        status = Status(not notes, self.chains * (self.draws + self.tune), " ".join(notes) or agree, reasons)
         return sampled_fit(problem, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
     def _sampled(self, chain: _Chain, problem: SamplingProblem, rng: np.random.Generator) -> ChainPosterior:
@@ -197,19 +197,19 @@ def _model(nutpie: Any, problem: SamplingProblem, progress: Progress) -> Any:
 
 def _doubts(chains: ChainPosterior) -> tuple[str, ...]:
     """What speaks against trusting the chains."""
-    told = []
+    notes = []
     if not np.nanmax(chains.r_hat) < _R_HAT:
-        told.append(f"The chains have not mixed: R̂ is up to {np.nanmax(chains.r_hat):.3f}; raise tune and draws.")
+        notes.append(f"The chains have not mixed: R̂ is up to {np.nanmax(chains.r_hat):.3f}; raise tune and draws.")
     least = np.nanmin([chains.ess_bulk, chains.ess_tail])
     if not least >= _LEAST_ESS:
-        told.append(f"Only {least:.0f} effective draws; raise draws.")
+        notes.append(f"Only {least:.0f} effective draws; raise draws.")
     if chains.divergences > _DIVERGING * chains.draws.shape[0] * chains.draws.shape[1]:
-        told.append(
+        notes.append(
             f"{chains.divergences} steps diverged: the density has walls or corners that the sampler cannot follow, so "
             "that parts of the posterior may be missing; raise tune, use smoother priors, or have fewer constraints "
             "than coefficients."
         )
-    return tuple(told)
+    return tuple(notes)
 
 
 @contextmanager

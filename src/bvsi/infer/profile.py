@@ -262,7 +262,7 @@ class _Problem:
         return self.everywhere(prior, tried)
 
     def _piloted(self, pilot: _Problem, prior: AnyPrior, tried: list[str]) -> _Attempt | None:
-        """Minimise from the estimate of a pilot, which heard all starts; None where that may not be enough."""
+        """Minimise from the estimate of a pilot, which tried all starts; None where that may not be enough."""
         try:
             rough = pilot.everywhere(prior, [])
         except (RankError, NotPositiveDefiniteError):

@@ -210,15 +210,15 @@ def _scores(problem: SamplingProblem, pool: Executor, w: Array) -> Array | None:
 
 
 def _warnings(particles: int, dimension: int, short: float) -> tuple[str, ...]:
-    told = []
+    notes = []
     if particles < _PER_DIMENSION * dimension:
-        told.append(
+        notes.append(
             f"{particles} particles are few for {dimension} dimensions: trust their mean and covariance at most, not "
             f"intervals; use {_PER_DIMENSION * dimension} or more."
         )
     if short > _SHORT:
-        told.append(
+        notes.append(
             f"The variance of the particles is about {100 * short:.0f}% too small, by Stein's identity; use more of "
             "them, or the kernel MedianRBF() with its linear part."
         )
-    return tuple(told)
+    return tuple(notes)

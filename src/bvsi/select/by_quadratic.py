@@ -187,8 +187,8 @@ class _Sweeping:
                     visited.append(replace(v, score=v.score + offset, candidates=candidates))
         # the misfit at the selected model, unless that at all operators says that neither is to be trusted
         trusted = chosen.quadratic if whole.quadratic.noise_share <= MOST_NOISE else whole.quadratic
-        told = doubts(trusted, chosen.fit.names, self.protection)
-        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, told)
+        notes = doubts(trusted, chosen.fit.names, self.protection)
+        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes)
 
 
 @dataclass(frozen=True)
@@ -330,8 +330,8 @@ class _Subsets:
                 theta, Q = (one[0] for one in quadratic.solve([model]))
                 visited.append(Visited(names, J, theta, float(Q) / quadratic.n, changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
-        told = " ".join(text for text in (self._doubts(best, quadratic), self._static(best, quadratic)) if text)
-        return SelectionPath(tuple(visited), self.settings.criterion.name, f"stopped: {why}{status}", told)
+        notes = " ".join(text for text in (self._doubts(best, quadratic), self._static(best, quadratic)) if text)
+        return SelectionPath(tuple(visited), self.settings.criterion.name, f"stopped: {why}{status}", notes)
 
     def _static(self, best: Model, quadratic: Quadratic) -> str:
         """Whether one operator explains the data no better than none."""

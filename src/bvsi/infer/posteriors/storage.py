@@ -94,7 +94,7 @@ def posterior_variables(posterior: Posterior) -> tuple[Variables, Attributes]:
             per_draw = {"log_density": posterior.log_density, "diverging": posterior.diverging}
             variables: Variables = {"draws": (("chain", "draw", "operator"), posterior.draws)}
             variables |= {key: (("chain", "draw"), value) for key, value in per_draw.items() if value is not None}
-            # which of them exist is told, so that a lost one is noticed
+            # the names of those that exist are kept, so that a lost one is noticed
             held = {"held": json.dumps(sorted(variables)), "warnings": json.dumps(posterior.warnings)}
             return variables, {"posterior": "chains", **held}
     raise BvsiError(f"posterior: a {type(posterior).__name__} cannot be saved; save its draws as a ParticlePosterior.")
