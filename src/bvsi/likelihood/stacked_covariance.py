@@ -20,7 +20,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.likelihood.covariance import CovariancePlan, side_by_side
-from bvsi.likelihood.tensor_covariance import TensorCovariance
+from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts
 from bvsi.linalg import Pattern
 from bvsi.residual import Residuals, Sensitivity, Structure
 
@@ -87,39 +87,32 @@ class StackedCovariance:
         return Pattern((K * N, K * N), indptr, indices), slots
 
     @cached_property
-    def _coefficients(self) -> tuple[Any, Any, Any, Any]:
-        """a_kj a_lj, a_kj b_lj, b_kj a_lj, b_kj b_lj for every pair, (n_pairs × T) each."""
-        a, b = (sparse.csr_array(m) for m in (self.blocks.structure.a, self.blocks.structure.b))
-        left = {"a": a[self.k], "b": b[self.k]}
-        right = {"a": a[self.l], "b": b[self.l]}
-        aa, ab, ba, bb = (left[m].multiply(right[n]).tocsr() for m, n in ("aa", "ab", "ba", "bb"))
-        return aa, ab, ba, bb
-
-    def coefficients(self, group: Integers, n: int) -> tuple[Any, Any, Any, Any]:
-        """The same, summed over times of one group (T,), (n_pairs × n)."""
-        T = len(group)
-        sums = sparse.csr_array((np.ones(T), (np.arange(T), group)), shape=(T, n))
-        aa, ab, ba, bb = (sparse.csr_array(c @ sums) for c in self._coefficients)
-        return aa, ab, ba, bb
+    def _times(self) -> TimeProducts:
+        return TimeProducts.of(self.blocks.structure, self.blocks.noise, self.k, self.l)
 
     def values(self, residuals: Residuals, theta: Array) -> Array:
         """Σ(θ) on the pattern, (nnz,)."""
         plan, G = self.blocks, residuals.jacobians(theta)
         if self.tensor is not None:
-            return self._with_unused(self._from_axes(self.tensor, G))
-        group, first = self._groups(G)
+            used, slots, mirrored = self._pair_slots
+            own = self.tensor.values(G).ravel()
+            own = own if used is None else own[used]
+            values = np.zeros(self.pattern.nnz)
+            values[slots], values[mirrored] = own, own
+            return self._with_unused(values)
+        kind, rows = self._rows(G)
         M = residuals.structure.M
-        Q, R = (np.empty((len(first), plan.pattern.nnz)) for _ in range(2))
+        Q, R = (np.zeros((self._times.n_rows(kind), plan.pattern.nnz)) for _ in range(2))
 
-        def products(g: int) -> None:
-            j = int(first[g])
+        def products(n: int) -> None:
+            row, j = rows[n]
             own = G.values(j)
-            Q[g] = plan.product.values(plan.sensitivity_times_noise(M, j), own)
-            R[g] = plan.product.symmetric_values(plan.sensitivity_times_noise(own, j), own)
+            Q[row] = plan.product.values(plan.sensitivity_times_noise(M, j), own)
+            R[row] = plan.product.symmetric_values(plan.sensitivity_times_noise(own, j), own)
 
-        side_by_side(products, len(first), plan.pattern.nnz)
-        _, ab, ba, bb = self.coefficients(group, len(first))
-        block = self._of_time_terms - ab @ Q - ba @ Q[:, plan.pattern.transpose[1]] + bb @ R
+        side_by_side(products, len(rows), plan.pattern.nnz)
+        ab, ba, bb = (self._times.matrix(stencils, kind) for stencils in ("ab", "ba", "bb"))
+        block = self._of_time_terms + ab @ Q + ba @ Q[:, plan.pattern.transpose[1]] + bb @ R
         values = np.empty(self.pattern.nnz)
         values[self._slots] = block
         return self._with_unused(values)
@@ -159,16 +152,6 @@ class StackedCovariance:
         half = self._half
         return TensorCovariance.of(self.blocks.structure, self.blocks.noise, self.k[half], self.l[half])
 
-    def _from_axes(self, tensor: TensorCovariance, G: Sensitivity) -> Array:
-        """Σ(θ) on the pattern from products of axes."""
-        used, slots, mirrored = self._pair_slots
-        own = tensor.values(G).ravel()
-        own = own if used is None else own[used]
-        values = np.zeros(self.pattern.nnz)
-        values[slots] = own
-        values[mirrored] = own
-        return values
-
     @cached_property
     def _pair_slots(self) -> tuple[Integers | None, Integers, Integers]:
         """Slots in Σ of the pairs of functions of every block k ≤ l, and those of their mirror images.
@@ -189,10 +172,11 @@ class StackedCovariance:
     @cached_property
     def _of_time_terms(self) -> Array:
         """Σ_j a_kj a_lj P_j of every pair, (n_pairs, nnz): no θ in it."""
-        plan = self.blocks
-        M, (_, first, group) = plan.structure.M, np.unique(plan.noise.label, return_index=True, return_inverse=True)
-        P = [plan.product.symmetric_values(plan.sensitivity_times_noise(M, int(j)), M) for j in first]
-        return np.asarray(self.coefficients(group.astype(np.int64), len(first))[0] @ np.stack(P))
+        plan, M = self.blocks, self.blocks.structure.M
+        P = np.zeros((self._times.n_rows("by noise"), plan.pattern.nnz))
+        for row, j in _first_times(self._times.row_of["by noise"]):
+            P[row] = plan.product.symmetric_values(plan.sensitivity_times_noise(M, j), M)
+        return np.asarray(self._times.matrix("aa", "by noise") @ P)
 
     @cached_property
     def _unused(self) -> Integers:
@@ -216,26 +200,30 @@ class StackedCovariance:
         pattern of Σ are needed, the selected inverse. Times with the same noise and Jacobian are summed first.
         """
         plan, G = self.blocks, residuals.jacobians(theta)
-        group, first = self._groups(G)
-        _, ab, _, bb = self.coefficients(group, len(first))
+        kind, rows = self._rows(G)
         W = inverse.copy()
         W[self._unused] = 0.0
         W = W[self._slots]
-        A_transposed, B = ab.T @ W, bb.T @ W
+        minus_A_transposed, B = (self._times.matrix(stencils, kind).T @ W for stencils in ("ab", "bb"))
         slope = np.zeros(len(theta))
-        for g, j in enumerate(first.tolist()):
-            inner = plan.product.gradient(A_transposed[g], plan.sensitivity_times_noise(residuals.structure.M, j))
-            inner -= plan.product.gradient(B[g], plan.sensitivity_times_noise(G.values(j), j))
+        for row, j in rows:
+            inner = plan.product.gradient(
+                minus_A_transposed[row], plan.sensitivity_times_noise(residuals.structure.M, j)
+            )
+            inner += plan.product.gradient(B[row], plan.sensitivity_times_noise(G.values(j), j))
             slope += residuals.operators_inner(inner[0], j)
-        return -2.0 * slope
+        return 2.0 * slope
 
-    def _groups(self, G: Sensitivity) -> tuple[Integers, Integers]:
-        """Group of each time, (T,), and the first time of each group: times with the same noise and Jacobian."""
-        T = self.blocks.structure.n_times
-        if not G.constant:
-            return np.arange(T), np.arange(T)
-        _, first, group = np.unique(self.blocks.noise.label, return_index=True, return_inverse=True)
-        return group.astype(np.int64), first.astype(np.int64)
+    def _rows(self, G: Sensitivity) -> tuple[Kind, list[tuple[int, int]]]:
+        """Products depend on the noise where G is constant, else on the time; rows, and a time that stands for each."""
+        kind: Kind = "by noise" if G.constant else "by time"
+        return kind, _first_times(self._times.row_of[kind])
+
+
+def _first_times(row_of: Integers) -> list[tuple[int, int]]:
+    """Rows, and the first time of each."""
+    rows, first = np.unique(row_of, return_index=True)
+    return list(zip(rows.tolist(), first.tolist(), strict=True))
 
 
 def _used(structure: Structure) -> Any:

@@ -93,7 +93,7 @@ class TensorCovariance:
         total: Array | float = 0.0
         by_rows: dict[tuple[str, Kind], Array] = {}
         for tests, diagonals in self._diagonals(left, right):
-            if sum(len(self.times.groups[kind]) for _, kind in diagonals) > self.times.n_pairs:
+            if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
                 total = self._contracted(self._over_times(diagonals), tests) + total
                 continue
             sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
@@ -142,20 +142,17 @@ class TensorCovariance:
 
     def _contracted(self, c: Array, tests: tuple[Kronecker, Kronecker]) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
-        factors = zip(*(product.factors for product in tests), strict=True)
-        matrices = [self._pair_matrix(a, A, B) for a, (A, B) in enumerate(factors)]
+        matrices = []
+        for pairs, A, B in zip(self._pairs, *(product.factors for product in tests), strict=True):
+            key = (id(A), id(B))
+            if key not in self._matrices:  # A and B are kept beside it, so that their ids stay theirs
+                self._matrices[key] = (pairs.products(A, B), A, B)
+            matrices.append(self._matrices[key][0])
         growth = float(np.prod([max(1.0, P.shape[0] / P.shape[1]) for P in matrices]))
         step = max(1, int(_CHUNK / (growth * c.shape[1])))
         if len(c) <= step:
             return diagonal_products(matrices, c)
         return np.concatenate([diagonal_products(matrices, c[i : i + step]) for i in range(0, len(c), step)])
-
-    def _pair_matrix(self, axis: int, A: Any, B: Any) -> Any:
-        """Products of functions along an axis; A and B are kept beside it, so that their ids stay theirs."""
-        key = (id(A), id(B))
-        if key not in self._matrices:
-            self._matrices[key] = (self._pairs[axis].products(A, B), A, B)
-        return self._matrices[key][0]
 
     def _by_equation(self, J: Sensitivity) -> list[list[Scaled]]:
         """Terms V diag(c_j) of a sensitivity for every equation."""
@@ -206,24 +203,20 @@ class TensorCovariance:
 class TimeProducts:
     """t_kj t_lj for pairs of blocks, t = a or −b, (pairs × T) by stencils ``aa``, ``ab``, ``ba``, ``bb``.
 
-    groups: which rows of c_s σ² c_t stand for which times, by kind.
+    row_of: by kind, which row of what is summed stands for which time, (T,).
     """
 
     coefficients: Mapping[str, Any]
-    groups: Mapping[Kind, Rows]
+    row_of: Mapping[Kind, Integers]
     _made: dict[tuple[str, Kind], Any] = field(default_factory=dict)
 
     @staticmethod
     def of(structure: Structure, noise: StateCovariance, k: Integers, l: Integers) -> TimeProducts:  # noqa: E741
         """For pairs of blocks (k, l)."""
-        stencils = {"a": sparse.csr_array(structure.a), "b": -sparse.csr_array(structure.b)}
-        names = ("aa", "ab", "ba", "bb")
-        products = {name: stencils[name[0]][k].multiply(stencils[name[1]][l]).tocsr() for name in names}
-        T = structure.n_times
-        groups: dict[Kind, Rows] = {
-            "constant": Rows(np.zeros(T, dtype=np.int64)), "by noise": Rows(noise.label), "by time": Rows(np.arange(T)),
-        }  # fmt: skip
-        return TimeProducts(products, groups)
+        T, stencils = structure.n_times, {"a": sparse.csr_array(structure.a), "b": -sparse.csr_array(structure.b)}
+        products = {m + n: stencils[m][k].multiply(stencils[n][l]).tocsr() for m in "ab" for n in "ab"}
+        every = np.arange(T)
+        return TimeProducts(products, {"constant": 0 * every, "by noise": noise.label, "by time": every})
 
     @property
     def n_times(self) -> int:
@@ -235,28 +228,17 @@ class TimeProducts:
         """Number of pairs of blocks."""
         return int(self.coefficients["aa"].shape[0])
 
+    def n_rows(self, kind: Kind) -> int:
+        """Number of rows of a kind."""
+        return int(self.row_of[kind].max()) + 1
+
     def matrix(self, stencils: str, kind: Kind) -> Any:
         """Coefficients summed over times with the same row, (pairs × rows)."""
         if (stencils, kind) not in self._made:
-            own = self.coefficients[stencils] @ self.groups[kind].sums
-            self._made[stencils, kind] = dense_if_full(own, _DENSE)
+            T, row_of = self.n_times, self.row_of[kind]
+            sums = sparse.csr_array((np.ones(T), (np.arange(T), row_of)), shape=(T, self.n_rows(kind)))
+            self._made[stencils, kind] = dense_if_full(self.coefficients[stencils] @ sums, _DENSE)
         return self._made[stencils, kind]
-
-
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows that stand for times: number of the row of each time, (T,)."""
-
-    of_time: Integers
-
-    def __len__(self) -> int:
-        return int(self.of_time.max()) + 1
-
-    @property
-    def sums(self) -> Any:
-        """Sums over times with the same row, (T × rows)."""
-        T = len(self.of_time)
-        return sparse.csr_array((np.ones(T), (np.arange(T), self.of_time)), shape=(T, len(self)))
 
 
 def _position(tests: NodalTests) -> Integers:

@@ -28,8 +28,9 @@ Array = NDArray[np.float64]
 
 # A step longer than this many typical ones is a gap in the record.
 _GAP = 1.5
-# Steps that differ by less than this part are even, and degree of the polynomials between uneven ones.
+# Steps that differ by less than this part are even; not measured.
 _EVEN = 1e-3
+# Degree of the polynomials between uneven steps: as high as that of the default splines.
 _LOCAL = 5
 
 

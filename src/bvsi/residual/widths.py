@@ -22,34 +22,46 @@ from bvsi.spaces import SplineTests
 
 Array = NDArray[np.float64]
 
+# Degree of the splines in time: smooth enough that quadrature over steps is exact to sixth order.
 TIME_DEGREE = 5
-_ENERGY = 0.99
-# Steps of this many typical ones end a stretch of the record.
-_LONG = 4.0
-# Test functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a support.
-_LEAST = 6
-# Residuals beyond which test functions are made wider: the factorisation grows faster than what they know.
-_MOST = 4_500
-# Values that are transformed at a time.
+# Values that are transformed at a time, to bound memory; not measured.
 _SLAB = 500_000
-# Gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are better.
-_SPACE, _TIME = 0.2, 0.125
-# Least gap on a periodic axis: with as many functions as nodes some combination of them sees no node at all.
-_PERIODIC = 1.07
-# What quadrature may leave of integrals that are zero, and how far a gap may move for that.
-_QUADRATURE = 1e-8
-_MOVED = 1.5
 
 
 @dataclass(frozen=True)
-class Bandwidth:
-    """f_99 in cycles per step by axis, ``time`` among them; one half is the limit of the sampling."""
+class Widths:
+    """What sets the widths of test functions; docs/trust.md has the runs behind ``space`` and ``time``.
 
-    cycles: Mapping[str, float]
+    energy: part of the signal's energy below f_99.
+    space, time: gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are
+        better.
+    least: functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a
+        support; not measured.
+    most: residuals beyond which functions are made wider: the factorisation grows faster than what they know.
+    periodic: least gap on a periodic axis: with as many functions as nodes some combination of them sees no node.
+    quadrature, moved: what quadrature may leave of integrals that are zero, and how far a gap may move for that.
+    long: steps of this many typical ones end a stretch of the record; not measured.
+    """
+
+    energy: float = 0.99
+    space: float = 0.2
+    time: float = 0.125
+    least: int = 6
+    most: int = 4_500
+    periodic: float = 1.07
+    quadrature: float = 1e-8
+    moved: float = 1.5
+    long: float = 4.0
 
 
-def bandwidth(data: Data, sigma: Mapping[str, float]) -> Bandwidth:
-    """The widest of the fields' spectra along each axis of a grid and in time."""
+WIDTHS = Widths()
+
+
+def bandwidth(data: Data, sigma: Mapping[str, float]) -> dict[str, float]:
+    """f_99 in cycles per step by axis of a grid, ``time`` among them, of the field with the widest spectrum.
+
+    One half is the limit of the sampling.
+    """
     grid = data.geometry
     assert isinstance(grid, Grid)
     found: dict[str, float] = {}
@@ -58,12 +70,12 @@ def bandwidth(data: Data, sigma: Mapping[str, float]) -> Bandwidth:
         for axis, label in enumerate(("time", *grid.names)):
             cycles = _highest(cube, axis, float(sigma.get(name, 0.0)), periodic=label in grid.periods)
             found[label] = max(found.get(label, 0.0), cycles)
-    return Bandwidth(found)
+    return found
 
 
 def widest_band(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """f_99 by axis, the highest over experiments on grids."""
-    bands = [bandwidth(data, level).cycles for data, level in zip(experiments, sigma, strict=True)]
+    bands = [bandwidth(data, level) for data, level in zip(experiments, sigma, strict=True)]
     return {name: max(band[name] for band in bands) for name in bands[0]}
 
 
@@ -94,7 +106,7 @@ def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
     lowest: float = 1.0 / n
     if not signal.sum() > 0:
         return lowest
-    at = int(np.searchsorted(np.cumsum(signal), _ENERGY * signal.sum()))
+    at = int(np.searchsorted(np.cumsum(signal), WIDTHS.energy * signal.sum()))
     return max(float(np.fft.rfftfreq(n)[min(at, len(power) - 1)]), lowest)
 
 
@@ -106,35 +118,37 @@ def choose_tests(
     derivatives: highest order that a spatial test function has to carry.
     """
     cycles = widest_band(experiments, sigma)
-    gaps = {name: max(1.0, (_TIME if name == "time" else _SPACE) / value) for name, value in cycles.items()}
+    gaps = {name: max(1.0, (WIDTHS.time if name == "time" else WIDTHS.space) / value) for name, value in cycles.items()}
     degree = derivatives + 4
-    for data in experiments:
-        grid = data.geometry
-        assert isinstance(grid, Grid)
-        gaps = _fitting(gaps, grid, _longest_run(data.times), degree)
     widest = dict.fromkeys(gaps, np.inf)
     for data in experiments:
-        assert isinstance(data.geometry, Grid)
-        widest = _fitting(widest, data.geometry, _longest_run(data.times), degree)
+        gaps, widest = (_fitting(some, data, degree) for some in (gaps, widest))
     gaps = _aligned(_fewer(gaps, widest, experiments), experiments[0], degree)
     time = gaps.pop("time")
     return SplineTests(gaps, degree), TemporalTests(TIME_DEGREE, time)
 
 
+def _axes(data: Data) -> tuple[dict[str, int], frozenset[str]]:
+    """Number of nodes by axis, ``time`` among them, and the axes that are periodic."""
+    grid = data.geometry
+    assert isinstance(grid, Grid)
+    return {"time": len(data.times), **dict(zip(grid.names, grid.shape, strict=True))}, frozenset(grid.periods)
+
+
 def _longest_run(times: Array) -> int:
     """Frames of the longest stretch without missing ones; functions over a gap of the record are left out."""
     steps = np.diff(times)
-    breaks = np.flatnonzero(np.concatenate([[True], steps > _LONG * np.median(steps), [True]]))
+    breaks = np.flatnonzero(np.concatenate([[True], steps > WIDTHS.long * np.median(steps), [True]]))
     return int(np.diff(breaks).max())
 
 
-def _fitting(gaps: dict[str, float], grid: Grid, n_times: int, degree: int) -> dict[str, float]:
+def _fitting(gaps: dict[str, float], data: Data, degree: int) -> dict[str, float]:
     """Narrow enough that an axis has some functions."""
-    narrowed = {}
-    for name, n in {"time": n_times, **dict(zip(grid.names, grid.shape, strict=True))}.items():
+    narrowed, (sizes, periodic) = {}, _axes(data)
+    for name, n in {**sizes, "time": _longest_run(data.times)}.items():
         own = TIME_DEGREE if name == "time" else degree
-        least = _PERIODIC if name in grid.periods else 1.0
-        narrowed[name] = max(least, min(gaps[name], (n - 1) / (own + _LEAST)))
+        least = WIDTHS.periodic if name in periodic else 1.0
+        narrowed[name] = max(least, min(gaps[name], (n - 1) / (own + WIDTHS.least)))
     return narrowed
 
 
@@ -144,16 +158,14 @@ def _aligned(gaps: dict[str, float], data: Data, degree: int) -> dict[str, float
     Σ_j φ'(x_j) should be zero; with knots g steps apart it is off by the spectrum of φ at one cycle per step,
     |sin(πg)/(πg)|^(p + 1). At g = 1.5 that is 1e-4 for degree 5, and more than the noise of good data.
     """
-    grid = data.geometry
-    assert isinstance(grid, Grid)
-    moved = dict(gaps)
-    for name, n in {"time": len(data.times), **dict(zip(grid.names, grid.shape, strict=True))}.items():
-        own, periodic = (TIME_DEGREE if name == "time" else degree), name in grid.periods
+    moved, (sizes, periods) = dict(gaps), _axes(data)
+    for name, n in sizes.items():
+        own, periodic = (TIME_DEGREE if name == "time" else degree), name in periods
         steps = n if periodic else n - 1
         wanted = max(round(steps / gaps[name]), own + 1)
-        pieces = np.arange(min(wanted, own + _LEAST), (round(steps / _PERIODIC) if periodic else steps) + 1)
-        near = pieces[np.abs(np.log(pieces / wanted)) <= np.log(_MOVED)]
-        exact = near[np.abs(np.sinc(steps / near)) ** (own + 1) <= _QUADRATURE]
+        pieces = np.arange(min(wanted, own + WIDTHS.least), (round(steps / WIDTHS.periodic) if periodic else steps) + 1)
+        near = pieces[np.abs(np.log(pieces / wanted)) <= np.log(WIDTHS.moved)]
+        exact = near[np.abs(np.sinc(steps / near)) ** (own + 1) <= WIDTHS.quadrature]
         if name == "time" and np.any(exact >= wanted):
             exact = exact[exact >= wanted]
         if len(exact) and wanted not in exact:
@@ -165,11 +177,9 @@ def _fewer(gaps: dict[str, float], widest: dict[str, float], experiments: Sequen
     """Wide enough that there are not too many residuals, as far as axes have functions to spare."""
     total = 0.0
     for data in experiments:
-        grid = data.geometry
-        assert isinstance(grid, Grid)
-        sizes = {"time": len(data.times), **dict(zip(grid.names, grid.shape, strict=True))}
+        sizes, _ = _axes(data)
         total += len(data.fields) * float(np.prod([n / gaps[name] for name, n in sizes.items()]))
-    excess, wide = total / _MOST, dict(gaps)
+    excess, wide = total / WIDTHS.most, dict(gaps)
     room = {name: max(1.0, widest[name] / gap) for name, gap in gaps.items()}
     # axes with the least room take what they can, and the others share what is left
     for left, name in zip(range(len(room), 0, -1), sorted(room, key=lambda name: room[name]), strict=True):

@@ -130,7 +130,7 @@ def inspect(
         method = str(error)
     cycles = None
     if isinstance(data.geometry, Grid):
-        cycles = {axis: float(f) for axis, f in bandwidth(data, measurement.filtered).cycles.items()}
+        cycles = {axis: float(f) for axis, f in bandwidth(data, measurement.filtered).items()}
     return Inspection(
         listed,
         wanted,
