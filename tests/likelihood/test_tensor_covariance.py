@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.likelihood import Stacked, residual_likelihood
-from bvsi.likelihood.stacked import StackedPlan, Whole
+from bvsi.likelihood.stacked import Whole
+from bvsi.likelihood.stacked_covariance import StackedCovariance
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
@@ -136,13 +137,16 @@ def test_dense_and_sparse_factors_give_the_same_equations(name, monkeypatch):
 def test_a_factor_that_was_just_made_is_not_made_again(monkeypatch):
     part = part_of("one axis")
     made = []
-    factorised = StackedPlan._factorised
 
-    def counted(self, *arguments):
-        made.append(arguments[1])
-        return factorised(self, *arguments)
+    def counted(form):
+        def noted(self, residuals, theta):
+            made.append(theta)
+            return form(self, residuals, theta)
 
-    monkeypatch.setattr(StackedPlan, "_factorised", counted)
+        return noted
+
+    for name in ("values", "dense"):
+        monkeypatch.setattr(StackedCovariance, name, counted(getattr(StackedCovariance, name)))
     theta = theta_of(part)
     theta[0] = 0.0
     few = type(part)(part.residuals.subset([1, 2, 3]), part.plan, "fewer")

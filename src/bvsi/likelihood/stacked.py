@@ -38,14 +38,15 @@ from bvsi.residual import Residuals, Structure
 Array = NDArray[np.float64]
 Rng = np.random.Generator
 
-# Bytes per entry of Σ that its pattern, values and places take while it is factorised.
+# Bytes per entry of Σ that its pattern, values and places take while it is factorised: five numbers.
 _BYTES_PER_ENTRY = 40
-# Part of the entries of Σ from which on a dense factor is faster.
+# Part of the entries of Σ that are not zero from which on a dense factor is faster than a sparse one.
 _FULL = 0.52
-# Bytes of a factor that is kept for the next time.
+# Bytes of a factor up to which it is kept for the next evaluation; bounds memory.
 _KEPT = 3e8
-# Relative error of weights that only have to be near enough, and the steps for which they are worth while.
+# Relative error of weights that only have to be near enough, as those of a test statistic; not measured.
 _ROUGH = 1e-4
+# Steps of conjugate gradients beyond which a factor is made for them; not measured.
 _STEPS = 20
 
 
@@ -90,16 +91,15 @@ class StackedPlan(CovariancePlan):
         found = self._last.get(key)
         if found is None:
             self._last.clear()
-            found = self._factorised(part, theta, f"residual covariance of {part.label}")
+            stacked, label = self.stacked, f"residual covariance of {part.label}"
+            if self.dense:  # the factor must not hold the plan that keeps it, see ``stacked``
+                A = stacked.dense(part.residuals, theta)
+                found = DenseFactor.of(A, lambda: stacked.pattern, label=label)
+            else:
+                found = self.stacked_analysis.factor(stacked.values(part.residuals, theta), label=label)
             if self.factor_memory <= _KEPT:
                 self._last[key] = found
         return found
-
-    def _factorised(self, part: Part, theta: Array, label: str) -> Factor:
-        if self.dense:
-            stacked = self.stacked  # the factor must not hold the plan that keeps it, see below
-            return DenseFactor.of(stacked.dense(part.residuals, theta), lambda: stacked.pattern, label=label)
-        return self.stacked_analysis.factor(self.stacked.values(part.residuals, theta), label=label)
 
     @cached_property
     def dense(self) -> bool:
@@ -108,7 +108,10 @@ class StackedPlan(CovariancePlan):
 
     @cached_property
     def stacked(self) -> StackedCovariance:
-        """Where the entries of Σ stand; it holds another plan than this, which would outlive its last use in a ring."""
+        """Where the entries of Σ stand.
+
+        It is built on a copy of the block plan: a reference back to this plan would be a cycle and keep the factor.
+        """
         one = CovariancePlan(self.structure, self.noise, self.product, self.analysis, self.smear, self.spread)
         return StackedCovariance.of(one)
 

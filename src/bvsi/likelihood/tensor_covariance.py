@@ -10,16 +10,15 @@ than products of sparse matrices. Whichever is shorter goes first: times that di
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.linalg import Kronecker
 from bvsi.linalg.kronecker import Pairs, dense_if_full, diagonal_products
 from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
@@ -31,23 +30,27 @@ Integers = NDArray[np.int64]
 Kind = Literal["constant", "by noise", "by time"]
 """What c_s σ² c_t depends on: nothing, so that one row stands for all times; the noise of a time; the time."""
 
-# Numbers in an intermediate array of one chunk.
+_Pair: TypeAlias = tuple[NodalTests, NodalTests]
+_Diagonals: TypeAlias = dict[tuple[str, Kind], list[tuple[Array, Array]]]
+
+# Numbers in an intermediate array of one chunk, 64 MB; bounds memory.
 _CHUNK = 8_000_000
-# Numbers in a slab of nodes and times that stays in the cache, and the fewest nodes that are worth one.
+# Numbers in a slab of nodes and times, 0.8 MB, so that it stays in the cache; not measured on its own.
 _SLAB = 100_000
+# The fewest nodes that are worth a slab; not measured on its own.
 _LEAST_NODES = 256
-# Part of the coefficients that are not zero from which on dense products are faster.
+# Part of the coefficients that are not zero from which on dense products are faster; not measured on its own.
 _DENSE = 0.05
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class _Weighted:
     """V diag(c_j) with a stencil: ``a`` of the time terms, or ``b`` of the operators.
 
     weighted: c σ², (1, n), (distinct noises, n) or (T, n).
     """
 
-    stencil: Literal["a", "b"]
+    stencil: str
     entries: Scaled
     weighted: Array
 
@@ -73,77 +76,71 @@ class TensorCovariance:
 
     def values(self, G: Sensitivity) -> Array:
         """Σ_kl with C_kj = a_kj M − b_kj G_j, (pairs of blocks, E, E, pairs of functions)."""
-        terms = [[self._term("a", own) for own in one] for one in self._by_equation(self.mass)]
-        for one, more in zip(terms, self._by_equation(G), strict=True):
-            one += [self._term("b", own) for own in more]
+        starts = [own.tests.start for own in self.mass.at_nodes()]
+        terms: list[list[_Weighted]] = [[] for _ in starts]
+        variances, stencils = np.stack(self.noise.distinct), ("a", "b")
+        for stencil, J in zip(stencils, (self.mass, G), strict=True):
+            for own in J.at_nodes():
+                variance = variances[:, own.columns]
+                if not own.constant and len(variance) > 1:
+                    variance = variance[self.noise.label]
+                terms[starts.index(own.tests.start)].append(_Weighted(stencil, own, own.factor * variance))
         E = len(terms)
         total = np.empty((self.times.n_pairs, E, E, len(self.mirror)))
         for e, f in np.ndindex(E, E):
             total[:, e, f] = self._of_equations(terms[e], terms[f])
         return total
 
-    def _term(self, stencil: Literal["a", "b"], entries: Scaled) -> Term:
-        variance = np.stack([own[entries.columns] for own in self.noise.distinct])
-        if not entries.constant and len(variance) > 1:
-            variance = variance[self.noise.label]
-        return Term(stencil, entries, entries.factor * variance)
-
-    def _of_equations(self, left: Sequence[Term], right: Sequence[Term]) -> Array | float:
+    def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> Array | float:
         """Σ_kl of two equations, (pairs of blocks, pairs of functions)."""
         total: Array | float = 0.0
         by_rows: dict[tuple[str, Kind], Array] = {}
-        for tests, diagonals in self._diagonals(left, right):
+        for pair, diagonals in self._diagonals(left, right).items():
             if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
-                total = self._contracted(self._over_times(diagonals), tests) + total
+                total = self._contracted(self._over_times(diagonals), pair) + total
                 continue
             sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
-            products = np.split(self._contracted(np.concatenate(sums), tests), np.cumsum([len(c) for c in sums])[:-1])
+            products = np.split(self._contracted(np.concatenate(sums), pair), np.cumsum([len(c) for c in sums])[:-1])
             for key, own in zip(diagonals, products, strict=True):
                 by_rows[key] = by_rows[key] + own if key in by_rows else own
         for key, own in by_rows.items():
             total = np.asarray(self.times.matrix(*key) @ own) + total
         return total
 
-    def _over_times(self, diagonals: Mapping[tuple[str, Kind], Sequence[tuple[Array, Array]]]) -> Array:
+    def _over_times(self, diagonals: _Diagonals) -> Array:
         """Σ_j t_kj t_lj (c_s σ² c_t)_j at the nodes, (pairs of blocks, n), some nodes at a time."""
         n = next(iter(diagonals.values()))[0][0].shape[1]
         out = np.empty((self.times.n_pairs, n))
         size = max(_LEAST_NODES, _SLAB // self.times.n_times)
         for start in range(0, n, size):
             nodes = slice(start, start + size)
-            out[:, nodes] = sum(
-                self.times.matrix(*key) @ sum(a[:, nodes] * b[:, nodes] for a, b in own)
-                for key, own in diagonals.items()
-            )
+            out[:, nodes] = 0.0
+            for key, own in diagonals.items():
+                out[:, nodes] += self.times.matrix(*key) @ sum(a[:, nodes] * b[:, nodes] for a, b in own)
         return out
 
-    def _diagonals(
-        self, left: Sequence[Term], right: Sequence[Term]
-    ) -> Iterator[tuple[tuple[Kronecker, Kronecker], dict[tuple[str, Kind], list[tuple[Array, Array]]]]]:
+    def _diagonals(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> dict[_Pair, _Diagonals]:
         """c_s σ² and c_t (times, n) by stencils and kind, one pair for every field, for every pair of derivatives."""
-        found: dict[tuple[int, int], dict[tuple[str, Kind], list[tuple[Array, Array]]]] = {}
-        tests: dict[int, Kronecker] = {}
+        found: dict[_Pair, _Diagonals] = {}
         for one in left:
-            for other in (other for other in right if one.entries.first == other.entries.first):
-                pair = [one.entries.tests.product, other.entries.tests.product]
-                tests |= {id(product): product for product in pair}
-                kind, a = self._kind(one, other)
-                own = found.setdefault((id(pair[0]), id(pair[1])), {})
-                own.setdefault((one.stencil + other.stencil, kind), []).append((a, other.entries.factor))
-        for (first, second), diagonals in found.items():
-            yield (tests[first], tests[second]), diagonals
+            for other in right:
+                if one.entries.first == other.entries.first:
+                    kind, a = self._kind(one, other)
+                    own = found.setdefault((one.entries.tests, other.entries.tests), {})
+                    own.setdefault((one.stencil + other.stencil, kind), []).append((a, other.entries.factor))
+        return found
 
-    def _kind(self, one: Term, other: Term) -> tuple[Kind, Array]:
+    def _kind(self, one: _Weighted, other: _Weighted) -> tuple[Kind, Array]:
         """What the product of two terms depends on, and c_s σ² of the first with as many rows."""
         if one.entries.constant and other.entries.constant:
             return "constant" if len(one.weighted) == 1 else "by noise", one.weighted
         by_noise = one.entries.constant and len(one.weighted) > 1
         return "by time", one.weighted[self.noise.label] if by_noise else one.weighted
 
-    def _contracted(self, c: Array, tests: tuple[Kronecker, Kronecker]) -> Array:
+    def _contracted(self, c: Array, pair: _Pair) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
         matrices = []
-        for pairs, A, B in zip(self._pairs, *(product.factors for product in tests), strict=True):
+        for pairs, A, B in zip(self._pairs, *(tests.product.factors for tests in pair), strict=True):
             key = (id(A), id(B))
             if key not in self._matrices:  # A and B are kept beside it, so that their ids stay theirs
                 self._matrices[key] = (pairs.products(A, B), A, B)
@@ -153,14 +150,6 @@ class TensorCovariance:
         if len(c) <= step:
             return diagonal_products(matrices, c)
         return np.concatenate([diagonal_products(matrices, c[i : i + step]) for i in range(0, len(c), step)])
-
-    def _by_equation(self, J: Sensitivity) -> list[list[Scaled]]:
-        """Terms V diag(c_j) of a sensitivity for every equation."""
-        starts = [own.tests.start for own in self.mass.at_nodes()]
-        found: list[list[Scaled]] = [[] for _ in starts]
-        for own in J.at_nodes():
-            found[starts.index(own.tests.start)].append(own)
-        return found
 
     @cached_property
     def ends(self) -> tuple[Integers, Integers]:
@@ -193,8 +182,8 @@ class TensorCovariance:
     @cached_property
     def _ends(self) -> tuple[Integers, Integers]:
         """Numbers of the two functions of every pair, over all axes."""
-        sizes = [int(A.shape[0]) for A in self._factors]
-        grids = (np.meshgrid(*(getattr(p, end) for p in self._pairs), indexing="ij") for end in ("left", "right"))
+        sizes, pairs = [int(A.shape[0]) for A in self._factors], self._pairs
+        grids = (np.meshgrid(*(getattr(p, end) for p in pairs), indexing="ij") for end in ("left", "right"))
         left, right = (np.ravel_multi_index([g.ravel() for g in grid], sizes) for grid in grids)
         return left.astype(np.int64), right.astype(np.int64)
 
@@ -235,8 +224,9 @@ class TimeProducts:
     def matrix(self, stencils: str, kind: Kind) -> Any:
         """Coefficients summed over times with the same row, (pairs × rows)."""
         if (stencils, kind) not in self._made:
-            T, row_of = self.n_times, self.row_of[kind]
-            sums = sparse.csr_array((np.ones(T), (np.arange(T), row_of)), shape=(T, self.n_rows(kind)))
+            row_of = self.row_of[kind]
+            T, shape = len(row_of), (len(row_of), int(row_of.max()) + 1)
+            sums = sparse.csr_array((np.ones(T), (np.arange(T), row_of)), shape=shape)
             self._made[stencils, kind] = dense_if_full(self.coefficients[stencils] @ sums, _DENSE)
         return self._made[stencils, kind]
 
