@@ -50,6 +50,10 @@ def same(found, expected) -> None:
         assert len(found) == len(expected)
         for a, b in zip(found, expected, strict=True):
             same(a, b)
+    elif isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key, value in expected.items():
+            same(found[key], value)
     elif expected is None:
         assert found is None
     else:

@@ -35,8 +35,9 @@ from bvsi.linalg import Kronecker
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Relative residual at which conjugate gradients stop, and the steps after which they give up; not measured.
+# Relative residual at which conjugate gradients stop; not measured.
 TOL = 1e-10
+# Steps after which conjugate gradients give up; not measured.
 MAX_ITERATIONS = 2000
 # Added to the small matrices, relative to their largest entry: functions that hardly differ would blow up rounding.
 _RIDGE = 1e-12

@@ -124,18 +124,17 @@ class TensorCovariance:
         found: dict[_Pair, _Diagonals] = {}
         for one in left:
             for other in right:
-                if one.entries.first == other.entries.first:
-                    kind, a = self._kind(one, other)
-                    own = found.setdefault((one.entries.tests, other.entries.tests), {})
-                    own.setdefault((one.stencil + other.stencil, kind), []).append((a, other.entries.factor))
+                if one.entries.first != other.entries.first:
+                    continue
+                a = one.weighted
+                kind: Kind = "by time"
+                if one.entries.constant and other.entries.constant:
+                    kind = "constant" if len(a) == 1 else "by noise"
+                elif one.entries.constant and len(a) > 1:
+                    a = a[self.noise.label]
+                own = found.setdefault((one.entries.tests, other.entries.tests), {})
+                own.setdefault((one.stencil + other.stencil, kind), []).append((a, other.entries.factor))
         return found
-
-    def _kind(self, one: _Weighted, other: _Weighted) -> tuple[Kind, Array]:
-        """What the product of two terms depends on, and c_s σ² of the first with as many rows."""
-        if one.entries.constant and other.entries.constant:
-            return "constant" if len(one.weighted) == 1 else "by noise", one.weighted
-        by_noise = one.entries.constant and len(one.weighted) > 1
-        return "by time", one.weighted[self.noise.label] if by_noise else one.weighted
 
     def _contracted(self, c: Array, pair: _Pair) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
