@@ -195,9 +195,8 @@ def _residuals(
     """Residuals of one experiment; states: where operators are evaluated, and where they are linearised."""
     layout, a, b, active = _usable(data, library, operators, space, stencil)
     state = states[0]
-    structure = structure_of(layout, data, a, b, active)
-    N, K = structure.n_rows, structure.n_blocks
-    Z = np.zeros((N, K, 1 + len(operators)))
+    structure = _structure(layout, data.times, a, b, active)
+    Z = np.zeros((structure.n_rows, structure.n_blocks, 1 + len(operators)))
     for equation in layout.equations:
         mass = space.mass_times(state.fields[equation])
         Z[layout.rows(equation), :, 0] = (a @ mass[layout.tests[equation]].T).T
@@ -242,15 +241,13 @@ def _usable(
     return layout, a[blocks], b[blocks], None if active.all() else active
 
 
-def structure_of(
-    layout: Layout, data: Data, a: Any, b: Any, active: Mask | None = None, *, M: Array | None = None
-) -> Structure:
-    """What the residuals of an experiment share; M: mass matrix (nnz,), by default that of the layout."""
+def _structure(layout: Layout, times: Array, a: Any, b: Any, active: Mask | None) -> Structure:
+    """What the residuals of an experiment share."""
     space = layout.space
     tests = [layout.tests[e] for e in layout.equations]
     return Structure(
         pattern=layout.pattern,
-        M=layout.mass() if M is None else M,
+        M=layout.mass(),
         a=a,
         b=b,
         coordinates=np.concatenate([space.test_points[t] for t in tests]),
@@ -258,7 +255,7 @@ def structure_of(
         equation_of_row=np.repeat(np.arange(len(tests)), [len(t) for t in tests]),
         fields=layout.fields,
         n_dofs=space.n_dofs,
-        times=data.times,
+        times=times,
         transfer=space.transfer,
         active=active,
         mass_at_nodes=layout.mass_at_nodes() if space.nodal else None,

@@ -105,9 +105,8 @@ def columns(
     """
     state, at = states
     distinct = {operator.key: operator for operator in operators}
-    if space.nodal:
-        return _nodal_columns(list(distinct.values()), space, states, b)
-    linear = [o for o in distinct.values() if has_constant_jacobian(o, state)]
+    constant = [o for o in distinct.values() if has_constant_jacobian(o, state)]
+    linear = [] if space.nodal else constant
     found: dict[object, Column] = {}
     for operator, column in zip(linear, _linear_columns(linear, space, state, b), strict=True):
         found[operator.key] = column
@@ -117,19 +116,7 @@ def columns(
     kept = [operator for key, operator in distinct.items() if key not in found]
     for operator, J in zip(kept, jacobians(kept, space, at), strict=True):
         F = evaluate(operator, space, state)
-        found[operator.key] = Column(_summed(b, _cleaned(F, J, operator, space, state)), J)
-    return found
-
-
-def _nodal_columns(
-    operators: Sequence[WeakOperator], space: Space, states: tuple[State, State], b: Any
-) -> dict[object, Column]:
-    """On a nodal space; what rounding leaves of zero is zero where the operator is linear."""
-    found: dict[object, Column] = {}
-    state, at = states
-    for operator, J in zip(operators, jacobians(operators, space, at), strict=True):
-        F = evaluate(operator, space, state)
-        if has_constant_jacobian(operator, state):
+        if not space.nodal or operator in constant:
             F = _cleaned(F, J, operator, space, state)
         found[operator.key] = Column(_summed(b, F), J)
     return found
@@ -138,13 +125,13 @@ def _nodal_columns(
 def _linear_columns(operators: Sequence[WeakOperator], space: Space, state: State, b: Any) -> Iterator[Column]:
     """J Σ_j b_kj û_j + Σ_j b_kj F(0) of operators with one Jacobian for all times."""
     sums = {name: _summed(b, values) for name, values in state.fields.items()} if operators else {}
-    zero = State(state.times, {name: 0 * values for name, values in state.fields.items()}, state.auxiliary)
     for operator, J in zip(operators, jacobians(operators, space, state), strict=True):
         X = np.zeros((space.n_tests, b.shape[0]))
         with np.errstate(all="ignore"):  # what is not finite is refused by name below
             for name, _, entries in J:
                 X += space.reach(reach_of(operator)).matrix(entries[0]) @ sums[name]
             if operator.has_source:
+                zero = State(state.times, {name: 0 * u for name, u in state.fields.items()}, state.auxiliary)
                 X += _summed(b, _integrated([operator], space, _with_recovered(operator, space, zero))[0])
         if not np.isfinite(X).all():
             evaluate(operator, space, state)  # tells at which time
