@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from bvsi.cluster.cutting import Rows, cuts
+from bvsi.cluster.cutting import StencilRows, cuts
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests
 
 TIMES = np.linspace(0, 1, 30)
@@ -44,6 +44,6 @@ def test_pieces_make_up_the_experiment(stencil, n):
 def test_rows_of_a_piece_are_those_of_the_experiment(stencil):
     a, b = stencil.matrices(TIMES)
     for cut in cuts(a, b, 4):
-        rows = Rows.of(a, b, cut).matrices(TIMES[slice(*cut.frames)])
+        rows = StencilRows.of(a, b, cut).matrices(TIMES[slice(*cut.frames)])
         for whole, part in zip((a, b), rows, strict=True):
             assert_array_equal(part.toarray(), whole.toarray()[slice(*cut.blocks), slice(*cut.frames)])

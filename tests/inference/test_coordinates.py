@@ -13,7 +13,7 @@ from bvsi.infer.constraints import as_linear
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Flat, Prior
 from bvsi.infer.sampling import LogPosterior, SamplingProblem, coordinates
-from bvsi.likelihood import Term
+from bvsi.likelihood import ValueGradient
 from inference.bayes_cases import differences
 
 NAMES = ("a", "b", "c")
@@ -59,7 +59,7 @@ def log_density(theta):
     """A density that is not Gaussian, with its gradient."""
     u = np.linalg.solve(ROOT, theta - MEAN)
     value = -0.25 * np.sum(u**4) - np.sin(theta.sum())
-    return Term(value, -np.linalg.solve(ROOT.T, u**3) - np.cos(theta.sum()))
+    return ValueGradient(value, -np.linalg.solve(ROOT.T, u**3) - np.cos(theta.sum()))
 
 
 def pulled_back(q, w):
@@ -101,7 +101,7 @@ def test_the_factor_is_the_determinant_of_the_map(case):
         return np.linalg.slogdet(jacobian)[1]
 
     points = 0.7 * np.random.default_rng(5).standard_normal((6, q.n))
-    factors = np.array([q.pull_back(w, Term(0.0, np.zeros(3))).value for w in points])
+    factors = np.array([q.pull_back(w, ValueGradient(0.0, np.zeros(3))).value for w in points])
     expected = np.array([numerical(w) for w in points])
     assert_allclose(factors - factors[0], expected - expected[0], atol=1e-5)
 
@@ -115,7 +115,7 @@ def test_probability_is_conserved(text, low, high):
 
     def density(w):
         theta = q.theta(np.array([w]))
-        return np.exp(q.pull_back(np.array([w]), Term(float(law.logpdf(theta[0])), np.zeros(1))).value)
+        return np.exp(q.pull_back(np.array([w]), ValueGradient(float(law.logpdf(theta[0])), np.zeros(1))).value)
 
     total = scipy.integrate.quad(density, -60, 60, limit=400, points=[0.0])[0] * abs(q.L[0, 0] * q.G[0, 0])
     assert_allclose(total, law.cdf(high) - law.cdf(low), rtol=1e-6)

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.likelihood import Block, Density, Isotropic, Term, residual_likelihood
+from bvsi.likelihood import Block, Density, Isotropic, ValueGradient, residual_likelihood
 from bvsi.linalg import available_backends
 from bvsi.noise import IID, Covariance
 from bvsi.operators import Library
@@ -25,7 +25,7 @@ from likelihood.test_residual_covariance import LINEAR, NONLINEAR, SETTINGS, STE
 SQUARE = [name for name in SETTINGS if name != "iid, boundary unknown"]
 
 
-def terms(density: Density) -> tuple[Term, ...]:
+def terms(density: Density) -> tuple[ValueGradient, ...]:
     return density.q, density.logdet, density.change
 
 
@@ -67,7 +67,7 @@ def test_the_differences_notice_a_gradient_that_is_slightly_wrong(problems, term
         def density(self, theta, **choices) -> Density:
             density = self.right.likelihood.density(theta, **choices)
             wrong = getattr(density, term)
-            return replace(density, **{term: Term(wrong.value, wrong.gradient * [1.0, 1 + 1e-4])})
+            return replace(density, **{term: ValueGradient(wrong.value, wrong.gradient * [1.0, 1 + 1e-4])})
 
     problem = problems["Burgers"]
     errors = gradient_errors(Problem(Spoiled(problem), problem.theta))
@@ -195,7 +195,7 @@ def test_permuting_the_operators_permutes_the_gradient(name):
     whole = likelihood.density(theta, gradient=True, change=True)
     other = likelihood.restrict(likelihood.names[i] for i in order)
     permuted = other.density(theta[order], gradient=True, change=True)
-    expected = Density(*(Term(term.value, term.gradient[order]) for term in terms(whole)), whole.n)
+    expected = Density(*(ValueGradient(term.value, term.gradient[order]) for term in terms(whole)), whole.n)
     assert_same_terms(permuted, expected)
 
 
@@ -256,8 +256,10 @@ def test_every_cholesky_gives_dense_algebra(backend, name):
             dq[i] += -2 * residuals.X[:, k, i] @ w - w @ slope @ w
             dlogdet[i] += np.trace(W @ slope)
     found = residual_likelihood(system, setting.noise, Block(backend)).density(setting.theta, gradient=True)
-    zero = Term(0.0, np.zeros(len(dq)))
-    assert_same_terms(found, Density(Term(q, dq), Term(logdet, dlogdet), zero, residuals.n), rtol=1e-8)
+    zero = ValueGradient(0.0, np.zeros(len(dq)))
+    assert_same_terms(
+        found, Density(ValueGradient(q, dq), ValueGradient(logdet, dlogdet), zero, residuals.n), rtol=1e-8
+    )
 
 
 def test_unweighted_residuals_have_the_gradient_of_a_sum_of_squares():

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bvsi.cluster.cutting import Cut
 from bvsi.cluster.piece import Piece
-from bvsi.cluster.stored import Frames
+from bvsi.cluster.stored import StoredFrames
 from bvsi.data import Data
 from bvsi.likelihood import CovariancePlan, ResidualLikelihood, Weighting
 from bvsi.noise import Noise, StateCovariance
@@ -40,7 +40,7 @@ class Ingredients:
     noise, variance: at its frames.
     """
 
-    source: Data | Frames
+    source: Data | StoredFrames
     stencil: Stencil
     noise: Noise
     variance: Mapping[str, Array]
@@ -49,26 +49,26 @@ class Ingredients:
 
     def data(self) -> Data:
         """The frames."""
-        return self.source.data() if isinstance(self.source, Frames) else self.source
+        return self.source.data() if isinstance(self.source, StoredFrames) else self.source
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class SharedParts:
     """What all pieces of an experiment share: weak operators, space, and the plan of the covariance."""
 
     discretised: Discretised
     plan: CovariancePlan | None
 
 
-def prepare(recipe: Recipe, ingredients: Ingredients) -> Prepared:
+def prepare(recipe: Recipe, ingredients: Ingredients) -> SharedParts:
     """Weak forms, space and symbolic factorisation, from a piece of one block."""
     data = ingredients.data()
     discretised = discretise_library(data, recipe.library, recipe.discretisation)
     (residuals,) = _assembled(recipe, ingredients, data, discretised).experiments
-    return Prepared(discretised, recipe.weighting.plan(residuals.structure, ingredients.noise))
+    return SharedParts(discretised, recipe.weighting.plan(residuals.structure, ingredients.noise))
 
 
-def build(recipe: Recipe, ingredients: Ingredients, prepared: Prepared | None) -> Piece:
+def build(recipe: Recipe, ingredients: Ingredients, prepared: SharedParts | None) -> Piece:
     """A piece, assembled from its frames."""
     discretised = None if prepared is None else prepared.discretised
     system = _assembled(recipe, ingredients, ingredients.data(), discretised)
@@ -91,7 +91,9 @@ def _assembled(recipe: Recipe, ingredients: Ingredients, data: Data, discretised
     )
 
 
-def _plan(weighting: Weighting, structure: Structure, noise: Noise, prepared: Prepared | None) -> CovariancePlan | None:
+def _plan(
+    weighting: Weighting, structure: Structure, noise: Noise, prepared: SharedParts | None
+) -> CovariancePlan | None:
     """The plan of another piece where it fits, else a new one."""
     known = None if prepared is None else prepared.plan
     if known is None or not _same_pattern(known.structure, structure):

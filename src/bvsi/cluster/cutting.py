@@ -32,17 +32,17 @@ class Cut:
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class StencilRows:
     """Some rows of a time stencil, a and b (blocks × frames) of a piece."""
 
     a: Any
     b: Any
 
     @staticmethod
-    def of(a: Any, b: Any, cut: Cut) -> Rows:
-        """Rows of the blocks of a piece on its frames."""
+    def of(a: Any, b: Any, cut: Cut) -> StencilRows:
+        """StencilRows of the blocks of a piece on its frames."""
         blocks, frames = slice(*cut.blocks), slice(*cut.frames)
-        return Rows(sparse.csr_array(a[blocks, frames]), sparse.csr_array(b[blocks, frames]))
+        return StencilRows(sparse.csr_array(a[blocks, frames]), sparse.csr_array(b[blocks, frames]))
 
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """The rows as they are."""

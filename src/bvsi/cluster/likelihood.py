@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.cluster import piece
-from bvsi.cluster.piece import Model
+from bvsi.cluster.piece import PieceModel
 from bvsi.cluster.place import Here, Place
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
@@ -227,13 +227,13 @@ class ClusterLikelihood(ResidualLikelihood):
         """Refuse where the residuals are no change of variables from the data."""
         self._sum(piece.check_change)
 
-    def _model(self, seat: Seat) -> Model:
+    def _model(self, seat: Seat) -> PieceModel:
         """What a piece is asked for."""
         if self.chosen is None:
-            return Model(self.names, self.T, self.weighting)
+            return PieceModel(self.names, self.T, self.weighting)
         chosen, (first, last) = self.chosen[seat.experiment], seat.blocks
         blocks = chosen[(chosen >= first) & (chosen < last)] - first
-        return Model(self.names, self.T, self.weighting, blocks)
+        return PieceModel(self.names, self.T, self.weighting, blocks)
 
     def _blocks(self, seat: Seat) -> tuple[int, int]:
         """Own blocks of a piece, first and last + 1, counted among those that are chosen."""

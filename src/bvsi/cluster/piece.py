@@ -23,7 +23,7 @@ Rng = np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class PieceModel:
     """Which operators, with which weights, on which blocks of a piece.
 
     names: of the operators; T: θ of all operators = T η where operators are tied together, (d, m), else None.
@@ -60,7 +60,7 @@ class Piece:
     label: str
     _last: list[tuple[tuple[object, ...], Piece]] = field(default_factory=list, repr=False)
 
-    def of(self, model: Model) -> Piece:
+    def of(self, model: PieceModel) -> Piece:
         """The piece of a model. The last one is kept, since the same model is asked for many times in a row."""
         key = model.key
         for known, piece in list(self._last):
@@ -99,24 +99,24 @@ def outline(piece: Piece) -> Outline:
     return Outline(structure.n_rows, structure.block_rows, piece.own.system.description)
 
 
-def normal(piece: Piece, model: Model, theta: Array) -> NormalEquations:
+def normal(piece: Piece, model: PieceModel, theta: Array) -> NormalEquations:
     """H, g, q."""
     own = piece.of(model)
     return own.weighting.normal_equations(own.part, theta)
 
 
-def cheap_slope(piece: Piece, model: Model) -> bool:
+def cheap_slope(piece: Piece, model: PieceModel) -> bool:
     """Whether q and ∇q cost far less than H."""
     return piece.of(model).own.slope_is_cheap
 
 
-def profile(piece: Piece, model: Model, theta: Array, smoothing: float) -> ProfileEquations:
+def profile(piece: Piece, model: PieceModel, theta: Array, smoothing: float) -> ProfileEquations:
     """H, g, q, scores."""
     own = piece.of(model)
     return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=None)
 
 
-def profile_open(piece: Piece, model: Model, theta: Array, smoothing: float, rng: Rng) -> ProfileEquations:
+def profile_open(piece: Piece, model: PieceModel, theta: Array, smoothing: float, rng: Rng) -> ProfileEquations:
     """The same with N, and S but for the times that other pieces have as well; times are those of the experiment."""
     own, rng = piece.of(model), copy.deepcopy(rng)  # in one process pieces would share a generator
     if own.cut is None or not own.weighting.uses_noise:
@@ -132,7 +132,7 @@ def without_spread(found: ProfileEquations) -> ProfileEquations:
     return replace(found, V={})
 
 
-def spread_together(piece: Piece, model: Model, found: Sequence[ProfileEquations]) -> Array:
+def spread_together(piece: Piece, model: PieceModel, found: Sequence[ProfileEquations]) -> Array:
     """What the times that this piece is the first to have add to S, (d, d); found: of all pieces with such times."""
     own = piece.of(model)
     assert own.cut is not None
@@ -144,36 +144,36 @@ def spread_together(piece: Piece, model: Model, found: Sequence[ProfileEquations
     return shared_spread(own.part, V)
 
 
-def moments(piece: Piece, model: Model, theta: Array, rng: Rng, draws: int) -> MomentEquations:
+def moments(piece: Piece, model: PieceModel, theta: Array, rng: Rng, draws: int) -> MomentEquations:
     """ZᵀWZ and what noise adds to it."""
     own = piece.of(model)
     weights = own.weighting.weights(own.part, theta)
     return moment_equations(own.part, theta, weights, rng=copy.deepcopy(rng), draws=draws)
 
 
-def share(piece: Piece, model: Model, rng: Rng) -> NoiseShare:
+def share(piece: Piece, model: PieceModel, rng: Rng) -> NoiseShare:
     """How much of each operator is noise."""
     return noise_share(piece.of(model).part, copy.deepcopy(rng))
 
 
-def density(piece: Piece, model: Model, theta: Array, gradient: bool, logdet: bool, change: bool) -> Density:
+def density(piece: Piece, model: PieceModel, theta: Array, gradient: bool, logdet: bool, change: bool) -> Density:
     """Misfit, log-determinant, change of variables."""
     own = piece.of(model)
     return own.weighting.density(own.part, theta, gradient=gradient, logdet=logdet, change=change)
 
 
-def check_change(piece: Piece, model: Model) -> None:
+def check_change(piece: Piece, model: PieceModel) -> None:
     """Refuse where residuals are no change of variables."""
     check_change_of_variables(piece.of(model).part)
 
 
-def lend(piece: Piece, model: Model, first: int, last: int) -> Array:
+def lend(piece: Piece, model: PieceModel, first: int, last: int) -> Array:
     """Regressors of some own blocks, (N, last − first, d), for the instruments of another piece."""
     return np.ascontiguousarray(piece.of(model).part.residuals.X[:, first:last])
 
 
 def instruments(
-    piece: Piece, model: Model, theta: Array, before: Sequence[Array], after: Sequence[Array], shift: int
+    piece: Piece, model: PieceModel, theta: Array, before: Sequence[Array], after: Sequence[Array], shift: int
 ) -> InstrumentalEquations:
     """A and c; before, after: regressors of the blocks on both sides, in order of time."""
     own = piece.of(model)

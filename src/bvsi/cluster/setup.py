@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.cluster.building import Ingredients, Recipe, build, prepare
-from bvsi.cluster.cutting import Cut, Rows, cuts
+from bvsi.cluster.cutting import Cut, StencilRows, cuts
 from bvsi.cluster.likelihood import ClusterLikelihood, Extent, Seat
 from bvsi.cluster.piece import Outline, outline
 from bvsi.cluster.place import Workers
@@ -70,7 +70,7 @@ def cluster_likelihood(
     pieces = [p for one in made for p in one.pieces(place.n_threads)]
     futures = _built(place, recipe, pieces)
     outlines: list[Outline] = place.one_by_one(place.calls(outline, [(future,) for future in futures]), "assembling")
-    described = outlines[0].description.replace(Rows.__name__, type(stencil).__name__)
+    described = outlines[0].description.replace(StencilRows.__name__, type(stencil).__name__)
     owners = tuple(p.experiment for p in pieces)
     extents = tuple(_extent(one, [o for o, e in zip(outlines, owners, strict=True) if e == one.number]) for one in made)
     return ClusterLikelihood(
@@ -130,8 +130,11 @@ class _Experiment:
         if not self.cuttable or n == 1:
             return [_Wanted(self.number, None, self._ingredients(None, self.stencil), None)]
         (first, *_) = cuts(a, b, a.shape[0])
-        sample = self._ingredients(first, Rows.of(a, b, first))
-        return [_Wanted(self.number, cut, self._ingredients(cut, Rows.of(a, b, cut)), sample) for cut in cuts(a, b, n)]
+        sample = self._ingredients(first, StencilRows.of(a, b, first))
+        return [
+            _Wanted(self.number, cut, self._ingredients(cut, StencilRows.of(a, b, cut)), sample)
+            for cut in cuts(a, b, n)
+        ]
 
     def _ingredients(self, cut: Cut | None, stencil: Stencil) -> Ingredients:
         T = len(self.source.times)

@@ -40,8 +40,8 @@ class Stored:
         """All times (T,)."""
         return self._time[1]
 
-    def frames(self, first: int, last: int, *, checked: bool = True) -> Frames:
-        """Frames first ≤ j < last, read by whoever asks for their data."""
+    def frames(self, first: int, last: int, *, checked: bool = True) -> StoredFrames:
+        """StoredFrames first ≤ j < last, read by whoever asks for their data."""
         name, times = self._time
         if not 0 <= first < last <= len(times):
             raise DataError(f"frames {first} to {last} of {self.path}: it has {len(times)}.")
@@ -52,7 +52,7 @@ class Stored:
         everything = replace(self.reading, select=limits, max_memory=_ALL, comfortable=_ALL)
         like = self.like if checked else None
         digest = "" if like is None else _digest(like.select_times(slice(first, last)))
-        return Frames(Path(self.path).resolve(), everything, digest)
+        return StoredFrames(Path(self.path).resolve(), everything, digest)
 
     @cached_property
     def _time(self) -> tuple[str, Array]:
@@ -69,7 +69,7 @@ class Stored:
 
 
 @dataclass(frozen=True)
-class Frames:
+class StoredFrames:
     """Some frames of a file; digest: of their values, empty where these are not known."""
 
     path: Path

@@ -24,10 +24,10 @@ from bvsi.infer.fit import Fit
 from bvsi.infer.lagged import Lagged
 from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.profile import Profile
-from bvsi.likelihood import ResidualLikelihood, Term
+from bvsi.likelihood import ResidualLikelihood, ValueGradient
 
 Array = NDArray[np.float64]
-LogLikelihood = Callable[[Array], Term]
+LogLikelihood = Callable[[Array], ValueGradient]
 """θ (d,) ↦ ℓ(θ) up to a constant, and its gradient."""
 
 
@@ -60,7 +60,7 @@ class ResidualDensity:
     def bind(self, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> LogLikelihood:
         """One factorisation and one selected inverse per distinct covariance and call."""
 
-        def log_likelihood(theta: Array) -> Term:
+        def log_likelihood(theta: Array) -> ValueGradient:
             density = likelihood.density(theta, gradient=True, change=self.jacobian)
             misfit = _misfit(likelihood, density.q, density.n, noise_prior)
             return misfit + density.logdet * -0.5 + density.change
@@ -90,10 +90,10 @@ class ProfileDensity:
         """One factorisation per distinct covariance and call."""
         centre, B = self._calibration(likelihood)
 
-        def log_likelihood(theta: Array) -> Term:
+        def log_likelihood(theta: Array) -> ValueGradient:
             density = likelihood.density(centre + B @ (theta - centre), gradient=True, logdet=False)
             misfit = _misfit(likelihood, density.q, density.n, noise_prior)
-            return Term(misfit.value, B.T @ misfit.gradient)
+            return ValueGradient(misfit.value, B.T @ misfit.gradient)
 
         return log_likelihood
 
@@ -152,10 +152,10 @@ class FrozenCovariance:
         equations = likelihood.normal_equations(self.theta)
         centre = likelihood.system.vector(self.theta)
 
-        def log_likelihood(theta: Array) -> Term:
+        def log_likelihood(theta: Array) -> ValueGradient:
             step = theta - centre
             slope = equations.H @ step - equations.g
-            q = Term(float(equations.q + step @ (slope - equations.g)), 2.0 * slope)
+            q = ValueGradient(float(equations.q + step @ (slope - equations.g)), 2.0 * slope)
             return _misfit(likelihood, q, equations.n, noise_prior)
 
         return log_likelihood
@@ -172,11 +172,11 @@ def check_objective(objective: object) -> None:
         raise BvsiError(f"objective: an instance such as ProfileDensity() is needed, not {objective!r}.")
 
 
-def _misfit(likelihood: ResidualLikelihood, q: Term, n: int, noise_prior: InverseGammaPrior) -> Term:
+def _misfit(likelihood: ResidualLikelihood, q: ValueGradient, n: int, noise_prior: InverseGammaPrior) -> ValueGradient:
     """−½ q, or with unknown scale −(α + n/2) log(β + q/2)."""
     if likelihood.scale_known:
         return q * -0.5
     power, rate = noise_prior.alpha + 0.5 * n, noise_prior.beta + 0.5 * q.value
     if rate <= 0:
         raise BvsiError("the model fits the data exactly, so that the noise cannot be estimated; state its size.")
-    return Term(-power * math.log(rate), (-0.5 * power / rate) * q.gradient)
+    return ValueGradient(-power * math.log(rate), (-0.5 * power / rate) * q.gradient)

@@ -29,7 +29,7 @@ from bvsi.infer.gaussian_prior import AnyPrior, prior_density, with_support
 from bvsi.infer.objective import LogLikelihood, Objective
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
-from bvsi.likelihood import ResidualLikelihood, Term
+from bvsi.likelihood import ResidualLikelihood, ValueGradient
 
 Array = NDArray[np.float64]
 
@@ -60,13 +60,13 @@ class LogPosterior:
     prior: PriorDensity
     constraints: LinearConstraints
 
-    def __call__(self, theta: Array) -> Term:
+    def __call__(self, theta: Array) -> ValueGradient:
         """ℓ(θ) + log p(θ) and its gradient (d,); for θ that constraints allow."""
-        return self.log_likelihood(theta) + Term(float(self.prior.logpdf(theta)), self.prior.gradient(theta))
+        return self.log_likelihood(theta) + ValueGradient(float(self.prior.logpdf(theta)), self.prior.gradient(theta))
 
-    def smooth(self, theta: Array) -> Term:
+    def smooth(self, theta: Array) -> ValueGradient:
         """The same without the part of the prior that has corners."""
-        prior = Term(float(self.prior.smooth_logpdf(theta)), self.prior.smooth_gradient(theta))
+        prior = ValueGradient(float(self.prior.smooth_logpdf(theta)), self.prior.smooth_gradient(theta))
         return self.log_likelihood(theta) + prior
 
 
@@ -169,11 +169,11 @@ class Coordinates:
         z = self.bounds.inverse((theta - self.offset) @ self.F.T)
         return np.asarray(scipy.linalg.solve_triangular(self.L, (z - self.centre).T, lower=True).T)
 
-    def pull_back(self, w: Array, density: Term) -> Term:
+    def pull_back(self, w: Array, density: ValueGradient) -> ValueGradient:
         """log-density of w (n,) with its gradient, from that of θ(w)."""
         _, slope = self.bounds.forward(self.centre + w @ self.L.T)
         gradient = self.L.T @ (slope.value * (self.G.T @ density.gradient) + slope.log_gradient)
-        return Term(density.value + float(slope.log.sum()), gradient)
+        return ValueGradient(density.value + float(slope.log.sum()), gradient)
 
     def allows(self, theta: Array) -> NDArray[np.bool_]:
         """Whether θ (…, d) satisfies the rows that the coordinates do not take care of, too."""
@@ -232,9 +232,9 @@ class SamplingProblem:
     approximation: Posterior
     coordinates: Coordinates
 
-    def density(self, w: Array) -> Term:
+    def density(self, w: Array) -> ValueGradient:
         """log-density of w with its gradient; −∞ where θ(w) is not allowed or its covariance cannot be factorised."""
-        nowhere = Term(-np.inf, np.zeros_like(w))
+        nowhere = ValueGradient(-np.inf, np.zeros_like(w))
         theta = self.coordinates.theta(w)
         if not np.all(np.isfinite(theta)) or not self.coordinates.allows(theta):
             return nowhere

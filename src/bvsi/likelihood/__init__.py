@@ -2,7 +2,7 @@
 
 from bvsi.likelihood.block import Block, Isotropic, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, plan_covariance, sensitivities
-from bvsi.likelihood.density import Density, Term
+from bvsi.likelihood.density import Density, ValueGradient
 from bvsi.likelihood.equations import InstrumentalEquations, NormalEquations, ProfileEquations
 from bvsi.likelihood.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.likelihood.stacked import Stacked
@@ -17,7 +17,7 @@ __all__ = [
     "ProfileEquations",
     "ResidualLikelihood",
     "Stacked",
-    "Term",
+    "ValueGradient",
     "Weighting",
     "plan_covariance",
     "residual_likelihood",

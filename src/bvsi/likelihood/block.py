@@ -45,7 +45,7 @@ from bvsi.likelihood.covariance import (
     plan_covariance,
     stencil_row,
 )
-from bvsi.likelihood.density import Density, Term, block_density
+from bvsi.likelihood.density import Density, ValueGradient, block_density
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations, accumulate
 from bvsi.linalg import Backend, Factor
 from bvsi.noise.models import Noise
@@ -128,8 +128,8 @@ class Isotropic(Weighting):
         del gradient, logdet
         if change:
             raise BvsiError("jacobian: unweighted residuals have no density of the data; use Block() weighting.")
-        equations, zero = self.normal_equations(part, theta), Term(0.0, np.zeros(len(theta)))
-        return Density(Term(equations.q, -2.0 * equations.g), zero, zero, equations.n)
+        equations, zero = self.normal_equations(part, theta), ValueGradient(0.0, np.zeros(len(theta)))
+        return Density(ValueGradient(equations.q, -2.0 * equations.g), zero, zero, equations.n)
 
     def weights(self, part: Part, theta: Array) -> Weights:
         """Z ↦ Z."""

@@ -32,17 +32,17 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Term:
+class ValueGradient:
     """A number that depends on θ, and its gradient (d,); zeros where that was not asked for."""
 
     value: float
     gradient: Array
 
-    def __add__(self, other: Term) -> Term:
-        return Term(self.value + other.value, self.gradient + other.gradient)
+    def __add__(self, other: ValueGradient) -> ValueGradient:
+        return ValueGradient(self.value + other.value, self.gradient + other.gradient)
 
-    def __mul__(self, factor: float) -> Term:
-        return Term(factor * self.value, factor * self.gradient)
+    def __mul__(self, factor: float) -> ValueGradient:
+        return ValueGradient(factor * self.value, factor * self.gradient)
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,9 @@ class Density:
     q: rᵀWr; logdet: log det Σ; change: Σ_k log |det C_kk|; n: number of residuals. What was not asked for is zero.
     """
 
-    q: Term
-    logdet: Term
-    change: Term
+    q: ValueGradient
+    logdet: ValueGradient
+    change: ValueGradient
     n: int
 
     @staticmethod
@@ -68,27 +68,27 @@ class Density:
 
 def block_density(part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
     """The density of one experiment with block weighting."""
-    residuals, zero = part.residuals, Term(0.0, np.zeros(len(theta)))
+    residuals, zero = part.residuals, ValueGradient(0.0, np.zeros(len(theta)))
     r = residuals.residual(theta)
     W_r = np.empty_like(r) if gradient else r
 
-    def of_group(one: FactorisedGroup) -> tuple[Term, Term]:
+    def of_group(one: FactorisedGroup) -> tuple[ValueGradient, ValueGradient]:
         return _misfit(part, one, r, W_r, gradient), _logdet(part, one, gradient) if logdet else zero
 
     q, determinants = zero, zero
     for misfit, determinant in over_groups(part, theta, of_group):
         q, determinants = q + misfit, determinants + determinant
     if gradient:
-        q = q + Term(0.0, -2.0 * (residuals.Z.reshape(-1, 1 + residuals.d).T @ W_r.ravel())[1:])
+        q = q + ValueGradient(0.0, -2.0 * (residuals.Z.reshape(-1, 1 + residuals.d).T @ W_r.ravel())[1:])
     return Density(q, determinants, change_of_variables(part, theta, gradient) if change else zero, residuals.n)
 
 
-def _misfit(part: Part, one: FactorisedGroup, r: Array, W_r: Array, gradient: bool) -> Term:
+def _misfit(part: Part, one: FactorisedGroup, r: Array, W_r: Array, gradient: bool) -> ValueGradient:
     """q of the blocks of a group, and the part of its gradient that comes from Σ; fills in W r."""
     slabs, pattern = one.group.slabs(1), part.residuals.structure.pattern
     if not gradient:
         q = sum(float(np.square(one.factor.whiten(r[:, some])).sum()) for some in slabs)
-        return Term(q, np.zeros(part.residuals.d))
+        return ValueGradient(q, np.zeros(part.residuals.d))
     inside = np.flatnonzero(one.b)
     C = [pattern.matrix(one.C[m]) for m in inside]
     q, G = 0.0, np.zeros((len(inside), pattern.nnz))
@@ -97,19 +97,19 @@ def _misfit(part: Part, one: FactorisedGroup, r: Array, W_r: Array, gradient: bo
         q += float(np.vdot(r[:, some], w))
         for g, m, c in zip(G, inside, C, strict=True):
             g += one.b[m] * sampled_product(pattern, w, part.covariance.noise_times(int(one.times[m]), c.T @ w))
-    return Term(q, 2.0 * _on_operators(part, one, G))
+    return ValueGradient(q, 2.0 * _on_operators(part, one, G))
 
 
-def _logdet(part: Part, one: FactorisedGroup, gradient: bool) -> Term:
+def _logdet(part: Part, one: FactorisedGroup, gradient: bool) -> ValueGradient:
     """log det Σ of the blocks of a group."""
     n, plan = len(one.group.blocks), part.covariance
     value = n * one.factor.logdet()
     if not gradient:
-        return Term(value, np.zeros(part.residuals.d))
+        return ValueGradient(value, np.zeros(part.residuals.d))
     inside = one.b != 0
     CS = plan.sensitivities_times_noise(one.times[inside], one.C[inside])
     G = one.b[inside, None] * plan.product.gradient(one.factor.selected_inverse(), CS)
-    return Term(value, -2.0 * n * _on_operators(part, one, G))
+    return ValueGradient(value, -2.0 * n * _on_operators(part, one, G))
 
 
 def _on_operators(part: Part, one: FactorisedGroup, G: Array) -> Array:
@@ -119,18 +119,18 @@ def _on_operators(part: Part, one: FactorisedGroup, G: Array) -> Array:
     return np.asarray(sum(sums, start=np.zeros(part.residuals.d)))
 
 
-def change_of_variables(part: Part, theta: Array, gradient: bool) -> Term:
+def change_of_variables(part: Part, theta: Array, gradient: bool) -> ValueGradient:
     """Σ_k log |det C_kk| of one experiment, whatever the weighting."""
     check_change_of_variables(part)
     noise = part.covariance.noise
 
-    def of_group(one: FactorisedGroup) -> Term:
+    def of_group(one: FactorisedGroup) -> ValueGradient:
         constant = sum(noise.logdet(int(j)) for j in _newest(part, one.group.blocks))
         term = _logdet(part, one, gradient) * 0.5
-        return Term(term.value - 0.5 * constant, term.gradient)
+        return ValueGradient(term.value - 0.5 * constant, term.gradient)
 
     terms = over_groups(part, theta, of_group, newest=True)
-    return sum(terms, start=Term(0.0, np.zeros(len(theta))))
+    return sum(terms, start=ValueGradient(0.0, np.zeros(len(theta))))
 
 
 def _newest(part: Part, blocks: NDArray[np.int64]) -> list[int]:

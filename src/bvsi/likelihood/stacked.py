@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance
-from bvsi.likelihood.density import Density, Term, change_of_variables
+from bvsi.likelihood.density import Density, ValueGradient, change_of_variables
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
 from bvsi.likelihood.products import SpaceTime
@@ -187,7 +187,7 @@ class Stacked(Weighting):
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
         """Exact: one factorisation, and its selected inverse for the gradient of the log-determinant."""
-        zero = Term(0.0, np.zeros(len(theta)))
+        zero = ValueGradient(0.0, np.zeros(len(theta)))
         changed = change_of_variables(part, theta, gradient) if change else zero
         whole = Whole.of(part, theta)
         determinant = whole.determinant(gradient) if logdet else zero
@@ -285,18 +285,18 @@ class Whole:
         gram = np.einsum("nki,nkj->ij", Z, self.weighted(Z), optimize=True)
         return np.asarray(0.5 * (gram + gram.T))
 
-    def misfit(self, gradient: bool) -> Term:
+    def misfit(self, gradient: bool) -> ValueGradient:
         """q, with ∇q = −2 X̃ᵀWr from the same solve."""
         W_r = self.weighted(self.r[:, :, None])[:, :, 0]
         slope = np.zeros(self.residuals.d)
         if gradient:
             slope = -2.0 * np.einsum("nki,nk->i", self.smoothed(W_r), W_r)
-        return Term(float(np.vdot(self.r, W_r)), slope)
+        return ValueGradient(float(np.vdot(self.r, W_r)), slope)
 
-    def determinant(self, gradient: bool) -> Term:
+    def determinant(self, gradient: bool) -> ValueGradient:
         """log det Σ."""
         value = self.solver.logdet()
         if not gradient or isinstance(self.solver, Iterative):
-            return Term(value, np.zeros(self.residuals.d))
+            return ValueGradient(value, np.zeros(self.residuals.d))
         inverse = self.solver.selected_inverse()
-        return Term(value, self.plan.stacked.logdet_gradient(self.residuals, self.theta, inverse))
+        return ValueGradient(value, self.plan.stacked.logdet_gradient(self.residuals, self.theta, inverse))

@@ -45,7 +45,7 @@ class Slots:
         return sparse.csr_array((values, *self._structure), shape=self.pattern.shape)
 
 
-class Source(Protocol):
+class JacobianSource(Protocol):
     """What works out Jacobians that are not kept, those of several operators in one pass; operators have numbers."""
 
     def apply(self, chosen: Sequence[int], time: int, V: Array) -> Array:
@@ -71,7 +71,7 @@ class JacobianKind(ABC):
     def key(self) -> Hashable:
         """Terms with equal keys can be added with :meth:`plus`."""
 
-    def streamed(self) -> tuple[Source, Mapping[int, float]] | None:
+    def streamed(self) -> tuple[JacobianSource, Mapping[int, float]] | None:
         """What works it out together with other terms, and its weights there by number; None for what is kept."""
         return None
 
@@ -290,7 +290,7 @@ class Sensitivity:
         """Whether J_i is the same at all times."""
         return all(term.constant for term in self.terms)
 
-    def streamed(self) -> tuple[Source, Mapping[int, float]] | None:
+    def streamed(self) -> tuple[JacobianSource, Mapping[int, float]] | None:
         """What works out all of it together with other operators, and its weights there; None for what is kept."""
         found = self.terms[0].streamed() if len(self.terms) == 1 else None
         return found and (found[0], {i: self.scale * w for i, w in found[1].items()})

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.common.naming import position
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
-from bvsi.residual.jacobians import Matrix, Sensitivity, Slots, Source, combined_sensitivity
+from bvsi.residual.jacobians import JacobianSource, Matrix, Sensitivity, Slots, combined_sensitivity
 
 Array = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ class Structure:
 class _Batch(NamedTuple):
     """Operators of one source: positions, the numbers that they use there, and weights (numbers, operators)."""
 
-    source: Source
+    source: JacobianSource
     operators: list[int]
     numbers: list[int]
     weights: Array
@@ -184,7 +184,7 @@ class Residuals:
     @cached_property
     def _batches(self) -> list[_Batch]:
         """Operators that one source works out in one pass, source by source."""
-        found: dict[Source, dict[int, Mapping[int, float]]] = {}
+        found: dict[JacobianSource, dict[int, Mapping[int, float]]] = {}
         for n, J in enumerate(self.J):
             if (streamed := J.streamed()) is not None:
                 found.setdefault(streamed[0], {})[n] = streamed[1]

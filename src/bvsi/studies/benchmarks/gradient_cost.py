@@ -24,7 +24,7 @@ from bvsi.common.files import write_whole
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.forward import simulate
-from bvsi.likelihood import Density, ResidualLikelihood, Term, residual_likelihood
+from bvsi.likelihood import Density, ResidualLikelihood, ValueGradient, residual_likelihood
 from bvsi.noise import IID, add_noise
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import assemble
@@ -180,7 +180,7 @@ def _near_the_truth(likelihood: ResidualLikelihood, truth: Mapping[str, float]) 
     return Problem(likelihood, np.array([1.01 * truth.get(name, _UNTRUE) for name in likelihood.names]))
 
 
-def _terms(density: Density) -> tuple[Term, Term, Term]:
+def _terms(density: Density) -> tuple[ValueGradient, ValueGradient, ValueGradient]:
     return density.q, density.logdet, density.change
 
 
