@@ -25,7 +25,7 @@ from bvsi.common.jets import MEASURES, Sided, Where
 from bvsi.common.naming import squeeze
 from bvsi.errors import OperatorError
 from bvsi.operators.bounds import number, tidy
-from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector, WeakTerm, collected
+from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector, WeakTerm, collected, need_scalar
 from bvsi.operators.syntax import CONSTANT_NAMES, DERIVATIVES, FUNCTION_NAMES, SPECIAL, Syntax, read
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
@@ -175,7 +175,7 @@ class _Translator:
         """diff(f, u, …): ∂f/∂u… with f an expression of fields."""
         if node.keywords or len(node.args) < 2:
             raise OperatorError("diff takes an expression and the fields to differentiate by: diff(c1**2*c2, c1)")
-        value = self.algebra.evaluate(_need_scalar(self.translate(node.args[0]), "diff"))
+        value = self.algebra.evaluate(need_scalar(self.translate(node.args[0]), "diff(...)"))
         for argument in node.args[1:]:
             if not isinstance(argument, ast.Name) or argument.id not in self.words.fields:
                 raise OperatorError(f"diff differentiates by fields ({', '.join(self.words.fields)})")
@@ -183,7 +183,7 @@ class _Translator:
         return self.algebra.plain(value)
 
     def _recover(self, argument: ast.AST) -> Strong:
-        inner = _need_scalar(self.translate(argument), "recover")
+        inner = need_scalar(self.translate(argument), "recover(...)")
         if inner.written or any(s.name.startswith("⟨") for _, g in inner.parts for s in g.free_symbols):
             raise OperatorError("recover(...) of a weak form or of another recover(...) is not possible")
         name = f"⟨{squeeze(ast.unparse(argument))}⟩"
@@ -224,7 +224,7 @@ class _WeakTranslator(_Translator):
 
     def form(self, argument: ast.AST) -> Scalar:
         """Terms ∫ ∂^α v g from the expression, which has to be linear in the test function."""
-        value = self.algebra.evaluate(_need_scalar(self.translate(argument), self.where))
+        value = self.algebra.evaluate(need_scalar(self.translate(argument), f"{self.where}(...)"))
         jets = self.words.jets(value)
         if self.where == "facets" and any(not isinstance(jet, Sided) for _, jet in jets.values()):
             raise OperatorError("on facets a field has two values: write jump(...) or avg(...) of it")
@@ -256,7 +256,7 @@ class _WeakTranslator(_Translator):
         if name == "jump":
             return self._jump(arguments[0])
         if name == "avg":
-            value = self.algebra.evaluate(_need_scalar(arguments[0], "avg"))
+            value = self.algebra.evaluate(need_scalar(arguments[0], "avg(...)"))
             seen = [self._seen(value, side) for side in self._sides]
             return self.algebra.plain(sp.Add(*seen) / len(seen))
         return super()._apply(name, arguments)
@@ -280,9 +280,3 @@ class _WeakTranslator(_Translator):
             pairs = zip(argument.components, n, strict=True)
             return self.algebra.plain(sp.Add(*(difference(c) * normal for c, normal in pairs)))
         return Vector(tuple(self.algebra.plain(difference(argument) * normal) for normal in n))
-
-
-def _need_scalar(value: Strong, where: str) -> Scalar:
-    if isinstance(value, Vector):
-        raise OperatorError(f"a vector cannot stand in {where}(...); did you forget div(...) or dot(...)?")
-    return value

@@ -94,7 +94,7 @@ class StrongAlgebra:
         if isinstance(left, Vector) and isinstance(right, Vector):
             pairs = zip(left.components, right.components, strict=True)
             return Vector(tuple(self._add(a, b) for a, b in pairs))
-        return self._add(_scalar(left, "+"), _scalar(right, "+"))
+        return self._add(need_scalar(left, "+"), need_scalar(right, "+"))
 
     def multiply(self, left: Strong, right: Strong) -> Strong:
         """Left · right; at most one of them a vector."""
@@ -102,28 +102,28 @@ class StrongAlgebra:
             raise OperatorError("a vector times a vector: write dot(a, b) for their inner product.")
         if isinstance(left, Vector):
             left, right = right, left
-        left = _scalar(left, "*")
+        left = need_scalar(left, "*")
         if isinstance(right, Vector):
             return Vector(tuple(self._multiply(left, c) for c in right.components))
         return self._multiply(left, right)
 
     def power(self, base: Strong, exponent: Strong) -> Scalar:
         """Base ** number."""
-        n = self.evaluate(_scalar(exponent, "an exponent"))
-        return self.plain(power(self.evaluate(_scalar(base, "**")), n))
+        n = self.evaluate(need_scalar(exponent, "an exponent"))
+        return self.plain(power(self.evaluate(need_scalar(base, "**")), n))
 
     def function(self, f: Callable[[sp.Expr], sp.Expr], argument: Strong) -> Scalar:
         """A smooth function of a scalar."""
-        return self.plain(apply(f, self.evaluate(_scalar(argument, "a function"))))
+        return self.plain(apply(f, self.evaluate(need_scalar(argument, "a function"))))
 
     def directional(self, axis: int, argument: Strong) -> Scalar:
         """∂/∂x_axis, carried out."""
-        value = self.evaluate(_scalar(argument, "a derivative"))
+        value = self.evaluate(need_scalar(argument, "a derivative"))
         return self.plain(self.words.derivative(value, axis))
 
     def grad(self, argument: Strong) -> Vector:
         """∇F, derivatives kept outside."""
-        scalar = _scalar(argument, "grad")
+        scalar = need_scalar(argument, "grad")
         return Vector(tuple(self._shift(scalar, axis) for axis in range(self.words.dim)))
 
     def div(self, argument: Strong) -> Scalar:
@@ -190,7 +190,8 @@ def _need_strong(form: Scalar) -> None:
         )
 
 
-def _scalar(value: Strong, where: str) -> Scalar:
+def need_scalar(value: Strong, where: str) -> Scalar:
+    """The value, which must be no vector."""
     if isinstance(value, Vector):
         raise OperatorError(f"a vector cannot stand in {where}; did you forget div(...) or dot(...)?")
     return value

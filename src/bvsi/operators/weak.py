@@ -196,18 +196,14 @@ def treat_boundary(
         return BoundaryTreatment((), "none arises")
     condition = conditions[equation]
     if condition.tests_vanish:
-        return _vanishing_tests(terms, condition)
+        why = "condition unknown" if isinstance(condition, Unknown) else "values prescribed"
+        return _without_values(terms, f"zero: test functions vanish on the boundary ({why})")
     if isinstance(condition, NoFlux):
         return _without_values(terms, "zero with the others of the equation: no flux through the boundary")
     if isinstance(condition, ZeroNeumann):
         flat = tuple(f for f, c in conditions.items() if isinstance(c, ZeroNeumann))
         return _zero_neumann(terms, flat, words)
     return BoundaryTreatment(terms, "assembled from the data")
-
-
-def _vanishing_tests(terms: tuple[WeakTerm, ...], condition: BoundaryCondition) -> BoundaryTreatment:
-    why = "condition unknown" if isinstance(condition, Unknown) else "values prescribed"
-    return _without_values(terms, f"zero: test functions vanish on the boundary ({why})")
 
 
 def _without_values(terms: tuple[WeakTerm, ...], reason: str) -> BoundaryTreatment:

@@ -40,17 +40,16 @@ class Facets:
     @cached_property
     def seams(self) -> tuple[Integers, Integers, Integers]:
         """Facets on the upper ends of periodic axes, those at the same places on the lower ends, and the axes."""
-        upper, lower, axes = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        found = [(np.zeros(0, np.int64),) * 3]
         extent = np.ptp(self.mesh.p, axis=1)
         centres = self.mesh.p[:, self.mesh.facets].mean(axis=1).T / extent
         for axis in self.periods:
             low, high = self._ends(axis)
             elsewhere = np.arange(len(extent)) != axis
             _, partner = cKDTree(centres[low] * elsewhere).query(centres[high] * elsewhere)
-            upper.append(high)
-            lower.append(low[partner])
-            axes.append(np.full(len(high), axis))
-        return np.concatenate(upper), np.concatenate(lower), np.concatenate(axes)
+            found.append((high, low[partner], np.full(len(high), axis)))
+        upper, lower, axes = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return upper, lower, axes
 
     @cached_property
     def interior(self) -> tuple[Integers, Integers, Integers]:

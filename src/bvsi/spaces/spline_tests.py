@@ -25,7 +25,7 @@ from bvsi.linalg import Kronecker, Pattern
 from bvsi.spaces.bsplines import UniformSplines
 from bvsi.spaces.measure import Evaluation, LazyValues, Measure
 from bvsi.spaces.space import Space
-from bvsi.spaces.tensor import kronecker
+from bvsi.spaces.tensor import kronecker, numbers
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -146,7 +146,7 @@ def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
     n = grid.n_nodes
     own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * grid.dim,), lambda _: np.ones((n, 1)))
     points = list(grid.axes.values())
-    columns = _numbers([s.functions(x) for s, x in zip(axes, points, strict=True)], [s.n for s in axes])
+    columns = numbers([s.functions(x) for s, x in zip(axes, points, strict=True)], [s.n for s in axes])
     there = columns >= 0  # towards the ends of an axis a node meets fewer functions
     rows = np.broadcast_to(np.arange(n)[:, None], columns.shape)[there]
     pattern, slots = Pattern.from_coo(rows, columns[there], (n, int(np.prod([s.n for s in axes]))))
@@ -179,19 +179,6 @@ def _at_nodes(grid: Grid, axes: list[UniformSplines], index: MultiIndex) -> Kron
 def _weights(grid: Grid, name: str) -> Array:
     """Trapezoidal weights; those at the ends do not matter, since test functions vanish there."""
     return np.full(len(grid.axes[name]), _step(grid, name))
-
-
-def _numbers(functions: list[Integers], sizes: list[int]) -> Integers:
-    """C-order numbers of all products of the axes' functions at each node, (nodes, m); −1 where there is none."""
-    result = functions[0]
-    for more, size in zip(functions[1:], sizes[1:], strict=True):
-        both = np.where(
-            (result[:, None, :, None] >= 0) & (more[None, :, None, :] >= 0),
-            result[:, None, :, None] * size + more[None, :, None, :],
-            -1,
-        )
-        result = both.reshape(both.shape[0] * both.shape[1], -1)
-    return result
 
 
 def _empty_measure(grid: Grid, cells: Measure) -> Measure:

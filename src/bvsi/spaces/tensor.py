@@ -46,7 +46,8 @@ class Patch:
 
     def columns(self, side: int) -> Integers:
         """Functions at each point, (n_q, m): C-order numbers of the axes' functions."""
-        return _numbers(self.seen_from(side))
+        axes = self.seen_from(side)
+        return numbers([axis.columns for axis in axes], [axis.n for axis in axes])
 
     def entries(self, index: MultiIndex, side: int) -> Array:
         """Derivatives of these functions, (n_q, m)."""
@@ -201,11 +202,12 @@ def kronecker(factors: Sequence[Array]) -> Array:
     return result
 
 
-def _numbers(axes: Sequence[AxisValues]) -> Integers:
-    """C-order numbers of all combinations of the axes' functions, (n_q, m)."""
-    result = axes[0].columns
-    for axis in axes[1:]:
-        result = _pairs(result[:, None, :, None] * axis.n + axis.columns[None, :, None, :])
+def numbers(functions: Sequence[Integers], sizes: Sequence[int]) -> Integers:
+    """C-order numbers of all combinations of the axes' functions, (n_q, m); −1 where an axis has none."""
+    result = functions[0]
+    for more, size in zip(functions[1:], sizes[1:], strict=True):
+        left, right = result[:, None, :, None], more[None, :, None, :]
+        result = _pairs(np.where((left >= 0) & (right >= 0), left * size + right, -1))
     return result
 
 
