@@ -33,7 +33,7 @@ WIDER = compared("wider tests", "width", 0.5, better=("time", "space"))
 def test_a_comparison_that_rejects_alone_is_the_verdict(one, verdict):
     found, reasons = verdict_of(one)
     assert found is verdict
-    assert reasons[0] == one.told
+    assert reasons[0] == one.summary
 
 
 @pytest.mark.parametrize("one", [FRAMES, NODES])

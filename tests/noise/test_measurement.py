@@ -37,7 +37,7 @@ def test_noise_that_is_stated_is_taken(data):
     assert found.sigma == {"u": 0.02}
     assert found.error == 0
     assert_allclose(found.variance["u"], 4e-4, rtol=1e-12)
-    assert found.told == "as stated, IID(sigma=0.02)"
+    assert found.summary == "as stated, IID(sigma=0.02)"
     assert_allclose(found.filtered["u"], SIGMA, rtol=0.1)  # filters know better
     assert found.data is data
 
@@ -50,7 +50,7 @@ def test_noise_that_is_not_stated_is_measured_with_its_error():
         assert set(found.sigma) == {"u", "v"}
         assert 0 < found.error < 0.1
         assert found.filtered == found.sigma
-        assert "by filters" in found.told
+        assert "by filters" in found.summary
         pulls += [(s / SIGMA - 1) / found.error for s in found.sigma.values()]
     assert np.abs(pulls).max() < 4
     assert np.abs(pulls).max() > 0.1
@@ -74,13 +74,13 @@ def test_noise_that_grows_with_the_signal_is_seen():
     rng = np.random.default_rng(1)
     grown = data.with_fields({"u": clean + np.abs(clean) * 0.02 * rng.standard_normal(clean.shape)})
     found = measure(grown, None)
-    assert "grows with the signal" in found.told
+    assert "grows with the signal" in found.summary
     assert isinstance(found.noise, Diagonal)
     assert found.variance["u"].shape == clean.shape
     assert np.corrcoef(found.variance["u"].ravel(), clean.ravel() ** 2)[0, 1] > 0.95
     assert_allclose(np.mean(found.variance["u"]), np.mean((0.02 * clean) ** 2), rtol=0.15)
     even = measure(data.with_fields({"u": clean + 0.02 * rng.standard_normal(clean.shape)}), None)
-    assert "grows" not in even.told
+    assert "grows" not in even.summary
 
 
 def test_noise_that_grows_with_the_signal_is_finite_inside_holes():
@@ -93,7 +93,7 @@ def test_noise_that_grows_with_the_signal_is_finite_inside_holes():
     values = u * (1 + 0.02 * rng.standard_normal(u.shape))
     data = Data(clean.times, {"u": values}, clean.geometry, measured={"u": mask})
     found = measure(data, None)
-    assert "grows with the signal" in found.told
+    assert "grows with the signal" in found.summary
     assert np.all(np.isfinite(found.variance["u"]))
     assert discover(data, Library({"u": ["laplacian(u)", "u*dx(u)", "dx(u)"]}), check=False).names
 
@@ -102,7 +102,7 @@ def test_noise_that_grows_with_the_signal_is_finite_inside_holes():
 def test_outliers_are_replaced_and_have_little_weight(data, noise):
     wrong, hit = spiked(data)
     found = measure(wrong, noise)
-    assert "outliers have Student-t weights" in found.told
+    assert "outliers have Student-t weights" in found.summary
     assert isinstance(found.noise, Diagonal)
     variance = found.variance["u"].ravel()
     others = np.setdiff1d(np.arange(variance.size), hit)
@@ -117,12 +117,12 @@ def test_robust_decides_on_outliers(data):
     assert measure(wrong, IID(SIGMA), robust=False).noise == IID(SIGMA)
     assert measure(wrong, IID(SIGMA), robust=False).data is wrong
     few, _ = spiked(data, count=1)
-    assert "1 outliers" in measure(few, IID(SIGMA)).told  # 30 sd, which noise never reaches
+    assert "1 outliers" in measure(few, IID(SIGMA)).summary  # 30 sd, which noise never reaches
     u = np.array(data.fields["u"])
     u[30, 30] = burgers(64, 61).fields["u"][30, 30] + 7.5 * SIGMA
     small = data.with_fields({"u": u})
-    assert "outliers" not in measure(small, IID(SIGMA)).told  # no more than the tail of noise
-    assert "1 outliers" in measure(small, IID(SIGMA), robust=True).told
+    assert "outliers" not in measure(small, IID(SIGMA)).summary  # no more than the tail of noise
+    assert "1 outliers" in measure(small, IID(SIGMA), robust=True).summary
     assert measure(data, IID(SIGMA)).data is data
 
 
@@ -142,7 +142,7 @@ def test_too_few_data_leave_the_level_to_the_fit():
     assert isinstance(found.noise, UnknownScale)
     assert found.variance == {}
     assert found.filtered == {}
-    assert "too few" in found.told
+    assert "too few" in found.summary
 
 
 def test_data_without_noise_have_a_floor():

@@ -58,12 +58,12 @@ class Comparison:
         return None if self.better else "space"
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """In words."""
         return f"{self.name}: coefficients move by up to {np.abs(self.z).max():.2g} sd (p = {self.p:.1g})"
 
     def __str__(self) -> str:
-        return self.told
+        return self.summary
 
 
 @dataclass(frozen=True)

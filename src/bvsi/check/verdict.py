@@ -149,8 +149,8 @@ def judge(evidence: Evidence) -> Finding:
     better = [c for c in evidence.comparisons if c.better and c.scaled(evidence.scale).p < levels.alarm]
     if structure or better:
         left_out = " and ".join(name for kind, name in _LEFT_OUT.items() if evidence.of_kind(kind))
-        told = (f"leaving out {left_out} moves the estimate no more than the misfit explains",) if left_out else ()
-        return Verdict.OPERATOR, tuple(dict.fromkeys((*alarms, *structure, *told)))
+        left = (f"leaving out {left_out} moves the estimate no more than the misfit explains",) if left_out else ()
+        return Verdict.OPERATOR, tuple(dict.fromkeys((*alarms, *structure, *left)))
     return Verdict.NOISE, (
         *alarms,
         "the misfit has no structure in space and time, as a missing operator would give it",
@@ -167,7 +167,7 @@ def _alarms(evidence: Evidence) -> tuple[str, ...]:
     ]
     found += [f"{t.name} (p = {t.p:.1g})" for t in evidence.of_test("structure") if t.p < levels.alone]
     moved = [c for c in evidence.comparisons if c.better and c.p < levels.alarm]
-    return (*found, *(c.told for c in moved))
+    return (*found, *(c.summary for c in moved))
 
 
 def _rejected(evidence: Evidence) -> Finding | None:
@@ -178,14 +178,14 @@ def _rejected(evidence: Evidence) -> Finding | None:
         return None
     worst = max(alone, key=lambda c: c.statistic)
     assert worst.poorer is not None
-    against = [c.told for c in evidence.comparisons if worst.poorer in c.better and c.p < levels.perhaps]
-    return _verdict(worst.poorer), (worst.told, *(against or ("nothing that was tried speaks for the fit",)))
+    against = [c.summary for c in evidence.comparisons if worst.poorer in c.better and c.p < levels.perhaps]
+    return _verdict(worst.poorer), (worst.summary, *(against or ("nothing that was tried speaks for the fit",)))
 
 
 def _spoken_for(evidence: Evidence) -> tuple[str, ...]:
     """Comparisons that reject a poorer discretisation, each with the one that speaks for the fit."""
     pairs = [(one, evidence.speaks_for(one)) for one in evidence.rejecting]
-    return tuple(f"{one.told}, but not with {other.name} (p = {other.p:.1g})" for one, other in pairs if other)
+    return tuple(f"{one.summary}, but not with {other.name} (p = {other.p:.1g})" for one, other in pairs if other)
 
 
 def _quiet(evidence: Evidence) -> Finding:
@@ -207,7 +207,7 @@ def _resolution(evidence: Evidence) -> Finding | None:
     moved = [(c.poorer, c) for c in evidence.comparisons if c.poorer and c.scaled(evidence.scale).p < levels.why]
     if moved:
         kind, worst = max(moved, key=lambda pair: pair[1].statistic)
-        return _verdict(kind), (worst.told,)
+        return _verdict(kind), (worst.summary,)
     limit = {a: f for a, f in evidence.cycles.items() if f > levels.suspect and not evidence.of_kind(_kind(a))}
     if limit:
         axis = max(limit, key=lambda a: limit[a])

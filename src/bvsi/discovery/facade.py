@@ -104,7 +104,7 @@ def discover(
         "discretisation": whole.system.description,
         "method": repr(used),
         "reason": chosen.reason,
-        "noise": "; ".join(m.told for m in measured),
+        "noise": "; ".join(m.summary for m in measured),
         "noise levels": repr(NOISE_LEVELS),
         "prior": "flat" if prior is None else str(prior_density(prior, model.likelihood)),
         "constraints": "; ".join(allowed.texts),

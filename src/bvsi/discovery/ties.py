@@ -61,6 +61,6 @@ def ties_of(constraints: LinearConstraints) -> Ties:
 
 
 def needed(constraints: LinearConstraints) -> list[str]:
-    """Operators of rows that a model without them could not satisfy: these are not up for selection."""
+    """Operators that some constraint forces to be non-zero; selection must keep them."""
     rows = constraints.A[(constraints.lower > 0) | (constraints.upper < 0)]
     return [name for name, column in zip(constraints.names, rows.T, strict=True) if column.any()]

@@ -44,7 +44,7 @@ class Bridged:
     data: Data
     factor: dict[str, Array]
 
-    def told(self, name: str) -> str:
+    def summary(self, name: str) -> str:
         """What was done about one field, in words."""
         bridged = self.factor[name][self.factor[name] != 1]
         low, high = bridged.min(), bridged.max()

@@ -55,7 +55,7 @@ class Measurement:
     data: as given, outliers replaced; noise: its model; variance: of the noise by field, a number or (T, nodes).
     sigma: one level per field; filtered: the same by filters, whatever was stated, empty where they had too few data;
     error: relative standard error of the levels, zero where they were stated.
-    told: in words, what was done; bridged: whether gaps were interpolated, which makes the noise of neighbours alike.
+    summary: what was done, in words; bridged: whether gaps were interpolated, so that the noise of neighbours is alike.
     """
 
     data: Data
@@ -64,7 +64,7 @@ class Measurement:
     sigma: dict[str, float]
     filtered: dict[str, float]
     error: float
-    told: str
+    summary: str
     bridged: bool = False
 
     @property
@@ -96,9 +96,9 @@ def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, r
         if robust:
             raise NoiseError("robust: outliers can be weighted down with IID, PerField and Diagonal noise only.")
         robust = False
-    clean, weights, told = _without_outliers(data, level, robust)
+    clean, weights, notes = _without_outliers(data, level, robust)
     if noise is not None:
-        return _stated(clean, noise, level, {**weights, **_gap_weights(single, weights)}, told)
+        return _stated(clean, noise, level, {**weights, **_gap_weights(single, weights)}, notes)
     if level is None:
         rms = {f: _size(clean, f) for f in data.fields}
         return Measurement(
@@ -106,20 +106,20 @@ def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, r
         )
     sigma = {f: max(level.sigma[f], _floor(clean, f)) for f in data.fields}
     variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
-    told = [*told, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
+    notes = [*notes, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
     for name, found in estimate_signal_noise(clean, None if single else level).items():
         if found.significant:
             signal = smoothed(observed(clean, name), clean.geometry)
             signal = np.where(np.isfinite(signal), signal, clean.fields[name])  # inside holes nothing is near
             variance[name] = np.maximum(found.a**2 + found.b**2 * signal**2, _floor(clean, name) ** 2)
-            told.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
+            notes.append(f"{name}: noise grows with the signal, σ² = {found.a:.3g}² + ({found.b:.3g} {name})²")
     for name, w in weights.items():
         variance[name] = variance[name] / w
     for name, factor in single.items():
         variance[name] = factor * variance[name]
-        told.append(bridged.told(name))
+        notes.append(bridged.summary(name))
     error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
-    return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(told))
+    return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(notes))
 
 
 def _level(data: Data) -> NoiseLevel | None:
@@ -175,8 +175,8 @@ def _without_outliers(
         weights[f].ravel()[found[f].outliers] = np.maximum(found[f].weights, NOISE_LEVELS.least)
         fields[f].ravel()[found[f].outliers] = found[f].values
         fields[f].ravel()[found[f].missing] = found[f].filled
-    told = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
-    return data.with_fields(fields), weights, told
+    notes = [f"{f}: {total[f]} outliers have Student-t weights" for f in sorted(many)]
+    return data.with_fields(fields), weights, notes
 
 
 def _gap_weights(factor: dict[str, Array], weights: dict[str, Array]) -> dict[str, Array]:
@@ -185,10 +185,10 @@ def _gap_weights(factor: dict[str, Array], weights: dict[str, Array]) -> dict[st
 
 
 def _stated(
-    data: Data, noise: Noise, level: NoiseLevel | None, weights: dict[str, Array], told: list[str]
+    data: Data, noise: Noise, level: NoiseLevel | None, weights: dict[str, Array], notes: list[str]
 ) -> Measurement:
     """The stated model, its variances where they are simple, else those of the filters; weights change either."""
-    words, shape = f"as stated, {noise!r}", _shape(noise)
+    stated, shape = f"as stated, {noise!r}", _shape(noise)
     relative = stated_variance(shape, data)
     measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}
     variance = measured if relative is None or shape is not noise else relative
@@ -198,7 +198,7 @@ def _stated(
         noise = model if shape is noise else UnknownScale(model)
     sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}
     filtered = {f: float(np.sqrt(v)) for f, v in measured.items()}
-    return Measurement(data, noise, variance, sigma, filtered, 0.0, "; ".join([*told, words]))
+    return Measurement(data, noise, variance, sigma, filtered, 0.0, "; ".join([*notes, stated]))
 
 
 def _shape(noise: Noise) -> Noise:

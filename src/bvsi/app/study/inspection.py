@@ -86,10 +86,10 @@ class Inspection:
     def _noise_text(self) -> list[str]:
         assert self.measurement is not None
         if not self.measurement.filtered:
-            return [f"noise: {self.measurement.told}"]
+            return [f"noise: {self.measurement.summary}"]
         share = self._relative(self.measurement.filtered)
         told = ", ".join(f"{f} {100 * s:.2g}%" for f, s in share.items())
-        return [f"noise: {self.measurement.told}", f"  of the fields' size: {told}"]
+        return [f"noise: {self.measurement.summary}", f"  of the fields' size: {told}"]
 
     def _spectrum_text(self) -> list[str]:
         return [
