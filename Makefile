@@ -14,14 +14,15 @@ $(VENV)/.installed: pyproject.toml
 demo: $(VENV)/.installed
 	$(BIN)/python -m bvsi.studies.demo --out demo
 
+# worksteal: neighbours run in one process, so that what a module prepares is made once
 test: $(VENV)/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 # the same tests with the lowest version of every dependency that pyproject.toml allows; old libraries complain of new ones
 test-lowest: $(VENV)/.installed
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
 	$(BIN)/uv pip install --quiet --python $(VENV)-lowest/bin/python --resolution lowest-direct --editable '.[dev]'
-	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n auto -W ignore::DeprecationWarning -W ignore::FutureWarning
+	OMP_NUM_THREADS=1 $(VENV)-lowest/bin/python -m pytest -n auto --dist worksteal -W ignore::DeprecationWarning -W ignore::FutureWarning
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check src tests

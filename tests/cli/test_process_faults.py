@@ -37,7 +37,7 @@ def bvsi(folder: Path, *arguments: object, **options) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=folder, capture_output=True, env=environment, timeout=120, **options)
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "latin-1", "ascii"])
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
 def test_encodings_without_our_characters_lose_nothing(here: Path, encoding: str) -> None:
     done = bvsi(here, "run", env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
     assert done.returncode == 0, done.stderr
@@ -118,7 +118,7 @@ def test_a_full_disk_ends_in_one_message_and_nothing_is_lost(here: Path, small_d
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory cannot be limited there")
-@pytest.mark.parametrize("beyond", [0, 40, 120])
+@pytest.mark.parametrize("beyond", [0, 120])
 def test_too_little_memory_ends_in_one_message(here: Path, beyond: int) -> None:
     """The limit is set when everything is imported, so that it is met while something is computed."""
     script = f"""

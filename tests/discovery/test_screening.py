@@ -51,10 +51,13 @@ def test_data_without_change_and_numbers_without_squares_are_refused(u, words):
 
 
 @pytest.mark.parametrize("still", [np.sin(RING), 3 + 0 * RING], ids=["steady", "constant"])
-@pytest.mark.parametrize("discretisation", [None, Galerkin()], ids=["splines", "elements"])
-def test_noise_around_a_steady_state_is_no_discovery(still, discretisation):
+@pytest.mark.parametrize("discretisation, step", [(None, 1), (Galerkin(), 2)], ids=["splines", "elements"])
+def test_noise_around_a_steady_state_is_no_discovery(still, discretisation, step):
+    """step: of the nodes and frames; elements have a residual at each of them, and take as long."""
+    u = still + noise(8, 0.01)
+    data = Data(TIMES[::step], {"u": u[::step, ::step]}, Grid(x=RING[::step], periodic={"x": 2 * np.pi}))
     with pytest.raises(DataError, match="nothing changes in time beyond the noise: u_t = 0"):
-        discover(ring(still + noise(8, 0.01)), LIBRARY, method=Method(tests=discretisation))
+        discover(data, LIBRARY, method=Method(tests=discretisation))
 
 
 def test_an_operator_that_is_kept_is_estimated_all_the_same():

@@ -20,16 +20,16 @@ METHODS = ("vsi", "lagged", "profile")
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
-    """40 × 40 cells instead of 400 × 400, sampled to 20 × 20."""
+    """32 × 32 cells instead of 400 × 400, sampled to 16 × 16."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(problem, "N_FINE", 40)
+        patch.setattr(problem, "N_FINE", 32)
         patch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
 
 
 @pytest.fixture(scope="module")
 def found(small):
-    return study.run(problem.Case(nx=20, sigma=1e-3, seed=0), Q2)
+    return study.run(problem.Case(nx=16, sigma=1e-3, seed=0), Q2)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_the_result_has_every_method(result):
             assert all(v > 0 for v in entry["variance"].values())
             assert entry["chi2"] > 0
     assert result["seconds"] > 0
-    assert result["case"] == {"nx": 20, "sigma": 1e-3, "seed": 0, "accurate_time": False, "element": "Q2"}
+    assert result["case"] == {"nx": 16, "sigma": 1e-3, "seed": 0, "accurate_time": False, "element": "Q2"}
 
 
 def test_errors_are_distances_to_the_truth(result):
@@ -69,7 +69,7 @@ def test_errors_are_distances_to_the_truth(result):
 
 
 def test_the_error_of_the_potential_is_its_mean_square(result):
-    x = np.linspace(-5, 5, 21)
+    x = np.linspace(-5, 5, 17)
     X, Y = np.meshgrid(x, x, indexing="ij")
     values = {"x": X, "y": Y, "x**2": X**2, "y**2": Y**2, "x*y": X * Y}
     values |= {"x**3": X**3, "y**3": Y**3, "x**2*y": X**2 * Y, "x*y**2": X * Y**2}
@@ -147,7 +147,7 @@ def test_the_comparison_stands_beside_the_papers_numbers(found):
 
 
 def test_fewer_criteria_can_be_asked_for(small):
-    quick = study.run(problem.Case(nx=10, sigma=1e-2), Q2, all_criteria=False)
+    quick = study.run(problem.Case(nx=8, sigma=1e-2), Q2, all_criteria=False)
     assert not quick.other_paths
     assert study.summary(quick)["other_criteria"] == {}
 

@@ -23,11 +23,11 @@ pytest.importorskip("nutpie")
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """20 × 20 cells without discretisation error: likelihood, axes, true potential."""
+    """14 × 14 cells without discretisation error: likelihood, axes, true potential."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(problem, "N_FINE", 20)
+        patch.setattr(problem, "N_FINE", 14)
         patch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("cache")))
-        data = problem.observed(problem.Case(nx=20, sigma=1e-3, seed=0))
+        data = problem.observed(problem.Case(nx=14, sigma=1e-3, seed=0))
     assert isinstance(data.geometry, Grid)
     likelihood = residual_likelihood(problem.residual_system(data), IID(1e-3))
     axes = dict(data.geometry.axes)
