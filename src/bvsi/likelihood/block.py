@@ -47,9 +47,9 @@ from bvsi.likelihood.covariance import (
 )
 from bvsi.likelihood.density import Density, ValueGradient, block_density
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations, accumulate
-from bvsi.linalg import Backend, Factor
+from bvsi.linalg import Backend
 from bvsi.noise.models import Noise
-from bvsi.residual import Residuals, Structure
+from bvsi.residual import Structure
 from bvsi.residual.system import residual_weights
 
 Array = NDArray[np.float64]
@@ -151,23 +151,8 @@ class Block(Weighting):
         return plan_covariance(structure, noise, self.backend)
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
-        """One factorisation per distinct covariance, one half solve per column."""
-        residuals, rows = part.residuals, part.residuals.structure.block_rows
-
-        def of_group(one: FactorisedGroup) -> list[tuple[Integers, NormalEquations]]:
-            logdet, slabs = one.factor.logdet(), one.group.slabs(1 + residuals.d)
-            return [
-                (k, accumulate(whitened(one.factor, residuals, k), theta, int(rows[k].sum()), len(k) * logdet))
-                for k in slabs
-            ]
-
-        q = np.zeros(residuals.structure.n_blocks)
-        sums = [NormalEquations.none(residuals.d)]
-        for slabs in over_groups(part, theta, of_group):
-            for blocks, equations in slabs:
-                q[blocks] = equations.q_blocks[0]
-                sums.append(equations)
-        return NormalEquations.total(sums, (q,))
+        """The same without smoothing: one factorisation per distinct covariance, one half solve per column."""
+        return block_profile_equations(part, theta, smoothing=0.0, rng=None).equations
 
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """Smoothed regressors, block by block."""
@@ -180,18 +165,6 @@ class Block(Weighting):
     def weights(self, part: Part, theta: Array) -> Weights:
         """One solve per distinct covariance; factors are not kept where there are several."""
         return block_solver(part, theta, keep=False)
-
-
-def whitened(factor: Factor, residuals: Residuals, blocks: Integers) -> Array:
-    """R [y, X] for some blocks, (N, blocks, 1 + d), RᵀR = W."""
-    N, _, m = residuals.Z.shape
-    first, last = int(blocks[0]), int(blocks[-1])
-    flat = residuals.Z.reshape(N, -1)
-    if last - first + 1 == len(blocks):  # neighbours, the usual case: a view, no copy
-        columns = flat[:, first * m : (last + 1) * m]
-    else:
-        columns = flat[:, (blocks[:, None] * m + np.arange(m)).ravel()]
-    return factor.whiten(columns).reshape(N, len(blocks), m)
 
 
 def block_profile_equations(
