@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bvsi.studies.benchmarks.discovery import ours
-from bvsi.studies.benchmarks.discovery.method import Estimate
+from bvsi.studies.benchmarks.discovery.method import CoefficientEstimate
 
 
 @pytest.fixture
@@ -65,10 +65,10 @@ def test_a_missing_peer_is_told_before_the_work(bench, tmp_path, monkeypatch):
 def test_the_command_prints_the_table_and_where_the_files_are(bench, tmp_path, monkeypatch):
     calls = []
 
-    def half(self, case, data) -> Estimate:
+    def half(self, case, data) -> CoefficientEstimate:
         calls.append(case.name)
         theta = {name: 1.5 * value for name, value in case.truth.items()}
-        return Estimate(theta, case.truth, 0.1, dict.fromkeys(theta, (-np.inf, np.inf)))
+        return CoefficientEstimate(theta, case.truth, 0.1, dict.fromkeys(theta, (-np.inf, np.inf)))
 
     monkeypatch.setattr(ours.Bvsi, "estimate", half)
     arguments = ("--cases", "fokker_planck_2d", "--levels", "0,20", "--seeds", 2, "--no-peer", "--out", tmp_path)

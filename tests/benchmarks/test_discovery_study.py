@@ -17,7 +17,7 @@ from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
 from bvsi.studies.benchmarks.discovery import report
-from bvsi.studies.benchmarks.discovery.method import Estimate
+from bvsi.studies.benchmarks.discovery.method import CoefficientEstimate
 from bvsi.studies.benchmarks.discovery.store import FILE, Key, Run, Store
 from bvsi.studies.benchmarks.discovery.study import Plan, run
 from bvsi.studies.benchmarks.discovery.table import comma_separated, markdown, rows
@@ -56,14 +56,16 @@ class Fake:
     def applies(self, case) -> bool:
         return self.expresses
 
-    def estimate(self, case, data) -> Estimate:
+    def estimate(self, case, data) -> CoefficientEstimate:
         noise = float(data.fields["u"][0, 0])
         self.calls.append((case.name, noise))
         if noise >= self.fails_from:
             raise RuntimeError("no solution")
         theta = -2 * (1 + self.slope * noise)
         intervals = {"u": (theta - 0.5, theta + 0.5)}
-        return Estimate({"u": theta}, case.truth, 0.25, intervals, verdict="consistent" if noise < 0.2 else "misfit: x")
+        return CoefficientEstimate(
+            {"u": theta}, case.truth, 0.25, intervals, verdict="consistent" if noise < 0.2 else "misfit: x"
+        )
 
 
 def plan(*methods, levels=(0.0, 0.1), seeds=2) -> Plan:

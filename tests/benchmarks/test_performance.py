@@ -182,13 +182,13 @@ def test_finer_cahn_hilliard_data_pass_through_the_solved_ones(monkeypatch):
     solved = Data.from_arrays({f: np.stack([smooth, smooth**2]) for f in ("c1", "c2")}, times=times, geometry=grid)
     monkeypatch.setattr(cases, "_SOLVED", 4)
     monkeypatch.setattr(cases.cahn_hilliard, "clean", lambda case: solved)
-    fine = cases._concentrations(cases.cahn_hilliard.Case(nx=8))
+    fine = cases._concentrations(cases.cahn_hilliard.CahnHilliardCase(nx=8))
     assert fine.grid_field("c1").shape == (2, 17, 17)
     assert np.allclose(fine.grid_field("c2")[:, ::2, ::2], solved.grid_field("c2"))
 
 
 def test_a_case_tells_its_steps(monkeypatch):
-    small = {"burgers": lambda nodes: cases.Prepared(*_heat(nodes), check=False)}
+    small = {"burgers": lambda nodes: cases.PreparedCase(*_heat(nodes), check=False)}
     monkeypatch.setattr(cases, "CASES", small)
     row = cases.measure("burgers", 32)
     assert row["exact"]
@@ -233,9 +233,9 @@ def test_where_the_dense_way_was_cut_short_the_fits_that_there_are_have_to_agree
 
 def test_a_missing_peer_is_a_row_that_says_so(data, monkeypatch):
     monkeypatch.setitem(sys.modules, "pysindy", None)
-    from bvsi.studies.benchmarks.performance.compare import Problem
+    from bvsi.studies.benchmarks.performance.compare import ComparedProblem
 
-    row = _peer(Problem(fokker_planck.Case(nx=10), data))
+    row = _peer(ComparedProblem(fokker_planck.Case(nx=10), data))
     assert row.seconds is None
     assert "bvsi[bench]" in row.note
 

@@ -24,7 +24,7 @@ from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError, DataError
 from bvsi.noise import add_noise
 from bvsi.operators import Library
-from bvsi.studies.benchmarks.discovery.method import Estimate
+from bvsi.studies.benchmarks.discovery.method import CoefficientEstimate
 from bvsi.studies.benchmarks.discovery.store import FILE, Key, Store
 from bvsi.studies.benchmarks.discovery.study import Plan, Task, perform, run
 
@@ -220,11 +220,11 @@ class Spread:
     def applies(self, case: Waves) -> bool:
         return case.name == "waves"
 
-    def estimate(self, case: Waves, data: Data) -> Estimate:
+    def estimate(self, case: Waves, data: Data) -> CoefficientEstimate:
         found = float(data.fields["u"].std())
         if found < 0.7:
             raise RuntimeError("too quiet")
-        return Estimate({"u": found}, case.truth, 0.0, details={"process": os.getpid()})
+        return CoefficientEstimate({"u": found}, case.truth, 0.0, details={"process": os.getpid()})
 
 
 def quick_plan(seeds: int) -> Plan:

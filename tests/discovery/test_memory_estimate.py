@@ -17,7 +17,7 @@ from bvsi.noise import IID
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, TemporalTests, assemble
 from bvsi.spaces import Q1, Galerkin, SplineTests
-from bvsi.studies.benchmarks.memory import Case, held
+from bvsi.studies.benchmarks.memory import MemoryCase, held
 
 LIBRARY = Library({"u": ["laplacian(u)", "u", "v"], "v": ["laplacian(v)"]})
 KINDS: dict[str, Method] = {
@@ -86,5 +86,5 @@ def test_free_memory_is_what_the_system_says() -> None:
 
 
 def test_measured_peaks_are_near_the_estimate() -> None:
-    for found in held([Case("burgers", 128), Case("fokker_planck", 20, defaults=False)]):
+    for found in held([MemoryCase("burgers", 128), MemoryCase("fokker_planck", 20, defaults=False)]):
         assert found.predicted / 3 < found.measured < 2 * found.predicted, found.label

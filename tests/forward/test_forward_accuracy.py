@@ -6,7 +6,7 @@ import skfem
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.forward.scheme import Stepper
+from bvsi.forward.simulation import Stepper
 from bvsi.operators import Assembled, Dirichlet, Library, NoFlux, ZeroNeumann
 from bvsi.spaces import P1, P2, Q1, Q2, Galerkin
 

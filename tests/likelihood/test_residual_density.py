@@ -17,7 +17,7 @@ from bvsi.linalg import available_backends
 from bvsi.noise import IID, Covariance
 from bvsi.operators import Library
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, assemble
-from bvsi.studies.benchmarks.gradient_cost import SMALL, TERMS, Problem, gradient_errors
+from bvsi.studies.benchmarks.gradient_cost import SMALL, TERMS, GradientProblem, gradient_errors
 from inference.cases import dense_jacobian, dense_sensitivities, smooth_1d
 from likelihood.test_profile_equations import likelihood_of, pairs, state_covariances
 from likelihood.test_residual_covariance import LINEAR, NONLINEAR, SETTINGS, STENCILS, tridiagonal
@@ -38,7 +38,7 @@ def assert_same_terms(found: Density, expected: Density, rtol: float = 1e-9) -> 
 
 
 @pytest.fixture(scope="module")
-def problems(tmp_path_factory) -> dict[str, Problem]:
+def problems(tmp_path_factory) -> dict[str, GradientProblem]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("density")))
         return {name: make() for name, make in SMALL.items()}
@@ -62,7 +62,7 @@ def test_the_differences_converge_with_fourth_order(problems):
 def test_the_differences_notice_a_gradient_that_is_slightly_wrong(problems, term):
     @dataclass(frozen=True)
     class Spoiled:
-        right: Problem
+        right: GradientProblem
 
         def density(self, theta, **choices) -> Density:
             density = self.right.likelihood.density(theta, **choices)
@@ -70,7 +70,7 @@ def test_the_differences_notice_a_gradient_that_is_slightly_wrong(problems, term
             return replace(density, **{term: ValueGradient(wrong.value, wrong.gradient * [1.0, 1 + 1e-4])})
 
     problem = problems["Burgers"]
-    errors = gradient_errors(Problem(Spoiled(problem), problem.theta))
+    errors = gradient_errors(GradientProblem(Spoiled(problem), problem.theta))
     assert {name for name in TERMS if errors[name] > 1e-6} == {term}
 
 

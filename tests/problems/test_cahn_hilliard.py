@@ -11,9 +11,18 @@ from bvsi.operators import InteriorPenalty, Mixed
 from bvsi.residual import BackwardEuler, CrankNicolson
 from bvsi.spaces import P2, Q2, Galerkin
 from bvsi.studies.problems import cahn_hilliard
-from bvsi.studies.problems.cahn_hilliard import TRUTH, Case, DataSet, clean, error, library, observed, step_residuals
+from bvsi.studies.problems.cahn_hilliard import (
+    TRUTH,
+    CahnHilliardCase,
+    DataSet,
+    clean,
+    error,
+    library,
+    observed,
+    step_residuals,
+)
 
-SMALL = Case(nx=4)
+SMALL = CahnHilliardCase(nx=4)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,12 +63,12 @@ def test_mixed_terms_of_the_energy_have_one_coefficient_in_both_equations():
 )
 def test_cases_that_make_no_sense_are_refused(wrong, message):
     with pytest.raises(BvsiError, match=message):
-        Case(**wrong)
+        CahnHilliardCase(**wrong)
 
 
 @pytest.mark.parametrize("data", DataSet)
 def test_each_data_set_has_the_discretisation_of_its_solver(data):
-    case, spectral = Case(data), data in (DataSet.INDEPENDENT, DataSet.STATED)
+    case, spectral = CahnHilliardCase(data), data in (DataSet.INDEPENDENT, DataSet.STATED)
     assert case.spectral == spectral
     assert case.element == (Q2 if spectral else P2)
     assert isinstance(case.stencil, CrankNicolson if spectral else BackwardEuler)
@@ -90,20 +99,22 @@ def test_a_second_run_reads_the_same_from_the_cache(monkeypatch):
     again = clean(SMALL)
     for f in ("c1", "c2"):
         assert_array_equal(again.fields[f], first.fields[f])
-    clean(Case(nx=4, sigma=0.5, seed=7))  # noise is no part of it
+    clean(CahnHilliardCase(nx=4, sigma=0.5, seed=7))  # noise is no part of it
 
 
 def test_noise_has_the_stated_size_and_seed():
-    case = Case(nx=4, sigma=0.01, seed=5)
+    case = CahnHilliardCase(nx=4, sigma=0.01, seed=5)
     noise = np.stack([observed(case).fields[f] - clean(case).fields[f] for f in ("c1", "c2")])
     assert_allclose(noise.std(), 0.01, rtol=0.1)
     again = np.stack([observed(case).fields[f] - clean(case).fields[f] for f in ("c1", "c2")])
     assert_array_equal(noise, again)
-    assert not np.array_equal(observed(case).fields["c1"], observed(Case(nx=4, sigma=0.01, seed=6)).fields["c1"])
+    assert not np.array_equal(
+        observed(case).fields["c1"], observed(CahnHilliardCase(nx=4, sigma=0.01, seed=6)).fields["c1"]
+    )
 
 
 def test_the_stated_data_are_ten_frames_of_the_spectral_solver():
-    case = Case(DataSet.STATED, nx=4)
+    case = CahnHilliardCase(DataSet.STATED, nx=4)
     data = clean(case)
     assert_allclose(data.times, np.arange(1, 11) / 2)
     assert data.geometry.shape == (9, 9)

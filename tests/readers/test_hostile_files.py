@@ -14,7 +14,7 @@ import pytest
 import xarray as xr
 
 from bvsi.app.readers import Reading, contents, read, suggest
-from bvsi.common.references import load_netcdf
+from bvsi.common.files import load_netcdf
 from bvsi.errors import DataError
 
 T, X = np.linspace(0, 1, 5), np.linspace(0, 1, 7)

@@ -91,4 +91,4 @@ def test_without_a_factor_it_is_refused():
 
 
 def test_it_is_public():
-    assert bvsi.ExactBIC is ExactBIC
+    assert bvsi.select.ExactBIC is ExactBIC

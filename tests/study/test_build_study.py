@@ -10,7 +10,9 @@ import pytest
 import bvsi
 from bvsi.app.study import Settings, Study, load_study
 from bvsi.app.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
+from bvsi.infer import ResidualDensity
 from bvsi.infer.posteriors import GaussianPosterior
+from bvsi.select import ExactBIC, FStatistic
 from study.study_cases import BASE, written
 
 
@@ -56,11 +58,15 @@ def test_what_is_left_out_is_left_to_discover(tmp_path):
         ('[discretisation]\nweighting = "stacked"', "weighting", bvsi.Stacked()),
         ('[selection]\nmethod = "best-subset"\nrounds = 2', "selection", bvsi.BestSubset(rounds=2)),
         ('[selection]\nmethod = "sweep"\npatience = 0', "selection", bvsi.Sweep(patience=0)),
-        ('[selection]\nmethod = "backward"\ncriterion = "exact-bic"', "selection", bvsi.Backward(bvsi.ExactBIC())),
+        (
+            '[selection]\nmethod = "backward"\ncriterion = "exact-bic"',
+            "selection",
+            bvsi.Backward(ExactBIC()),
+        ),
         (
             '[selection]\nmethod = "backward"\ncriterion = "f-statistic"\nthreshold = 0.1',
             "selection",
-            bvsi.Backward(bvsi.FStatistic(0.1)),
+            bvsi.Backward(FStatistic(0.1)),
         ),
         ('[posterior]\nestimator = "lagged"', "estimator", bvsi.Lagged()),
         ('[posterior]\nconstraints = ["u > 0"]', "constraints", ("u > 0",)),
@@ -75,7 +81,7 @@ def test_options(tmp_path, text, key, wanted):
 def test_samplers(tmp_path):
     nuts = options(tmp_path, '[posterior]\nestimator = "nuts"\ndraws = 50\nchains = 2\nobjective = "residual"')
     found = nuts["estimator"]
-    assert (found.draws, found.tune, found.chains, found.objective) == (50, 300, 2, bvsi.ResidualDensity())
+    assert (found.draws, found.tune, found.chains, found.objective) == (50, 300, 2, ResidualDensity())
     svgd = options(tmp_path, '[posterior]\nestimator = "svgd"\nparticles = 7')["estimator"]
     assert isinstance(svgd, bvsi.SVGD)
     assert svgd.particles == 7

@@ -2,17 +2,26 @@
 
 Libraries that write a file themselves fail in ways of their own where the disk is full; HDF5 even crashes the
 interpreter. So they only compose here, and one function writes.
+
+Files that a data file refers to are in its own folder, or refused: HDF5 files take values from other files (external
+storage, virtual datasets, external links), XDMF and PVD files name others. A file from somebody else could thus bring
+any file of the reader into a result. So every reference is looked at before a library follows it.
 """
 
 from __future__ import annotations
 
+import importlib
 import io
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from bvsi.errors import DataError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -69,3 +78,106 @@ def png_bytes(figure: Any, **options: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", **options)
     return buffer.getvalue()
+
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Objects of an HDF5 file that are looked at; a file of data has some dozens.
+_MOST = 20_000
+# Bytes of a result or posterior: those of our studies have some megabytes, long chains a hundred.
+_LARGEST = 1e9
+_REMEDY = "copy it there, or allow it with --allow-outside (allow_outside=True in Python) if you trust the file"
+
+
+def check_reference(path: Path, reference: str, *, allow_outside: bool) -> None:
+    """Refuse a reference that leads out of the folder of a file, or to what is no file, such as a pipe.
+
+    Libraries look for relative names in the folder of the file, or in the working directory; neither may be outside.
+
+    path: the file that refers to another, or a folder in which a link does.
+    """
+    home = path.resolve() if path.is_dir() else path.resolve().parent
+    for found in {(home / reference).resolve(), Path(reference).resolve()}:
+        if found.exists() and not found.is_file():
+            raise DataError(f"{path}: it refers to {reference!r}, which is no file; name a file")
+        if found.exists() and not (allow_outside or found.is_relative_to(home)):
+            raise DataError(f"{path}: it takes values from {reference!r}, outside of its folder; {_REMEDY}")
+
+
+def check_hdf5(path: Path, *, allow_outside: bool) -> None:
+    """Refuse an HDF5 file that takes values from files outside of its folder, directly or by way of others there."""
+    h5py: Any = importlib.import_module("h5py")
+    waiting, seen = [path], set()
+    while waiting:
+        one = waiting.pop()
+        if one.resolve() in seen or not one.is_file() or not h5py.is_hdf5(one):
+            continue
+        seen.add(one.resolve())
+        with h5py.File(one, "r") as file:
+            references = set(_references(path, file))
+        for reference in references:
+            check_reference(one, reference, allow_outside=allow_outside)
+            waiting.append(one.resolve().parent / reference)
+
+
+def _references(path: Path, file: Any) -> Iterator[str]:
+    """Names of other files, as they stand in an open file."""
+    h5py: Any = importlib.import_module("h5py")
+    waiting, seen = [file], set()
+    while waiting:
+        group = waiting.pop()
+        for name in group:
+            link = group.get(name, getlink=True)
+            if isinstance(link, h5py.ExternalLink):
+                yield str(link.filename)
+            if not isinstance(link, h5py.HardLink):
+                continue  # a soft link stays in the file, or goes through an external one
+            item = group[name]
+            address = h5py.h5o.get_info(item.id).addr
+            if address in seen:
+                continue
+            seen.add(address)
+            if len(seen) > _MOST:
+                raise DataError(f"{path}: it holds more than {_MOST} arrays and groups; keep those of interest only")
+            if isinstance(item, h5py.Group):
+                waiting.append(item)
+            elif isinstance(item, h5py.Dataset):
+                yield from _sources(item)
+
+
+def _sources(dataset: Any) -> Iterator[str]:
+    """Files that hold the values of a dataset."""
+    for name, _, _ in dataset.external or ():
+        yield name.decode(errors="surrogateescape") if isinstance(name, bytes) else str(name)
+    if dataset.is_virtual:
+        yield from (str(source.file_name) for source in dataset.virtual_sources() if source.file_name != ".")
+
+
+def load_netcdf(path: Path) -> xr.Dataset:
+    """All of a NetCDF file that bvsi wrote; it may come from somebody else, and must not take values from elsewhere."""
+    import xarray as xr
+
+    check_hdf5(path, allow_outside=False)
+    _check_sizes(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what a tampered file says of itself
+        with xr.open_dataset(path, engine="h5netcdf", phony_dims="access") as stored:
+            return stored.load()
+
+
+def _check_sizes(path: Path) -> None:
+    """Refuse a file of ours whose arrays, or chunks of them, would take gigabytes: it was tampered with."""
+    h5py: Any = importlib.import_module("h5py")
+    found = {"bytes": 0.0}
+
+    def add(_: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.shape is not None:
+            found["bytes"] += float(item.dtype.itemsize) * max(
+                math.prod(map(float, shape)) for shape in (item.shape, item.chunks or ())
+            )
+
+    with h5py.File(path, "r") as file:
+        file.visititems(add)
+    if found["bytes"] > _LARGEST:
+        raise DataError(f"{path}: its arrays take {found['bytes'] / 1e9:.3g} GB; the file is damaged, make it anew")

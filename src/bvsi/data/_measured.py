@@ -28,7 +28,7 @@ _DIGITS = 1.2e-7
 # A well-known fill value is farther from all other values than these from each other. Any other number has to be so
 # many times larger than one and all others, and to occur twice; smaller ones are left to the search for outliers.
 _APART = 1.0
-_ABSURD = 1e5
+_ABSURD = 1e5  # not measured; physical fields rarely span five decades beyond one
 # A lone number below may be a count, such as 99.
 _COUNTS = 1e3
 # Data that are nothing but one well-known fill value, or one other number, are refused from this size on.

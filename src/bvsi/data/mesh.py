@@ -64,15 +64,15 @@ class CellType:
 
 # Reference vertices of each cell, and below the vertices of its edges and faces, in meshio's order.
 _LINE = ((0,), (1,))
-_TRIANGLE = ((0, 0), (1, 0), (0, 1))
-_QUAD = ((0, 0), (1, 0), (1, 1), (0, 1))
-_TETRA = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))
-_HEX = (*((x, y, 0) for x, y in _QUAD), *((x, y, 1) for x, y in _QUAD))
+_TRIANGLE = ((0, 0), (1, 0), (0, 1))  # counter-clockwise
+_QUAD = ((0, 0), (1, 0), (1, 1), (0, 1))  # counter-clockwise
+_TETRA = ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1))  # the origin first
+_HEX = (*((x, y, 0) for x, y in _QUAD), *((x, y, 1) for x, y in _QUAD))  # the bottom, then the top
 
-_TRIANGLE_EDGES = ((0, 1), (1, 2), (2, 0))
-_QUAD_EDGES = ((0, 1), (1, 2), (2, 3), (3, 0))
-_TETRA_EDGES = (*_TRIANGLE_EDGES, (0, 3), (1, 3), (2, 3))
-_HEX_EDGES = (*_QUAD_EDGES, (4, 5), (5, 6), (6, 7), (7, 4), (0, 4), (1, 5), (2, 6), (3, 7))
+_TRIANGLE_EDGES = ((0, 1), (1, 2), (2, 0))  # in the order of their middles in meshio
+_QUAD_EDGES = ((0, 1), (1, 2), (2, 3), (3, 0))  # the same
+_TETRA_EDGES = (*_TRIANGLE_EDGES, (0, 3), (1, 3), (2, 3))  # the same
+_HEX_EDGES = (*_QUAD_EDGES, (4, 5), (5, 6), (6, 7), (7, 4), (0, 4), (1, 5), (2, 6), (3, 7))  # the same
 # Faces x = 0, x = 1, y = 0, y = 1, z = 0, z = 1, as in VTK's triquadratic hexahedron, which meshio follows.
 _HEX_FACES = ((0, 3, 7, 4), (1, 2, 6, 5), (0, 1, 5, 4), (3, 2, 6, 7), (0, 1, 2, 3), (4, 5, 6, 7))
 

@@ -1,4 +1,4 @@
-"""The facade: select, infer, report."""
+"""The facade: select, infer, report. Forecasts are in :mod:`bvsi.discovery.forecasting`, which imports the solvers."""
 
 from bvsi.discovery.facade import discover
 from bvsi.discovery.method import Method, Paper, default_discretisation

@@ -1,6 +1,5 @@
 """Forward solves of the equations that a library describes."""
 
-from bvsi.forward.scheme import ThetaScheme
-from bvsi.forward.simulation import simulate
+from bvsi.forward.simulation import ThetaScheme, simulate
 
 __all__ = ["ThetaScheme", "simulate"]

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.errors import OperatorError
-from bvsi.forward.factor import Structure
-from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper, evolve
-from bvsi.forward.semidiscrete import Discretised, check_closed, check_fourth_order, discretised
+from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper
+from bvsi.forward.semidiscrete import Discretised, StepStructure, check_closed, check_fourth_order, discretised, evolve
 from bvsi.forward.splines import Splines, spline_operators, spline_tests
 from bvsi.operators import Library
 from bvsi.residual import Layout, discretise_library
@@ -39,8 +38,8 @@ class Simulator:
     prescribed: bool
 
     @cached_property
-    def _structure(self) -> Structure:
-        return Structure(self.equation.layout, self.equation.free)
+    def _structure(self) -> StepStructure:
+        return StepStructure(self.equation.layout, self.equation.free)
 
     @property
     def fields(self) -> tuple[str, ...]:

@@ -9,23 +9,27 @@ G = F(u, b(t), t) − M_b b′(t).
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
 
-from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
-from bvsi.forward.factor import Factor, StepFailedError, Structure
-from bvsi.forward.semidiscrete import SemiDiscrete
+from bvsi.forward.semidiscrete import (
+    SemiDiscrete,
+    StepFactor,
+    StepFactors,
+    StepFailedError,
+    StepStructure,
+)
 from bvsi.residual.discrete import NotFiniteError
 
 Array = NDArray[np.float64]
 
+# Coefficients γ, a, g, c and d of RODAS, from the book above.
 _GAMMA = 0.25
+# a_ij.
 _A = (
     (),
     (1.544,),
@@ -34,6 +38,7 @@ _A = (
     (1.221224509226641, 6.019134481288629, 12.53708332932087, -0.6878860361058950),
     (1.221224509226641, 6.019134481288629, 12.53708332932087, -0.6878860361058950, 1.0),
 )
+# g_ij.
 _G = (
     (),
     (-5.6688,),
@@ -42,12 +47,14 @@ _G = (
     (7.496443313967647, -10.24680431464352, -33.99990352819905, 11.70890893206160),
     (8.083246795921522, -7.981132988064893, -31.52159432874371, 16.31930543123136, -6.058818238834054),
 )
+# Where each stage is evaluated in time, and the weight of ∂G/∂t in it.
 _C = (0.0, 0.386, 0.21, 0.63, 1.0, 1.0)
-_D = (0.25, -0.1043, 0.1035, -0.0362, 0.0, 0.0)
+_D = (0.25, -0.1043, 0.1035, -0.0362, 0.0, 0.0)  # see above
 # Doubling a step multiplies its error by up to 2⁵; the rest is room.
 _DOUBLE_BELOW = 1 / 40
+# An interval is halved at most so often: steps of 6·10⁻⁸ of it mean that the solution does not exist.
 _MAX_HALVINGS = 24
-_CACHED_FACTORS = 4
+# Part of the step over which ∂G/∂t is differenced: the root of the rounding error, a little more.
 _DIFFERENCE = 1e-6
 
 
@@ -75,11 +82,13 @@ class Prescribed:
     """Unknowns whose values are given: columns of the state, and their values in time."""
 
     columns: NDArray[np.int64]
-    values: CubicSpline
+    values: Callable[..., Array]
 
     @staticmethod
     def of(columns: NDArray[np.int64], times: Array, states: Array) -> Prescribed:
-        """From states (T, n) at the times."""
+        """Cubic splines through states (T, n) at the times."""
+        from scipy.interpolate import CubicSpline  # imports most of SciPy
+
         return Prescribed(columns, CubicSpline(times, states[:, columns]))
 
 
@@ -87,15 +96,14 @@ class RosenbrockStepper:
     """Advances a semi-discrete system; counts its steps, and keeps the factors that can be used again."""
 
     def __init__(
-        self, system: SemiDiscrete, scheme: Rosenbrock, structure: Structure, prescribed: Prescribed | None = None
+        self, system: SemiDiscrete, scheme: Rosenbrock, structure: StepStructure, prescribed: Prescribed | None = None
     ) -> None:
         self.system = system
         self.scheme = scheme
         self.steps = 0
-        self._structure = structure
         self._prescribed = prescribed
         self._moving = prescribed is not None or any(o.uses(o.terms, frozenset({"t"})) for o, _ in system.changing)
-        self._factors: OrderedDict[float, Factor] = OrderedDict()
+        self._factors = StepFactors(structure, system.linear)
         self._step = np.inf  # the last one that was good enough
 
     def advance(self, u: Array, t: float, interval: float) -> Array:
@@ -191,25 +199,6 @@ class RosenbrockStepper:
         scale = np.sqrt(np.mean(np.square(u.reshape(-1, n)), axis=1))
         return float(np.max(of_field / np.where(scale > 0, scale, 1.0)))
 
-    def _factor(self, u: Array, t: float, h: float) -> Factor:
+    def _factor(self, u: Array, t: float, h: float) -> StepFactor:
         """Factors of M/(γh) − J(u); kept by step size where the system is linear."""
-        if self.system.linear and h in self._factors:
-            self._factors.move_to_end(h)
-            return self._factors[h]
-        factor = self._structure.factor(self.system.M.data / (_GAMMA * h), self.system.J(u, t))
-        if self.system.linear:
-            self._factors[h] = factor
-            while len(self._factors) > _CACHED_FACTORS:
-                self._factors.popitem(last=False)
-        return factor
-
-
-def evolve(
-    stepper: RosenbrockStepper, u: Array, times: Array, progress: Progress = silent, what: str = "simulating"
-) -> Array:
-    """States at the times (T, n), from u at the first."""
-    frames = [u]
-    for k, (start, interval) in enumerate(zip(times[:-1], np.diff(times), strict=True)):
-        frames.append(stepper.advance(frames[-1], float(start), float(interval)))
-        progress(k + 1, len(times) - 1, what)
-    return np.stack(frames)
+        return self._factors.at(h, lambda: (self.system.M.data / (_GAMMA * h), self.system.J(u, t)))

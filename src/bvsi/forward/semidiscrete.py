@@ -1,15 +1,24 @@
-"""The discovered equation in space: M u_t = Σ_i θ_i F_i(u, t), from the same library that identification uses."""
+"""The discovered equation in space: M u_t = Σ_i θ_i F_i(u, t), from the same library that identification uses.
+
+With it the LU factors of matrices on the layout's pattern, which implicit steps in time need.
+"""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import scipy.sparse as sparse
+import scipy.sparse.linalg
 from numpy.typing import NDArray
 
+from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
-from bvsi.errors import OperatorError
+from bvsi.errors import BvsiError, OperatorError
+from bvsi.linalg import Pattern, nested_dissection
 from bvsi.operators import Library, Unknown
 from bvsi.residual import Layout, discretise_library, state_of
 from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
@@ -190,3 +199,101 @@ def check_moving(initial: Data, layout: Layout) -> None:
     moving = [name for name, values in initial.auxiliary.items() if values.ndim > 1]
     if moving:
         raise OperatorError(f"simulate: auxiliary field {moving[0]!r} changes in time; only constant ones can be used.")
+
+
+# A residual below this part of the terms that cancel in it is rounding: 500 times the precision of double.
+_ROUNDING = 1e-13
+# Factors that are kept where the system is linear: adaptive steps go back and forth between two or three sizes.
+_CACHED_FACTORS = 4
+SINGULAR = "its matrix M/h − ϑJ is singular, as it is where h is a growth time of the model."
+
+
+class StepFailedError(BvsiError):
+    """A step that has to be made smaller; the message says why."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepFactor:
+    """LU factors of B − C, whose rows and columns are permuted by ``order``.
+
+    magnitude: |B| + |C|, permuted; entries of B − C carry rounding errors of this size.
+    """
+
+    lu: Any
+    order: NDArray[np.int64]
+    magnitude: Any
+
+    def solve(self, b: Array) -> Array:
+        """(B − C)⁻¹ b."""
+        x = np.empty_like(b)
+        x[self.order] = self.lu.solve(b[self.order])
+        return x
+
+    def is_rounding(self, b: Array, x: Array) -> bool:
+        """Whether (B − C) x = b holds by cancellation only: |b| ≪ (|B| + |C|) |x| in every row."""
+        return bool(np.all(np.abs(b[self.order]) <= _ROUNDING * (self.magnitude @ np.abs(x[self.order]))))
+
+
+class StepStructure:
+    """Where the entries of a matrix on the layout's pattern stand in the permuted one that is factored.
+
+    free: columns of the unknowns.
+    """
+
+    def __init__(self, layout: Layout, free: NDArray[np.int64]) -> None:
+        pattern, space = layout.pattern, layout.space
+        slots = pattern.matrix(np.arange(1, pattern.nnz + 1))[:, free]
+        # Dissection by the places of the unknowns keeps the fill low; it is good for symmetric patterns.
+        self.order = nested_dissection(Pattern.from_matrix(slots + slots.T), space.dof_points[free % space.n_dofs])
+        self._permuted = sparse.csc_array(slots[self.order][:, self.order])
+        self._slots = self._permuted.data - 1
+
+    def factor(self, B: Array, C: Array) -> StepFactor:
+        """Factors of B − C, both values on the pattern (nnz,)."""
+        try:
+            lu = scipy.sparse.linalg.splu(
+                self._matrix(B - C), permc_spec="NATURAL", diag_pivot_thresh=1e-3, options={"SymmetricMode": True}
+            )
+        except RuntimeError:  # SuperLU's word for a matrix that is exactly singular
+            raise StepFailedError(SINGULAR) from None
+        return StepFactor(lu, self.order, self._matrix(np.abs(B) + np.abs(C)))
+
+    def _matrix(self, values: Array) -> Any:
+        like = self._permuted
+        return sparse.csc_array((values[self._slots], like.indices, like.indptr), shape=like.shape)
+
+
+class StepFactors:
+    """Factors by step size; those of a linear system are kept, since equal steps share them."""
+
+    def __init__(self, structure: StepStructure, linear: bool) -> None:
+        self._structure, self._linear = structure, linear
+        self._kept: OrderedDict[float, StepFactor] = OrderedDict()
+
+    def at(self, h: float, parts: Callable[[], tuple[Array, Array]]) -> StepFactor:
+        """Factors of B − C for a step h; parts: makes B and C on the pattern."""
+        if h in self._kept:
+            self._kept.move_to_end(h)
+            return self._kept[h]
+        factor = self._structure.factor(*parts())
+        if self._linear:
+            self._kept[h] = factor
+            if len(self._kept) > _CACHED_FACTORS:
+                self._kept.popitem(last=False)
+        return factor
+
+
+class Advancing(Protocol):
+    """What goes from one output time to the next."""
+
+    def advance(self, u: Array, t: float, interval: float) -> Array:
+        """State at t + interval."""
+
+
+def evolve(stepper: Advancing, u: Array, times: Array, progress: Progress = silent, what: str = "simulating") -> Array:
+    """States at the times (T, n), from u at the first."""
+    frames = [u]
+    for k, (start, interval) in enumerate(zip(times[:-1], np.diff(times), strict=True)):
+        frames.append(stepper.advance(frames[-1], float(start), float(interval)))
+        progress(k + 1, len(times) - 1, what)
+    return np.stack(frames)

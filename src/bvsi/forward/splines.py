@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_DEGREE = 3
+_DEGREE = 3  # the lowest with two continuous derivatives, which four derivatives need
 # Exact for the mass matrix; products of smooth fields are far better resolved than their degree tells.
 _QUADRATURE_POINTS = 4
 # Safety and trace constant of linear second derivatives, as of H3.

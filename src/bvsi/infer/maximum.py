@@ -11,10 +11,10 @@ constraints and corners leave free.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.optimize
 from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress, silent
@@ -133,6 +133,8 @@ class _Frame:
             raise BvsiError("start: the target is zero there; give a fit that respects prior and constraints, or none.")
         # ℓ falls by ½ tol² for a step of tol standard deviations; it is a sum of many terms, which bounds its digits
         floor = 1e-14 * abs(value)
+        import scipy.optimize  # it takes long to import
+
         found = scipy.optimize.minimize(
             negative,
             begin,
@@ -221,8 +223,10 @@ class _Frame:
         notes += ["There the posterior is not Gaussian: use NUTS() for its error bars."] if notes else []
         return " ".join(notes)
 
-    def _rows(self) -> list[scipy.optimize.LinearConstraint]:
+    def _rows(self) -> list[Any]:
         """The constraints on θ, and t ≥ ±(θ − m)/sd at corners, for x = (w, t)."""
+        from scipy.optimize import LinearConstraint
+
         constraints, corners, prior = self.target.constraints, self.corners, self.target.prior
         count, result = len(corners), []
         if constraints:
@@ -232,13 +236,13 @@ class _Frame:
             for kind in (constraints.equality & (sd > 0), ~constraints.equality & (sd > 0)):
                 if kind.any():
                     bounds = ((side - shift)[kind] / sd[kind] for side in (constraints.lower, constraints.upper))
-                    result.append(scipy.optimize.LinearConstraint(rows[kind], *bounds))
+                    result.append(LinearConstraint(rows[kind], *bounds))
         if count:
             unit = (self.L / np.where(self.sd > 0, self.sd, 1.0)[:, None])[corners]
             offset = (self.centre - prior.kinks)[corners] / self.sd[corners]
             for sign in (1.0, -1.0):
                 rows = np.concatenate([-sign * unit, np.eye(count)], axis=1)
-                result.append(scipy.optimize.LinearConstraint(rows, sign * offset, np.inf))
+                result.append(LinearConstraint(rows, sign * offset, np.inf))
         return result
 
     def _exact(self, theta: Array) -> Array:

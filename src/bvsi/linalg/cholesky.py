@@ -8,7 +8,7 @@ factor.logdet(), factor.solve(B), factor.whiten(B), factor.selected_inverse()
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -68,10 +68,7 @@ if TYPE_CHECKING:  # at run time these modules import Numba, so they are importe
 class Supernodal:
     """Multifrontal supernodal Cholesky in Numba on SciPy's BLAS, with a fast selected inverse."""
 
-    @property
-    def name(self) -> str:
-        """``supernodal``."""
-        return "supernodal"
+    name: ClassVar[str] = "supernodal"
 
     @property
     def remedy(self) -> str:
@@ -98,10 +95,7 @@ class SupernodalAnalysis:
     pattern: Pattern
     symbolic: Symbolic
 
-    @property
-    def backend(self) -> str:
-        """``supernodal``."""
-        return "supernodal"
+    backend: ClassVar[str] = "supernodal"
 
     def factor(self, values: ArrayLike, *, label: str = "matrix") -> SupernodalFactor:
         """Factorise; of each pair of mirrored entries only one is read."""
@@ -129,10 +123,7 @@ class SupernodalFactor(Factor):
     L: Array
     blas: NDArray[np.int64]
 
-    @property
-    def backend(self) -> str:
-        """``supernodal``."""
-        return "supernodal"
+    backend: ClassVar[str] = "supernodal"
 
     def logdet(self) -> float:
         """``2 Σ_i log L_ii``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -25,9 +25,8 @@ BLOCK = 64
 class Factor(Protocol):
     """``P A Pᵀ = L Lᵀ``: a factorised symmetric positive definite matrix, (n, n)."""
 
-    @property
-    def backend(self) -> str:
-        """Name of the back end that made it."""
+    backend: ClassVar[str]
+    """Name of the back end that made it."""
 
     def logdet(self) -> float:
         """``log det A = 2 Σ_i log L_ii``."""
@@ -61,9 +60,8 @@ class Analysis(Protocol):
     def pattern(self) -> Pattern:
         """Pattern of A."""
 
-    @property
-    def backend(self) -> str:
-        """Name of the back end that made it."""
+    backend: ClassVar[str]
+    """Name of the back end that made it."""
 
     def factor(self, values: ArrayLike, *, label: str = "matrix") -> Factor:
         """Factorise the matrix with these values, (nnz,) on the full symmetric pattern.
@@ -78,9 +76,8 @@ class Analysis(Protocol):
 class Backend(Protocol):
     """A way to factorise."""
 
-    @property
-    def name(self) -> str:
-        """Short name, as it appears in reports."""
+    name: ClassVar[str]
+    """Short name, as it appears in reports."""
 
     @property
     def remedy(self) -> str:
@@ -244,10 +241,7 @@ class DenseFactor(Factor):
         check_pivots(U.diagonal() ** 2, diagonal, np.arange(len(A)), label)
         return DenseFactor(U, pattern)
 
-    @property
-    def backend(self) -> str:
-        """``dense``."""
-        return "dense"
+    backend: ClassVar[str] = "dense"
 
     def logdet(self) -> float:
         """``2 Σ_i log U_ii``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse as sparse
@@ -30,10 +30,7 @@ Array = NDArray[np.float64]
 class SuperLU:
     """``P A Pᵀ = L D Lᵀ`` read off an LU factorisation without pivoting. Its selected inverse is slow."""
 
-    @property
-    def name(self) -> str:
-        """``superlu``."""
-        return "superlu"
+    name: ClassVar[str] = "superlu"
 
     @property
     def remedy(self) -> str:
@@ -59,10 +56,7 @@ class SuperLUAnalysis:
     reordered: Pattern
     order: NDArray[np.int64]
 
-    @property
-    def backend(self) -> str:
-        """``superlu``."""
-        return "superlu"
+    backend: ClassVar[str] = "superlu"
 
     def factor(self, values: ArrayLike, *, label: str = "matrix") -> SuperLUFactor:
         """Factorise without pivoting; exact symmetry of the values is assumed."""
@@ -108,10 +102,7 @@ class SuperLUFactor(Factor):
     rows: NDArray[np.int64]
     pivots: Array
 
-    @property
-    def backend(self) -> str:
-        """``superlu``."""
-        return "superlu"
+    backend: ClassVar[str] = "superlu"
 
     @cached_property
     def _lower(self) -> Any:

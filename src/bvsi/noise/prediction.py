@@ -23,7 +23,7 @@ _NEIGHBOURHOOD = 2.0  # the prediction may miss by this times what it misses at 
 _NOISY = 2.0  # sd by which it may miss there, and axes contradict each other, by noise alone
 _STRAIGHT = 1e-3  # a prediction with less bend than this is cubic
 _ENTRIES = 200_000  # residuals gathered at a time
-_CROWDED = 1.5  # times as dear a residual is that is gathered for one place than one of many
+_CROWDED = 1.5  # relative cost of gathering one residual at a scattered place instead of in a batch
 _ROUNDED = 1e-9  # by which bounds are widened, so that rounding loses no candidate
 
 Integers = NDArray[np.int64]

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.interpolate import BSpline
 
 from bvsi.errors import SpaceError
 
@@ -72,6 +71,8 @@ class UniformSplines:
 
     def values(self, points: ArrayLike, order: int = 0) -> Array:
         """∂^order φ of these functions at the points, (points, p + 1), zero where there is none."""
+        from scipy.interpolate import BSpline  # imports most of SciPy
+
         piece = self._piece(points)
         local = (np.asarray(points, dtype=float) - self.start) / self.gap - piece
         spline = BSpline.basis_element(np.arange(self.degree + 2.0), extrapolate=False)

@@ -179,4 +179,5 @@ def _on_mesh(geometry: Grid | Mesh, element: Element) -> FiniteElements:
 
     if isinstance(element, Hermite):
         raise SpaceError(f"{element.name} exists on grids only; use P2 or Q2 on a mesh.")
+
     return FiniteElements(geometry, element)

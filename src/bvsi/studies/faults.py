@@ -29,8 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bvsi.common.console import progress_bar
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.errors import BvsiError
 from bvsi.studies.fuzz.bases import STUDY, heat
 from bvsi.studies.fuzz.client import homes

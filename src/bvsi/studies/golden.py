@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common.console import progress_bar
+from bvsi.common.progress import progress_bar
 from bvsi.studies.golden_cases import CASES, Figures
 
 STORE = Path(__file__).parents[3] / "benchmarks/results/golden.json"

@@ -92,7 +92,7 @@ def _sweep(element: Lagrange) -> Figures:
 
 
 def _cahn_hilliard() -> Figures:
-    case = cahn_hilliard.Case(nx=12)
+    case = cahn_hilliard.CahnHilliardCase(nx=12)
     library = cahn_hilliard.library(case.treatment)
     method = Method(tests=Galerkin(P2), stencil=case.stencil)
     data, noise = cahn_hilliard.observed(case), IID(case.sigma)

@@ -46,16 +46,16 @@ def discovery(
     chosen_levels = _levels(levels)
     check_folder(out)
 
-    from bvsi.common.console import progress_bar
+    from bvsi.common.progress import progress_bar
     from bvsi.studies.benchmarks.discovery import report, study
-    from bvsi.studies.benchmarks.discovery.method import Method
+    from bvsi.studies.benchmarks.discovery.method import BenchmarkMethod
     from bvsi.studies.benchmarks.discovery.ours import Bvsi
     from bvsi.studies.benchmarks.discovery.peer import PySindy
     from bvsi.studies.benchmarks.discovery.store import Store
     from bvsi.studies.problems.classics import CLASSICS, public_cases
 
     known = public_cases() if public_only else {**public_cases(), **CLASSICS}
-    methods: list[Method] = (
+    methods: list[BenchmarkMethod] = (
         [Bvsi()]
         if no_peer
         else [Bvsi(), PySindy(domains=peer_domains, windows=_numbers(peer_windows, "--peer-windows"))]
@@ -89,11 +89,11 @@ def performance(
     check_folder(out)
     cells = _whole_numbers(sizes, "--sizes")
 
-    from bvsi.common.console import progress_bar
+    from bvsi.common.progress import progress_bar
     from bvsi.studies.benchmarks.performance import report
-    from bvsi.studies.benchmarks.performance.run import Plan, run
+    from bvsi.studies.benchmarks.performance.run import RunPlan, run
 
-    plan = Plan.quick(cells, peer=not skip_peer) if quick else Plan.of(cells, large=large, peer=not skip_peer)
+    plan = RunPlan.quick(cells, peer=not skip_peer) if quick else RunPlan.of(cells, large=large, peer=not skip_peer)
     with progress_bar() as progress:
         record = run(plan, progress)
     written = report.write(record, out)

@@ -66,7 +66,7 @@ def shown_progress(*, quiet: bool) -> Iterator[Progress]:
     if quiet:
         yield silent
         return
-    from bvsi.common.console import progress_bar
+    from bvsi.common.progress import progress_bar
 
     with progress_bar() as progress:
         yield progress

@@ -67,7 +67,7 @@ def fokker_planck(
 ) -> None:
     """Selection from ten operators, VSI and both B-VSI estimators, potential; beside the paper's table."""
     from bvsi import spaces
-    from bvsi.common.console import progress_bar
+    from bvsi.common.progress import progress_bar
     from bvsi.studies.problems.fokker_planck import Case
     from bvsi.studies.reproduce import fokker_planck as study
     from bvsi.studies.reproduce import fokker_planck_hybrid as hybrid_study
@@ -104,13 +104,13 @@ def cahn_hilliard(
 ) -> None:
     """Selection from thirty operators, posteriors with known and unknown noise, free-energy derivatives."""
     from bvsi import operators, spaces
-    from bvsi.common.console import progress_bar
-    from bvsi.studies.problems.cahn_hilliard import Case, DataSet
+    from bvsi.common.progress import progress_bar
+    from bvsi.studies.problems.cahn_hilliard import CahnHilliardCase, DataSet
     from bvsi.studies.reproduce import cahn_hilliard as study
     from bvsi.studies.reproduce.cahn_hilliard_table import comparison
 
     check_folder(out)
-    case = Case(DataSet(data.value), nx, sigma, seed, initial)
+    case = CahnHilliardCase(DataSet(data.value), nx, sigma, seed, initial)
     treatments: dict[str, operators.Biharmonic] = {
         "mixed": operators.Mixed(),
         "interior-penalty": operators.InteriorPenalty(),
@@ -141,7 +141,7 @@ def ablation(
 ) -> None:
     """Error against noise level and resolution, true model; goes on where it was interrupted."""
     from bvsi import spaces
-    from bvsi.common.console import progress_bar
+    from bvsi.common.progress import progress_bar
     from bvsi.studies.reproduce import ablation as study
 
     check_folder(out)

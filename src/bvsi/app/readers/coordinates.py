@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bvsi.app.readers.names import TIME_NAMES
 from bvsi.app.readers.reading import Range, Reading
-from bvsi.app.readers.source import Array, Source
+from bvsi.app.readers.source import Array, DataSource
 from bvsi.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ class Axis:
         return self.size < self.length
 
 
-def axis_of(source: Source, reading: Reading, dim: str, name: str, size: int) -> Axis:
+def axis_of(source: DataSource, reading: Reading, dim: str, name: str, size: int) -> Axis:
     """The axis of a dimension, with coordinates from the file or from the spacing given.
 
     name: name of the axis in bvsi: time, x, y or z.
@@ -80,7 +80,7 @@ def axis_of(source: Source, reading: Reading, dim: str, name: str, size: int) ->
     return _oriented(Axis(dim, name, None, size), array)
 
 
-def _own(source: Source, dim: str, name: str, size: int) -> Array | None:
+def _own(source: DataSource, dim: str, name: str, size: int) -> Array | None:
     """The array of a dimension's name; for the time also called time or t."""
     names = [dim]
     if name == "time":
@@ -89,7 +89,7 @@ def _own(source: Source, dim: str, name: str, size: int) -> Array | None:
     return next((array for array in fitting if array.shape == (size,) or array.name == dim), None)
 
 
-def _remedy(source: Source, dim: str, size: int) -> str:
+def _remedy(source: DataSource, dim: str, size: int) -> str:
     """What to write for a dimension without coordinate."""
     fitting = [array.name for array in source.arrays.values() if array.shape == (size,) and array.numeric]
     step = f"write spacing = {{ {dim} = 0.1 }} with its step"

@@ -9,7 +9,7 @@ from itertools import permutations
 
 from bvsi.app.readers.names import TIME_NAMES
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Source
+from bvsi.app.readers.source import Array, DataSource
 from bvsi.app.readers.tiff import IMAGE
 from bvsi.data import COORDINATE_NAMES, check_field_name
 from bvsi.errors import DataError
@@ -26,7 +26,7 @@ _MEANING = {
 MOST_FIELDS = 32
 
 
-def dims_line(source: Source) -> str:
+def dims_line(source: DataSource) -> str:
     """What to write for a file whose axes have no names, as the end of an error message."""
     array = _main(source)
     fitting = _fitting_dims(source, array)
@@ -40,7 +40,7 @@ def dims_line(source: Source) -> str:
     return f"the lengths of {array.name!r} {array.shape} fit several orders: write {' or '.join(lines)}"
 
 
-def suggestion(source: Source) -> Reading:
+def suggestion(source: DataSource) -> Reading:
     """Best guess of what to read from an open file."""
     nameless = any(a.dims is None and a.ndim > 1 and a.numeric for a in source.arrays.values())
     return _for_nameless(source) if nameless else _for_named(source)
@@ -56,7 +56,7 @@ def table_suggestion(columns: Iterable[str]) -> Reading:
     return Reading(time=time, axes={n: a for n, a in axes.items() if n != a}, fields=_field_names(fields))
 
 
-def _for_named(source: Source) -> Reading:
+def _for_named(source: DataSource) -> Reading:
     """Time, axes and fields from the names of the dimensions."""
     arrays = [array for array in source.arrays.values() if array.numeric and array.dims and len(array.dims) > 1]
     dims = max((array.dims or () for array in arrays), key=len, default=())
@@ -76,7 +76,7 @@ def _for_named(source: Source) -> Reading:
     return Reading(time=time, fields=_field_names(same), axes=axes, spacing=dict.fromkeys(lacking, 1.0))
 
 
-def _time_of(source: Source, dims: tuple[str, ...]) -> str | None:
+def _time_of(source: DataSource, dims: tuple[str, ...]) -> str | None:
     """The dimension that is probably time."""
     named = [dim for dim in dims if _MEANING.get(dim.lower()) == "t"]
     dated = [dim for dim in dims if dim in source.arrays and source.arrays[dim].dtype.kind in "mM"]
@@ -97,7 +97,7 @@ def _axes(dims: list[str]) -> dict[str, str]:
     return {dim: axes[dim] for dim in dims if dim in axes and axes[dim] != dim}
 
 
-def _for_nameless(source: Source) -> Reading:
+def _for_nameless(source: DataSource) -> Reading:
     """Axes by matching their lengths with arrays of one axis; the rest in the usual order with step 1."""
     array = _main(source)
     fitting = _fitting_dims(source, array)
@@ -131,7 +131,7 @@ def _time_in(dims: tuple[str, ...]) -> str | None:
     return next((dim for dim in dims if dim in TIME_NAMES), None)
 
 
-def _main(source: Source) -> Array:
+def _main(source: DataSource) -> Array:
     """The largest array of numbers with several axes."""
     several = [a for a in source.arrays.values() if a.numeric and a.ndim > 1 and a.dims is None]
     return max(several, key=lambda a: (a.ndim, _count(a)))
@@ -144,11 +144,11 @@ def _count(array: Array) -> int:
     return total
 
 
-def _vectors(source: Source) -> list[Array]:
+def _vectors(source: DataSource) -> list[Array]:
     return [a for a in source.arrays.values() if a.ndim == 1 and a.numeric]
 
 
-def _fitting_dims(source: Source, array: Array) -> list[tuple[str, ...]]:
+def _fitting_dims(source: DataSource, array: Array) -> list[tuple[str, ...]]:
     """Orders of the arrays called x, y, z, t or time whose lengths fit, time first where it can be."""
     sizes = {a.name: a.shape[0] for a in _vectors(source) if a.name.lower() in (*COORDINATE_NAMES, *TIME_NAMES)}
     ordered = sorted(sizes, key=lambda name: (name.lower() not in TIME_NAMES, name.lower()))

@@ -12,22 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source, needed, texts
-from bvsi.common.references import check_hdf5
+from bvsi.app.readers.source import Array, DataSource, Key, needed, texts
+from bvsi.common.files import check_hdf5
 
 
 @contextmanager
-def open_hdf5(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_hdf5(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """The datasets of all groups, by their path; dimension scales and labels name the axes."""
     h5py: Any = needed("h5py")
     check_hdf5(paths[0], allow_outside=reading.allow_outside)
     with h5py.File(paths[0], "r") as file:
         arrays = {name: _array(name, dataset) for name, dataset in _datasets(file).items()}
-        yield Source(paths[0], "HDF5", arrays, texts(file.attrs))
+        yield DataSource(paths[0], "HDF5", arrays, texts(file.attrs))
 
 
 @contextmanager
-def open_matlab73(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_matlab73(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """The arrays of a MATLAB file of version 7.3, with the axes in MATLAB's order and vectors as (n,)."""
     h5py: Any = needed("h5py")
     check_hdf5(paths[0], allow_outside=reading.allow_outside)
@@ -37,7 +37,7 @@ def open_matlab73(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]
         notes = tuple(
             f"{name!r} is of MATLAB class {_matlab_class(found[name])}" for name in found if name not in plain
         )
-        yield Source(paths[0], "MATLAB", {name: _matlab(name, d) for name, d in plain.items()}, notes=notes)
+        yield DataSource(paths[0], "MATLAB", {name: _matlab(name, d) for name, d in plain.items()}, notes=notes)
 
 
 def _datasets(file: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from bvsi.app.readers.guess import MOST_FIELDS, dims_line
 from bvsi.app.readers.mesh_file import read_mesh
 from bvsi.app.readers.names import TIME_NAMES, file_names, time_name
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Source
+from bvsi.app.readers.source import Array, DataSource
 from bvsi.data import COORDINATE_NAMES, Mesh
 from bvsi.errors import DataError
 
@@ -27,7 +27,7 @@ _CELLS, _CELL_TYPE = "mesh_cells", "cell_type"
 
 
 @dataclass(frozen=True)
-class Layout:
+class ArrayLayout:
     """What is read, and in which order.
 
     time: the time axis.
@@ -63,7 +63,7 @@ class Layout:
         return {**self.fields, **known}
 
 
-def resolve(source: Source, reading: Reading) -> Layout:
+def resolve(source: DataSource, reading: Reading) -> ArrayLayout:
     """The layout of the fields in a file, after all names are checked."""
     require_numbers(source)
     source = _with_dims(source, reading)
@@ -84,7 +84,7 @@ def resolve(source: Source, reading: Reading) -> Layout:
     if not space:
         raise DataError("the fields have no space axis with more than one point; at least one of x, y, z is needed")
     known_gaps = tuple(name for name, array in fields.items() if array.attributes.get("missing") == "nan")
-    return Layout(
+    return ArrayLayout(
         t,
         space,
         {name: _fixed(array, single) for name, array in fields.items()},
@@ -101,13 +101,13 @@ def resolve(source: Source, reading: Reading) -> Layout:
     )
 
 
-def require_numbers(source: Source) -> None:
+def require_numbers(source: DataSource) -> None:
     """Refuse a file without any array of numbers."""
     if not any(array.numeric and array.ndim for array in source.arrays.values()):
         raise DataError(f"{source.path}: the file holds no arrays of numbers; it may be empty or damaged")
 
 
-def _with_dims(source: Source, reading: Reading) -> Source:
+def _with_dims(source: DataSource, reading: Reading) -> DataSource:
     """The source with names for the axes of all arrays that matter; the error holds the line to write."""
     nameless = [array for array in source.arrays.values() if array.dims is None]
     if reading.dims is None:
@@ -137,7 +137,7 @@ def _with_dims(source: Source, reading: Reading) -> Source:
     return replace(source, arrays=arrays)
 
 
-def _time_dim(source: Source, reading: Reading) -> str:
+def _time_dim(source: DataSource, reading: Reading) -> str:
     dims = dict.fromkeys(dim for array in source.arrays.values() if array.numeric for dim in array.dims or ())
     dates = [a.name for a in source.arrays.values() if a.dtype.kind in "mM" and a.dims == (a.name,)]
     if reading.time is None and len(dates) == 1 and not any(dim.lower() in TIME_NAMES for dim in dims):
@@ -145,7 +145,7 @@ def _time_dim(source: Source, reading: Reading) -> str:
     return time_name(reading.time, tuple(dict.fromkeys((*dims, *dates))), "dimension")
 
 
-def _variables(source: Source, reading: Reading, time: str) -> tuple[dict[str, Array], dict[str, Array]]:
+def _variables(source: DataSource, reading: Reading, time: str) -> tuple[dict[str, Array], dict[str, Array]]:
     """Fields and known fields by name in bvsi."""
     fields, known = file_names("fields", reading.fields), file_names("auxiliary", reading.auxiliary)
     taken = set((fields or {}).values())
@@ -174,7 +174,7 @@ def _variables(source: Source, reading: Reading, time: str) -> tuple[dict[str, A
     )
 
 
-def _found(source: Source, argument: str, name: str) -> Array:
+def _found(source: DataSource, argument: str, name: str) -> Array:
     """The array of a name, or ``real(name)``, ``imag(name)``; an unknown one is refused with the nearest known."""
     part = re.fullmatch(r"(real|imag)\((.+)\)", name)
     if name not in source.arrays and part is not None:
@@ -235,7 +235,9 @@ def _sizes(arrays: Iterable[Array]) -> dict[str, int]:
     return {dim: size for dim, (size, _) in sizes.items()}
 
 
-def _mesh(source: Source, reading: Reading, dims: tuple[str, ...], size: int) -> tuple[Mesh | None, Integers | None]:
+def _mesh(
+    source: DataSource, reading: Reading, dims: tuple[str, ...], size: int
+) -> tuple[Mesh | None, Integers | None]:
     """The mesh, and the numbers of its nodes in the file where the file has more points.
 
     size: entries along the first of ``dims``.
@@ -256,7 +258,7 @@ def _mesh(source: Source, reading: Reading, dims: tuple[str, ...], size: int) ->
     return found.mesh, None if size == found.mesh.n_nodes else found.kept
 
 
-def _stored_mesh(source: Source, dims: tuple[str, ...]) -> Mesh | None:
+def _stored_mesh(source: DataSource, dims: tuple[str, ...]) -> Mesh | None:
     """Mesh that Data.to_xarray stored, if any."""
     cells = source.arrays.get(_CELLS)
     if cells is None or _CELL_TYPE not in cells.attributes or len(dims) != 1:
@@ -268,7 +270,9 @@ def _stored_mesh(source: Source, dims: tuple[str, ...]) -> Mesh | None:
     return Mesh(points, cells.values(), str(cells.attributes[_CELL_TYPE]))
 
 
-def _grid_axes(source: Source, reading: Reading, dims: tuple[str, ...], sizes: Mapping[str, int]) -> tuple[Axis, ...]:
+def _grid_axes(
+    source: DataSource, reading: Reading, dims: tuple[str, ...], sizes: Mapping[str, int]
+) -> tuple[Axis, ...]:
     """Space axes in the order x, y, z, each cut to the range selected; dimensions of one entry need no name."""
     axes: dict[str, Axis] = {}
     single = []
@@ -312,7 +316,7 @@ def _check_names(reading: Reading, dims: tuple[str, ...], mesh: Mesh | None) -> 
             raise DataError(f"{argument}: {unknown[0]!r} is not a dimension of the fields; they have {_listed(dims)}")
 
 
-def _periodic(source: Source, reading: Reading, space: tuple[Axis, ...]) -> Mapping[str, float] | Sequence[str]:
+def _periodic(source: DataSource, reading: Reading, space: tuple[Axis, ...]) -> Mapping[str, float] | Sequence[str]:
     """Periodic axes by the names x, y, z; without a choice, those that the file marks."""
     if reading.periodic is None:
         marked = {
@@ -356,7 +360,7 @@ def _fixed(array: Array, single: tuple[Axis, ...]) -> Array:
     )
 
 
-def _shapes(source: Source) -> str:
+def _shapes(source: DataSource) -> str:
     kinds = {a.name: "" if a.numeric else f" of type {a.dtype}" for a in source.arrays.values()}
     return ", ".join(f"{a.name} {a.dims or a.shape}{kinds[a.name]}" for a in source.arrays.values()) or "no arrays"
 

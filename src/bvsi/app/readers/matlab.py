@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bvsi.app.readers.hdf5 import open_matlab73
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source, needed
+from bvsi.app.readers.source import Array, DataSource, Key, needed
 from bvsi.errors import DataError
 
 # Classes of MATLAB by the names that SciPy gives them; complex ones are told only when they are read.
@@ -25,7 +25,7 @@ _NUMBERS = {
 
 
 @contextmanager
-def open_matlab(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_matlab(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """The arrays of a .mat file of either version, with the axes as MATLAB shows them."""
     h5py: Any = needed("h5py")
 
@@ -36,7 +36,7 @@ def open_matlab(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
     yield _version5(paths[0])
 
 
-def _version5(path: Path) -> Source:
+def _version5(path: Path) -> DataSource:
     """The arrays of a file of version 5; each is read when first used, and kept."""
     from scipy.io import whosmat
 
@@ -51,7 +51,7 @@ def _version5(path: Path) -> Source:
         arrays[name] = Array(
             name, None, squeezed, _NUMBERS[kind], partial(_load, path, name, squeezed, kept), whole=True
         )
-    return Source(path, "MATLAB", arrays, notes=tuple(notes))
+    return DataSource(path, "MATLAB", arrays, notes=tuple(notes))
 
 
 def _load(path: Path, name: str, shape: tuple[int, ...], kept: dict[str, NDArray[Any]], key: Key) -> NDArray[Any]:

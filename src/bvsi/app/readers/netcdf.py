@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source, needed, texts
-from bvsi.common.references import check_hdf5
+from bvsi.app.readers.source import Array, DataSource, Key, needed, texts
+from bvsi.common.files import check_hdf5
 from bvsi.errors import DataError
 
 
 @contextmanager
-def open_netcdf(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_netcdf(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """The variables of a NetCDF file, version 4 or classic, with fill values as NaN and dates decoded."""
     h5py: Any = needed("h5py")
     import xarray as xr
@@ -51,9 +51,9 @@ def _classic(path: Path) -> bool:
         return stream.read(3) == b"CDF"
 
 
-def labelled(path: Path, name: str, ds: Any) -> Source:
+def labelled(path: Path, name: str, ds: Any) -> DataSource:
     """Variables and coordinates of a lazy dataset."""
-    return Source(path, name, {str(n): _array(str(n), v) for n, v in ds.variables.items()}, texts(ds.attrs))
+    return DataSource(path, name, {str(n): _array(str(n), v) for n, v in ds.variables.items()}, texts(ds.attrs))
 
 
 def _array(name: str, variable: Any) -> Array:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source
+from bvsi.app.readers.source import Array, DataSource, Key
 from bvsi.errors import DataError
 
 # Arrays that are looked at: the header of each takes a millisecond.
@@ -21,7 +21,7 @@ _MOST = 2000
 
 
 @contextmanager
-def open_npz(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_npz(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """The arrays of an archive; each is unpacked when first used, and kept."""
     del reading
     with zipfile.ZipFile(paths[0]) as archive:
@@ -31,7 +31,7 @@ def open_npz(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
         arrays = [_array(archive, member) for member in members]
         objects = [array.name for array in arrays if array.dtype.hasobject]
         notes = tuple(f"{name!r} holds Python objects (pickle) and is not read" for name in objects)
-        yield Source(paths[0], "NPZ", {a.name: a for a in arrays if not a.dtype.hasobject}, notes=notes)
+        yield DataSource(paths[0], "NPZ", {a.name: a for a in arrays if not a.dtype.hasobject}, notes=notes)
 
 
 def _array(archive: zipfile.ZipFile, member: str) -> Array:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.readers.guess import suggestion, table_suggestion
-from bvsi.app.readers.layout import Layout, require_numbers, resolve
+from bvsi.app.readers.layout import ArrayLayout, require_numbers, resolve
 from bvsi.app.readers.reading import Contents, Reading, Variable
 from bvsi.app.readers.registry import files_of, format_of, opened
 from bvsi.app.readers.slabs import coarse_axes, plan, read_moving, read_static, slab_length
-from bvsi.app.readers.source import Source, readable
+from bvsi.app.readers.source import DataSource, readable
 from bvsi.app.readers.table import table_contents
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
@@ -107,7 +107,7 @@ def _check_size(path: Path, name: str, values: Floats) -> None:
         )
 
 
-def _check_stored(path: Path, layout: Layout, max_memory: float) -> None:
+def _check_stored(path: Path, layout: ArrayLayout, max_memory: float) -> None:
     """Refuse fields that are large by their shape and hardly there: nothing measured is compressed so far."""
     total = 8.0 * len(layout.moving) * float(np.prod([axis.size for axis in layout.axes], dtype=float))
     if total <= max_memory:
@@ -121,12 +121,12 @@ def _check_stored(path: Path, layout: Layout, max_memory: float) -> None:
         )
 
 
-def _listed(path: Path, source: Source) -> Contents:
+def _listed(path: Path, source: DataSource) -> Contents:
     variables = tuple(Variable(a.name, a.dims, tuple(a.shape), str(a.dtype)) for a in source.arrays.values())
     return Contents(path, source.format, variables, dict(source.attributes), source.notes)
 
 
-def _grid(layout: Layout) -> Grid | None:
+def _grid(layout: ArrayLayout) -> Grid | None:
     """The full grid; None for meshes."""
     if layout.mesh is not None:
         return None
@@ -135,7 +135,7 @@ def _grid(layout: Layout) -> Grid | None:
 
 
 def _data(
-    layout: Layout, grid: Grid | None, times: Floats, moving: dict[str, Floats], static: dict[str, Floats]
+    layout: ArrayLayout, grid: Grid | None, times: Floats, moving: dict[str, Floats], static: dict[str, Floats]
 ) -> Data:
     fields = {name: moving[name] for name in layout.fields}
     known = {name: moving[name] if name in moving else static[name] for name in layout.auxiliary}
@@ -153,7 +153,7 @@ def _range(name: str, coarse: Grid, times: Floats) -> str:
     return f" in [{axis[0]:.4g}, {axis[-1]:.4g}]"
 
 
-def _reduction_note(layout: Layout, grid: Grid | None, coarse: Grid | None, times: Floats) -> tuple[str, ...]:
+def _reduction_note(layout: ArrayLayout, grid: Grid | None, coarse: Grid | None, times: Floats) -> tuple[str, ...]:
     """What was coarsened, in words."""
     if grid is None or coarse is None:
         return ()

@@ -22,7 +22,7 @@ from bvsi.app.readers.netcdf import open_netcdf
 from bvsi.app.readers.npz import open_npz
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.series import open_series
-from bvsi.app.readers.source import Array, Key, Source, readable
+from bvsi.app.readers.source import Array, DataSource, Key, readable
 from bvsi.app.readers.table import open_table
 from bvsi.app.readers.tiff import open_tiff
 from bvsi.app.readers.zarr_store import open_zarr
@@ -35,7 +35,7 @@ _BESIDE = 500_000_000
 # Bytes in memory per byte of a file that is read as a whole: numbers as text and copies of them, or compressed numbers.
 _UNPACKED = 20
 
-Opener = Callable[[tuple[Path, ...], Reading], AbstractContextManager[Source]]
+Opener = Callable[[tuple[Path, ...], Reading], AbstractContextManager[DataSource]]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,7 @@ def _counting(path: Path) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", str(path))]
 
 
-def _limited(source: Source, reading: Reading) -> Source:
+def _limited(source: DataSource, reading: Reading) -> DataSource:
     """The source with arrays that refuse to be read where a part of them takes more memory than is allowed."""
     if len(source.arrays) > _MOST:
         raise DataError(f"{source.path}: it holds {len(source.arrays)} arrays; keep those of interest only")
@@ -146,7 +146,7 @@ def _load(path: Path, array: Array, reading: Reading, key: Key) -> NDArray[Any]:
 
 
 @contextmanager
-def opened(path: Path, reading: Reading) -> Iterator[Source]:
+def opened(path: Path, reading: Reading) -> Iterator[DataSource]:
     """The open source of a path; failures of the libraries on damaged files end as DataError."""
     files, kind = files_of(path), format_of(path)
     opening = kind.open(files, reading)

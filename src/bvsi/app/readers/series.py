@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from bvsi.app.readers.mesh_file import NodeMesh, check_xdmf, meshio_read, node_mesh, quiet
 from bvsi.app.readers.points import Lattice, lattice_of_mesh
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source, in_memory, needed, readable
-from bvsi.common.references import check_reference
+from bvsi.app.readers.source import Array, DataSource, Key, in_memory, needed, readable
+from bvsi.common.files import check_reference
 from bvsi.data import COORDINATE_NAMES
 from bvsi.errors import DataError
 
@@ -39,7 +39,7 @@ class _Frames:
 
 
 @contextmanager
-def open_series(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_series(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """Arrays over time and nodes; over time and x, y, z where the cells are those of a tensor grid."""
     if len(paths) == 1 and paths[0].suffix.lower() == ".pvd":
         files, times = _collection(paths[0], allow_outside=reading.allow_outside)
@@ -135,7 +135,7 @@ def _components(point_data: Mapping[str, Any], mesh: NodeMesh) -> Values:
     return found
 
 
-def _source(path: Path, frames: _Frames) -> Source:
+def _source(path: Path, frames: _Frames) -> DataSource:
     grid = lattice_of_mesh(frames.mesh.mesh)
     mesh = frames.mesh.mesh
     names = COORDINATE_NAMES[: mesh.dim]
@@ -152,7 +152,7 @@ def _source(path: Path, frames: _Frames) -> Source:
         arrays |= {n: in_memory(n, (n,), axis) for n, axis in zip(names, grid.axes, strict=True)}
         notes += ("the cells are those of a tensor grid, which is used in place of the mesh",)
     name = {".msh": "Gmsh", ".xdmf": "XDMF", ".xmf": "XDMF", ".vtk": "VTK"}.get(path.suffix.lower(), "VTU")
-    return Source(path, name, arrays, {}, notes, mesh if grid is None else None, frames=1)
+    return DataSource(path, name, arrays, {}, notes, mesh if grid is None else None, frames=1)
 
 
 def _load(frames: _Frames, grid: Lattice | None, name: str, key: Key) -> NDArray[Any]:

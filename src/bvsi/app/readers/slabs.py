@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.app.readers.layout import Layout
+from bvsi.app.readers.layout import ArrayLayout
 from bvsi.app.readers.oversampling import candidates, halvings
 from bvsi.app.readers.reduction import coarse_coordinates, halve, halve_blocks
 from bvsi.app.readers.source import Array, readable
@@ -29,7 +29,7 @@ _EVERYTHING = slice(None)
 
 
 def plan(
-    layout: Layout, grid: Grid | None, max_memory: float, comfortable: float, path: Path, *, keep_ends: bool
+    layout: ArrayLayout, grid: Grid | None, max_memory: float, comfortable: float, path: Path, *, keep_ends: bool
 ) -> tuple[int, ...]:
     """How often time and each space axis are halved so that the fields fit into memory; all zero where they do.
 
@@ -54,7 +54,7 @@ def plan(
     return halvings(found, per_point, max_memory, comfortable)
 
 
-def coarse_axes(layout: Layout, grid: Grid | None, levels: tuple[int, ...]) -> tuple[Floats, Grid | None]:
+def coarse_axes(layout: ArrayLayout, grid: Grid | None, levels: tuple[int, ...]) -> tuple[Floats, Grid | None]:
     """Times and grid after some halvings."""
     coordinates = []
     for axis, count in zip(layout.axes, levels, strict=True):
@@ -69,7 +69,13 @@ def coarse_axes(layout: Layout, grid: Grid | None, levels: tuple[int, ...]) -> t
 
 
 def read_moving(
-    layout: Layout, grid: Grid | None, levels: tuple[int, ...], n_times: int, slab: int, path: Path, progress: Progress
+    layout: ArrayLayout,
+    grid: Grid | None,
+    levels: tuple[int, ...],
+    n_times: int,
+    slab: int,
+    path: Path,
+    progress: Progress,
 ) -> dict[str, Floats]:
     """Fields and known fields over time, each (n_times, n_nodes), in slabs of ``slab`` times of the file."""
     names = tuple(layout.moving)
@@ -87,7 +93,7 @@ def read_moving(
     return out
 
 
-def read_static(layout: Layout, grid: Grid | None, levels: tuple[int, ...], path: Path) -> dict[str, Floats]:
+def read_static(layout: ArrayLayout, grid: Grid | None, levels: tuple[int, ...], path: Path) -> dict[str, Floats]:
     """Known fields without time, each (n_nodes,)."""
     static = {name: array for name, array in layout.auxiliary.items() if name not in layout.moving}
     found = {}
@@ -97,7 +103,7 @@ def read_static(layout: Layout, grid: Grid | None, levels: tuple[int, ...], path
     return found
 
 
-def slab_length(layout: Layout, max_memory: float, frames: int | None) -> int:
+def slab_length(layout: ArrayLayout, max_memory: float, frames: int | None) -> int:
     """Times read at once: whole chunks of the file where they fit into a small part of the memory."""
     if frames is not None:
         return frames
@@ -115,7 +121,7 @@ def _time_chunk(array: Array, time: str) -> int:
 
 
 def _stream(
-    layout: Layout, grid: Grid | None, levels: tuple[int, ...], array: Array, slab: int, path: Path
+    layout: ArrayLayout, grid: Grid | None, levels: tuple[int, ...], array: Array, slab: int, path: Path
 ) -> Iterator[Floats]:
     """Blocks (times, *space) of one array, halved along space, then along time."""
     blocks: Iterator[Floats] = (
@@ -141,11 +147,11 @@ def _wraps(grid: Grid | None, name: str) -> bool:
     return grid is not None and name in grid.periods
 
 
-def _sample(layout: Layout, path: Path, name: str, cut: Mapping[str, slice]) -> Floats:
+def _sample(layout: ArrayLayout, path: Path, name: str, cut: Mapping[str, slice]) -> Floats:
     return _block(layout, layout.moving[name], cut, path)
 
 
-def _block(layout: Layout, array: Array, cut: Mapping[str, slice], path: Path) -> Floats:
+def _block(layout: ArrayLayout, array: Array, cut: Mapping[str, slice], path: Path) -> Floats:
     """Part of an array in the order time, x, y, z, with increasing coordinates.
 
     cut: slice by axis name, within what is selected and in increasing order; axes left out are read whole.

@@ -65,7 +65,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class Source:
+class DataSource:
     """An open file.
 
     path: the file.

@@ -17,7 +17,7 @@ from bvsi.app.readers.mesh_file import read_mesh
 from bvsi.app.readers.names import file_names, time_name
 from bvsi.app.readers.points import lattice, triangulated
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source, in_memory
+from bvsi.app.readers.source import Array, DataSource, Key, in_memory
 from bvsi.data import COORDINATE_NAMES, Mesh
 from bvsi.errors import DataError
 
@@ -49,13 +49,13 @@ class _Sensors:
         return self.times.size, len(self.points)
 
 
-def table_contents(paths: tuple[Path, ...]) -> Source:
+def table_contents(paths: tuple[Path, ...]) -> DataSource:
     """The columns of a table, without their values."""
     header = header_of(paths[0])
     with paths[0].open("rb") as stream:
         rows = sum(1 for line in stream if line.strip()) - header.lines
     arrays = {name: Array(name, ("row",), (rows,), np.dtype(np.float64), _unread) for name in header.columns}
-    return Source(paths[0], "CSV", arrays, {}, header.notes)
+    return DataSource(paths[0], "CSV", arrays, {}, header.notes)
 
 
 def _unread(key: Key) -> NDArray[Any]:
@@ -63,7 +63,7 @@ def _unread(key: Key) -> NDArray[Any]:
 
 
 @contextmanager
-def open_table(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_table(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """Arrays over time and the axes of the grid that the sensors form, else over time and the nodes of a mesh."""
     path, header = paths[0], header_of(paths[0])
     time = time_name(reading.time, header.columns, "column")
@@ -168,7 +168,7 @@ def _placed(
     tables: dict[str, Floats],
     static: dict[str, Floats],
     reading: Reading,
-) -> Source:
+) -> DataSource:
     """The tables on a grid, or on the nodes of a mesh; a mesh that is given comes first."""
     grid = None if reading.mesh is not None else lattice(sensors.points)
     mesh: Mesh | None = None
@@ -192,7 +192,7 @@ def _placed(
         arrays |= {name: in_memory(name, (name,), axis) for name, axis in zip(axes, grid.axes, strict=True)}
     made = mesh is not None and reading.mesh is None
     notes = (f"a mesh was laid through the {len(sensors.points)} sensors (Delaunay)",) if made else ()
-    return Source(path, "CSV", arrays, {}, notes, mesh)
+    return DataSource(path, "CSV", arrays, {}, notes, mesh)
 
 
 def _matched(points: Floats, mesh: Mesh) -> Integers:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source, needed
+from bvsi.app.readers.source import Array, DataSource, Key, needed
 from bvsi.errors import DataError
 
 IMAGE = "image"
@@ -21,7 +21,7 @@ IMAGE = "image"
 
 
 @contextmanager
-def open_tiff(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_tiff(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """A stack as one array without names: pages first, then rows and columns; it is read page by page."""
     del reading
     tifffile: Any = needed("tifffile")
@@ -30,7 +30,7 @@ def open_tiff(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
         array = _stack(paths, series)
         if errors:
             raise DataError(f"{paths[0]}: cannot be read as TIFF ({errors[0]}); it may be damaged or incomplete")
-        yield Source(paths[0], "TIFF", {IMAGE: array})
+        yield DataSource(paths[0], "TIFF", {IMAGE: array})
 
 
 @contextmanager

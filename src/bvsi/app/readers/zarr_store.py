@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from bvsi.app.readers.netcdf import labelled
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, Key, Source, needed
+from bvsi.app.readers.source import Array, DataSource, Key, needed
 from bvsi.app.readers.zarr_metadata import checked_metadata
 
 
 @contextmanager
-def open_zarr(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
+def open_zarr(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
     """The arrays of a store; through xarray where all have named dimensions, else without names."""
     zarr: Any = needed("zarr")
     storage = needed("zarr.storage")
@@ -51,7 +51,7 @@ def open_zarr(paths: tuple[Path, ...], reading: Reading) -> Iterator[Source]:
             ) as ds:
                 yield labelled(path, "Zarr", ds)
         else:
-            yield Source(path, "Zarr", {name: _array(name, array) for name, array in arrays.items()})
+            yield DataSource(path, "Zarr", {name: _array(name, array) for name, array in arrays.items()})
     finally:
         store.close()
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bvsi.app.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
     from bvsi.app.study.candidates import suggested_operators
     from bvsi.app.study.checks import validate
-    from bvsi.app.study.errors import Problem, StudyError
+    from bvsi.app.study.errors import StudyError, StudyProblem
     from bvsi.app.study.run import Finished, read_inputs, run_study
     from bvsi.app.study.schema import json_schema
     from bvsi.app.study.settings import Settings
@@ -23,7 +23,7 @@ _HOME = {
     "build": ("files_of", "folder_of", "library_of", "options_of", "quantities_of", "reading_of", "resolved"),
     "candidates": ("suggested_operators",),
     "checks": ("validate",),
-    "errors": ("Problem", "StudyError"),
+    "errors": ("StudyProblem", "StudyError"),
     "run": ("Finished", "read_inputs", "run_study"),
     "schema": ("json_schema",),
     "settings": ("Settings",),
@@ -34,10 +34,10 @@ _MODULE_OF = {name: f"bvsi.app.study.{module}" for module, names in _HOME.items(
 
 __all__ = [
     "Finished",
-    "Problem",
     "Settings",
     "Study",
     "StudyError",
+    "StudyProblem",
     "files_of",
     "folder_of",
     "json_schema",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bvsi.app.study import objects
 from bvsi.app.study.complaints import nearest
-from bvsi.app.study.errors import Place, Problem
+from bvsi.app.study.errors import Place, StudyProblem
 from bvsi.app.study.faults import attempt, misplaced
 from bvsi.app.study.operator_checks import form_faults, library_faults, vocabulary
 from bvsi.app.study.posterior_checks import closed_form, informative, posterior_faults, quantity_faults
@@ -41,7 +41,7 @@ def validate(study: Study, data: Data | Sequence[Data] | None = None) -> None:
         raise study.error(problems)
 
 
-def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list[Problem]:
+def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list[StudyProblem]:
     """What is wrong with a study, as far as it can be told with or without the data."""
     settings = study.settings
     experiments: tuple[Data, ...] = ()
@@ -49,11 +49,11 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
         try:
             experiments = as_experiments(data)
         except DataError as error:
-            return [Problem(("data",), str(error).removeprefix("data: "))]
+            return [StudyProblem(("data",), str(error).removeprefix("data: "))]
     try:
         words = vocabulary(settings.data, settings.library, experiments)
     except OperatorError as error:
-        return [*_data(settings.data), Problem(("library", "equations"), str(error))]
+        return [*_data(settings.data), StudyProblem(("library", "equations"), str(error))]
     wrong_library = library_faults(settings.library, words)
     fields = words.fields if experiments else tuple(settings.data.fields or ())
     problems = [
@@ -73,29 +73,29 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
     return problems
 
 
-def _forms(study: Study, library: Library, words: Vocabulary) -> Iterator[Problem]:
+def _forms(study: Study, library: Library, words: Vocabulary) -> Iterator[StudyProblem]:
     return form_faults(library, study.settings.library, words, study.settings.discretisation)
 
 
-def _data(settings: DataSettings) -> Iterator[Problem]:
+def _data(settings: DataSettings) -> Iterator[StudyProblem]:
     if (settings.file is None) == (settings.files is None):
-        yield Problem(("data",), 'one of file = "run.nc" and files = ["a.nc", "b.nc"] is needed.')
+        yield StudyProblem(("data",), 'one of file = "run.nc" and files = ["a.nc", "b.nc"] is needed.')
     if settings.files is not None and not settings.files:
-        yield Problem(("data", "files"), "no file is listed; name at least one.")
+        yield StudyProblem(("data", "files"), "no file is listed; name at least one.")
     for key in ("file", "files", "mesh"):
         value = getattr(settings, key)
         for name in (value,) if isinstance(value, str) else value or ():
             if not name.isprintable():
-                yield Problem(("data", key), f"{name!r} is no path; remove the control characters.")
+                yield StudyProblem(("data", key), f"{name!r} is no path; remove the control characters.")
     for key in ("fields", "auxiliary"):
         for name in getattr(settings, key) or ():
             yield from attempt(("data", key), check_field_name, name)
     both = sorted(set(settings.fields or ()) & set(settings.auxiliary or ()))
     if both:
-        yield Problem(("data", "auxiliary"), f"{both[0]!r} is listed in fields as well; keep one of them.")
+        yield StudyProblem(("data", "auxiliary"), f"{both[0]!r} is listed in fields as well; keep one of them.")
 
 
-def _files(study: Study) -> Iterator[Problem]:
+def _files(study: Study) -> Iterator[StudyProblem]:
     """Data files and mesh that do not exist, with the nearest name."""
     data = study.settings.data
     names: list[tuple[Place, str | None]] = [(("data", "file"), data.file), (("data", "mesh"), data.mesh)]
@@ -107,7 +107,7 @@ def _files(study: Study) -> Iterator[Problem]:
         if not _exists(path):
             near = sorted(p.name for p in path.parent.iterdir()) if path.parent.is_dir() else []
             hint = nearest(path.name, near) if 0 < len(near) <= _MANY else "correct the path."
-            yield Problem(place, f"there is no file {str(path)!r}; {hint}")
+            yield StudyProblem(place, f"there is no file {str(path)!r}; {hint}")
 
 
 def _exists(path: Path) -> bool:
@@ -118,20 +118,24 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _output(study: Study) -> Iterator[Problem]:
+def _output(study: Study) -> Iterator[StudyProblem]:
     """The folder of the results has to be one of its own."""
     name = study.settings.output.folder
     if not name.isprintable():
-        yield Problem(("output", "folder"), f"{name!r} is no path; remove the control characters.")
+        yield StudyProblem(("output", "folder"), f"{name!r} is no path; remove the control characters.")
         return
     here = study.path.parent.absolute()
     folder = Path(*_parts(here / name))
     if folder == Path(*_parts(here)) or folder in Path(*_parts(here)).parents:
-        yield Problem(("output", "folder"), f"{name!r} holds the study itself; name a folder of its own.")
+        yield StudyProblem(("output", "folder"), f"{name!r} holds the study itself; name a folder of its own.")
     elif not folder.is_relative_to(Path(*_parts(here))):
-        yield Problem(("output", "folder"), f"{name!r} lies outside of the study's folder; give it with --out instead.")
+        yield StudyProblem(
+            ("output", "folder"), f"{name!r} lies outside of the study's folder; give it with --out instead."
+        )
     elif not _may_be_folder(folder):
-        yield Problem(("output", "folder"), f"{name!r} cannot be a folder; a file is in its way, or it is too long.")
+        yield StudyProblem(
+            ("output", "folder"), f"{name!r} cannot be a folder; a file is in its way, or it is too long."
+        )
 
 
 def _may_be_folder(path: Path) -> bool:
@@ -153,21 +157,21 @@ def _parts(path: Path) -> list[str]:
     return parts
 
 
-def _noise(settings: NoiseSettings, fields: Sequence[str]) -> Iterator[Problem]:
+def _noise(settings: NoiseSettings, fields: Sequence[str]) -> Iterator[StudyProblem]:
     """Levels of fields that do not exist, or lack one; ``fields`` is empty where they are not known yet."""
     if settings.unknown and isinstance(settings.sigma, float):
-        yield Problem(("noise", "unknown"), "sigma states the level, and unknown asks for it; remove one of them.")
+        yield StudyProblem(("noise", "unknown"), "sigma states the level, and unknown asks for it; remove one of them.")
     if not isinstance(settings.sigma, dict) or not fields:
         return
     for field in settings.sigma:
         if field not in fields:
-            yield Problem(("noise", "sigma", field), f"the data have no field {field!r}; {nearest(field, fields)}")
+            yield StudyProblem(("noise", "sigma", field), f"the data have no field {field!r}; {nearest(field, fields)}")
     missing = [field for field in fields if field not in settings.sigma]
     if missing:
-        yield Problem(("noise", "sigma"), f"the field {missing[0]!r} has none; add it.")
+        yield StudyProblem(("noise", "sigma"), f"the field {missing[0]!r} has none; add it.")
 
 
-def _discretisation(settings: DiscretisationSettings, library: LibrarySettings) -> Iterator[Problem]:
+def _discretisation(settings: DiscretisationSettings, library: LibrarySettings) -> Iterator[StudyProblem]:
     section = "discretisation"
     splines, elements = settings.tests == "splines", settings.tests == "elements"
     temporal = settings.stencil == "temporal-tests"
@@ -177,13 +181,13 @@ def _discretisation(settings: DiscretisationSettings, library: LibrarySettings) 
     yield from misplaced(section, settings, keys, temporal, 'set stencil = "temporal-tests", or remove it.')
     for axis in settings.gap if isinstance(settings.gap, dict) else ():
         if axis not in COORDINATE_NAMES:
-            yield Problem((section, "gap", axis), f"the axes are x, y and z, not {axis!r}.")
+            yield StudyProblem((section, "gap", axis), f"the axes are x, y and z, not {axis!r}.")
     if library.time_order > 1 and settings.stencil not in (None, "temporal-tests"):
         message = 'differences have first time derivatives only; use "temporal-tests", or library.time_order = 1.'
-        yield Problem((section, "stencil"), message)
+        yield StudyProblem((section, "stencil"), message)
 
 
-def _selection(settings: SelectionSettings, discretisation: DiscretisationSettings) -> Iterator[Problem]:
+def _selection(settings: SelectionSettings, discretisation: DiscretisationSettings) -> Iterator[StudyProblem]:
     section, method = "selection", settings.method
     remedy = 'set method = "sweep" or "backward", or remove it.'
     yield from misplaced(section, settings, ("criterion", "patience"), method in ("sweep", "backward"), remedy)
@@ -192,12 +196,14 @@ def _selection(settings: SelectionSettings, discretisation: DiscretisationSettin
     remedy = 'set criterion = "f-statistic", or remove it.'
     yield from misplaced(section, settings, ("threshold",), settings.criterion == "f-statistic", remedy)
     if method == "sweep" and settings.criterion not in (None, "wald", "profile-bic"):
-        yield Problem((section, "criterion"), 'sweep takes "wald" or "profile-bic"; use them, or method = "backward".')
+        yield StudyProblem(
+            (section, "criterion"), 'sweep takes "wald" or "profile-bic"; use them, or method = "backward".'
+        )
     if method == "best-subset" and discretisation.weighting == "block":
-        yield Problem((section, "method"), 'best-subset needs weighting = "stacked"; change it, or use "sweep".')
+        yield StudyProblem((section, "method"), 'best-subset needs weighting = "stacked"; change it, or use "sweep".')
 
 
-def _prior_units(study: Study, library: Library, experiments: Sequence[Data]) -> Iterator[Problem]:
+def _prior_units(study: Study, library: Library, experiments: Sequence[Data]) -> Iterator[StudyProblem]:
     """Informative priors with closed forms, where the level of the noise is left to the fit.
 
     So it is where it is unknown, and where it is measured for elements.
@@ -207,7 +213,7 @@ def _prior_units(study: Study, library: Library, experiments: Sequence[Data]) ->
         return
     if settings.noise.unknown or (settings.noise.sigma is None and _on_elements(study, library, experiments)):
         message = 'priors need a noise of known level here: state noise.sigma, or use "maximum", "svgd" or "nuts".'
-        yield Problem(("posterior", "estimator"), message)
+        yield StudyProblem(("posterior", "estimator"), message)
 
 
 def _on_elements(study: Study, library: Library, experiments: Sequence[Data]) -> bool:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from bvsi.app.study.errors import MAX_SHOWN, Place, Problem, shown
+from bvsi.app.study.errors import MAX_SHOWN, Place, StudyProblem, shown
 from bvsi.app.study.settings import Settings
 
 _NEEDED = {
@@ -33,12 +33,12 @@ _BOUND = {
 }
 
 
-def complaints(error: ValidationError, document: Mapping[str, Any]) -> list[Problem]:
+def complaints(error: ValidationError, document: Mapping[str, Any]) -> list[StudyProblem]:
     """One problem per fault, of the document as TOML gave it."""
     found = error.errors(include_url=False)
     told = [_problem(fault, document) for fault in found[:MAX_SHOWN]]
     # more are counted, not put into words: near names of thousands of keys would take long
-    return told + [Problem((), "one more fault") for _ in found[MAX_SHOWN:]]
+    return told + [StudyProblem((), "one more fault") for _ in found[MAX_SHOWN:]]
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -48,29 +48,31 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(names)}."
 
 
-def _problem(fault: Any, document: Mapping[str, Any]) -> Problem:
+def _problem(fault: Any, document: Mapping[str, Any]) -> StudyProblem:
     kind, context, value = fault["type"], fault.get("ctx", {}), fault["input"]
     place = _place(fault["loc"], document, kind)
     if kind == "extra_forbidden":
-        return Problem(place, _unknown_key(place, document))
+        return StudyProblem(place, _unknown_key(place, document))
     if kind == "missing":
-        return Problem(place[:-1], f"the key {place[-1]!r} is missing; add it.")
+        return StudyProblem(place[:-1], f"the key {place[-1]!r} is missing; add it.")
     if kind == "wanted":
-        return Problem(place, f"{fault['msg']}, not {shown(value)}.")
+        return StudyProblem(place, f"{fault['msg']}, not {shown(value)}.")
     if kind == "literal_error":
-        return Problem(place, _choice(value, _quoted(context["expected"])))
+        return StudyProblem(place, _choice(value, _quoted(context["expected"])))
     if kind == "union_tag_invalid":
-        return Problem((*place, "distribution"), _choice(context["tag"], _quoted(context["expected_tags"])))
+        return StudyProblem((*place, "distribution"), _choice(context["tag"], _quoted(context["expected_tags"])))
     if kind == "union_tag_not_found":
-        return Problem(place, 'a table such as {distribution = "normal", mean = 1.0, variance = 0.25} is needed.')
+        return StudyProblem(place, 'a table such as {distribution = "normal", mean = 1.0, variance = 0.25} is needed.')
     if kind in _BOUND:
         key, word = _BOUND[kind]
-        return Problem(place, f"a number {word} {context[key]:g} is needed, not {shown(value)}.")
+        return StudyProblem(place, f"a number {word} {context[key]:g} is needed, not {shown(value)}.")
     if kind == "too_long":
-        return Problem(place, f"at most {context['max_length']} entries are possible, not {context['actual_length']}.")
+        return StudyProblem(
+            place, f"at most {context['max_length']} entries are possible, not {context['actual_length']}."
+        )
     if kind in _NEEDED:
-        return Problem(place, f"{_NEEDED[kind]} is needed, not {shown(value)}.")
-    return Problem(place, f"{_own(fault['msg'])}.")
+        return StudyProblem(place, f"{_NEEDED[kind]} is needed, not {shown(value)}.")
+    return StudyProblem(place, f"{_own(fault['msg'])}.")
 
 
 def _own(message: str) -> str:

@@ -15,7 +15,7 @@ MAX_SHOWN = 20
 
 
 @dataclass(frozen=True)
-class Problem:
+class StudyProblem:
     """One fault.
 
     place: where it is, empty for the file as a whole; message: what is wrong and what to do, one line.
@@ -35,7 +35,7 @@ class Problem:
 class StudyError(BvsiError):
     """A study file that cannot be used; ``problems`` holds all faults that were found."""
 
-    def __init__(self, name: str, problems: Sequence[Problem]) -> None:
+    def __init__(self, name: str, problems: Sequence[StudyProblem]) -> None:
         self.problems = tuple(problems)
         count = len(self.problems)
         lines = [f"{name if name.isprintable() else shown(name, 400)}: {count} error{'' if count == 1 else 's'}."]

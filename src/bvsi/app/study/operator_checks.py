@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from bvsi.app.study.complaints import nearest
-from bvsi.app.study.errors import MAX_SHOWN, Problem
+from bvsi.app.study.errors import MAX_SHOWN, StudyProblem
 from bvsi.app.study.faults import attempt
 from bvsi.app.study.settings import DataSettings, DiscretisationSettings, LibrarySettings
 from bvsi.common.naming import position
@@ -41,11 +41,11 @@ def _names(text: str) -> frozenset[str]:
     return frozenset() if syntax is None else syntax.names
 
 
-def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[Problem]:
+def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyProblem]:
     """What is wrong with fields and definitions; if nothing, with operators; if nothing, with what names them."""
     count = sum(map(len, settings.equations.values()))
     if not 0 < count <= MAX_OPERATORS:
-        return [Problem(("library", "equations"), f"{count} operators; from 1 to {MAX_OPERATORS} are needed.")]
+        return [StudyProblem(("library", "equations"), f"{count} operators; from 1 to {MAX_OPERATORS} are needed.")]
     return (
         [*_fields(settings, words), *_definitions(settings, words)]
         or [*_operators(settings, words)]
@@ -54,24 +54,26 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[Problem
     )
 
 
-def _fields(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem]:
+def _fields(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
     for field in settings.equations:
         place = ("library", "equations", field)
         if not field.isascii():
-            yield Problem(place, f"{field!r} is not ASCII, as operators are; name the field otherwise in data.fields.")
+            yield StudyProblem(
+                place, f"{field!r} is not ASCII, as operators are; name the field otherwise in data.fields."
+            )
         elif field not in words.fields:
-            yield Problem(place, f"the data have no field {field!r}; {nearest(field, words.fields)}")
+            yield StudyProblem(place, f"the data have no field {field!r}; {nearest(field, words.fields)}")
         else:
             yield from attempt(place, check_field_name, field)
 
 
-def _definitions(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem]:
+def _definitions(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
     for name, text in settings.definitions.items():
         place = ("library", "definitions", name)
         if name in (*words.fields, *words.auxiliary):
-            yield Problem(place, f"{name!r} is a field; choose another name.")
+            yield StudyProblem(place, f"{name!r} is a field; choose another name.")
         elif not name.isascii():
-            yield Problem(place, f"{name!r} is not ASCII, as operators are; choose another name.")
+            yield StudyProblem(place, f"{name!r} is not ASCII, as operators are; choose another name.")
         else:
             yield from attempt(place, check_field_name, name, "definition")
             yield from attempt(place, _understood, text, words)
@@ -82,7 +84,7 @@ def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) ->
     strong_form(read(text), words, dialect)
 
 
-def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem]:
+def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
     """Texts that are not understood: all of them, unless there are many."""
     dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
     found, looked_at = 0, 0
@@ -96,7 +98,7 @@ def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[Problem
                 return
 
 
-def _named(settings: LibrarySettings) -> Iterator[Problem]:
+def _named(settings: LibrarySettings) -> Iterator[StudyProblem]:
     """Operators that must stay, and fields with boundary conditions."""
     names = Library(settings.equations).names
     for number, name in enumerate(() if settings.keep == "all" else settings.keep):
@@ -104,12 +106,12 @@ def _named(settings: LibrarySettings) -> Iterator[Problem]:
     for field in settings.boundary if isinstance(settings.boundary, dict) else ():
         if field not in settings.equations:
             hint = nearest(field, settings.equations)
-            yield Problem(("library", "boundary", field), f"{field!r} has no equation; {hint}")
+            yield StudyProblem(("library", "boundary", field), f"{field!r} has no equation; {hint}")
 
 
 def form_faults(
     library: Library, settings: LibrarySettings, words: Vocabulary, discretisation: DiscretisationSettings
-) -> Iterator[Problem]:
+) -> Iterator[StudyProblem]:
     """Operators that have no weak form with any of the test functions that may be used."""
     splines, elements, smooth = (0, MAX_DERIVATIVES), (1, 1), (2, 2)
     chosen = {"splines": [splines], "elements": [smooth if discretisation.element == "H3" else elements]}
@@ -121,4 +123,4 @@ def form_faults(
             alone.obstacle(words, trial_order=trial, test_order=test, biharmonic=Mixed()) for trial, test in allowed
         ]
         if all(reasons):
-            yield Problem(place, " ".join(reasons[0].split()))
+            yield StudyProblem(place, " ".join(reasons[0].split()))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from bvsi.app.study import objects
 from bvsi.app.study.complaints import nearest
-from bvsi.app.study.errors import Place, Problem
+from bvsi.app.study.errors import Place, StudyProblem
 from bvsi.app.study.faults import attempt, misplaced
 from bvsi.app.study.quantities import Quantity
 from bvsi.app.study.settings import PosteriorSettings, QuantitySettings
@@ -18,7 +18,7 @@ MAX_POINTS = 10_000
 """Points of a quantity: every draw is kept at each."""
 
 
-def posterior_faults(settings: PosteriorSettings, names: tuple[str, ...]) -> Iterator[Problem]:
+def posterior_faults(settings: PosteriorSettings, names: tuple[str, ...]) -> Iterator[StudyProblem]:
     """Keys that do not belong to the estimator, constraints and priors that name no operator."""
     section, estimator = "posterior", settings.estimator
     remedy = 'set estimator = "maximum", "svgd" or "nuts", or remove it.'
@@ -43,7 +43,7 @@ def informative(settings: PosteriorSettings) -> bool:
     return bool(settings.priors or settings.joint_priors or not weak)
 
 
-def _constraints(texts: Sequence[str], names: tuple[str, ...]) -> list[Problem]:
+def _constraints(texts: Sequence[str], names: tuple[str, ...]) -> list[StudyProblem]:
     """Each on its own, and then all together."""
     place = ("posterior", "constraints")
     faults = [
@@ -52,8 +52,8 @@ def _constraints(texts: Sequence[str], names: tuple[str, ...]) -> list[Problem]:
     return faults or [*attempt(place, lambda: Constraints(*texts).bind(names))]
 
 
-def _priors(settings: PosteriorSettings, names: tuple[str, ...]) -> list[Problem]:
-    faults: list[Problem] = []
+def _priors(settings: PosteriorSettings, names: tuple[str, ...]) -> list[StudyProblem]:
+    faults: list[StudyProblem] = []
     for name, entry in settings.priors.items():
         place: Place = ("posterior", "priors", name)
         if not matches(name, names):  # one name may stand in several equations
@@ -74,14 +74,16 @@ def _bind(settings: PosteriorSettings, names: tuple[str, ...]) -> None:
         prior.bind(names, [1.0] * len(names) if prior.needs_information(names) else None)
 
 
-def quantity_faults(quantities: Sequence[QuantitySettings], library: Library) -> Iterator[Problem]:
+def quantity_faults(quantities: Sequence[QuantitySettings], library: Library) -> Iterator[StudyProblem]:
     """Expressions that are not understood, and keys that a kind lacks."""
     seen: set[str] = set()
     for number, quantity in enumerate(quantities):
         place: Place = ("quantity", number)
         file = plain_name(quantity.name).casefold()
         if file in seen:
-            yield Problem((*place, "name"), f"{quantity.name!r} names the file of another quantity; choose another.")
+            yield StudyProblem(
+                (*place, "name"), f"{quantity.name!r} names the file of another quantity; choose another."
+            )
         seen.add(file)
         faults = [*axes_faults(quantity, place), *_kind(quantity, place, tuple(library.equations))]
         key = "expression" if quantity.kind == "expression" else "kind"
@@ -92,27 +94,29 @@ def quantity_faults(quantities: Sequence[QuantitySettings], library: Library) ->
 _TAKEN = ("pi", "operator", "draw", "mean", "variance", "lower", "upper")
 
 
-def axes_faults(quantity: QuantitySettings, place: Place = ()) -> Iterator[Problem]:
+def axes_faults(quantity: QuantitySettings, place: Place = ()) -> Iterator[StudyProblem]:
     """Variables that cannot be, and too many points."""
     points = 1
     for name, (first, last, number) in quantity.axes.items():
         points *= number
         if not (name.isascii() and name.isidentifier()) or name.startswith("_") or name in _TAKEN:
-            yield Problem((*place, "axes", name), f"{name!r} cannot be a variable; use letters such as x.")
+            yield StudyProblem((*place, "axes", name), f"{name!r} cannot be a variable; use letters such as x.")
         if not first < last:
-            yield Problem((*place, "axes", name), "the first value has to be below the last.")
+            yield StudyProblem((*place, "axes", name), "the first value has to be below the last.")
     if points > MAX_POINTS:
-        yield Problem((*place, "axes"), f"{points} points are too many; at most {MAX_POINTS} are possible.")
+        yield StudyProblem((*place, "axes"), f"{points} points are too many; at most {MAX_POINTS} are possible.")
 
 
-def _kind(quantity: QuantitySettings, place: Place, fields: tuple[str, ...]) -> Iterator[Problem]:
+def _kind(quantity: QuantitySettings, place: Place, fields: tuple[str, ...]) -> Iterator[StudyProblem]:
     """Keys that a kind needs, and those that it cannot have."""
     if (quantity.kind == "expression") != (quantity.expression is not None):
-        yield Problem(place, 'kind = "expression" needs expression = "2*[laplacian(u)]", and no other kind has one.')
+        yield StudyProblem(
+            place, 'kind = "expression" needs expression = "2*[laplacian(u)]", and no other kind has one.'
+        )
     if (quantity.kind == "diffusion-potential") != (quantity.equation is not None):
-        yield Problem(place, 'kind = "diffusion-potential" needs equation = "u", and no other kind has one.')
+        yield StudyProblem(place, 'kind = "diffusion-potential" needs equation = "u", and no other kind has one.')
     elif quantity.equation is not None and quantity.equation not in fields:
         hint = nearest(quantity.equation, fields)
-        yield Problem((*place, "equation"), f"{quantity.equation!r} has no equation; {hint}")
+        yield StudyProblem((*place, "equation"), f"{quantity.equation!r} has no equation; {hint}")
     if quantity.kind != "expression" and not quantity.axes:
-        yield Problem(place, f'kind = "{quantity.kind}" needs axes = {{x = [-1, 1, 41]}}.')
+        yield StudyProblem(place, f'kind = "{quantity.kind}" needs axes = {{x = [-1, 1, 41]}}.')

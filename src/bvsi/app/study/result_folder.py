@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from bvsi.app.readers.source import readable
 from bvsi.app.report import html_report, markdown_report
+from bvsi.common.files import load_netcdf
 from bvsi.common.naming import plain_name
-from bvsi.common.references import load_netcdf
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
 

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from bvsi.app.study.complaints import complaints
-from bvsi.app.study.errors import Place, Problem, StudyError
+from bvsi.app.study.errors import Place, StudyError, StudyProblem
 from bvsi.app.study.positions import positions
 from bvsi.app.study.settings import Settings
 
@@ -51,7 +51,7 @@ class Study:
     def _lines(self) -> dict[Place, int]:
         return positions(self.text) if self.text else {}
 
-    def error(self, problems: Sequence[Problem]) -> StudyError:
+    def error(self, problems: Sequence[StudyProblem]) -> StudyError:
         """The problems with their lines in the file."""
         return StudyError(str(self.path), _placed(problems, self._lines))
 
@@ -77,9 +77,9 @@ def load_study(path: str | Path) -> Study:
     return study
 
 
-def _placed(problems: Sequence[Problem], lines: dict[Place, int]) -> list[Problem]:
+def _placed(problems: Sequence[StudyProblem], lines: dict[Place, int]) -> list[StudyProblem]:
     """Problems with line numbers, in the order of the file."""
-    placed = [Problem(p.place, p.message, p.line or _line(p.place, lines)) for p in problems]
+    placed = [StudyProblem(p.place, p.message, p.line or _line(p.place, lines)) for p in problems]
     return sorted(placed, key=lambda p: p.line or len(lines) + MAX_BYTES)
 
 
@@ -99,21 +99,21 @@ def _text(path: Path) -> str:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         message = f"the file cannot be read ({reason}); give the path of a study file, or make one with bvsi init."
-        raise StudyError(str(path), [Problem((), message)]) from None
+        raise StudyError(str(path), [StudyProblem((), message)]) from None
     if len(content) > MAX_BYTES:
-        raise StudyError(str(path), [Problem((), f"more than {MAX_BYTES} bytes: this is no study file.")])
+        raise StudyError(str(path), [StudyProblem((), f"more than {MAX_BYTES} bytes: this is no study file.")])
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise StudyError(str(path), [Problem((), "this is not UTF-8; save the file as UTF-8.", line)]) from None
+        raise StudyError(str(path), [StudyProblem((), "this is not UTF-8; save the file as UTF-8.", line)]) from None
     for number, row in enumerate(text.splitlines(), start=1):
         if len(row) > MAX_LINE:
             message = f"{len(row)} characters in one line; at most {MAX_LINE} are read."
-            raise StudyError(str(path), [Problem((), message, number)])
+            raise StudyError(str(path), [StudyProblem((), message, number)])
     if chain := _CHAIN.search(text):
         line = text.count("\n", 0, chain.start()) + 1
-        raise StudyError(str(path), [Problem((), "a key of many parts; this is no study file.", line)])
+        raise StudyError(str(path), [StudyProblem((), "a key of many parts; this is no study file.", line)])
     return text
 
 
@@ -125,24 +125,24 @@ def _document(path: Path, text: str) -> dict[str, Any]:
     except RecursionError:
         raise StudyError(str(path), [_too_deep()]) from None
     except ValueError as error:  # numbers of thousands of digits, impossible dates
-        raise StudyError(str(path), [Problem((), f"no valid TOML: {error}.")]) from None
+        raise StudyError(str(path), [StudyProblem((), f"no valid TOML: {error}.")]) from None
     if _depth(document) > MAX_DEPTH:
         raise StudyError(str(path), [_too_deep()])
     return document
 
 
-def _syntax(message: str) -> Problem:
+def _syntax(message: str) -> StudyProblem:
     match = _AT_LINE.search(message)
     what = _AT_LINE.sub("", message)
     what = what[:1].lower() + what[1:]
     hint = next((hint for start, hint in _HINTS.items() if what.startswith(start)), "")
     if match is None:
-        return Problem((), f"no valid TOML: {what}{hint}.")
-    return Problem((), f"no valid TOML: {what} at column {match.group(2)}{hint}.", int(match.group(1)))
+        return StudyProblem((), f"no valid TOML: {what}{hint}.")
+    return StudyProblem((), f"no valid TOML: {what} at column {match.group(2)}{hint}.", int(match.group(1)))
 
 
-def _too_deep() -> Problem:
-    return Problem((), f"tables and lists are nested more than {MAX_DEPTH} deep; this is no study file.")
+def _too_deep() -> StudyProblem:
+    return StudyProblem((), f"tables and lists are nested more than {MAX_DEPTH} deep; this is no study file.")
 
 
 def _depth(document: object) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.optimize
 import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
@@ -76,6 +75,8 @@ def linear_program(
     cost: Array, below: tuple[Array, Array], equal: tuple[Array, Array] | None, last: tuple[float | None, float | None]
 ) -> Array:
     """min cost · x, A x ≤ b for (A, b) = below, A x = b for (A, b) = equal; only the last entry of x has bounds."""
+    import scipy.optimize  # it takes long to import, and few have constraints
+
     found = scipy.optimize.linprog(
         cost,
         *below,

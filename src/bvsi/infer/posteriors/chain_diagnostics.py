@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
+# Quantiles whose effective sample sizes make up that of the tails: those of arviz and Stan.
 TAILS = (0.05, 0.95)
-"""Quantiles whose effective sample sizes make up that of the tails."""
+# Draws per chain below which half a chain has no variance.
 LEAST_DRAWS = 4
-"""Draws per chain below which half a chain has no variance."""
 
 
 def rank_normalised_r_hat(draws: Array) -> Array:

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bvsi._version import __version__
-from bvsi.common.files import netcdf_bytes, write_whole
-from bvsi.common.references import load_netcdf
+from bvsi.common.files import load_netcdf, netcdf_bytes, write_whole
 from bvsi.errors import BvsiError, DataError, MissingDependencyError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.optimize
 import scipy.special
 
 from bvsi.errors import BvsiError
@@ -141,6 +140,8 @@ class Horseshoe(RealLine):
     @cached_property
     def variance(self) -> float:
         """That of the Gaussian with the same quartiles."""
+        import scipy.optimize  # it takes long to import
+
         quartile = scipy.optimize.brentq(
             lambda x: float(self.cdf(np.asarray(self.scale * x))) - 0.75, self.smoothing, self._widest, xtol=1e-14
         )

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common.console import progress_bar
 from bvsi.common.files import write_whole
+from bvsi.common.progress import progress_bar
 from bvsi.discovery import Method, discover
 from bvsi.noise import IID
 from bvsi.spaces import Galerkin
 from bvsi.studies.problems import cahn_hilliard
-from bvsi.studies.problems.cahn_hilliard import TRUTH, Case, DataSet
+from bvsi.studies.problems.cahn_hilliard import TRUTH, CahnHilliardCase, DataSet
 from bvsi.studies.problems.free_energy import FIELDS
 from bvsi.studies.reproduce.cahn_hilliard import derivative_errors
 
@@ -34,7 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--initials", type=int, default=2, help="initial states (default 2)")
     options = parser.parse_args(arguments)
     cases = [
-        Case(DataSet(options.data), nx, sigma, seed, initial)
+        CahnHilliardCase(DataSet(options.data), nx, sigma, seed, initial)
         for nx in options.nx
         for sigma in options.sigmas
         for initial in range(options.initials)
@@ -51,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measure(case: Case) -> dict[str, Any]:
+def measure(case: CahnHilliardCase) -> dict[str, Any]:
     """One discovery at default settings, with the element, stencil and treatment of ∇⁴ that suit the data."""
     data = cahn_hilliard.observed(case)
     library = cahn_hilliard.library(case.treatment)

@@ -23,9 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from bvsi.common.console import progress_bar
 from bvsi.common.files import png_bytes, write_whole
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.infer import Lagged
@@ -55,7 +54,7 @@ _MEAN = {"laplacian(u)": 0.05, "u*dx(u)": -0.4, "u": 0.5}
 _SD = {"laplacian(u)": 0.03, "u*dx(u)": 0.3, "u": 0.4}
 
 
-class Row(TypedDict):
+class CalibrationRow(TypedDict):
     """Ranks of one quantity of one model, (replications,), and the p-value of their uniformity."""
 
     model: str
@@ -65,7 +64,7 @@ class Row(TypedDict):
 
 
 @dataclass(frozen=True, eq=False)
-class Model:
+class CalibrationModel:
     """What replications are drawn from, and fitted with.
 
     noise_prior: of σ², where the noise is unknown; variances of ``prior`` are in units of σ² then.
@@ -102,15 +101,15 @@ def main(arguments: list[str] | None = None) -> int:
     return 0 if right else 1
 
 
-def models() -> tuple[Model, Model]:
+def models() -> tuple[CalibrationModel, CalibrationModel]:
     """Known and unknown noise on one system."""
     system, mean_variance = insensitive_system(), SIGMA**2
     known = GaussianPrior({name: (_MEAN[name], _SD[name] ** 2) for name in system.names})
     scaled = GaussianPrior({name: (_MEAN[name], _SD[name] ** 2 / mean_variance) for name in system.names})
     alpha = 4.0
     return (
-        Model("known noise", residual_likelihood(system, IID(SIGMA)), known, None),
-        Model(
+        CalibrationModel("known noise", residual_likelihood(system, IID(SIGMA)), known, None),
+        CalibrationModel(
             "unknown noise",
             residual_likelihood(system, UnknownScale()),
             scaled,
@@ -130,7 +129,9 @@ def insensitive_system() -> ResidualSystem:
     return replace(system, experiments=(replace(residuals, J=(still,) * system.d),))
 
 
-def study(model: Model, replications: int, rng: np.random.Generator, progress: Progress = silent) -> list[Row]:
+def study(
+    model: CalibrationModel, replications: int, rng: np.random.Generator, progress: Progress = silent
+) -> list[CalibrationRow]:
     """Relative ranks of every quantity of a model, and the p-value of their uniformity."""
     ranks = []
     for done in range(1, replications + 1):
@@ -143,7 +144,7 @@ def study(model: Model, replications: int, rng: np.random.Generator, progress: P
     ]
 
 
-def replicate(model: Model, rng: np.random.Generator) -> tuple[Array, ResidualLikelihood]:
+def replicate(model: CalibrationModel, rng: np.random.Generator) -> tuple[Array, ResidualLikelihood]:
     """True values of all quantities, drawn from the prior, and the likelihood of data made with them.
 
     y_k = X_k θ + Σ_j a_kj M ε_kj,   ε_kj ~ N(0, σ² I), drawn anew for every block
@@ -164,7 +165,7 @@ def replicate(model: Model, rng: np.random.Generator) -> tuple[Array, ResidualLi
     return truth, replace(likelihood, system=system)
 
 
-def fit(model: Model, likelihood: ResidualLikelihood) -> Posterior:
+def fit(model: CalibrationModel, likelihood: ResidualLikelihood) -> Posterior:
     """The posterior under test."""
     found = Lagged().fit(likelihood, prior=model.prior, noise_prior=model.noise_prior)
     assert found.posterior is not None
@@ -191,13 +192,13 @@ def calibrated(p_values: Sequence[float]) -> bool:
     return min(p_values) >= LEVEL / len(p_values)
 
 
-def _table(rows: list[Row], right: bool) -> str:
+def _table(rows: list[CalibrationRow], right: bool) -> str:
     lines = [f"{row['model']:<16}{row['quantity']:<16}p = {row['p']:.3f}" for row in rows]
     bound = f"smallest p-value allowed: {LEVEL / len(rows):.4f}"
     return "\n".join([*lines, bound, "calibrated" if right else "NOT calibrated: the posteriors are wrong"]) + "\n"
 
 
-def _draw(rows: list[Row], path: Path) -> None:
+def _draw(rows: list[CalibrationRow], path: Path) -> None:
     from matplotlib.figure import Figure
 
     from bvsi.app.plot import rank_histogram

@@ -32,7 +32,7 @@ from bvsi.residual import assemble
 from bvsi.select import SelectionPath, Sweep
 from bvsi.spaces import Galerkin
 from bvsi.studies.problems import cahn_hilliard
-from bvsi.studies.problems.cahn_hilliard import Case
+from bvsi.studies.problems.cahn_hilliard import CahnHilliardCase
 
 Array = NDArray[np.float64]
 
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--repeats", type=int, default=2, help="selections per cluster; the quickest counts (default 2)"
     )
     options = parser.parse_args(arguments)
-    case = Case(nx=options.nx)
+    case = CahnHilliardCase(nx=options.nx)
     begin = time.perf_counter()
     expected = Sweep().select(_here(case))
     local = time.perf_counter() - begin
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def measure(case: Case, workers: int, expected: SelectionPath, *, kill: int | None, repeats: int) -> Timed:
+def measure(case: CahnHilliardCase, workers: int, expected: SelectionPath, *, kill: int | None, repeats: int) -> Timed:
     """Select on a cluster of its own; kill: evaluations after which one worker dies."""
     counter = Counter()
     with cluster(workers) as client:
@@ -178,15 +178,15 @@ def line(row: Timed) -> str:
     )
 
 
-def _model(case: Case) -> tuple[Any, ...]:
+def _model(case: CahnHilliardCase) -> tuple[Any, ...]:
     return cahn_hilliard.observed(case), cahn_hilliard.library(case.treatment), IID(case.sigma)
 
 
-def _settings(case: Case) -> dict[str, Any]:
+def _settings(case: CahnHilliardCase) -> dict[str, Any]:
     return {"discretisation": Galerkin(case.element), "stencil": case.stencil}
 
 
-def _here(case: Case) -> ResidualLikelihood:
+def _here(case: CahnHilliardCase) -> ResidualLikelihood:
     data, library, noise = _model(case)
     return residual_likelihood(assemble(data, library, **_settings(case)), noise)
 

@@ -23,9 +23,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.console import progress_bar
 from bvsi.common.files import write_whole
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.infer import Profile

@@ -48,7 +48,7 @@ _ERROR = (
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class GradientProblem:
     """A likelihood and the coefficients (d,) at which its gradient is looked at."""
 
     likelihood: ResidualLikelihood
@@ -115,7 +115,7 @@ def in_turn(works: Mapping[Key, Callable[[], object]], repeats: int) -> dict[Key
     return seconds
 
 
-def gradient_errors(problem: Problem, step: float = 1e-4) -> dict[str, float]:
+def gradient_errors(problem: GradientProblem, step: float = 1e-4) -> dict[str, float]:
     """Largest error of each gradient, in units of its largest component; all per relative change of a coefficient.
 
     D_i = (8 (f(θ + h) − f(θ − h)) − (f(θ + 2h) − f(θ − 2h)))/(12 step),    h = step |θ_i| e_i
@@ -135,7 +135,7 @@ def gradient_errors(problem: Problem, step: float = 1e-4) -> dict[str, float]:
     return dict(zip(TERMS, errors.tolist(), strict=True))
 
 
-def small_fokker_planck() -> Problem:
+def small_fokker_planck() -> GradientProblem:
     """All ten operators on 12 × 12 cells."""
     system = assemble(
         add_noise(fokker_planck.forward_solve(12, accurate_time=False), 1e-3, np.random.default_rng(0)),
@@ -144,7 +144,7 @@ def small_fokker_planck() -> Problem:
     return _near_the_truth(residual_likelihood(system, IID(1e-3)), fokker_planck.TRUTH)
 
 
-def small_burgers() -> Problem:
+def small_burgers() -> GradientProblem:
     """u_t = ν u_xx − u u_x on 24 cells; the Jacobian of u u_x changes from step to step."""
     x, times = np.linspace(0, 1, 25), np.linspace(0, 0.4, 9)
     library = Library({"u": ["laplacian(u)", "u*dx(u)"]}, boundary=NoFlux())
@@ -155,9 +155,9 @@ def small_burgers() -> Problem:
     return _near_the_truth(residual_likelihood(system, IID(1e-2)), truth)
 
 
-def small_cahn_hilliard() -> Problem:
+def small_cahn_hilliard() -> GradientProblem:
     """All thirty operators on 4 × 4 elements of second order, three steps."""
-    case = cahn_hilliard.Case(nx=4)
+    case = cahn_hilliard.CahnHilliardCase(nx=4)
     data = cahn_hilliard.observed(case)
     system = assemble(
         replace(data, times=data.times[:4], fields={name: values[:4] for name, values in data.fields.items()}),
@@ -168,7 +168,7 @@ def small_cahn_hilliard() -> Problem:
     return _near_the_truth(residual_likelihood(system, IID(case.sigma)), cahn_hilliard.TRUTH)
 
 
-SMALL: dict[str, Callable[[], Problem]] = {
+SMALL: dict[str, Callable[[], GradientProblem]] = {
     "Fokker–Planck": small_fokker_planck,
     "Burgers": small_burgers,
     "Cahn–Hilliard": small_cahn_hilliard,
@@ -176,8 +176,8 @@ SMALL: dict[str, Callable[[], Problem]] = {
 """The three equations on few cells."""
 
 
-def _near_the_truth(likelihood: ResidualLikelihood, truth: Mapping[str, float]) -> Problem:
-    return Problem(likelihood, np.array([1.01 * truth.get(name, _UNTRUE) for name in likelihood.names]))
+def _near_the_truth(likelihood: ResidualLikelihood, truth: Mapping[str, float]) -> GradientProblem:
+    return GradientProblem(likelihood, np.array([1.01 * truth.get(name, _UNTRUE) for name in likelihood.names]))
 
 
 def _terms(density: Density) -> tuple[ValueGradient, ValueGradient, ValueGradient]:

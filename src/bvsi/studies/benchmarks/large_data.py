@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bvsi.common.console import progress_bar
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.errors import BvsiError
 
 TRUTH = {"laplacian(u)": 0.05, "dx(u)": -0.3}

@@ -22,18 +22,17 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bvsi.common.console import progress_bar
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.discovery import Method, discover
 from bvsi.discovery.memory import estimate_memory
 from bvsi.errors import BvsiError
-from bvsi.studies.benchmarks.performance.cases import CASES, Prepared, warm_up
+from bvsi.studies.benchmarks.performance.cases import CASES, PreparedCase, warm_up
 
 _STATUS, _SET_BACK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 @dataclass(frozen=True)
-class Case:
+class MemoryCase:
     """A case of the performance benchmark: its name and size, and whether its own settings or the defaults are used.
 
     check: whether the answer is checked; defaults always are.
@@ -50,23 +49,23 @@ class Case:
         how = "defaults" if self.defaults else "elements" if self.check else "elements, no check"
         return f"{self.name.replace('_', ' ')} {self.size}, {how}"
 
-    def prepared(self) -> Prepared:
+    def prepared(self) -> PreparedCase:
         """Data, library and settings."""
         own = CASES[self.name](self.size)
         if not self.defaults:
             return replace(own, check=self.check)
-        return Prepared(own.data, own.library, own.truth)
+        return PreparedCase(own.data, own.library, own.truth)
 
 
 STUDY = (
-    Case("burgers", 256),
-    Case("kdv", 256),
-    Case("fokker_planck", 50),
-    Case("fokker_planck", 50, defaults=False),
-    Case("fokker_planck", 100),
-    Case("fokker_planck", 100, defaults=False),
-    Case("fokker_planck", 100, defaults=False, check=False),
-    Case("cahn_hilliard", 20, defaults=False, check=False),
+    MemoryCase("burgers", 256),
+    MemoryCase("kdv", 256),
+    MemoryCase("fokker_planck", 50),
+    MemoryCase("fokker_planck", 50, defaults=False),
+    MemoryCase("fokker_planck", 100),
+    MemoryCase("fokker_planck", 100, defaults=False),
+    MemoryCase("fokker_planck", 100, defaults=False, check=False),
+    MemoryCase("cahn_hilliard", 20, defaults=False, check=False),
 )
 """What is measured by default."""
 
@@ -94,7 +93,7 @@ class Held:
 HEAD = f"{'case':<40} {'predicted':>9} {'measured':>9} {'share':>6} {'run, s':>7} {'pred, s':>7}"
 
 
-def measure(case: Case) -> Held:
+def measure(case: MemoryCase) -> Held:
     """In this process, which should be warm, and have done little else."""
     prepared = case.prepared()
     options = _options(prepared)
@@ -109,7 +108,7 @@ def measure(case: Case) -> Held:
     return Held(case.label, estimate.peak, measured, between - begin, end - between)
 
 
-def _options(prepared: Prepared) -> dict[str, Any]:
+def _options(prepared: PreparedCase) -> dict[str, Any]:
     return {
         "noise": prepared.noise,
         "method": Method(tests=prepared.discretisation, stencil=prepared.stencil),
@@ -133,7 +132,7 @@ def _resident(key: str) -> float:
     return next(1024.0 * float(row.split()[1]) for row in rows if row.startswith(key))
 
 
-def held(cases: Sequence[Case]) -> list[Held]:
+def held(cases: Sequence[MemoryCase]) -> list[Held]:
     """Cases one after the other in a process of their own."""
     command = [
         sys.executable,
@@ -149,7 +148,7 @@ def held(cases: Sequence[Case]) -> list[Held]:
     return [Held(**row) for row in json.loads(done.stdout)]
 
 
-def study(cases: Sequence[Case] = STUDY, progress: Progress = silent) -> list[Held]:
+def study(cases: Sequence[MemoryCase] = STUDY, progress: Progress = silent) -> list[Held]:
     """Each case in a process of its own."""
     found = []
     for number, case in enumerate(cases):
@@ -166,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.here is not None:
         warm_up()
-        sys.stdout.write(json.dumps([asdict(measure(Case(**one))) for one in chosen.here]))
+        sys.stdout.write(json.dumps([asdict(measure(MemoryCase(**one))) for one in chosen.here]))
         return
     with progress_bar() as progress:
         rows = study(progress=progress)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bvsi.common.console import progress_bar
 from bvsi.common.files import write_whole
+from bvsi.common.progress import progress_bar
 from bvsi.discovery import Discovery, Method, discover
 from bvsi.noise import IID
 from bvsi.residual import BackwardEuler

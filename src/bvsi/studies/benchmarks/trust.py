@@ -20,8 +20,8 @@ import numpy as np
 
 from bvsi.check import Verdict
 from bvsi.cluster import connect
-from bvsi.common.console import progress_bar
 from bvsi.common.files import write_whole
+from bvsi.common.progress import progress_bar
 from bvsi.studies.benchmarks.discovery.ours import Bvsi
 from bvsi.studies.benchmarks.discovery.store import Run, Store
 from bvsi.studies.benchmarks.discovery.study import Plan, run

@@ -21,7 +21,7 @@ FILE_SIZE = 200_000_000
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FuzzOutcome:
     """How a command ended.
 
     code: exit code; negative: the signal that ended it; hung: killed after the timeout; seconds, cpu: wall and
@@ -79,7 +79,7 @@ class Server:
         python: str | None = None,
         timeout: float = TIMEOUT,
         environment: Mapping[str, str] | None = None,
-    ) -> Outcome:
+    ) -> FuzzOutcome:
         """Run a command of bvsi in the trial folder, or a text of Python."""
         out, err, audit = (self.seen / name for name in ("stdout", "stderr", "audit"))
         audit.unlink(missing_ok=True)
@@ -92,7 +92,7 @@ class Server:
             }
         )  # fmt: skip
         acts = [tuple(json.loads(line)) for line in _text(audit).splitlines()] if audit.exists() else []
-        return Outcome(**answer, out=_text(out), err=_text(err), acts=tuple(acts))
+        return FuzzOutcome(**answer, out=_text(out), err=_text(err), acts=tuple(acts))
 
     def _start(self) -> subprocess.Popen[str]:
         environment = {**os.environ, **homes(self.home), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

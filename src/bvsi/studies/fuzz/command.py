@@ -13,8 +13,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
-from bvsi.common.console import progress_bar
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.errors import BvsiError
 from bvsi.studies.fuzz.bases import make_bases
 from bvsi.studies.fuzz.controls import CONTROLS, blind

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bvsi.studies.fuzz.client import Outcome
+from bvsi.studies.fuzz.client import FuzzOutcome
 from bvsi.studies.fuzz.server import ESCAPED
 from bvsi.studies.fuzz.watch import TOKEN
 
@@ -50,14 +50,14 @@ class Traces:
     elsewhere: bool = False
 
 
-def judge(outcome: Outcome, traces: Traces, arguments: Sequence[str]) -> tuple[Finding, ...]:
+def judge(outcome: FuzzOutcome, traces: Traces, arguments: Sequence[str]) -> tuple[Finding, ...]:
     """All findings of one command, the gravest first."""
     ending = _ending(outcome)
     message = _message(outcome, arguments) if not ending else []
     return (*_code_run(outcome, traces), *_touched(outcome, traces, arguments), *ending, *message)
 
 
-def _code_run(outcome: Outcome, traces: Traces) -> list[Finding]:
+def _code_run(outcome: FuzzOutcome, traces: Traces) -> list[Finding]:
     acts = [f"{event}: {detail}" for kind, event, detail in outcome.acts if kind == "code"]
     acts += [f"import: {event} from {detail}" for kind, event, detail in outcome.acts if kind == "import"]
     marks = [told for told in (*traces.outside, *traces.inside) if _MARK in told]
@@ -67,7 +67,7 @@ def _code_run(outcome: Outcome, traces: Traces) -> list[Finding]:
     return found
 
 
-def _touched(outcome: Outcome, traces: Traces, arguments: Sequence[str]) -> list[Finding]:
+def _touched(outcome: FuzzOutcome, traces: Traces, arguments: Sequence[str]) -> list[Finding]:
     acts = [f"{event} {detail}" for kind, event, detail in outcome.acts if kind == "outside"]
     outside = [*(told for told in traces.outside if _MARK not in told), *(() if traces.elsewhere else acts)]
     inside = [told for told in traces.inside if _MARK not in told]
@@ -85,7 +85,7 @@ def _touched(outcome: Outcome, traces: Traces, arguments: Sequence[str]) -> list
     return found
 
 
-def _ending(outcome: Outcome) -> list[Finding]:
+def _ending(outcome: FuzzOutcome) -> list[Finding]:
     found = []
     if outcome.hung:
         words = f"no end after {outcome.seconds:.0f} s ({outcome.cpu:.0f} s of processor time)"
@@ -104,7 +104,7 @@ def _ending(outcome: Outcome) -> list[Finding]:
     return found
 
 
-def _message(outcome: Outcome, arguments: Sequence[str]) -> list[Finding]:
+def _message(outcome: FuzzOutcome, arguments: Sequence[str]) -> list[Finding]:
     """Exit code 2 has one message that begins with error: and no control characters; 0 says something; JSON is JSON."""
     faults = []
     if outcome.code == 2 and not outcome.err.startswith(("error: ", "Usage: ")):

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from bvsi.studies.fuzz.client import TIMEOUT, Outcome, Server
+from bvsi.studies.fuzz.client import TIMEOUT, FuzzOutcome, Server
 from bvsi.studies.fuzz.inputs import Input, make_input
 from bvsi.studies.fuzz.judge import Finding, Traces, judge
 from bvsi.studies.fuzz.watch import TOKEN, differences, make_canary, read_secrets, state_of, unread
@@ -107,7 +107,7 @@ class Trials:
 
     def run(
         self, given: Input, *, python: str | None = None, timeout: float = TIMEOUT
-    ) -> tuple[Outcome, tuple[Finding, ...]]:
+    ) -> tuple[FuzzOutcome, tuple[Finding, ...]]:
         """Run what stands in the folder of the trial, and judge it; python: a text to run in place of bvsi."""
         around, inner = state_of(self.area, without=_OWN), state_of(self.server.trial)
         unread(self.canary)
@@ -141,7 +141,7 @@ class Trials:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         make_canary(self.canary)
 
-    def _save(self, number: int, given: Input, outcome: Outcome, found: tuple[Finding, ...]) -> None:
+    def _save(self, number: int, given: Input, outcome: FuzzOutcome, found: tuple[Finding, ...]) -> None:
         """The input, made anew, with what the command printed; of each signature the first few."""
         signature = found[0].signature
         self.saved[signature] = self.saved.get(signature, 0) + 1

@@ -70,7 +70,7 @@ _CACHE_VERSION = 3
 
 
 @dataclass(frozen=True)
-class Case:
+class CahnHilliardCase:
     """One data set of the study.
 
     data: which; nx: second-order elements per side, 20 or 25 in the paper; sigma, seed: of the noise.
@@ -124,7 +124,7 @@ def library(treatment: Biharmonic | None = None, names: Mapping[str, float] | No
     return whole if names is None else whole.subset(names)
 
 
-def clean(case: Case, progress: Progress = silent) -> Data:
+def clean(case: CahnHilliardCase, progress: Progress = silent) -> Data:
     """Noise-free concentrations of a case, kept on disk after the first run."""
     settings = {"version": _CACHE_VERSION, "data": case.data.value, "nx": case.nx, "initial": case.initial}
     solver = _spectral if case.spectral else _finite_elements
@@ -132,12 +132,12 @@ def clean(case: Case, progress: Progress = silent) -> Data:
     return _data(case, _TIMES[case.data], {f: arrays[f] for f in FIELDS})
 
 
-def observed(case: Case, progress: Progress = silent) -> Data:
+def observed(case: CahnHilliardCase, progress: Progress = silent) -> Data:
     """The data of a case, with noise."""
     return add_noise(clean(case, progress), case.sigma, np.random.default_rng(case.seed))
 
 
-def step_residuals(case: Case) -> Array:
+def step_residuals(case: CahnHilliardCase) -> Array:
     """‖r_k(θ_GT)‖/‖y_k‖ of the noise-free data of each step: zero where the solver solved its own equations."""
     system = assemble(
         clean(case),
@@ -160,11 +160,11 @@ def mahalanobis(posterior: Posterior) -> float:
     return float(gap @ np.linalg.solve(posterior.covariance, gap)) / len(gap)
 
 
-def _data(case: Case, times: Array, fields: Mapping[str, Array]) -> Data:
+def _data(case: CahnHilliardCase, times: Array, fields: Mapping[str, Array]) -> Data:
     return Data(times=times, fields=dict(fields), geometry=case.grid, auxiliary={})
 
 
-def _finite_elements(case: Case, progress: Progress) -> dict[str, Array]:
+def _finite_elements(case: CahnHilliardCase, progress: Progress) -> dict[str, Array]:
     shape = (2 * case.nx + 1,) * 2
     times = _TIMES[case.data]
     start = {f: np.repeat(c.reshape(1, -1), 2, axis=0) for f, c in white_noise(shape, case.initial).items()}
@@ -180,7 +180,7 @@ def _finite_elements(case: Case, progress: Progress) -> dict[str, Array]:
     return {f: solved.fields[f] for f in FIELDS}
 
 
-def _spectral(case: Case, progress: Progress) -> dict[str, Array]:
+def _spectral(case: CahnHilliardCase, progress: Progress) -> dict[str, Array]:
     wanted = _TIMES[case.data]
     solved = solve(
         white_noise((2 * case.nx + 1,) * 2, case.initial), np.concatenate([[0.0], wanted]), progress=progress

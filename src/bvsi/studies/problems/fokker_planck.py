@@ -16,8 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.console import progress_bar
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.forward import ThetaScheme, simulate

@@ -55,14 +55,14 @@ AXIS: Array = np.linspace(0, 1, 101)
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class CahnHilliardStudy:
     """All that was computed.
 
     fits: by method; predicted: known- and unknown-noise predictions of m ∂g_i/∂c_i by field; truth: the same, exact.
     mse: mean squared error of these by method and field.
     """
 
-    case: problem.Case
+    case: problem.CahnHilliardCase
     element: Lagrange
     data: Data
     library: Library
@@ -79,13 +79,13 @@ class Study:
 
 
 def run(
-    case: problem.Case,
+    case: problem.CahnHilliardCase,
     element: Lagrange | None = None,
     treatment: Biharmonic | None = None,
     progress: Progress = silent,
     *,
     residual_bic: bool = False,
-) -> Study:
+) -> CahnHilliardStudy:
     """Data, selection from thirty operators, fits of the selected model, free-energy derivatives.
 
     element, treatment: by default those that suit the data; on Q2 the treatment of ∇⁴ that fits better.
@@ -125,7 +125,7 @@ def run(
         "posterior": inferred - chosen,
         "comparisons": time.perf_counter() - inferred,
     }
-    return Study(
+    return CahnHilliardStudy(
         case, element, data, library, check, path, others, fits, true_model, predicted, truth, mse, seconds, warnings
     )
 
@@ -147,7 +147,7 @@ def _true_model(likelihood: ResidualLikelihood) -> dict[str, Fit]:
 
 
 def _library(
-    case: problem.Case, element: Lagrange, treatment: Biharmonic | None, data: Data, progress: Progress
+    case: problem.CahnHilliardCase, element: Lagrange, treatment: Biharmonic | None, data: Data, progress: Progress
 ) -> tuple[Library, TreatmentCheck]:
     """The dictionary with the treatment asked for, that of the data's own solver, or the one that fits better."""
     if treatment is not None or (element == case.element and not case.spectral):
@@ -222,7 +222,7 @@ def _warnings(fit: Fit, path: SelectionPath, check: TreatmentCheck) -> tuple[str
     return tuple(found)
 
 
-def summary(study: Study) -> dict[str, Any]:
+def summary(study: CahnHilliardStudy) -> dict[str, Any]:
     """The study as JSON values."""
     extra: dict[str, dict[str, Any]] = {}
     for method, by_field in study.mse.items():
@@ -254,12 +254,12 @@ def _error(fit: Fit) -> float:
     return problem.error(by_name(fit))
 
 
-def seconds_text(study: Study) -> str:
+def seconds_text(study: CahnHilliardStudy) -> str:
     """How long each part took."""
     return ", ".join(f"{part} {seconds:.1f}" for part, seconds in study.seconds.items())
 
 
-def write(study: Study, out: Path) -> Path:
+def write(study: CahnHilliardStudy, out: Path) -> Path:
     """Write result.json, the figures and index.html to a folder; returns the page."""
     page.save_result(out, summary(study))
     figures = draw(study, out)

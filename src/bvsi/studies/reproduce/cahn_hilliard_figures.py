@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bvsi.common.files import png_bytes, write_whole
-from bvsi.studies.problems.cahn_hilliard import Case, DataSet, clean
+from bvsi.studies.problems.cahn_hilliard import CahnHilliardCase, DataSet, clean
 from bvsi.studies.problems.free_energy import FIELDS, MOBILITY, chemical, energy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from bvsi.studies.reproduce.cahn_hilliard import Study
+    from bvsi.studies.reproduce.cahn_hilliard import CahnHilliardStudy
 
 _TITLES = {"profile": "known noise", "unknown": "unknown noise"}
 
 
-def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
+def draw(study: CahnHilliardStudy, out: Path) -> list[tuple[Path, str]]:
     """Draw all; files and captions."""
     made = []
     literal = {"boundary": boundary(study.case)} if study.case.data is DataSet.PAPER else {}
@@ -39,7 +39,7 @@ def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
     return made
 
 
-def boundary(case: Case) -> tuple[Figure, str]:
+def boundary(case: CahnHilliardCase) -> tuple[Figure, str]:
     """What the boundary facets of the biharmonic do: c1 at t = 5 from one initial state, by three solvers."""
     from matplotlib.figure import Figure
 
@@ -61,11 +61,11 @@ def boundary(case: Case) -> tuple[Figure, str]:
     )
 
 
-def _visited(study: Study) -> tuple[np.ndarray, np.ndarray]:
+def _visited(study: CahnHilliardStudy) -> tuple[np.ndarray, np.ndarray]:
     return study.data.fields[FIELDS[0]].ravel(), study.data.fields[FIELDS[1]].ravel()
 
 
-def _energy(study: Study) -> tuple[Figure, str]:
+def _energy(study: CahnHilliardStudy) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
 
     from bvsi.app import plot
@@ -80,7 +80,7 @@ def _energy(study: Study) -> tuple[Figure, str]:
     return figure, "The energy that generates the data, its derivatives, and the concentrations that the data visit."
 
 
-def _data(study: Study) -> tuple[Figure, str]:
+def _data(study: CahnHilliardStudy) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
 
     from bvsi.app import plot
@@ -97,7 +97,7 @@ def _data(study: Study) -> tuple[Figure, str]:
     return figure, "The noisy concentrations at four times."
 
 
-def _path(study: Study) -> tuple[Figure, str]:
+def _path(study: CahnHilliardStudy) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
 
     from bvsi.app import plot
@@ -107,7 +107,7 @@ def _path(study: Study) -> tuple[Figure, str]:
     return figure, "Elimination of operators: Wald criterion above that of the selected model."
 
 
-def _covariance(study: Study, method: str) -> tuple[Figure, str]:
+def _covariance(study: CahnHilliardStudy, method: str) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
 
     from bvsi.app import plot
@@ -120,7 +120,7 @@ def _covariance(study: Study, method: str) -> tuple[Figure, str]:
     return figure, f"Posterior covariance of the coefficients, coloured by correlation ({_TITLES[method]})."
 
 
-def _predictive(study: Study, method: str) -> tuple[Figure, str]:
+def _predictive(study: CahnHilliardStudy, method: str) -> tuple[Figure, str]:
     from matplotlib.figure import Figure
 
     from bvsi.app import plot

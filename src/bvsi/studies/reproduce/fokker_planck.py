@@ -52,7 +52,7 @@ OTHER_CRITERIA = (ProfileBIC(), ResidualBIC(), FStatistic())
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
+class FokkerPlanckStudy:
     """All that was computed."""
 
     case: problem.Case
@@ -77,7 +77,7 @@ def run(
     *,
     all_criteria: bool = True,
     with_hybrid: bool = False,
-) -> Study:
+) -> FokkerPlanckStudy:
     """Data, selection from ten operators, fits of the selected model, potential.
 
     The lagged fit has the paper's Gaussian prior; the profile fit is given without (``profile``) and with it.
@@ -112,7 +112,9 @@ def run(
     judged = check_discovery(fits["profile"], setup, selected, path.best.theta, [measured], rng, progress)
     assert judged is not None
     particles = hybrid.run(selected, axes, exact, progress) if with_hybrid else None
-    return Study(case, element, data, path, others, fits, known, predicted, exact, mse, seconds, judged, particles)
+    return FokkerPlanckStudy(
+        case, element, data, path, others, fits, known, predicted, exact, mse, seconds, judged, particles
+    )
 
 
 def _fits(selected: ResidualLikelihood, start: Array | None) -> dict[str, Fit]:
@@ -124,7 +126,7 @@ def _fits(selected: ResidualLikelihood, start: Array | None) -> dict[str, Fit]:
     }
 
 
-def summary(study: Study) -> dict[str, Any]:
+def summary(study: FokkerPlanckStudy) -> dict[str, Any]:
     """The study as JSON values."""
     missing = {method: {"mse_psi": None} for method in study.true_model}
     return {
@@ -139,7 +141,7 @@ def summary(study: Study) -> dict[str, Any]:
     }
 
 
-def write(study: Study, out: Path) -> Path:
+def write(study: FokkerPlanckStudy, out: Path) -> Path:
     """Write result.json, the figures and index.html to a folder; returns the page."""
     page.save_result(out, summary(study))
     figures = draw(study, out)
@@ -164,7 +166,7 @@ def write(study: Study, out: Path) -> Path:
     return page.save_page(out, "Fokker–Planck: an equation and its potential from noisy data", pieces)
 
 
-def verdict_text(study: Study) -> str:
+def verdict_text(study: FokkerPlanckStudy) -> str:
     """The verdict on the profile fit, and why the paper's data get it."""
     told = f"verdict: {study.check.verdict}. {study.check.advice}"
     if study.case.accurate_time or study.check.verdict is not Verdict.TIME:
@@ -175,7 +177,7 @@ def verdict_text(study: Study) -> str:
     )
 
 
-def comparison(study: Study) -> str:
+def comparison(study: FokkerPlanckStudy) -> str:
     """The table beside tab:FP_parameters."""
     shown = ("vsi", "lagged", "profile")
     head = f"{'':<20} {'truth':>8} {'VSI':>9} {'paper':>7} {'lagged':>9} {'paper':>7} {'profile':>9} {'sd':>8}"
@@ -206,7 +208,7 @@ def _paper(method: str, name: str) -> str:
     return f"{PAPER[method]['theta'][names.index(name)]:.2f}" if name in names else ""
 
 
-def draw(study: Study, out: Path) -> list[tuple[Path, str]]:
+def draw(study: FokkerPlanckStudy, out: Path) -> list[tuple[Path, str]]:
     """The figures of the study; files and captions."""
     from matplotlib.figure import Figure
 

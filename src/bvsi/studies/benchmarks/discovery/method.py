@@ -11,7 +11,7 @@ from bvsi.operators import Library
 from bvsi.studies.benchmarks.discovery.metrics import Interval
 
 
-class Case(Protocol):
+class BenchmarkCase(Protocol):
     """What the benchmark needs of an equation; :class:`bvsi.studies.problems.classics.Classic` has it."""
 
     @property
@@ -34,7 +34,7 @@ class Case(Protocol):
 
 
 @dataclass(frozen=True)
-class Estimate:
+class CoefficientEstimate:
     """What a method found.
 
     theta: coefficients of the selected operators; truth: the true coefficients, both under the method's own names.
@@ -50,7 +50,7 @@ class Estimate:
     details: Mapping[str, Any] = field(default_factory=dict)
 
 
-class Method(Protocol):
+class BenchmarkMethod(Protocol):
     """A way to discover an equation."""
 
     @property
@@ -61,8 +61,8 @@ class Method(Protocol):
     def settings(self) -> Mapping[str, Any]:
         """Everything that its results depend on besides the data, JSON values."""
 
-    def applies(self, case: Case) -> bool:
+    def applies(self, case: BenchmarkCase) -> bool:
         """Whether it can express the true equation."""
 
-    def estimate(self, case: Case, data: Data) -> Estimate:
+    def estimate(self, case: BenchmarkCase, data: Data) -> CoefficientEstimate:
         """Discover the equation of ``data``."""

@@ -9,7 +9,7 @@ from typing import Any
 from bvsi._version import __version__
 from bvsi.data import Data
 from bvsi.discovery import discover
-from bvsi.studies.benchmarks.discovery.method import Case, Estimate
+from bvsi.studies.benchmarks.discovery.method import BenchmarkCase, CoefficientEstimate
 
 LEVEL = 0.95
 """Of the intervals."""
@@ -26,16 +26,16 @@ class Bvsi:
         """The version, and the level of the intervals."""
         return {"bvsi": __version__, "level": LEVEL}
 
-    def applies(self, case: Case) -> bool:
+    def applies(self, case: BenchmarkCase) -> bool:
         """Always: the candidates are written for it."""
         return bool(case.truth)
 
-    def estimate(self, case: Case, data: Data) -> Estimate:
+    def estimate(self, case: BenchmarkCase, data: Data) -> CoefficientEstimate:
         """Selected coefficients, 95% intervals, verdict where the result has one."""
         found = discover(data, case.library())
         intervals = zip(found.names, found.posterior.interval(LEVEL).tolist(), strict=True)
         verdict = getattr(found, "verdict", None)
-        return Estimate(
+        return CoefficientEstimate(
             theta=dict(zip(found.names, found.theta.tolist(), strict=True)),
             truth=dict(case.truth),
             seconds=found.seconds,

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, MissingDependencyError, OperatorError
-from bvsi.studies.benchmarks.discovery.method import Case, Estimate
+from bvsi.studies.benchmarks.discovery.method import BenchmarkCase, CoefficientEstimate
 from bvsi.studies.benchmarks.discovery.metrics import largest_relative_error, true_positive_ratio
 from bvsi.studies.benchmarks.discovery.translate import Feature, features, translated
 
@@ -56,7 +56,7 @@ class PySindy:
         """All settings, and PySINDy's version."""
         return {**vars(self), "pysindy": str(pysindy_module().__version__)}
 
-    def applies(self, case: Case) -> bool:
+    def applies(self, case: BenchmarkCase) -> bool:
         """Whether every true operator is a sum of PySINDy's features."""
         fields = tuple(case.candidates)
         try:
@@ -66,7 +66,7 @@ class PySindy:
             return False
         return True
 
-    def estimate(self, case: Case, data: Data) -> Estimate:
+    def estimate(self, case: BenchmarkCase, data: Data) -> CoefficientEstimate:
         """The fit that the oracle chooses."""
         begin = time.perf_counter()
         grid = _grid(data)
@@ -82,7 +82,7 @@ class PySindy:
                 if best is None or (-tpr, error) < (-best[0], best[1]):
                     best = (tpr, error, theta, {"window": window, **choice, "candidates": len(columns)})
         assert best is not None
-        return Estimate(best[2], named, time.perf_counter() - begin, details=best[3])
+        return CoefficientEstimate(best[2], named, time.perf_counter() - begin, details=best[3])
 
     def _weak_form(
         self, data: Data, grid: Grid, truth: Mapping[str, Mapping[Feature, float]], window: float

@@ -12,7 +12,7 @@ from bvsi.cluster import over
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError
-from bvsi.studies.benchmarks.discovery.method import Case, Estimate, Method
+from bvsi.studies.benchmarks.discovery.method import BenchmarkCase, BenchmarkMethod, CoefficientEstimate
 from bvsi.studies.benchmarks.discovery.metrics import covered, largest_relative_error, true_positive_ratio
 from bvsi.studies.benchmarks.discovery.store import Key, Run, Store, digest
 
@@ -24,8 +24,8 @@ LEVELS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)
 class Plan:
     """What to run; seeds: how many per noise level. Without noise they are all the same, and one is run."""
 
-    cases: Sequence[Case]
-    methods: Sequence[Method]
+    cases: Sequence[BenchmarkCase]
+    methods: Sequence[BenchmarkMethod]
     levels: Sequence[float] = LEVELS
     seeds: int = 5
 
@@ -39,7 +39,7 @@ class Plan:
                 raise BvsiError(f"levels: shares of the RMS, 0 or more, are needed; got {level}.")
 
     @property
-    def data_sets(self) -> list[tuple[Case, float, int]]:
+    def data_sets(self) -> list[tuple[BenchmarkCase, float, int]]:
         """Cases, levels and seeds, in the order in which they are run."""
         return [
             (case, level, seed)
@@ -54,8 +54,8 @@ class Task:
     """One run to be made: a method on one data set."""
 
     key: Key
-    method: Method
-    case: Case
+    method: BenchmarkMethod
+    case: BenchmarkCase
 
     @property
     def label(self) -> str:
@@ -93,7 +93,7 @@ def perform(task: Task) -> Run:
     return measure(task.key, task.method, task.case, task.case.noisy(task.key.level, task.key.seed))
 
 
-def measure(key: Key, method: Method, case: Case, data: Data) -> Run:
+def measure(key: Key, method: BenchmarkMethod, case: BenchmarkCase, data: Data) -> Run:
     """One run; every error becomes part of the result, so that one failure does not end a long study."""
     begin = time.perf_counter()
     try:
@@ -102,7 +102,7 @@ def measure(key: Key, method: Method, case: Case, data: Data) -> Run:
         return Run(key, 0.0, 1.0, time.perf_counter() - begin, error=f"{type(error).__name__}: {error}")
 
 
-def _scored(key: Key, estimate: Estimate) -> Run:
+def _scored(key: Key, estimate: CoefficientEstimate) -> Run:
     if not all(map(math.isfinite, estimate.theta.values())):
         raise BvsiError("the coefficients found are not finite.")
     return Run(
@@ -117,7 +117,7 @@ def _scored(key: Key, estimate: Estimate) -> Run:
     )
 
 
-def _settings(method: Method, case: Case) -> dict[str, Any]:
+def _settings(method: BenchmarkMethod, case: BenchmarkCase) -> dict[str, Any]:
     """What a result depends on: the method's settings, the truth and the candidates."""
     return {
         "method": dict(method.settings),

@@ -41,7 +41,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """Both methods on one case and level; the peer is None where it cannot express the equation or was left out."""
 
     case: str
@@ -73,18 +73,18 @@ def summary(runs: Sequence[Run]) -> Summary:
     )
 
 
-def rows(runs: Sequence[Run], *, ours: str = "bvsi", peer: str = "PySINDy") -> list[Row]:
+def rows(runs: Sequence[Run], *, ours: str = "bvsi", peer: str = "PySINDy") -> list[TableRow]:
     """One row per case and level, in the order of the runs."""
     groups: dict[tuple[str, float], dict[str, list[Run]]] = {}
     for run in runs:
         groups.setdefault((run.key.case, run.key.level), {}).setdefault(run.key.method, []).append(run)
     return [
-        Row(case, level, *(summary(group[name]) if name in group else None for name in (ours, peer)))
+        TableRow(case, level, *(summary(group[name]) if name in group else None for name in (ours, peer)))
         for (case, level), group in groups.items()
     ]
 
 
-def markdown(table: Sequence[Row]) -> str:
+def markdown(table: Sequence[TableRow]) -> str:
     """A table for people, with what its columns mean."""
     head = ["case", "noise", "TPR", "TPR peer", "E∞", "E∞ peer", "ratio", "coverage", "consistent", "s", "s peer"]
     lines = [f"| {' | '.join(head)} |", "|---|" + "---:|" * (len(head) - 1)]
@@ -107,7 +107,7 @@ equation, or there is no such number.
 """
 
 
-def comma_separated(table: Sequence[Row]) -> str:
+def comma_separated(table: Sequence[TableRow]) -> str:
     """The same numbers, in full, one column per method and measure; empty where there is none."""
     fields = ("runs", "failed", "tpr", "e_inf", "coverage", "consistent", "seconds")
     text = io.StringIO()
@@ -119,7 +119,7 @@ def comma_separated(table: Sequence[Row]) -> str:
     return text.getvalue()
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: TableRow) -> list[str]:
     both = (row.ours, row.peer)
     cells = [_number(getattr(s, name, None), form) for name, form, methods in _COLUMNS for s in both[:methods]]
     return [row.case, f"{100 * row.level:g}%", *cells[:4], _number(row.ratio, ".2g"), *cells[4:]]

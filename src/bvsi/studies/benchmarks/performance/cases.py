@@ -39,7 +39,7 @@ _MODES = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedCase:
     """A discovery to be timed; None is left to the defaults."""
 
     data: Data
@@ -51,10 +51,10 @@ class Prepared:
     check: bool = True
 
 
-def fokker_planck_case(nx: int) -> Prepared:
+def fokker_planck_case(nx: int) -> PreparedCase:
     """The paper's data on n_x × n_x cells with ten candidates, without check."""
     case = fokker_planck.Case(nx=nx)
-    return Prepared(
+    return PreparedCase(
         fokker_planck.observed(case),
         fokker_planck.library(fokker_planck.CANDIDATES),
         fokker_planck.TRUTH,
@@ -65,10 +65,10 @@ def fokker_planck_case(nx: int) -> Prepared:
     )
 
 
-def cahn_hilliard_case(nx: int) -> Prepared:
+def cahn_hilliard_case(nx: int) -> PreparedCase:
     """The paper's data on n_x × n_x second-order elements with thirty candidates, without check."""
-    case = cahn_hilliard.Case(nx=nx)
-    return Prepared(
+    case = cahn_hilliard.CahnHilliardCase(nx=nx)
+    return PreparedCase(
         add_noise(_concentrations(case), case.sigma, np.random.default_rng(case.seed)),
         cahn_hilliard.library(case.treatment),
         cahn_hilliard.TRUTH,
@@ -79,7 +79,7 @@ def cahn_hilliard_case(nx: int) -> Prepared:
     )
 
 
-def _concentrations(case: cahn_hilliard.Case) -> Data:
+def _concentrations(case: cahn_hilliard.CahnHilliardCase) -> Data:
     """Noise-free data; those on finer meshes are the solved ones through cubic splines: the cost is the same."""
     if case.nx <= _SOLVED:
         return cahn_hilliard.clean(case)
@@ -94,13 +94,13 @@ def _concentrations(case: cahn_hilliard.Case) -> Data:
     return Data(times=solved.times, fields=fields, geometry=fine, auxiliary={})
 
 
-def reaction_diffusion_case(n: int) -> Prepared:
+def reaction_diffusion_case(n: int) -> PreparedCase:
     """u_t = 0.1 ∇²u + u − u³ on n³ nodes and 11 times, 1% noise."""
     library = Library({"u": ["u", "u**2", "u**3", "dx(u)", "dy(u)", "dz(u)", "laplacian(u)", "laplacian(u**2)"]})
     data = reaction_diffusion(n, np.linspace(0, 0.5, 11))
     sigma = 0.01 * float(np.sqrt(np.mean(data.fields["u"] ** 2)))
     noisy = add_noise(data, sigma, np.random.default_rng(0))
-    return Prepared(noisy, library, {"u": 1.0, "u**3": -1.0, "laplacian(u)": _DIFFUSION})
+    return PreparedCase(noisy, library, {"u": 1.0, "u**3": -1.0, "laplacian(u)": _DIFFUSION})
 
 
 def reaction_diffusion(n: int, times: Array, substeps: int = 10) -> Data:
@@ -131,17 +131,17 @@ def reaction_diffusion(n: int, times: Array, substeps: int = 10) -> Data:
     return Data.from_arrays({"u": np.stack(frames)}, times=times, geometry=grid)
 
 
-def classic_case(name: str) -> Callable[[int], Prepared]:
+def classic_case(name: str) -> Callable[[int], PreparedCase]:
     """A classic equation on so many nodes, 1% noise, everything left to the defaults."""
 
-    def prepare(nodes: int) -> Prepared:
+    def prepare(nodes: int) -> PreparedCase:
         case = replace(CLASSICS[name], make=lambda: CLASSICS[name].make(nodes=nodes))
-        return Prepared(case.noisy(0.01, seed=0), case.library(), case.truth)
+        return PreparedCase(case.noisy(0.01, seed=0), case.library(), case.truth)
 
     return prepare
 
 
-CASES: Mapping[str, Callable[[int], Prepared]] = {
+CASES: Mapping[str, Callable[[int], PreparedCase]] = {
     "burgers": classic_case("burgers"),
     "kdv": classic_case("kdv"),
     "fokker_planck": fokker_planck_case,
@@ -198,7 +198,7 @@ def measure(name: str, size: int) -> dict[str, Any]:
     }
 
 
-def _prepare(prepared: Prepared) -> tuple[float, float]:
+def _prepare(prepared: PreparedCase) -> tuple[float, float]:
     """Seconds of assembly and of the plan of the covariance."""
     measured = measure_all(as_experiments(prepared.data), prepared.noise, robust=None)
     method = Method(tests=prepared.discretisation, stencil=prepared.stencil)

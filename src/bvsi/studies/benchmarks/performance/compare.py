@@ -28,7 +28,7 @@ _WARM = 10
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """One way: a key for programs, a label for people, seconds (None where it could not be run), and a note.
 
     extrapolated: whether the seconds were reckoned from a part of the work; same: whether the result is that of the
@@ -44,7 +44,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Settings:
+class CompareSettings:
     """limit: seconds for the literal way, beyond which the models that are left are extrapolated.
 
     peer: whether PySINDy takes part; repeats: of what takes less than seconds; map_iterations: at most, of the MAP.
@@ -59,17 +59,17 @@ class Settings:
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class ComparedProblem:
     """The data of one size with the ten candidates."""
 
     case: fokker_planck.Case
     data: Data
 
     @staticmethod
-    def of(nx: int, progress: Progress = silent) -> Problem:
+    def of(nx: int, progress: Progress = silent) -> ComparedProblem:
         """The paper's noise level."""
         case = fokker_planck.Case(nx=nx)
-        return Problem(case, fokker_planck.observed(case, progress))
+        return ComparedProblem(case, fokker_planck.observed(case, progress))
 
     @property
     def library(self) -> Any:
@@ -77,10 +77,10 @@ class Problem:
         return fokker_planck.library(fokker_planck.CANDIDATES)
 
 
-def compare(nx: int, settings: Settings, progress: Progress = silent) -> dict[str, Any]:
+def compare(nx: int, settings: CompareSettings, progress: Progress = silent) -> dict[str, Any]:
     """Rows of all ways at one size, as JSON values."""
-    problem = Problem.of(nx, progress)
-    ways: list[Callable[[], list[Row]]] = [
+    problem = ComparedProblem.of(nx, progress)
+    ways: list[Callable[[], list[ComparedRow]]] = [
         lambda: _elimination(problem, settings, progress),
         lambda: _own(problem, settings),
         lambda: _forward(problem, settings, progress),
@@ -97,12 +97,12 @@ def compare(nx: int, settings: Settings, progress: Progress = silent) -> dict[st
 
 def warm_up(peer: bool) -> None:
     """Load and compile everything once, on few nodes, and in part only."""
-    settings = Settings(limit=0.0, peer=peer, repeats=1, map_iterations=1, defaults=False)
+    settings = CompareSettings(limit=0.0, peer=peer, repeats=1, map_iterations=1, defaults=False)
     compare(_WARM, settings)
     cases.warm_up()  # spline tests
 
 
-def _elimination(problem: Problem, settings: Settings, progress: Progress) -> list[Row]:
+def _elimination(problem: ComparedProblem, settings: CompareSettings, progress: Progress) -> list[ComparedRow]:
     """(a) the literal way, and (b1) the same algorithm by bvsi."""
     data, library, sigma = problem.data, problem.library, problem.case.sigma
     assembly, system = timed(lambda: assembled(data, library))
@@ -110,7 +110,7 @@ def _elimination(problem: Problem, settings: Settings, progress: Progress) -> li
     return [*_literal_rows(selected, assembly), *_paper_rows(problem, settings, selected)]
 
 
-def _literal_rows(selected: literal.LiteralSelection, assembly: float) -> list[Row]:
+def _literal_rows(selected: literal.LiteralSelection, assembly: float) -> list[ComparedRow]:
     clock, cut = selected.clock, selected.skipped > 0
     per = clock.seconds / clock.evaluations
     note = f"{selected.fits} fits, {clock.evaluations} evaluations of {per:.3g} s; {len(selected.best.names)} operators"
@@ -119,13 +119,19 @@ def _literal_rows(selected: literal.LiteralSelection, assembly: float) -> list[R
     bare_note = "as if the products C Σ_u Cᵀ cost nothing: dense Cholesky and solves alone"
     every = f"each of the {selected.blocks} covariances formed and factorised, as the paper does"
     return [
-        Row("literal", "paper's way, dense, one covariance for all times", assembly + selected.seconds, note, cut),
-        Row("literal_cholesky", "  its Cholesky and solves", selected.seconds_without_forming, bare_note, cut),
-        Row("literal_blocks", "paper's way, dense, every time", assembly + selected.seconds_every_block, every, True),
+        ComparedRow(
+            "literal", "paper's way, dense, one covariance for all times", assembly + selected.seconds, note, cut
+        ),
+        ComparedRow("literal_cholesky", "  its Cholesky and solves", selected.seconds_without_forming, bare_note, cut),
+        ComparedRow(
+            "literal_blocks", "paper's way, dense, every time", assembly + selected.seconds_every_block, every, True
+        ),
     ]
 
 
-def _paper_rows(problem: Problem, settings: Settings, selected: literal.LiteralSelection) -> list[Row]:
+def _paper_rows(
+    problem: ComparedProblem, settings: CompareSettings, selected: literal.LiteralSelection
+) -> list[ComparedRow]:
     rows = []
     for key, label, refit_all in (
         ("paper", "bvsi, the paper's algorithm", False),
@@ -141,7 +147,7 @@ def _paper_rows(problem: Problem, settings: Settings, selected: literal.LiteralS
         cut = bool(selected.skipped)
         alike = agreement(found.full, selected.full) if cut else agreement(found.best, selected.best)
         note = f"{found.fits} fits; {len(found.best.names)} operators; {_told(alike)}" + cut * ", of all ten compared"
-        rows.append(Row(key, label, seconds, note, same=None if cut and alike.same else alike.same))
+        rows.append(ComparedRow(key, label, seconds, note, same=None if cut and alike.same else alike.same))
     return rows
 
 
@@ -151,14 +157,14 @@ def _told(alike: Agreement) -> str:
     return f"coefficients differ by {alike.theta:.0e}, covariance by {alike.covariance:.0e}"
 
 
-def _own(problem: Problem, settings: Settings) -> list[Row]:
+def _own(problem: ComparedProblem, settings: CompareSettings) -> list[ComparedRow]:
     """(b2) bvsi's own method with the paper's discretisation, and (b3) with nothing stated."""
     data, sigma = problem.data, problem.case.sigma
     seconds, own = best_of(settings.repeats, lambda: own_method(data, problem.library, sigma))
-    rows = [Row("own", "bvsi, discover: Q1, backward Euler, no check", seconds, _found(own))]
+    rows = [ComparedRow("own", "bvsi, discover: Q1, backward Euler, no check", seconds, _found(own))]
     if settings.defaults:
         seconds, default = timed(lambda: discover(data, problem.library))
-        rows.append(Row("default", "bvsi, discover with its defaults and check", seconds, _found(default)))
+        rows.append(ComparedRow("default", "bvsi, discover with its defaults and check", seconds, _found(default)))
     return rows
 
 
@@ -167,7 +173,7 @@ def _found(result: Discovery) -> str:
     return f"{len(result.names)} operators{', the true ones' if true else ''}"
 
 
-def _forward(problem: Problem, settings: Settings, progress: Progress) -> list[Row]:
+def _forward(problem: ComparedProblem, settings: CompareSettings, progress: Progress) -> list[ComparedRow]:
     """(d) one forward solve, and the estimate that is made of many."""
     data, sigma = problem.data, problem.case.sigma
     seconds, _ = best_of(
@@ -188,12 +194,14 @@ def _forward(problem: Problem, settings: Settings, progress: Progress) -> list[R
     how = "converged" if found.converged else "not converged"
     note = f"{found.solves} forward solves in {found.iterations} iterations, {how}; χ²/n = {found.chi2:.3g}"
     return [
-        Row("forward", "one forward solve, five operators", seconds, f"{len(data.times) - 1} backward-Euler steps"),
-        Row("map", "MAP in the space of observations, all ten", mapped, note),
+        ComparedRow(
+            "forward", "one forward solve, five operators", seconds, f"{len(data.times) - 1} backward-Euler steps"
+        ),
+        ComparedRow("map", "MAP in the space of observations, all ten", mapped, note),
     ]
 
 
-def _bare(problem: Problem, settings: Settings) -> list[Row]:
+def _bare(problem: ComparedProblem, settings: CompareSettings) -> list[ComparedRow]:
     """(e) one lagged iteration of all operators beside the linear algebra in it."""
     system = assembled(problem.data, problem.library)
     likelihood = residual_likelihood(system, IID(problem.case.sigma))
@@ -202,24 +210,24 @@ def _bare(problem: Problem, settings: Settings) -> list[Row]:
     least = bare(likelihood, fits[0][2].theta, settings.repeats)
     columns = system.experiments[0].Z[0].size
     return [
-        Row("iteration", "one lagged iteration, all ten", min(fit[1] for fit in fits)),
-        Row("bare", "bare linear algebra of it", least.seconds, f"one factorisation, {columns} solves"),
-        Row("bare_half", "  with half a solve", least.half, "L⁻¹Z, the least that weighted sums need"),
+        ComparedRow("iteration", "one lagged iteration, all ten", min(fit[1] for fit in fits)),
+        ComparedRow("bare", "bare linear algebra of it", least.seconds, f"one factorisation, {columns} solves"),
+        ComparedRow("bare_half", "  with half a solve", least.half, "L⁻¹Z, the least that weighted sums need"),
     ]
 
 
-def _peer(problem: Problem) -> Row:
+def _peer(problem: ComparedProblem) -> ComparedRow:
     label = "PySINDy, weak form, as many candidates"
     method = TenFeatures()
     try:
         version = method.settings["pysindy"]
     except MissingDependencyError:
-        return Row("peer", label, None, "not installed: pip install 'bvsi[bench]'")
+        return ComparedRow("peer", label, None, "not installed: pip install 'bvsi[bench]'")
     try:
         seconds, candidates = timed(lambda: method.candidates(problem.data))
     except ValueError as error:  # of its own, where a window has fewer than two nodes
-        return Row("peer", label, None, f"{version}: {error}")
+        return ComparedRow("peer", label, None, f"{version}: {error}")
     note = (
         f"{version}; {candidates} features, {method.domains_2d} test functions; its features cannot express the truth"
     )
-    return Row("peer", label, seconds, note)
+    return ComparedRow("peer", label, seconds, note)

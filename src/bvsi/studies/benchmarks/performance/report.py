@@ -20,14 +20,14 @@ _SECONDS = (
 
 
 @dataclass(frozen=True)
-class Report:
+class PerformanceReport:
     """The tables as text, and where the files are."""
 
     text: str
     files: tuple[Path, ...]
 
 
-def write(record: Record, out: Path) -> Report:
+def write(record: Record, out: Path) -> PerformanceReport:
     """Write all files to a folder."""
     from matplotlib.figure import Figure
 
@@ -42,7 +42,7 @@ def write(record: Record, out: Path) -> Report:
     performance(figure, record["comparisons"], record["growth"])
     picture = out / f"{NAME}.png"
     write_whole(picture, png_bytes(figure, dpi=110))
-    return Report(text, (*texts, picture))
+    return PerformanceReport(text, (*texts, picture))
 
 
 def markdown(record: Record) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
-from bvsi.studies.benchmarks.performance.compare import Settings, compare, warm_up
+from bvsi.studies.benchmarks.performance.compare import CompareSettings, compare, warm_up
 from bvsi.studies.benchmarks.performance.growth import Sweeps, growth
 from bvsi.studies.benchmarks.performance.machine import machine
 from bvsi.studies.benchmarks.performance.targets import targets
@@ -28,7 +28,7 @@ _LARGE_CELLS = 400
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunPlan:
     """What to measure.
 
     sizes: cells per side of the comparison; cases: name and size.
@@ -36,7 +36,7 @@ class Plan:
     """
 
     sizes: tuple[int, ...] = (25, 50)
-    ways: Settings = field(default_factory=Settings)
+    ways: CompareSettings = field(default_factory=CompareSettings)
     sweeps: Sweeps = field(default_factory=Sweeps)
     cases: tuple[tuple[str, int], ...] = USUAL
     warm: bool = True
@@ -48,22 +48,22 @@ class Plan:
             fokker_planck.Case(nx=nx)  # refuses what the forward solve cannot be sampled to
 
     @staticmethod
-    def of(sizes: Sequence[int], *, large: bool, peer: bool) -> Plan:
+    def of(sizes: Sequence[int], *, large: bool, peer: bool) -> RunPlan:
         """As the command asks for it."""
         usual = Sweeps()
         sweeps = Sweeps(cells=(*usual.cells, _LARGE_CELLS)) if large else usual
-        return Plan(tuple(sizes), Settings(peer=peer), sweeps, USUAL + LARGE if large else USUAL)
+        return RunPlan(tuple(sizes), CompareSettings(peer=peer), sweeps, USUAL + LARGE if large else USUAL)
 
     @staticmethod
-    def quick(sizes: Sequence[int], *, peer: bool) -> Plan:
+    def quick(sizes: Sequence[int], *, peer: bool) -> RunPlan:
         """A few seconds of work, to see that everything runs."""
         nx = min(sizes, default=0)
         sweeps = Sweeps(cells=(nx, 2 * nx), frames=(11, 21), operators=(2, 5), nx=nx)
-        ways = Settings(limit=0.2, peer=peer, repeats=1, map_iterations=2, defaults=False)
-        return Plan(tuple(sizes), ways, sweeps, cases=(), warm=False)
+        ways = CompareSettings(limit=0.2, peer=peer, repeats=1, map_iterations=2, defaults=False)
+        return RunPlan(tuple(sizes), ways, sweeps, cases=(), warm=False)
 
 
-def run(plan: Plan, progress: Progress = silent) -> dict[str, Any]:
+def run(plan: RunPlan, progress: Progress = silent) -> dict[str, Any]:
     """Measure everything; a record of JSON values."""
     record: dict[str, Any] = {"machine": machine()}
     fokker_planck.forward_solve(fokker_planck.N_FINE, accurate_time=False, progress=progress)  # made once, then read
@@ -76,7 +76,7 @@ def run(plan: Plan, progress: Progress = silent) -> dict[str, Any]:
     return record
 
 
-def _cases(plan: Plan, progress: Progress) -> list[dict[str, Any]]:
+def _cases(plan: RunPlan, progress: Progress) -> list[dict[str, Any]]:
     """Larger cases, each in a process of its own; one that fails, for lack of memory say, is told and left."""
     rows = []
     for number, (name, size) in enumerate(plan.cases):

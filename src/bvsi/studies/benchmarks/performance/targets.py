@@ -10,7 +10,7 @@ from bvsi.studies.benchmarks.performance.ours import SAME
 
 
 @dataclass(frozen=True)
-class Target:
+class SpeedTarget:
     """A number that has to be at least (``at_least``) or at most ``wanted``; None where it was not measured."""
 
     what: str
@@ -30,7 +30,7 @@ class Target:
         return {**asdict(self), "met": self.met}
 
 
-def targets(comparisons: Sequence[Mapping[str, Any]], growth: Mapping[str, Mapping[str, Any]]) -> list[Target]:
+def targets(comparisons: Sequence[Mapping[str, Any]], growth: Mapping[str, Mapping[str, Any]]) -> list[SpeedTarget]:
     """All targets of a run."""
     return [*(t for one in comparisons for t in _ways(one)), *_growth(growth)]
 
@@ -42,7 +42,7 @@ def ratio(comparison: Mapping[str, Any], above: str, below: str) -> float | None
     return top / bottom if top is not None and bottom else None
 
 
-def _ways(one: Mapping[str, Any]) -> Iterator[Target]:
+def _ways(one: Mapping[str, Any]) -> Iterator[SpeedTarget]:
     at = f"n_x = {one['nx']}"
     same = {row["key"]: row["same"] for row in one["rows"]}
     # the closed form may leave out the model that the paper would take; only what gives the same result counts
@@ -51,17 +51,17 @@ def _ways(one: Mapping[str, Any]) -> Iterator[Target]:
     key = next((key for key in ("paper", "paper_refit") if same.get(key)), "paper_refit" if agree else "")
     how = ", every model refitted" if key == "paper_refit" else ""
     wanted = f"{at}: dense way{' (extrapolated)' if cut else ''} / bvsi with the same result to {SAME:g}{how}"
-    yield Target(wanted, 50, ratio(one, "literal", key), at_least=True)
+    yield SpeedTarget(wanted, 50, ratio(one, "literal", key), at_least=True)
     every = f"{at}: the same, dense way with every time (extrapolated)"
-    yield Target(every, 50, ratio(one, "literal_blocks", key), at_least=True)
-    yield Target(f"{at}: lagged iteration / bare linear algebra", 1.5, ratio(one, "iteration", "bare"))
-    yield Target(f"{at}: bvsi's own discovery / one forward solve", 10, ratio(one, "own", "forward"))
+    yield SpeedTarget(every, 50, ratio(one, "literal_blocks", key), at_least=True)
+    yield SpeedTarget(f"{at}: lagged iteration / bare linear algebra", 1.5, ratio(one, "iteration", "bare"))
+    yield SpeedTarget(f"{at}: bvsi's own discovery / one forward solve", 10, ratio(one, "own", "forward"))
 
 
-def _growth(growth: Mapping[str, Mapping[str, Any]]) -> Iterator[Target]:
+def _growth(growth: Mapping[str, Mapping[str, Any]]) -> Iterator[SpeedTarget]:
     wanted = {"nodes": 1.3, "times": 1.05, "operators": 1.2}
     for what, one in growth.items():
         for name, label in (("iteration", "one lagged iteration"), ("fit", "a whole lagged fit")):
-            yield Target(f"exponent in {what}, {label}", wanted[what], one["exponents"][name])
+            yield SpeedTarget(f"exponent in {what}, {label}", wanted[what], one["exponents"][name])
         for row in one["rows"] if what == "nodes" else ():
-            yield Target(f"n_x = {row['nx']}, five operators: iteration / bare linear algebra", 1.5, row["ratio"])
+            yield SpeedTarget(f"n_x = {row['nx']}, five operators: iteration / bare linear algebra", 1.5, row["ratio"])
