@@ -112,12 +112,8 @@ def basis_at(geometry: Geometry, element: Element, points: Array) -> tuple[Evalu
 
 def fills_q2(grid: Grid) -> bool:
     """Whether pairs of cells fill every axis of a grid, as Q2 needs; a periodic axis needs two pairs."""
-    for name, axis in grid.axes.items():
-        periodic = name in grid.periods
-        cells = len(axis) - (not periodic)
-        if cells % 2 or cells < (4 if periodic else 2):
-            return False
-    return True
+    cells = {name: len(axis) - (name not in grid.periods) for name, axis in grid.axes.items()}
+    return all(n % 2 == 0 and n >= (4 if name in grid.periods else 2) for name, n in cells.items())
 
 
 @dataclass(frozen=True)
