@@ -10,7 +10,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.app.report.check_sections import check_section
-from bvsi.check import Verdict, with_bias
+from bvsi.check import CheckLevels, Verdict, with_bias
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
 from bvsi.errors import NoiseError, RankError
@@ -204,3 +204,12 @@ def test_an_error_that_no_coarser_fit_can_have_is_not_hidden(data, monkeypatch):
     monkeypatch.setattr(IID, "at", refuse)
     with pytest.raises(NoiseError, match="a fault of ours"):
         discover(data, BURGERS, noise=IID(SIGMA))
+
+
+def test_the_thresholds_of_the_check_are_an_argument_and_printed(data, found):
+    assert found.settings["check"] == repr(CheckLevels())
+    levels = CheckLevels(far_below=10.0, alarm=1.0)
+    strict = discover(data, BURGERS, check=levels)
+    assert strict.check.verdict is Verdict.NOISE
+    assert strict.settings["check"] == repr(levels)
+    assert_array_equal(strict.theta, found.theta)
