@@ -172,9 +172,10 @@ class ResidualLikelihood:
     def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""
         vector, weights = self.system.vector(theta), self.weighting.weights
-        pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
-        parts = [moment_equations(p, vector, weights(p, vector), rng=own, draws=draws) for p, own in pairs]
-        return MomentEquations.total(parts)
+        found = []
+        for part, own in zip(self.parts, rng.spawn(len(self.plans)), strict=True):
+            found.append(moment_equations(part, vector, weights(part, vector), rng=own, draws=draws))
+        return MomentEquations.total(found)
 
     def instrumental_equations(self, theta: ArrayLike) -> InstrumentalEquations:
         """A and c at θ with regressors of other times as instruments, summed over experiments."""
