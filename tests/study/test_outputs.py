@@ -375,3 +375,12 @@ def test_the_digest_knows_settings_and_contents() -> None:
     assert digest_of({"a": 1}, data_parts([data.with_fields({"u": u})])) != first
     later = Data(data.times + 1e-9, data.fields, data.geometry)
     assert digest_of({"a": 1}, data_parts([later])) != first
+
+
+def test_reading_touches_nothing_in_a_folder_from_elsewhere(tmp_path: Path) -> None:
+    staging = tmp_path / "result" / WORK / "outputs"
+    staging.mkdir(parents=True)
+    (staging / "sealed").write_text(json.dumps({"files": "{}", "seal": "forged"}))
+    before = sorted(tmp_path.rglob("*"))
+    recover(tmp_path / "result")
+    assert sorted(tmp_path.rglob("*")) == before

@@ -16,7 +16,7 @@ import math
 import os
 import tempfile
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,7 +143,25 @@ def _references(path: Path, file: Any) -> Iterator[str]:
             if isinstance(item, h5py.Group):
                 waiting.append(item)
             elif isinstance(item, h5py.Dataset):
+                _check_scales(path, item)
                 yield from _sources(item)
+
+
+def _check_scales(path: Path, dataset: Any) -> None:
+    """Refuse attributes of dimension scales of a wrong type, since HDF5's own functions crash on them."""
+    h5py: Any = importlib.import_module("h5py")
+    wanted: dict[str, Callable[[Any], bool]] = {
+        "DIMENSION_LIST": lambda kind: h5py.check_ref_dtype(h5py.check_vlen_dtype(kind) or kind) is h5py.Reference,
+        "REFERENCE_LIST": lambda kind: bool(kind.names) and h5py.check_ref_dtype(kind[0]) is h5py.Reference,
+        "CLASS": lambda kind: kind.kind == "S" or h5py.check_string_dtype(kind) is not None,
+        "NAME": lambda kind: kind.kind == "S" or h5py.check_string_dtype(kind) is not None,
+    }
+    for name, fits in wanted.items():
+        if h5py.h5a.exists(dataset.id, name.encode()):
+            attribute = dataset.attrs.get_id(name)
+            axes = name != "DIMENSION_LIST" or attribute.shape == (len(dataset.shape or ()),)
+            if not (axes and fits(attribute.dtype)):
+                raise DataError(f"{path}: the attribute {name} of {dataset.name!r} is damaged; write the file again")
 
 
 def _sources(dataset: Any) -> Iterator[str]:

@@ -61,7 +61,8 @@ def _dims(array: Any) -> tuple[str, ...] | None:
     names = getattr(array.metadata, "dimension_names", None) or array.attrs.get("_ARRAY_DIMENSIONS")
     if not array.shape:
         return ()
-    return tuple(map(str, names)) if names and all(names) else None
+    fits = isinstance(names, list | tuple) and len(names) == len(array.shape) and all(names)
+    return tuple(map(str, names)) if fits else None
 
 
 def _array(name: str, array: Any) -> Array:

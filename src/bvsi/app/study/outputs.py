@@ -105,7 +105,8 @@ def finish_move(folder: Path) -> None:
 
 def recover(folder: Path) -> None:
     """Finish what a killed run left, before its results are read; not while another run is at it."""
-    if os.path.lexists(folder / WORK / _STAGING / _SEAL):
+    linked = any(place.is_symlink() for place in (folder, folder / WORK, folder / WORK / _STAGING))
+    if not linked and _digests(folder) is not None:  # nothing is touched in a folder that comes from elsewhere
         with suppress(BusyError), alone(folder):
             finish_move(folder)
 
