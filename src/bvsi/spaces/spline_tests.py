@@ -22,7 +22,9 @@ from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
+from bvsi.spaces.background import BackgroundTests
 from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.domain import Domain
 from bvsi.spaces.measure import Evaluation, LazyValues, Measure
 from bvsi.spaces.space import Space
 from bvsi.spaces.tensor import kronecker, numbers
@@ -65,6 +67,7 @@ class SplineTests:
 
     gap: float | Mapping[str, float] | None = None
     degree: int | None = None
+    reconstruction: int = 4
 
     def __post_init__(self) -> None:
         gaps = self.gap.values() if isinstance(self.gap, Mapping) else [] if self.gap is None else [self.gap]
@@ -73,19 +76,17 @@ class SplineTests:
 
     def element_for(self, geometry: Grid | Mesh) -> SplineElement:
         """The derivatives that test function and field carry."""
-        reason = spline_obstacle(geometry)
-        if reason:
-            raise SpaceError(f"SplineTests: {reason}; use Galerkin().")
         return SplineElement()
 
     def build(self, geometry: Grid | Mesh, quadrature: int, derivatives: int = 2) -> Space:
         """The space for data on a grid; ``derivatives`` is the highest order that a test function has to carry."""
         del quadrature  # the nodes are the quadrature
-        self.element_for(geometry)
-        assert isinstance(geometry, Grid)
         degree = self.degree or derivatives + _SPARE
         if degree <= derivatives:
             raise SpaceError(f"degree: {degree} carries {degree - 1} derivatives, {derivatives} are needed; raise it.")
+        if spline_obstacle(geometry):
+            return self._on_background(geometry, degree, derivatives)
+        assert isinstance(geometry, Grid)
         axes = [_axis_splines(geometry, name, self.gap_of(name), degree) for name in geometry.names]
         width = " × ".join(
             f"{(degree + 1) * s.gap / _step(geometry, n):.3g}" for s, n in zip(axes, geometry.names, strict=True)
@@ -93,7 +94,7 @@ class SplineTests:
         name = f"B-splines of degree {degree}, {width} nodes wide, on {geometry.summary}"
         centres = np.meshgrid(*(s.centres for s in axes), indexing="ij")
         cells = _measure(geometry, axes)
-        empty = _empty_measure(geometry, cells)
+        empty = _empty_measure(geometry.dim, geometry.n_nodes, cells)
         return Space(
             name,
             geometry.points,
@@ -105,6 +106,29 @@ class SplineTests:
             nodal_tests=cache(partial(_at_nodes, geometry, axes)),
             made_by=partial(self.build, geometry, 0, derivatives),
         )
+
+    def _on_background(self, geometry: Grid | Mesh, degree: int, derivatives: int) -> Space:
+        domain = Domain.of(geometry)
+        gaps = np.array([self.gap_of(name) for name in geometry.names]) * domain.spacing
+        tests = BackgroundTests.by_gaps(domain, gaps, degree, self.reconstruction)
+        if not len(tests.index):
+            raise SpaceError("gap: no test function fits into the domain; use a smaller gap.")
+        width = " × ".join(f"{(degree + 1) * s.gap / h:.3g}" for s, h in zip(tests.axes, domain.spacing, strict=True))
+        n = len(domain.points)
+        own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * domain.dim,), lambda _: np.ones((n, 1)))
+        at_nodes = tests.at_nodes()
+
+        def entries(index: MultiIndex) -> Array:
+            return np.asarray(at_nodes(index).entries(tests.pattern.indices, tests.pattern.rows))
+
+        offered = tuple(product(range(degree), repeat=domain.dim))
+        cells = Measure(np.ones(n), domain.points, None, own, Evaluation(tests.pattern, LazyValues(offered, entries)))
+        name = f"{len(tests.index)} B-splines of degree {degree}, {width} spacings wide, on {geometry.summary}"
+        return Space(
+            name, domain.points, tests.centres, np.zeros(0, dtype=np.int64), cells,
+            lambda: _empty_measure(domain.dim, n, cells), _no_facets, nodal_tests=at_nodes,
+            made_by=partial(self.build, geometry, 0, derivatives),
+        )  # fmt: skip
 
     def gap_of(self, name: str) -> float:
         """Nodes between knots along an axis."""
@@ -181,15 +205,15 @@ def _weights(grid: Grid, name: str) -> Array:
     return np.full(len(grid.axes[name]), _step(grid, name))
 
 
-def _empty_measure(grid: Grid, cells: Measure) -> Measure:
+def _empty_measure(dim: int, n_nodes: int, cells: Measure) -> Measure:
     """The boundary: no points, since all test functions vanish there."""
 
     def nothing(n: int, offered: tuple[MultiIndex, ...]) -> Evaluation:
         return Evaluation.from_local(n, np.zeros((0, 1), np.int64), offered, lambda _: np.zeros((0, 1)))
 
-    offered = tuple(product(range(MAX_DERIVATIVES + 1), repeat=grid.dim))
-    trial, test = nothing(grid.n_nodes, offered), nothing(cells.test.pattern.shape[1], offered)
-    return Measure(np.zeros(0), np.zeros((0, grid.dim)), np.zeros((0, grid.dim)), trial, test)
+    offered = tuple(product(range(MAX_DERIVATIVES + 1), repeat=dim))
+    trial, test = nothing(n_nodes, offered), nothing(cells.test.pattern.shape[1], offered)
+    return Measure(np.zeros(0), np.zeros((0, dim)), np.zeros((0, dim)), trial, test)
 
 
 def _no_facets() -> Measure:

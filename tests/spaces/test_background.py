@@ -1,0 +1,172 @@
+"""Test functions on any set of nodes: the reconstruction is exact on polynomials, and integrals converge."""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+import skfem
+from numpy.testing import assert_allclose
+from scipy.spatial import Delaunay
+
+from bvsi.data import Grid, Mesh
+from bvsi.errors import SpaceError
+from bvsi.spaces.background import BackgroundTests
+from bvsi.spaces.domain import Domain
+from bvsi.spaces.reconstruction import exponents, reconstruction
+
+KINDS = ["line", "uneven", "triangle", "triangle6", "quad", "uneven2", "quad9", "scattered", "tetra", "hexahedron"]
+
+
+def jiggled(mesh: skfem.Mesh, size: float, seed: int = 0) -> skfem.Mesh:
+    """Inner nodes moved by a part of a cell."""
+    rng = np.random.default_rng(seed)
+    p = np.array(mesh.p)
+    inner = np.setdiff1d(np.arange(p.shape[1]), mesh.boundary_nodes())
+    p[:, inner] += size * rng.uniform(-0.25, 0.25, (p.shape[0], inner.size))
+    return type(mesh)(p, mesh.t)
+
+
+def second_order(mesh: skfem.Mesh, kind: str) -> Mesh:
+    """All nodes of second-order cells: corners, middles of edges, and of quadrilaterals the centres."""
+    if kind == "triangle6":
+        basis = skfem.Basis(mesh, skfem.ElementTriP2())
+        order = [0, 1, 2, 3, 4, 5]
+    else:
+        basis = skfem.Basis(mesh, skfem.ElementQuad2())
+        order = [0, 1, 2, 3, 4, 5, 6, 7, 8]
+    cells = basis.element_dofs.T[:, order]
+    if kind == "triangle6":  # scikit-fem: edges 01, 12, 02; meshio: 01, 12, 20
+        return Mesh(basis.doflocs.T, cells, kind)
+    return Mesh(basis.doflocs.T, cells, kind)
+
+
+def geometry(kind: str, n: int) -> Grid | Mesh:
+    axis = np.linspace(0, 1, n + 1)
+    uneven = axis + 0.3 / n * np.sin(7 * axis) * axis * (1 - axis)
+    if kind == "uneven":
+        return Grid(x=uneven)
+    if kind == "uneven2":
+        return Grid(x=uneven, y=axis**1.2)
+    if kind == "line":
+        return Mesh(uneven[:, None], np.stack([np.arange(n), np.arange(1, n + 1)], axis=1), "line")
+    if kind == "scattered":
+        rng = np.random.default_rng(n)
+        edge = [(a, b) for a in axis for b in (0.0, 1.0)] + [(b, a) for a in axis[1:-1] for b in (0.0, 1.0)]
+        inner = [(a, b) for a in axis[1:-1] for b in axis[1:-1]]
+        points = np.array(edge + inner)
+        points[len(edge) :] += rng.uniform(-0.35, 0.35, (len(inner), 2)) / n
+        return Mesh(points, Delaunay(points).simplices.astype(np.int64), "triangle")
+    if kind.startswith("triangle"):
+        mesh = jiggled(skfem.MeshTri.init_tensor(axis, axis), 1 / n)
+        return second_order(mesh, kind) if kind == "triangle6" else Mesh(mesh.p.T, mesh.t.T, kind)
+    if kind.startswith("quad"):
+        mesh = jiggled(skfem.MeshQuad.init_tensor(axis, axis), 1 / n)
+        return second_order(mesh, kind) if kind == "quad9" else Mesh(mesh.p.T, mesh.t.T, kind)
+    if kind == "tetra":
+        mesh = jiggled(skfem.MeshTet.init_tensor(axis, axis, axis), 1 / n)
+        return Mesh(mesh.p.T, mesh.t.T, "tetra")
+    vertices = np.array(list(product(axis, repeat=3)))
+    cells = Domain.of(Grid(x=axis, y=axis, z=axis)).cells
+    return Mesh(vertices, cells, "hexahedron")
+
+
+def at_quadrature(domain: Domain, degree: int, derivative: tuple[int, ...] | None = None):
+    shapes, places, _ = domain.quadrature(4)
+    R = reconstruction(domain.points, domain.cells, domain.corners, shapes, places, degree, derivative)
+    return R, places.reshape(-1, domain.dim)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("degree", [2, 3, 4])
+def test_polynomials_are_reconstructed_exactly(kind: str, degree: int) -> None:
+    domain = Domain.of(geometry(kind, 5 if kind in ("tetra", "hexahedron") else 10))
+    R, places = at_quadrature(domain, degree)
+    for power in exponents(domain.dim, degree):
+        assert_allclose(R @ np.prod(domain.points**power, axis=1), np.prod(places**power, axis=1), atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["uneven", "triangle", "quad9", "tetra"])
+def test_derivatives_of_polynomials_are_exact(kind: str) -> None:
+    domain = Domain.of(geometry(kind, 5 if kind == "tetra" else 10))
+    along = (1,) + (0,) * (domain.dim - 1)
+    R, places = at_quadrature(domain, 3, along)
+    for power in exponents(domain.dim, 3):
+        left = np.maximum(power - np.array(along), 0)
+        wanted = power[0] * np.prod(places**left, axis=1)
+        assert_allclose(R @ np.prod(domain.points**power, axis=1), wanted, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_fill_the_domain(kind: str) -> None:
+    domain = Domain.of(geometry(kind, 5))
+    assert domain.quadrature(2)[2].sum() == pytest.approx(1.0)
+    assert np.prod(domain.spacing) == pytest.approx(1.0 / len(domain.points))
+
+
+@pytest.mark.parametrize(("kind", "sizes"), [
+    ("uneven", (16, 32, 64)), ("triangle", (12, 24, 48)), ("triangle6", (8, 16, 32)), ("quad", (12, 24, 48)),
+    ("uneven2", (12, 24, 48)), ("quad9", (8, 16, 32)), ("scattered", (12, 24, 48)), ("hexahedron", (6, 12)),
+    ("tetra", (6, 12)),
+])  # fmt: skip
+@pytest.mark.parametrize("degree", [2, 4])
+def test_integrals_converge(kind: str, sizes: tuple[int, ...], degree: int) -> None:
+    """∫ ∂^α φ u for a wave u and one fixed function φ: at least the order of the polynomials."""
+    errors = []
+    for n in sizes:
+        domain = Domain.of(geometry(kind, n))
+        k = np.arange(1.0, domain.dim + 1)
+        tests = BackgroundTests.by_gaps(domain, np.full(domain.dim, 1 / 7), 6, degree)
+        index = (2,) + (0,) * (domain.dim - 1)
+        found = tests.matrix(index) @ np.sin(domain.points @ k + 0.3)
+        wanted = -(k[0] ** 2) * _moment(tests, k)
+        errors.append(np.abs(found - wanted).max() / np.abs(wanted).max())
+    orders = [np.log2(a / b) for a, b in pairwise(errors)]
+    assert errors[-1] < 1e-9 or np.mean(orders) > degree, (errors, orders)
+
+
+def _moment(tests: BackgroundTests, k: np.ndarray) -> np.ndarray:
+    """∫ φ sin(k·x + 0.3), exactly: the transform of a B-spline is a power of sinc."""
+    damping = np.prod([s.gap * np.sinc(q * s.gap / (2 * np.pi)) ** (s.degree + 1) for s, q in zip(tests.axes, k, strict=True)])
+    return np.asarray(damping * np.sin(tests.centres @ k + 0.3))
+
+
+def hole() -> Mesh:
+    """A square with a square hole in it."""
+    mesh = skfem.MeshTri.init_tensor(np.linspace(0, 1, 31), np.linspace(0, 1, 31))
+    centres = mesh.p[:, mesh.t].mean(axis=1)
+    kept = mesh.restrict(np.flatnonzero(np.abs(centres - 0.5).max(axis=0) > 0.1))
+    return Mesh(kept.p.T, kept.t.T, "triangle")
+
+
+def test_supports_lie_inside() -> None:
+    tests = BackgroundTests.by_gaps(Domain.of(hole()), np.full(2, 0.04), 4, 2)
+    low = np.array([s.start for s in tests.axes]) + tests.index * 0.04
+    high = low + 5 * 0.04
+    apart = (high <= 0.4 + 1e-9) | (low >= 0.6 - 1e-9)
+    assert apart.any(axis=1).all()
+    everywhere = np.array(list(product(*(range(s.n) for s in tests.axes))))
+    all_low = np.array([s.start for s in tests.axes]) + everywhere * np.array([s.gap for s in tests.axes])
+    free = ((all_low + 5 * 0.04 <= 0.4 + 1e-9) | (all_low >= 0.6 - 1e-9)).any(axis=1)
+    assert len(tests.index) == free.sum()
+
+
+def test_polynomials_do_not_reach_across_a_hole() -> None:
+    """Values on the far side of a slit change nothing on this side."""
+    n = 21
+    axis = np.linspace(0, 1, n)
+    mesh = skfem.MeshTri.init_tensor(axis, axis)
+    centres = mesh.p[:, mesh.t].mean(axis=1)
+    parts = [mesh.restrict(np.flatnonzero(side)) for side in (centres[0] < 0.5, centres[0] > 0.5)]
+    points = np.concatenate([part.p.T for part in parts])
+    cells = np.concatenate([parts[0].t.T, parts[1].t.T + parts[0].p.shape[1]])
+    R, places = at_quadrature(Domain(points, cells, 3, "triangle"), 3)
+    u = np.r_[np.zeros(parts[0].p.shape[1]), np.ones(parts[1].p.shape[1])]
+    assert_allclose(R @ u, places[:, 0] > 0.5, atol=1e-10)
+
+
+def test_too_few_nodes_are_refused() -> None:
+    mesh = Mesh(np.array([[0.0, 0], [1, 0], [0, 1], [1, 1]]), np.array([[0, 1, 2], [1, 3, 2]]), "triangle")
+    with pytest.raises(SpaceError, match="polynomials need"):
+        at_quadrature(Domain.of(mesh), 4)
