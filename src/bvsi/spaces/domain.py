@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from bvsi.data import CELL_TYPES, Grid, Mesh
-from bvsi.spaces.quadrature import tetrahedron_rule
+from bvsi.spaces.cells import tetrahedron_rule
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
