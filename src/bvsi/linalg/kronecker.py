@@ -108,6 +108,9 @@ def _on_axis(A: Any, X: Array) -> Array:
     front = np.ascontiguousarray(X.transpose(1, 0, 2)).reshape(n, before * after)
     return np.asarray((A @ front).reshape(A.shape[0], before, after).transpose(1, 0, 2))
 
+# Share of all pairs that share a point from which on one dense product is faster than a product for every pair.
+_FULL = 0.15
+
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
@@ -128,6 +131,22 @@ class Pairs:
         """P[(i, k), x] = A[i, x] B[k, x], (p × n)."""
         left, right = (sparse.csr_array(one) for one in (A, B))
         return dense_if_full(left[self.left].multiply(right[self.right]))
+
+    @property
+    def full(self) -> bool:
+        """Whether so many pairs share a point that all products at once are faster than those of the pairs."""
+        m = int(self.left.max()) + 1
+        return len(self.left) > _FULL * m * m
+
+    def diagonal_products(self, A: Any, B: Any, c: Array) -> Array:
+        """Σ_x c_tx A[i, x] B[k, x] of all pairs (i, k), for c (T, n), (T, p)."""
+        out = np.empty((len(c), len(self.left)))
+        for t, row in enumerate(c):
+            weighted = A.multiply(row) if sparse.issparse(A) else A * row
+            product = weighted @ B.T
+            dense = product.toarray() if sparse.issparse(product) else np.asarray(product)
+            out[t] = dense[self.left, self.right]
+        return out
 
 
 def diagonal_products(pairs: Sequence[Any], c: Array) -> Array:
