@@ -176,13 +176,10 @@ def test_noise_is_taken_off_nonlinear_operators():
     assert np.all(raw.mean(axis=0) - clean > 8 * error)
 
 
-def test_meshes_and_uneven_grids_are_refused():
+def test_meshes_with_too_few_nodes_are_refused():
     mesh = Mesh(np.array([[0.0, 0], [1, 0], [0, 1], [1, 1]]), np.array([[0, 1, 2], [1, 3, 2]]), "triangle")
-    with pytest.raises(SpaceError, match=r"mesh; use Galerkin"):
+    with pytest.raises(SpaceError, match="no test function fits|polynomials need"):
         SplineTests().build(mesh, 2)
-    uneven = Grid(x=np.linspace(0, 1, 30) ** 1.2, y=np.linspace(0, 1, 30))
-    with pytest.raises(SpaceError, match=r"axis 'x' are not; use Galerkin"):
-        SplineTests().build(uneven, 2)
     assert spline_obstacle(ring(20)) == spline_obstacle(square(20)) == ""
 
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from bvsi.data import Data, Grid
-from bvsi.errors import DataError, SpaceError
+from bvsi.errors import DataError
 from bvsi.residual import TemporalTests
 from bvsi.setup import Setup, aligned_gap, scaled_gaps
-from bvsi.spaces import Q1, Q2, Galerkin, SplineTests
+from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, spline_obstacle
 from bvsi.spaces.galerkin import fills_q2
 
 Kind = Literal["time", "space", "width"]
@@ -57,7 +57,7 @@ def variations(setup: Setup) -> tuple[Variation, ...]:
 
     setup: as it was used.
     """
-    found = [_frames(setup), _nodes(setup)]
+    found = [_frames(setup), _nodes(setup), _poorer_reconstruction(setup)]
     found.append(_wider(setup) if isinstance(setup.tests, SplineTests) else _other_element(setup, setup.tests))
     return tuple(v for v in found if v is not None and _possible(v.setup))
 
@@ -115,6 +115,15 @@ def _wider(setup: Setup) -> Variation | None:
     return Variation("wider tests", "width", wider, _WIDER, _order(setup), ("time", "space"))
 
 
+def _poorer_reconstruction(setup: Setup) -> Variation | None:
+    """Polynomials of a lower degree between nodes that are no uniform grid."""
+    tests = setup.tests
+    if not isinstance(tests, SplineTests) or not any(spline_obstacle(data.geometry) for data in setup.data):
+        return None
+    lower = setup.here.with_(tests=replace(tests, reconstruction=tests.reconstruction - 2))
+    return Variation("reconstruction of lower degree", "space", lower, 2.0, 2.0)
+
+
 def _other_element(setup: Setup, tests: Galerkin) -> Variation | None:
     """Q1 for Q2 and the other way round, on grids."""
     if not all(isinstance(data.geometry, Grid) for data in setup.data) or tests.on is not None:
@@ -147,14 +156,11 @@ def _possible(setup: Setup) -> bool:
 def _fits(tests: SplineTests, data: Data) -> bool:
     """Whether splines as wide as these fit onto the axes without being narrowed."""
     grid = data.geometry
-    assert isinstance(grid, Grid)
+    if not isinstance(grid, Grid) or spline_obstacle(grid):
+        return bool(tests.count(grid) >= _FEWEST**grid.dim)
     for name, n in zip(grid.names, grid.shape, strict=True):
         pieces = (n - (name not in grid.periods)) / tests.gap_of(name)
         spare = 0 if name in grid.periods else _FEWEST - 1
         if tests.degree is not None and round(pieces) < tests.degree + 1 + spare:
             return False
-    try:
-        tests.element_for(grid)
-    except SpaceError:
-        return False
     return True

@@ -162,8 +162,6 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
     if isinstance(asked.tests, Galerkin):
         return _elements(experiments, library, asked), "elements, as asked for"
     if isinstance(asked.tests, SplineTests):
-        for data in experiments:
-            asked.tests.element_for(data.geometry)  # refuses meshes and uneven grids
         return _splines(measured, library, asked), "spline tests, as asked for"
     if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests):
         return _elements(experiments, library, asked), f"elements, to go with {type(asked.stencil).__name__}()"
@@ -210,7 +208,7 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method) -
     experiments = [m.data for m in measured]
     space, time = choose_tests(experiments, [m.sigma for m in measured], _derivatives(experiments[0], library))
     given = asked.tests if isinstance(asked.tests, SplineTests) else SplineTests()
-    tests = SplineTests(given.gap or space.gap, given.degree or space.degree)
+    tests = dataclasses.replace(given, gap=given.gap or space.gap, degree=given.degree or space.degree)
     return _complete(asked, tests, asked.stencil or time, asked.weighting or Stacked())
 
 

@@ -139,7 +139,8 @@ class TensorCovariance:
     def _contracted(self, c: Array, pair: _Pair) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
         if len(self._pairs) == 1 and self._pairs[0].full:
-            return self._pairs[0].diagonal_products(*(tests.product.factors[0] for tests in pair), c)
+            left, right = (tests.product.factors[0] for tests in pair)
+            return self._pairs[0].diagonal_products(left, right, c)
         matrices = []
         for pairs, A, B in zip(self._pairs, *(tests.product.factors for tests in pair), strict=True):
             key = (id(A), id(B))

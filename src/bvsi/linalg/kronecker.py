@@ -108,6 +108,7 @@ def _on_axis(A: Any, X: Array) -> Array:
     front = np.ascontiguousarray(X.transpose(1, 0, 2)).reshape(n, before * after)
     return np.asarray((A @ front).reshape(A.shape[0], before, after).transpose(1, 0, 2))
 
+
 # Share of all pairs that share a point from which on one dense product is faster than a product for every pair.
 _FULL = 0.15
 

@@ -10,7 +10,7 @@ resolve the signal little is lost, since stacked weighting makes narrow ones out
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
 from bvsi.residual import TemporalTests
-from bvsi.spaces import SplineTests
+from bvsi.spaces import SplineTests, spline_obstacle
+from bvsi.spaces.domain import Domain
+from bvsi.spaces.resolution import resolved_gap
 
 Array = NDArray[np.float64]
 
@@ -41,6 +43,8 @@ class Widths:
     periodic: least gap on a periodic axis: with as many functions as nodes some combination of them sees no node.
     quadrature, moved: what quadrature may leave of integrals that are zero, and how far a gap may move for that.
     long: steps of this many typical ones end a stretch of the record; not measured.
+    spacings: least gap where the nodes are no uniform grid, in spacings: with more functions than nodes Σ is singular.
+    resolved: gap there over that of the coarsest splines that explain the field; as ``space`` on grids.
     """
 
     energy: float = 0.99
@@ -52,6 +56,8 @@ class Widths:
     quadrature: float = 1e-8
     moved: float = 1.5
     long: float = 4.0
+    spacings: float = 1.2
+    resolved: float = 1 / 3
 
 
 WIDTHS = Widths()
@@ -117,6 +123,8 @@ def choose_tests(
 
     derivatives: highest order that a spatial test function has to carry.
     """
+    if any(spline_obstacle(data.geometry) for data in experiments):
+        return _on_background(experiments, sigma, derivatives + 4)
     cycles = widest_band(experiments, sigma)
     gaps = {name: max(1.0, (WIDTHS.time if name == "time" else WIDTHS.space) / value) for name, value in cycles.items()}
     degree = derivatives + 4
@@ -126,6 +134,37 @@ def choose_tests(
     gaps = _aligned(_fewer(gaps, widest, experiments), experiments[0], degree)
     time = gaps.pop("time")
     return SplineTests(gaps, degree), TemporalTests(TIME_DEGREE, time)
+
+
+def _on_background(
+    experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]], degree: int
+) -> tuple[SplineTests, TemporalTests]:
+    """Test functions where the nodes are no uniform grid: one gap, in spacings, for all axes."""
+    gap, time = np.inf, np.inf
+    for data, level in zip(experiments, sigma, strict=True):
+        domain, frames = Domain.of(data.geometry), _longest_run(data.times)
+        for name, values in data.fields.items():
+            own = float(level.get(name, 0.0))
+            gap = min(gap, WIDTHS.resolved * resolved_gap(domain, values, own)[0])
+            time = min(time, WIDTHS.time / _highest(np.asarray(values), 0, own, periodic=False))
+        gap = max(WIDTHS.spacings, gap)
+        time = max(1.0, min(time, (frames - 1) / (TIME_DEGREE + WIDTHS.least)))
+    tests, many = SplineTests(gap, degree), WIDTHS.most * time / max(len(data.times) for data in experiments)
+    count = _background_count(tests, experiments)
+    if count > many:
+        return replace(tests, gap=gap * (count / many) ** (1 / experiments[0].geometry.dim)), TemporalTests(
+            TIME_DEGREE, time
+        )
+    while count < WIDTHS.least**2 and gap > WIDTHS.spacings:  # narrower, where few fit into the domain
+        gap = max(WIDTHS.spacings, 0.85 * gap)
+        tests = SplineTests(gap, degree)
+        count = _background_count(tests, experiments)
+    return tests, TemporalTests(TIME_DEGREE, float(round(time)) if time < 4 else time)
+
+
+def _background_count(tests: SplineTests, experiments: Sequence[Data]) -> int:
+    """Test functions of all fields and experiments."""
+    return sum(len(data.fields) * tests.count(data.geometry) for data in experiments)
 
 
 def _axes(data: Data) -> tuple[dict[str, int], frozenset[str]]:

@@ -85,7 +85,9 @@ class BackgroundTests:
         flat = self.axes[0].functions(points[:, 0])
         for axis, splines in enumerate(self.axes[1:], start=1):
             more = splines.functions(points[:, axis])
-            both = np.where((flat[:, :, None] >= 0) & (more[:, None] >= 0), flat[:, :, None] * splines.n + more[:, None], -1)
+            both = np.where(
+                (flat[:, :, None] >= 0) & (more[:, None] >= 0), flat[:, :, None] * splines.n + more[:, None], -1
+            )
             flat = both.reshape(len(points), -1)
         own = np.where(flat >= 0, number[flat], -1)
         there = own >= 0

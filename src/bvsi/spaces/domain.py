@@ -17,8 +17,12 @@ from bvsi.spaces.cells import tetrahedron_rule
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_REFERENCE = {"line": skfem.refdom.RefLine, "triangle": skfem.refdom.RefTri, "quad": skfem.refdom.RefQuad,
-              "hexahedron": skfem.refdom.RefHex}
+_REFERENCE = {
+    "line": skfem.refdom.RefLine,
+    "triangle": skfem.refdom.RefTri,
+    "quad": skfem.refdom.RefQuad,
+    "hexahedron": skfem.refdom.RefHex,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +42,9 @@ class Domain:
     def of(geometry: Grid | Mesh) -> Domain:
         """The cells of a mesh, or those between the nodes of a grid."""
         if isinstance(geometry, Mesh):
-            return Domain(geometry.points, geometry.cells, geometry.vertices_per_cell, geometry.cell_type.rstrip("0123456789"))
+            return Domain(
+                geometry.points, geometry.cells, geometry.vertices_per_cell, geometry.cell_type.rstrip("0123456789")
+            )
         kind = ("line", "quad", "hexahedron")[geometry.dim - 1]
         number = np.arange(geometry.n_nodes).reshape(geometry.shape)
         corners = []
@@ -58,6 +64,7 @@ class Domain:
 
     @property
     def dim(self) -> int:
+        """Dimension of the space."""
         return int(self.points.shape[1])
 
     def quadrature(self, order: int) -> tuple[Array, Array, Array]:

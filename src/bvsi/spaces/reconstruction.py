@@ -37,7 +37,7 @@ def exponents(dim: int, degree: int) -> Integers:
 
 def monomials(offsets: Array, powers: Integers) -> Array:
     """Monomials at offsets (…, dim), (…, m)."""
-    return np.prod(offsets[..., None, :] ** powers, axis=-1)
+    return np.asarray(np.prod(offsets[..., None, :] ** powers, axis=-1))
 
 
 def _edges(n: int, cells: Integers) -> sparse.csr_array:
@@ -65,9 +65,10 @@ def neighbours(points: Array, edges: sparse.csr_array, at: Integers, count: int)
 
 
 def local_fits(points: Array, cells: Integers, at: Integers, powers: Integers) -> tuple[Integers, Array, Array]:
-    """Polynomials around nodes ``at`` (n,): neighbours (n, k), maps of their values to coefficients (n, m, k), units (n,).
+    """Polynomials around nodes ``at`` (n,).
 
-    At corners of the domain neighbours lie on one side, so that more of them are needed; others have zeros there.
+    Returns neighbours (n, k), maps of their values to coefficients (n, m, k), and units of length (n,). At corners
+    of the domain neighbours lie on one side, so that more of them are needed; others have zeros there.
     """
     edges = _edges(len(points), cells)
     count = int(np.ceil(_SHARE * len(powers))) + 1
@@ -99,7 +100,12 @@ def _fitted(points: Array, near: Integers, at: Integers, powers: Integers) -> tu
 
 
 def reconstruction(
-    points: Array, cells: Integers, corners: int, shapes: Array, places: Array, degree: int,
+    points: Array,
+    cells: Integers,
+    corners: int,
+    shapes: Array,
+    places: Array,
+    degree: int,
     derivative: tuple[int, ...] | None = None,
 ) -> sparse.csr_array:
     """R (m·q × n), or its derivative, at q places in each of m cells.
@@ -133,7 +139,8 @@ def _derived(offsets: Array, powers: Integers, derivative: tuple[int, ...] | Non
     if derivative is None:
         return monomials(offsets, powers)
     left = powers - np.array(derivative)
-    factor = np.array([
-        np.prod([np.prod(np.arange(p, p - d, -1)) for p, d in zip(row, derivative, strict=True)]) for row in powers
-    ], dtype=float)
+    factor = np.array(
+        [np.prod([np.prod(np.arange(p, p - d, -1)) for p, d in zip(row, derivative, strict=True)]) for row in powers],
+        dtype=float,
+    )
     return np.where((left >= 0).all(axis=1), factor, 0.0) * monomials(offsets, np.maximum(left, 0))

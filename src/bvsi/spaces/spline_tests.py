@@ -76,6 +76,7 @@ class SplineTests:
 
     def element_for(self, geometry: Grid | Mesh) -> SplineElement:
         """The derivatives that test function and field carry."""
+        del geometry  # the same on all
         return SplineElement()
 
     def build(self, geometry: Grid | Mesh, quadrature: int, derivatives: int = 2) -> Space:
@@ -107,10 +108,21 @@ class SplineTests:
             made_by=partial(self.build, geometry, 0, derivatives),
         )
 
-    def _on_background(self, geometry: Grid | Mesh, degree: int, derivatives: int) -> Space:
+    def count(self, geometry: Grid | Mesh) -> int:
+        """Test functions whose support lies inside the domain of the nodes, where they are no uniform grid."""
+        try:
+            return len(self._background(geometry).index)
+        except SpaceError:
+            return 0
+
+    def _background(self, geometry: Grid | Mesh, derivatives: int = 2) -> BackgroundTests:
         domain = Domain.of(geometry)
         gaps = np.array([self.gap_of(name) for name in geometry.names]) * domain.spacing
-        tests = BackgroundTests.by_gaps(domain, gaps, degree, self.reconstruction)
+        return BackgroundTests.by_gaps(domain, gaps, self.degree or derivatives + _SPARE, self.reconstruction)
+
+    def _on_background(self, geometry: Grid | Mesh, degree: int, derivatives: int) -> Space:
+        tests = self._background(geometry, derivatives)
+        domain = tests.domain
         if not len(tests.index):
             raise SpaceError("gap: no test function fits into the domain; use a smaller gap.")
         width = " × ".join(f"{(degree + 1) * s.gap / h:.3g}" for s, h in zip(tests.axes, domain.spacing, strict=True))
