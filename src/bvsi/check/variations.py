@@ -30,6 +30,8 @@ _FEWEST_TIMES = 5  # every second one leaves three
 _SPLINE_ORDER = 5.0
 _ELEMENT_ORDER = 2.0  # of Q1 and of second-order stencils
 
+_LOWEST = 2  # degree of polynomials between nodes, of the poorer reconstruction
+
 _HALF = slice(None, None, 2)
 
 
@@ -120,8 +122,10 @@ def _poorer_reconstruction(setup: Setup) -> Variation | None:
     tests = setup.tests
     if not isinstance(tests, SplineTests) or not any(spline_obstacle(data.geometry) for data in setup.data):
         return None
-    lower = setup.here.with_(tests=replace(tests, reconstruction=tests.reconstruction - 2))
-    return Variation("reconstruction of lower degree", "space", lower, 2.0, 2.0)
+    if tests.reconstruction == _LOWEST:
+        return None
+    lower = setup.here.with_(tests=replace(tests, reconstruction=_LOWEST))
+    return Variation("reconstruction of lower degree", "space", lower, 2.0, _ELEMENT_ORDER)
 
 
 def _other_element(setup: Setup, tests: Galerkin) -> Variation | None:

@@ -138,7 +138,7 @@ class TensorCovariance:
 
     def _contracted(self, c: Array, pair: _Pair) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
-        if len(self._pairs) == 1 and self._pairs[0].full:
+        if len(self._pairs) == 1 and self._pairs[0].many(c.shape[1]):
             left, right = (tests.product.factors[0] for tests in pair)
             return self._pairs[0].diagonal_products(left, right, c)
         matrices = []
