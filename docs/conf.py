@@ -7,13 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from plain_docstrings import names_of, rendered
 
 import bvsi
 
@@ -26,7 +20,7 @@ author = "the bvsi authors"
 project_copyright = author
 version = release = bvsi.__version__
 
-extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.viewcode", "myst_nb"]
+extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "myst_nb"]
 exclude_patterns = ["images"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -46,6 +40,8 @@ autodoc_preserve_defaults = True
 autodoc_type_aliases = {
     name: name for name in ("Array", "ArrayLike", "Floats", "Integers", "Mask", "Progress", "Source")
 }
+napoleon_google_docstring = False
+napoleon_custom_sections = [("Attributes", "params_style")]  # a list, as for parameters
 python_maximum_signature_line_length = 88
 
 html_theme = "furo"
@@ -59,10 +55,6 @@ html_theme_options = {
 }
 
 
-def _process(_app: Any, _what: str, _name: str, thing: Any, _options: Any, lines: list[str]) -> None:
-    lines[:] = rendered(lines, names_of(thing))
-
-
 def _process_signature(
     _app: Any, _what: str, _name: str, _thing: Any, _options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
@@ -73,5 +65,4 @@ def _process_signature(
 
 def setup(app: Any) -> None:
     """Sphinx calls this."""
-    app.connect("autodoc-process-docstring", _process)
     app.connect("autodoc-process-signature", _process_signature)

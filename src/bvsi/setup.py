@@ -38,9 +38,24 @@ _WIDE = 4.0
 class Setup:
     """Data, noise, library, tests and weights.
 
-    data: experiments; noise: the model of each; variance: of the noise by field, of each, a number or (T, nodes).
-    library: candidate operators; tests, stencil: test functions in space and time; weighting: the choice of W.
-    client: of a cluster on which likelihoods are assembled, None for this machine; sources: what its workers read.
+    Attributes
+    ----------
+    data
+        Experiments.
+    noise
+        The model of each.
+    variance
+        Variance of the noise by field, of each, a number or (T, nodes).
+    library
+        Candidate operators.
+    tests, stencil
+        Test functions in space and time.
+    weighting
+        The choice of W.
+    client
+        Client of a cluster on which likelihoods are assembled, None for this machine.
+    sources
+        What its workers read.
     """
 
     data: tuple[Data, ...]
@@ -71,7 +86,10 @@ class Setup:
     ) -> ResidualLikelihood:
         """The likelihood of all operators, or of some in the order given.
 
-        linearise_at: states at which Jacobians are taken, by default the data.
+        Parameters
+        ----------
+        linearise_at
+            States at which Jacobians are taken, by default the data.
         """
         if self.client is not None:
             whole = self._on_cluster(progress)
@@ -108,7 +126,12 @@ class Setup:
     def at(self, frames: slice = ALL, nodes: Mapping[str, slice] | None = None) -> Setup:
         """The same at some frames and nodes: data, noise and gaps between knots, which are counted in frames and nodes.
 
-        frames: which times of every experiment; nodes: which nodes of a grid, by axis; axes left out stay as they are.
+        Parameters
+        ----------
+        frames
+            Frames which times of every experiment.
+        nodes
+            Nodes which nodes of a grid, by axis; axes left out stay as they are.
         """
         cut = dict(nodes or {})
         masks = [_mask(data, cut) if cut else None for data in self.data]
@@ -131,7 +154,13 @@ def aligned_gap(gap: float) -> float:
 
 
 def scaled_gaps(tests: SplineTests, factors: Mapping[str, float], names: Sequence[str]) -> SplineTests:
-    """Gaps times a factor by axis, aligned; axes without a factor keep theirs. names: all axes."""
+    """Gaps times a factor by axis, aligned; axes without a factor keep theirs.
+
+    Parameters
+    ----------
+    names
+        All axes.
+    """
     gaps = {name: tests.gap_of(name) for name in names}
     return replace(tests, gap={n: aligned_gap(g * factors[n]) if n in factors else g for n, g in gaps.items()})
 

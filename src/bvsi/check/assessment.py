@@ -53,11 +53,24 @@ _MEASURED = (
 class Check:
     """What the check of a fit found.
 
-    verdict, advice: in short, and what to do; reasons: the evidence for it, in words.
-    chi2: misfit per residual; tests: of residuals and noise; comparisons: with other discretisations.
-    bias: (d,) size of the discretisation bias of every coefficient; covariance_added: (d, d) diag(bias²), to be added
-        to the posterior covariance.
-    failed: discretisations that could not be fitted, and why.
+    Attributes
+    ----------
+    verdict, advice
+        In short, and what to do.
+    reasons
+        The evidence for it, in words.
+    chi2
+        Misfit per residual.
+    tests
+        Tests of residuals and noise.
+    comparisons
+        Comparisons with other discretisations.
+    bias
+        (d,) size of the discretisation bias of every coefficient.
+    covariance_added
+        (d, d) diag(bias²), to be added to the posterior covariance.
+    failed
+        Discretisations that could not be fitted, and why.
     """
 
     verdict: Verdict
@@ -91,14 +104,25 @@ def check(
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
 
-    fit, likelihood: of the selected operators; refits: the same operators with :func:`variations` of the data, or the
-        error where one could not be fitted. Those that failed or did not converge are not compared, and named.
-    noise_error: relative standard error of the noise level, 0 where it is known.
-    rng: for draws of the noise.
-    data: experiments, for tests of the noise by itself; without them these are left out.
-    filter_sigma: noise level by field, measured without a fit; it tells a wrong level from a missing operator.
-    cycles: highest frequency of the data in cycles per step, by axis and ``time``; half is the limit of the sampling.
-    levels: thresholds.
+    Parameters
+    ----------
+    fit, likelihood
+        Fit and likelihood of the selected operators.
+    refits
+        The same operators with :func:`variations` of the data, or the error where one could not be fitted. Those that
+        failed or did not converge are not compared, and named.
+    noise_error
+        Relative standard error of the noise level, 0 where it is known.
+    rng
+        For draws of the noise.
+    data
+        Experiments, for tests of the noise by itself; without them these are left out.
+    filter_sigma
+        Noise level by field, measured without a fit; it tells a wrong level from a missing operator.
+    cycles
+        Highest frequency of the data in cycles per step, by axis and ``time``; half is the limit of the sampling.
+    levels
+        Thresholds.
     """
     if not (np.isfinite(noise_error) and noise_error >= 0):
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
@@ -171,7 +195,7 @@ def _homoscedastic(likelihood: ResidualLikelihood) -> bool:
 
 
 def without_noise(check: Check, likelihood: ResidualLikelihood, theta: Array, levels: CheckLevels = LEVELS) -> Check:
-    """The check of a fit to data without noise to speak of: how far discretisations differ, and what they explain.
+    """The check of a fit to data without noise to speak of: how far discretisations differ, and what they explain. ::
 
         bias = max over comparisons of |Δ| (a better discretisation) or |Δ|/(ratio² − 1) (a coarser sampling)
         effect of a bias: max_i bias_i ‖X_i‖/‖y‖,        unexplained = Σ r² / Σ y²
@@ -223,11 +247,21 @@ def check_discovery(
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
 
-    fit, likelihood: of the selected operators, without constraints: these would hide what moves. Where there is no such
-        fit it is made, from theta (d,); None where the data do not determine it.
-    setup: of the fit; measured: what is known of the noise of every experiment; rng: for draws of the noise.
-    held: whether constraints hold the fit after all; refits, which are free, are then not compared with it.
-    levels: thresholds.
+    Parameters
+    ----------
+    fit, likelihood
+        Fit and likelihood of the selected operators, without constraints: these would hide what moves. Where there is
+        no such fit it is made, from theta (d,); None where the data do not determine it.
+    setup
+        Setup of the fit.
+    measured
+        What is known of the noise of every experiment.
+    rng
+        For draws of the noise.
+    held
+        Whether constraints hold the fit after all; refits, which are free, are then not compared with it.
+    levels
+        Thresholds.
     """
     try:
         fit = Profile().fit(likelihood, start=theta) if fit is None else fit

@@ -29,9 +29,20 @@ Array = NDArray[np.float64]
 class Comparison:
     """An estimate with another discretisation.
 
-    theta, difference, z: (d,); statistic: Δᵀ Cov(Δ)⁻¹ Δ; p: its p-value.
-    bias: (d,) of the original estimate by Richardson's rule, from the part of Δ that noise does not explain.
-    weight: largest bias in standard deviations of the original estimate; better: as in :class:`Variation`.
+    Attributes
+    ----------
+    theta, difference, z
+        (d,).
+    statistic
+        Δᵀ Cov(Δ)⁻¹ Δ.
+    p
+        Its p-value.
+    bias
+        (d,) of the original estimate by Richardson's rule, from the part of Δ that noise does not explain.
+    weight
+        Largest bias in standard deviations of the original estimate.
+    better
+        As in :class:`Variation`.
     """
 
     name: str
@@ -68,7 +79,13 @@ class Comparison:
 
 @dataclass(frozen=True)
 class FailedComparison:
-    """Another discretisation that could not be fitted; reason: why, in words."""
+    """Another discretisation that could not be fitted.
+
+    Attributes
+    ----------
+    reason
+        Why, in words.
+    """
 
     name: str
     kind: Kind
@@ -83,8 +100,11 @@ def compare(
 ) -> Comparison:
     """How far another discretisation leads.
 
-    efficient: whether the weights use all that is known, so that covariances may be subtracted; else they are added,
-        which overrates the noise in Δ.
+    Parameters
+    ----------
+    efficient
+        Whether the weights use all that is known, so that covariances may be subtracted; else they are added, which
+        overrates the noise in Δ.
     """
     if sorted(refit.names) != sorted(fit.names):
         raise BvsiError("refits: they need the operators of the fit, and no others.")

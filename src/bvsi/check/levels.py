@@ -9,23 +9,39 @@ from dataclasses import dataclass
 class CheckLevels:
     """Thresholds of the check. Probabilities are p-values, frequencies are in cycles per step of the data.
 
-    alarm: p below which a test or a comparison with a better discretisation starts an alarm; there are about ten.
-    alone: the same for correlated residuals, which have to be an alarm without any other sign.
-    why: p below which a test tells why, once there is an alarm.
-    noise: p of tests of the noise by itself. These see what signal is left in the data too, and need strong evidence.
-    surely: p below which an estimate surely moves with fewer data or a lower element. Of 90 right answers on classic
-        equations, coarse and fine, 2 had such a comparison, and a better discretisation spoke for both.
-    perhaps: p below which an estimate perhaps moves with a better discretisation.
-    unresolved, suspect: highest frequencies beyond which data cannot be, or may not be, resolved; 0.5 is the limit.
-    fast: highest frequency below which data are resolved, whatever else is wrong.
-    far_below: χ²/n below which the noise is overstated, whatever else there is.
-    filter_error: relative error of noise levels that filters measure, at least.
-    floor: part of the covariance of the fit that two estimates may differ by without either being efficient.
-    noisy_move: standard deviations of a difference that noise may make, and that do not count as bias.
-    first_steps: ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
-    bias, unexplained: effect of a bias, and share of y, that are trouble in data without noise.
-
     Values without a run named here were not measured one by one; ``docs/trust.md`` tells what they do together.
+
+    Parameters
+    ----------
+    alarm
+        p below which a test or a comparison with a better discretisation starts an alarm; there are about ten.
+    alone
+        The same for correlated residuals, which have to be an alarm without any other sign.
+    why
+        p below which a test tells why, once there is an alarm.
+    noise
+        p of tests of the noise by itself. These see what signal is left in the data too, and need strong evidence.
+    surely
+        p below which an estimate surely moves with fewer data or a lower element. Of 90 right answers on classic
+        equations, coarse and fine, 2 had such a comparison, and a better discretisation spoke for both.
+    perhaps
+        p below which an estimate perhaps moves with a better discretisation.
+    unresolved, suspect
+        Highest frequencies beyond which data cannot be, or may not be, resolved; 0.5 is the limit.
+    fast
+        Highest frequency below which data are resolved, whatever else is wrong.
+    far_below
+        χ²/n below which the noise is overstated, whatever else there is.
+    filter_error
+        Relative error of noise levels that filters measure, at least.
+    floor
+        Part of the covariance of the fit that two estimates may differ by without either being efficient.
+    noisy_move
+        Standard deviations of a difference that noise may make, and that do not count as bias.
+    first_steps
+        ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
+    bias, unexplained
+        Effect of a bias, and share of y, that are trouble in data without noise.
     """
 
     alarm: float = 1e-3

@@ -43,7 +43,10 @@ _FEWEST = 500
 def noise_tests(data: Sequence[Data], *, homoscedastic: bool) -> tuple[ResidualTest, ...]:
     """Correlation of the noise along every axis, and its dependence on the signal; complete data on grids only.
 
-    homoscedastic: whether the noise model has one level per field, so that dependence on the signal is against it.
+    Parameters
+    ----------
+    homoscedastic
+        Whether the noise model has one level per field, so that dependence on the signal is against it.
     """
     tests: list[ResidualTest] = []
     for experiment in data:

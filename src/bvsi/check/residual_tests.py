@@ -39,7 +39,11 @@ class ResidualTest:
     """One statistic, how many standard deviations it is from what noise gives, and how often noise gives as much.
 
     p is two-sided for the misfit and one-sided, large values being unusual, for the others.
-    kind: what is tested: the misfit, its structure in space or time, how evenly it is spread, white noise, noise that
+
+    Attributes
+    ----------
+    kind
+        What is tested: the misfit, its structure in space or time, how evenly it is spread, white noise, noise that
         grows with the signal.
     """
 
@@ -57,7 +61,10 @@ class ResidualTest:
 class ResidualTests:
     """The tests, and the degrees of freedom of the misfit: n − d, fewer where the weights leave correlations out.
 
-    drawn: whether these come from draws, and have errors of their own.
+    Attributes
+    ----------
+    drawn
+        Whether these come from draws, and have errors of their own.
     """
 
     tests: tuple[ResidualTest, ...]
@@ -68,7 +75,10 @@ class ResidualTests:
 def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> ResidualTests:
     """Misfit χ²/(n − d), correlation of neighbours in w, and how evenly the misfit is spread over time.
 
-    noise_error: relative standard error of the noise level.
+    Parameters
+    ----------
+    noise_error
+        Relative standard error of the noise level.
     """
     others = [] if fit.posterior is None else list(fit.posterior.sample(_WEIGHTS, rng))
     columns = [_Columns.of(part, likelihood, fit.theta, others, rng) for part in likelihood.parts]
@@ -94,7 +104,10 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:
     """χ²/n − 1 against (2/freedom + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty).
 
-    drawn: whether n and freedom come from the draws: then they have errors of their own, and z is Student's.
+    Parameters
+    ----------
+    drawn
+        Whether n and freedom come from the draws: then they have errors of their own, and z is Student's.
     """
     spread = np.sqrt(2.0 / freedom * (1 + drawn / _DRAWS) + 4.0 * noise_error**2)
     z = float((np.cbrt(chi2) - 1 + spread**2 / 9) / (spread / 3))
@@ -115,7 +128,10 @@ def _against_draws(name: str, kind: TestKind, values: Array) -> ResidualTest:
 class _Columns:
     """Statistics of one experiment, (1 + m + l,): the fit's own, those of m draws, the fit's with l other weights.
 
-    share: of each block in the misfit, (K, 1 + m + l).
+    Attributes
+    ----------
+    share
+        Share of each block in the misfit, (K, 1 + m + l).
     """
 
     misfit: Array

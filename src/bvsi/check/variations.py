@@ -39,11 +39,20 @@ _HALF = slice(None, None, 2)
 class Variation:
     """Another discretisation.
 
-    name: for people; kind: what is coarser, or ``width`` where only the test functions are others.
-    setup: data, noise and test functions of the refit.
-    ratio: how much coarser; order: of the quadrature error. The error at the original data is that of the refit times
-        1/ratio^order.
-    better: kinds of discretisation error that are smaller than those of the fit, at the price of wider error bars.
+    Attributes
+    ----------
+    name
+        For people.
+    kind
+        What is coarser, or ``width`` where only the test functions are others.
+    setup
+        Data, noise and test functions of the refit.
+    ratio
+        How much coarser.
+    order
+        Order of the quadrature error. The error at the original data is that of the refit times 1/ratio^order.
+    better
+        Kinds of discretisation error that are smaller than those of the fit, at the price of wider error bars.
     """
 
     name: str
@@ -57,7 +66,10 @@ class Variation:
 def variations(setup: Setup) -> tuple[Variation, ...]:
     """Every second frame, every second node, wider tests or the other element, where data are enough.
 
-    setup: as it was used.
+    Parameters
+    ----------
+    setup
+        As it was used.
     """
     found = [_frames(setup), _nodes(setup), _poorer_reconstruction(setup)]
     found.append(_wider(setup) if isinstance(setup.tests, SplineTests) else _other_element(setup, setup.tests))

@@ -81,9 +81,16 @@ Finding = tuple[Verdict, tuple[str, ...]]
 class Evidence:
     """All that a verdict rests on.
 
-    scale: max(1, χ²/n), by which statistics of comparisons are too large where the model does not fit.
-    level_ratio: noise variance by filters relative to that stated; freedom: of the misfit, drawn: whether from draws.
-    cycles: highest frequency by axis, cycles per step.
+    Attributes
+    ----------
+    scale
+        max(1, χ²/n), by which statistics of comparisons are too large where the model does not fit.
+    level_ratio
+        Noise variance by filters relative to that stated.
+    freedom
+        Freedom of the misfit, drawn: whether from draws.
+    cycles
+        Highest frequency by axis, cycles per step.
     """
 
     tests: tuple[ResidualTest, ...]

@@ -22,7 +22,13 @@ _LONGEST_HANDSHAKE = 1 << 20
 
 @dataclass(frozen=True)
 class Address:
-    """Where a scheduler listens; encrypted: whether by TLS, of which Dask's own settings have the certificates."""
+    """Where a scheduler listens.
+
+    Attributes
+    ----------
+    encrypted
+        Whether by TLS, of which Dask's own settings have the certificates.
+    """
 
     text: str
     host: str
@@ -42,7 +48,10 @@ class Address:
     def check_answer(self, timeout: float) -> None:
         """Refuse where nobody, or somebody else, answers; a greeting that is encrypted is left to Dask.
 
-        timeout: seconds.
+        Parameters
+        ----------
+        timeout
+            Seconds.
         """
         try:
             with socket.create_connection((self.host, self.port), timeout=timeout) as connection:

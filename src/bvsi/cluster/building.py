@@ -36,8 +36,14 @@ class Recipe:
 class Ingredients:
     """What one piece is made of.
 
-    source: its frames; stencil: the rows of its blocks, or the whole stencil where it is not cut.
-    noise, variance: at its frames.
+    Attributes
+    ----------
+    source
+        Its frames.
+    stencil
+        The rows of its blocks, or the whole stencil where it is not cut.
+    noise, variance
+        Noise and variance at its frames.
     """
 
     source: Data | StoredFrames

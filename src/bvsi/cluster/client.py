@@ -33,8 +33,12 @@ def connect(address: str, *, tls: Tls = (None, None, None), timeout: float = _TI
 
     Whoever runs the scheduler or a worker can run programs here: what they send is unpickled by the client.
 
-    tls: certificate of the authority, own certificate and its key, for ``tls://``; None: those of Dask's settings.
-    timeout: seconds after which a scheduler that does not answer is given up.
+    Parameters
+    ----------
+    tls
+        Certificate of the authority, own certificate and its key, for ``tls://``; None: those of Dask's settings.
+    timeout
+        Seconds after which a scheduler that does not answer is given up.
     """
     module, place = distributed(), Address.parse(address)
     place.check_answer(timeout)

@@ -20,9 +20,18 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Cut:
-    """blocks: of a piece, first and last + 1; frames: that they need, first and last + 1.
+    """Blocks and frames of one piece of an experiment.
 
-    shared: times that other pieces have as well; first: those of them that no earlier piece has.
+    Attributes
+    ----------
+    blocks
+        Blocks of a piece, first and last + 1.
+    frames
+        Frames that they need, first and last + 1.
+    shared
+        Times that other pieces have as well.
+    first
+        Those of them that no earlier piece has.
     """
 
     blocks: tuple[int, int]

@@ -69,10 +69,22 @@ class ClusterLikelihood(ResidualLikelihood):
 
     The system has names and a description, and no experiments.
 
-    place: where the pieces are; pieces: one future each, or themselves; seats: where they stand, in order.
-    extents: one per experiment; everything: names of all operators of the pieces.
-    T: θ of all operators = T η where operators are tied together, (d, m), else None.
-    chosen: blocks of each experiment that count, by index; None for all.
+    Attributes
+    ----------
+    place
+        Where the pieces are.
+    pieces
+        One future each, or themselves.
+    seats
+        Where they stand, in order.
+    extents
+        One per experiment.
+    everything
+        Names of all operators of the pieces.
+    T
+        θ of all operators = T η where operators are tied together, (d, m), else None.
+    chosen
+        Blocks of each experiment that count, by index; None for all.
     """
 
     place: Place

@@ -26,8 +26,14 @@ Rng = np.random.Generator
 class PieceModel:
     """Which operators, with which weights, on which blocks of a piece.
 
-    names: of the operators; T: θ of all operators = T η where operators are tied together, (d, m), else None.
-    blocks: some of the blocks there, by index; None for all.
+    Attributes
+    ----------
+    names
+        Names of the operators.
+    T
+        θ of all operators = T η where operators are tied together, (d, m), else None.
+    blocks
+        Some of the blocks there, by index; None for all.
     """
 
     names: tuple[str, ...]
@@ -52,7 +58,14 @@ class PieceModel:
 class Piece:
     """Residual blocks of one experiment, all operators.
 
-    own: its likelihood; cut: None where it is the whole experiment. label: for messages.
+    Attributes
+    ----------
+    own
+        Its likelihood.
+    cut
+        None where it is the whole experiment.
+    label
+        For messages.
     """
 
     own: ResidualLikelihood
@@ -133,7 +146,13 @@ def without_spread(found: ProfileEquations) -> ProfileEquations:
 
 
 def spread_together(piece: Piece, model: PieceModel, found: Sequence[ProfileEquations]) -> Array:
-    """What the times that this piece is the first to have add to S, (d, d); found: of all pieces with such times."""
+    """What the times that this piece is the first to have add to S, (d, d).
+
+    Parameters
+    ----------
+    found
+        Of all pieces with such times.
+    """
     own = piece.of(model)
     assert own.cut is not None
     V: dict[int, Array] = {}
@@ -175,7 +194,13 @@ def lend(piece: Piece, model: PieceModel, first: int, last: int) -> Array:
 def instruments(
     piece: Piece, model: PieceModel, theta: Array, before: Sequence[Array], after: Sequence[Array], shift: int
 ) -> InstrumentalEquations:
-    """A and c; before, after: regressors of the blocks on both sides, in order of time."""
+    """A and c.
+
+    Parameters
+    ----------
+    before, after
+        Regressors of the blocks on both sides, in order of time.
+    """
     own = piece.of(model)
     if own.cut is None:
         return instrumental_equations(own.part, theta)

@@ -44,7 +44,10 @@ class Here:
 class Workers:
     """On the workers of a Dask cluster.
 
-    threads: by address of the worker, when the pieces were made.
+    Attributes
+    ----------
+    threads
+        Threads by address of the worker, when the pieces were made.
     """
 
     client: Any

@@ -50,12 +50,17 @@ def cluster_likelihood(
 ) -> ClusterLikelihood:
     """The same as ``residual_likelihood(assemble(data, library), noise, weighting)``, assembled on the workers.
 
-    client: a dask.distributed.Client; data: experiments in memory, of which every worker gets its frames, or
-        :class:`Stored` ones, of which it reads them. The other arguments are those of :func:`bvsi.assemble` and
-        :func:`bvsi.residual_likelihood`.
+    The other arguments are those of :func:`bvsi.assemble` and :func:`bvsi.residual_likelihood`.
 
     With block weighting an experiment is cut in time, into about two pieces per thread of the cluster. With stacked
     weighting, which couples all times, with missing values, and with noise models of the user's own, it is one piece.
+
+    Parameters
+    ----------
+    client
+        A dask.distributed.Client.
+    data
+        Experiments in memory, of which every worker gets its frames, or :class:`Stored` ones, of which it reads them.
     """
     place = Workers.of(client, progress)
     experiments = _experiments(data)
@@ -88,7 +93,15 @@ def cluster_likelihood(
 
 @dataclass(frozen=True, eq=False)
 class _Wanted:
-    """A piece to be made, of which experiment and from what; cut: None where it is all of it; sample: a first block."""
+    """A piece to be made, of which experiment and from what.
+
+    Attributes
+    ----------
+    cut
+        None where it is all of it.
+    sample
+        A first block.
+    """
 
     experiment: int
     cut: Cut | None
@@ -96,7 +109,13 @@ class _Wanted:
     sample: Ingredients | None
 
     def seat(self, n_blocks: int) -> Seat:
-        """Where it stands; n_blocks: its own blocks, where it is all of them."""
+        """Where it stands.
+
+        Parameters
+        ----------
+        n_blocks
+            Its own blocks, where it is all of them.
+        """
         if self.cut is None:
             return Seat(self.experiment, (0, n_blocks))
         return Seat(self.experiment, self.cut.blocks, self.cut.shared, self.cut.first)

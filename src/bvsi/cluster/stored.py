@@ -26,9 +26,14 @@ _ALL = 1e18
 class Stored:
     """An experiment in a file, such as a Zarr store in chunks of a few frames.
 
-    path: a file that the workers can open under the same name. reading: what to take, as for
-        :func:`bvsi.app.readers.read`;
-        nothing is coarsened. like: the same data in memory, where they are; workers then check that the file has them.
+    Attributes
+    ----------
+    path
+        A file that the workers can open under the same name.
+    reading
+        What to take, as for :func:`bvsi.app.readers.read`; nothing is coarsened.
+    like
+        The same data in memory, where they are; workers then check that the file has them.
     """
 
     path: Path | str
@@ -70,7 +75,13 @@ class Stored:
 
 @dataclass(frozen=True)
 class StoredFrames:
-    """Some frames of a file; digest: of their values, empty where these are not known."""
+    """Some frames of a file.
+
+    Parameters
+    ----------
+    digest
+        Digest of their values, empty where these are not known.
+    """
 
     path: Path
     reading: Reading
@@ -87,8 +98,12 @@ class StoredFrames:
 def sources(data: Sequence[Data], given: Sequence[Data], stored: Sequence[Stored] | None) -> list[Data | Stored]:
     """For every experiment its file, where data are as they were given, else the data themselves.
 
-    data: what is used; given: what was read from the files, before outliers were replaced. Workers check that a file
-        has the same values.
+    Parameters
+    ----------
+    data
+        What is used.
+    given
+        What was read from the files, before outliers were replaced. Workers check that a file has the same values.
     """
     if stored is None:
         return list(data)

@@ -24,11 +24,15 @@ def over(
 ) -> Iterator[tuple[int, Result]]:
     """(i, work(items[i])) for every i, as they are done.
 
-    client: a dask.distributed.Client, each item then a task with one thread; None: here, in order.
-    what, label: for the progress, what is done, and one item in words.
-
     The first error ends it, as it is; what has not begun is then given up, and so it is where the caller stops. What a
     dead worker had to do is repeated, so that work must depend on its item alone.
+
+    Parameters
+    ----------
+    client
+        A dask.distributed.Client, each item then a task with one thread; None: here, in order.
+    what, label
+        For the progress, what is done, and one item in words.
     """
     if client is None:
         return _here(work, items, progress, what, label)

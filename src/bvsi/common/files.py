@@ -30,7 +30,12 @@ if TYPE_CHECKING:
 def write_whole(path: Path, content: bytes | str, *, mode: int = 0o644) -> None:
     """Write a file; whatever happens, afterwards it is the old one (or none) or the new one.
 
-    A link at ``path`` is replaced, never followed. Text is written as UTF-8. mode: its permissions.
+    A link at ``path`` is replaced, never followed. Text is written as UTF-8.
+
+    Parameters
+    ----------
+    mode
+        Its permissions.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".part")
@@ -65,7 +70,13 @@ class _Buffer(io.BytesIO):
 
 
 def netcdf_bytes(dataset: xr.Dataset, groups: Mapping[str, xr.Dataset] | None = None) -> bytes:
-    """A dataset as the bytes of a NetCDF file; groups: further datasets by the name of their group."""
+    """A dataset as the bytes of a NetCDF file.
+
+    Parameters
+    ----------
+    groups
+        Further datasets by the name of their group.
+    """
     buffer = _Buffer()
     dataset.to_netcdf(buffer, engine="h5netcdf")
     for name, group in (groups or {}).items():
@@ -74,7 +85,13 @@ def netcdf_bytes(dataset: xr.Dataset, groups: Mapping[str, xr.Dataset] | None = 
 
 
 def png_bytes(figure: Any, **options: Any) -> bytes:
-    """A figure of matplotlib as the bytes of a PNG file; options: of ``savefig``."""
+    """A figure of matplotlib as the bytes of a PNG file.
+
+    Parameters
+    ----------
+    options
+        Options of ``savefig``.
+    """
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", **options)
     return buffer.getvalue()
@@ -95,7 +112,10 @@ def check_reference(path: Path, reference: str, *, allow_outside: bool) -> None:
 
     Libraries look for relative names in the folder of the file, or in the working directory; neither may be outside.
 
-    path: the file that refers to another, or a folder in which a link does.
+    Parameters
+    ----------
+    path
+        The file that refers to another, or a folder in which a link does.
     """
     home = path.resolve() if path.is_dir() else path.resolve().parent
     for found in {(home / reference).resolve(), Path(reference).resolve()}:

@@ -24,8 +24,12 @@ def real_array(value: ArrayLike, what: str) -> Floats:
 
     The result may share memory with ``value``. Values may still be NaN or infinite.
 
-    value: array of integers, floats of any width, or complex numbers with an imaginary part below 10⁻⁶ of the size.
-    what: the subject of the error messages, such as ``"field 'u'"``.
+    Parameters
+    ----------
+    value
+        Array of integers, floats of any width, or complex numbers with an imaginary part below 10⁻⁶ of the size.
+    what
+        The subject of the error messages, such as ``"field 'u'"``.
     """
     if np.ma.is_masked(value):
         raise DataError(
@@ -112,8 +116,12 @@ RESERVED_NAMES: frozenset[str] = frozenset((*_SYMBOLS, *_OPERATORS, *_FUNCTIONS,
 def check_field_name(name: object, what: str = "field") -> str:
     """Return ``name`` if a field may be called so: an identifier that is not reserved, without ``__`` or a last ``_``.
 
-    name: the proposed name.
-    what: the noun for the error message, such as ``"auxiliary field"``.
+    Parameters
+    ----------
+    name
+        The proposed name.
+    what
+        The noun for the error message, such as ``"auxiliary field"``.
     """
     if not isinstance(name, str):
         raise DataError(f"{what} name {name!r} is not a text; name it like 'u'")

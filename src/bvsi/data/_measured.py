@@ -44,9 +44,14 @@ def check_missing(missing: object) -> None:
 def checked_masks(measured: object, names: tuple[str, ...], shape: tuple[int, int]) -> dict[str, Mask] | None:
     """Masks of all fields, True where measured; None where everything is.
 
-    measured: masks by name, each ``shape``; fields left out are measured everywhere.
-    names: the fields.
-    shape: times and nodes.
+    Parameters
+    ----------
+    measured
+        Masks by name, each ``shape``; fields left out are measured everywhere.
+    names
+        The fields.
+    shape
+        Times and nodes.
     """
     if measured is None:
         return None
@@ -68,7 +73,12 @@ def check_fill(values: Floats, what: str, mask: Mask | None = None) -> None:
     Such a number is the lowest or highest of all, and far from the rest: values at the edge of a range, as those of a
     saturated camera, and zeros of a count are not.
 
-    what: the subject of the message, such as ``"field 'u'"``; mask: where values were measured, everywhere if None.
+    Parameters
+    ----------
+    what
+        The subject of the message, such as ``"field 'u'"``.
+    mask
+        Where values were measured, everywhere if None.
     """
     known = np.isfinite(values) if mask is None else np.isfinite(values) & mask
     if not known.any():

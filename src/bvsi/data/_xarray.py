@@ -42,10 +42,16 @@ def check_dims(dims: Sequence[str] | None, sizes: Sizes) -> tuple[str, ...] | No
 def arrange(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str, ...] | None) -> Floats:
     """Array (times, nodes) from an array over time and space.
 
-    value: axes in the order ``dims``; without dims, in the order of ``sizes`` or flattened to (times, nodes).
-    what: subject of the error messages.
-    sizes: from :func:`axis_sizes`.
-    dims: names of the axes, checked by :func:`check_dims`.
+    Parameters
+    ----------
+    value
+        Axes in the order ``dims``; without dims, in the order of ``sizes`` or flattened to (times, nodes).
+    what
+        Subject of the error messages.
+    sizes
+        Sizes from :func:`axis_sizes`.
+    dims
+        Names of the axes, checked by :func:`check_dims`.
     """
     array = _plain(value, what)
     flat = (sizes[TIME], _product(sizes) // max(sizes[TIME], 1))

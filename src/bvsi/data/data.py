@@ -29,11 +29,18 @@ class Data:
 
     Users make it with :meth:`from_arrays` or :meth:`from_xarray`. The arrays are read-only float64 copies.
 
-    times: t, (T,), strictly increasing, at least two.
-    fields: û by name, each (T, n_nodes), in the node order of the geometry.
-    geometry: the grid or mesh.
-    auxiliary: known fields by name, (T, n_nodes), or (n_nodes,) when static.
-    measured: masks by field, (T, n_nodes), True where the value was measured; None when all were. Other values must not
+    Attributes
+    ----------
+    times
+        t, (T,), strictly increasing, at least two.
+    fields
+        û by name, each (T, n_nodes), in the node order of the geometry.
+    geometry
+        The grid or mesh.
+    auxiliary
+        Known fields by name, (T, n_nodes), or (n_nodes,) when static.
+    measured
+        Masks by field, (T, n_nodes), True where the value was measured; None when all were. Other values must not
         matter; those that are not finite are filled by interpolation. Frames without any measured value are dropped.
     """
 
@@ -85,14 +92,22 @@ class Data:
 
         Complex arrays whose imaginary part is rounding are accepted, and their real part is taken.
 
-        fields: arrays by name. On a grid (T, *grid.shape) or flattened (T, n_nodes), or with the axes
-            ``dims``; on a mesh (T, n_nodes).
-        times: (T,).
-        geometry: the grid or mesh.
-        dims: names of the axes of every array, such as ``("time", "y", "x")``; on a mesh "time" and "node".
-        auxiliary: known fields, the same way; a static one has no time axis.
-        missing: "nan" where NaN in a field means that the value was not measured; residuals that depend on one are
-            not used. Without it NaN are refused.
+        Parameters
+        ----------
+        fields
+            Arrays by name. On a grid ``(T, *grid.shape)`` or flattened (T, n_nodes), or with the axes ``dims``;
+            on a mesh (T, n_nodes).
+        times
+            (T,).
+        geometry
+            The grid or mesh.
+        dims
+            Names of the axes of every array, such as ``("time", "y", "x")``; on a mesh "time" and "node".
+        auxiliary
+            Known fields, the same way; a static one has no time axis.
+        missing
+            "nan" where NaN in a field means that the value was not measured; residuals that depend on one are not used.
+            Without it NaN are refused.
         """
         check_missing(missing)
         known = {} if auxiliary is None else auxiliary
@@ -126,17 +141,28 @@ class Data:
     ) -> Data:
         """Data from labelled arrays; dimensions are taken by name, decreasing coordinates are turned round.
 
-        ds: a dataset, or one named array.
-        time: name of the time dimension, whose coordinate holds numbers.
-        fields: names of the variables to use; all that have the time dimension when left out.
-        auxiliary: names of known fields; when left out, those that :meth:`to_xarray` marked so.
-        periodic: periodic axes, as in :class:`Grid`, by the names x, y, z; when left out, the ``period``
-            attributes that :meth:`to_xarray` writes.
-        mesh: the mesh, when the data are not on a grid; when left out, the one that :meth:`to_xarray` wrote.
-        nodes: name of the dimension that numbers the nodes of the mesh.
-        axes: dimension to axis, such as ``{"lon": "x", "lat": "y"}``, for dimensions not called x, y, z.
-        missing: "nan" where NaN in a field means that the value was not measured, as in :meth:`from_arrays`; when left
-            out, this holds for fields that :meth:`to_xarray` marked so.
+        Parameters
+        ----------
+        ds
+            A dataset, or one named array.
+        time
+            Name of the time dimension, whose coordinate holds numbers.
+        fields
+            Names of the variables to use; all that have the time dimension when left out.
+        auxiliary
+            Names of known fields; when left out, those that :meth:`to_xarray` marked so.
+        periodic
+            Periodic axes, as in :class:`Grid`, by the names x, y, z; when left out, the ``period`` attributes
+            that :meth:`to_xarray` writes.
+        mesh
+            The mesh, when the data are not on a grid; when left out, the one that :meth:`to_xarray` wrote.
+        nodes
+            Name of the dimension that numbers the nodes of the mesh.
+        axes
+            Dimension to axis, such as ``{"lon": "x", "lat": "y"}``, for dimensions not called x, y, z.
+        missing
+            "nan" where NaN in a field means that the value was not measured, as in :meth:`from_arrays`; when left out,
+            this holds for fields that :meth:`to_xarray` marked so.
         """
         check_missing(missing)
         chosen = _xarray.Choice(time, fields, auxiliary, periodic, mesh, nodes, axes or {})
@@ -169,7 +195,7 @@ class Data:
         return values
 
     def grid_field(self, name: str) -> Floats:
-        """View of a field as (T, *grid.shape), or of a static auxiliary one as grid.shape."""
+        """View of a field as ``(T, *grid.shape)``, or of a static auxiliary one as grid.shape."""
         grid = self._grid("grid_field")
         values = self.fields.get(name, self.auxiliary.get(name))
         if values is None:
@@ -188,7 +214,10 @@ class Data:
     def select_times(self, index: slice | ArrayLike) -> Data:
         """Data at some of the times: ``data.select_times(slice(None, None, 2))``.
 
-        index: slice, integers in increasing order, or a mask (T,).
+        Parameters
+        ----------
+        index
+            Slice, integers in increasing order, or a mask (T,).
         """
         try:
             chosen = np.arange(self.n_times)[index if isinstance(index, slice) else np.asarray(index)]
@@ -207,7 +236,10 @@ class Data:
     def subsample(self, every: int | Mapping[str, int]) -> Data:
         """Data on every k-th node of the grid along each axis; both end points of a bounded axis are kept.
 
-        every: k for all axes, or k by axis name (1 for the axes left out).
+        Parameters
+        ----------
+        every
+            k for all axes, or k by axis name (1 for the axes left out).
         """
         grid = self._grid("subsample")
         steps = _steps(grid, every)
@@ -228,7 +260,10 @@ class Data:
     def with_fields(self, fields: Mapping[str, ArrayLike]) -> Data:
         """Same times, geometry, auxiliary fields and measured places, other values of the same fields.
 
-        fields: new values of every field, (T, n_nodes) or (T, *grid.shape).
+        Parameters
+        ----------
+        fields
+            New values of every field, (T, n_nodes) or ``(T, *grid.shape)``.
         """
         if set(fields) != set(self.fields):
             raise DataError(
@@ -348,7 +383,10 @@ def as_experiments(data: Data | Sequence[Data]) -> tuple[Data, ...]:
 
     Times, grids and meshes may differ between experiments.
 
-    data: one experiment or a sequence of them.
+    Parameters
+    ----------
+    data
+        One experiment or a sequence of them.
     """
     experiments = (data,) if isinstance(data, Data) else tuple(data)
     if not experiments:

@@ -25,7 +25,7 @@ _GAP_TOLERANCE = 1e-6
 class Grid:
     """Tensor-product grid x_0 < x_1 < … on each axis; nodes are numbered in C order (last axis fastest).
 
-    On a periodic axis the end point is left out: the node at ``x_0 + period`` is ``x_0`` again.
+    On a periodic axis the end point is left out: the node at ``x_0 + period`` is ``x_0`` again. ::
 
         Grid(x=xs, y=ys)                          Grid(x=xs, periodic="x")
         Grid(x=xs, y=ys, periodic=("x", "y"))     Grid(x=xs, periodic={"x": 2 * np.pi})
@@ -34,9 +34,13 @@ class Grid:
     needs its period. Without a period nothing can show that the end point was kept by mistake: give the
     period where it is known.
 
-    axes: name from x, y, z to strictly increasing coordinates (n,), in the order of the arguments; at least
-        2 points, on a periodic axis at least 3.
-    periods: name to period, for the periodic axes.
+    Attributes
+    ----------
+    axes
+        Name from x, y, z to strictly increasing coordinates (n,), in the order of the arguments; at least 2 points, on
+        a periodic axis at least 3.
+    periods
+        Name to period, for the periodic axes.
     """
 
     axes: Mapping[str, Floats]

@@ -20,10 +20,16 @@ Group = tuple[int, ...]
 class CellType:
     """A cell: vertices on the reference simplex or cube, then the nodes in the middle of vertex groups.
 
-    name: meshio's name.
-    vertices: reference coordinates of the vertices, each 0 or 1.
-    middles: vertices of the edge, face or cell in whose middle each further node sits, in meshio's order.
-    simplex: whether the map from the reference cell is affine in the vertices.
+    Attributes
+    ----------
+    name
+        Meshio's name.
+    vertices
+        Reference coordinates of the vertices, each 0 or 1.
+    middles
+        Vertices of the edge, face or cell in whose middle each further node sits, in meshio's order.
+    simplex
+        Whether the map from the reference cell is affine in the vertices.
     """
 
     name: str
@@ -55,7 +61,10 @@ class CellType:
     def middle_points(self, corners: Floats) -> Floats:
         """Middles of the vertex groups of straight cells, (m, middles, dim).
 
-        corners: coordinates of the vertices, (m, vertices, dim).
+        Parameters
+        ----------
+        corners
+            Coordinates of the vertices, (m, vertices, dim).
         """
         empty = np.empty((corners.shape[0], 0, corners.shape[2]))
         middles = [corners[:, group].mean(axis=1, keepdims=True) for group in self.middles]
@@ -108,10 +117,15 @@ _CELLS_LOOKED_AT = 1000
 class Mesh:
     """Unstructured mesh; every point is a data node, and every cell has the same type.
 
-    points: coordinates of the nodes, (n_nodes, dim).
-    cells: node indices of each cell in meshio's order, (m, nodes per cell); either orientation.
-    cell_type: line, line3, triangle, triangle6, quad, quad9, tetra, tetra10, hexahedron or hexahedron27;
-        the second-order types carry the nodes on edges, faces and in the centre as data nodes.
+    Attributes
+    ----------
+    points
+        Coordinates of the nodes, (n_nodes, dim).
+    cells
+        Node indices of each cell in meshio's order, (m, nodes per cell); either orientation.
+    cell_type
+        Line, line3, triangle, triangle6, quad, quad9, tetra, tetra10, hexahedron or hexahedron27; the second-order
+        types carry the nodes on edges, faces and in the centre as data nodes.
     """
 
     points: Floats
@@ -244,7 +258,10 @@ def _corner_determinants(corners: Floats, cell: CellType) -> tuple[Floats, Float
 
     At a corner of a cube the Jacobian consists of the edges that meet there; that of a simplex is constant.
 
-    corners: coordinates of the vertices, (m, vertices, dim).
+    Parameters
+    ----------
+    corners
+        Coordinates of the vertices, (m, vertices, dim).
     """
     place = {vertex: i for i, vertex in enumerate(cell.vertices)}
     determinants = []

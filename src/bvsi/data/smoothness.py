@@ -125,7 +125,12 @@ def padded(A: Any) -> PaddedRows:
 class Roughness:
     """Roughness ‖D u‖² of data along one axis of n nodes.
 
-    D: second differences, on a mesh the graph filter, sparse (m, n); rough: rows of G = DᵀD.
+    Attributes
+    ----------
+    D
+        Second differences, on a mesh the graph filter, sparse (m, n).
+    rough
+        Rows of G = DᵀD.
     """
 
     D: Any
@@ -149,7 +154,10 @@ def filled(values: Floats, geometry: Geometry, times: Floats) -> Floats:
     A single gap is filled by cubic interpolation along the axes; λ_a is one over the mean of (D_a u)², so that the
     axis along which the data are smoother counts more. Far from any data the values of the nearest nodes are kept.
 
-    values: (T, n_nodes), with NaN; a copy is returned.
+    Parameters
+    ----------
+    values
+        (T, n_nodes), with NaN; a copy is returned.
     """
     u = shaped(np.array(values, order="C"), geometry)
     gaps = np.flatnonzero(np.isnan(u))
@@ -206,7 +214,13 @@ def _roughness(u: Floats, axis: Roughness, number: int) -> float:
 
 
 def _spread_into_gaps(flat: Floats, gaps: Integers, nodes: Integers) -> None:
-    """Fill NaN with the mean of the nodes next to them, layer by layer inwards; flat: (n,)."""
+    """Fill NaN with the mean of the nodes next to them, layer by layer inwards.
+
+    Parameters
+    ----------
+    flat
+        (n,).
+    """
     left = np.arange(gaps.size)
     while left.size:
         near = flat[nodes[left]]

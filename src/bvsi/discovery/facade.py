@@ -58,24 +58,40 @@ def discover(
 ) -> Discovery:
     """Select the operators that the data support, infer their coefficients, and check that the answer can be trusted.
 
-    data: one experiment, or several of the same physics; library: candidates, those to keep, boundary conditions.
-    noise: model of the observation noise; left out, filters measure it and the fit refines its level.
-    robust: whether outliers get Student-t weights; by default where there are more than noise explains.
-    method: test functions, weights, selection and estimator, ``Method(tests=Galerkin(), ...)``; what it leaves open is
-        chosen from the data, and ``found.method`` is what was used. ``Paper()`` is the algorithm of the paper.
     ``biharmonic(...)`` on Q2, where the library leaves its treatment open, gets the one that fits better.
-    prior: of the coefficients of the selected model; by default flat.
-    constraints: texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities
-        tie together are selected together; inequalities hold in the posterior.
-    relinearise: how often the selected operators are linearised anew, at states smoothed by their own residual, before
-        the last fit; it matters where nonlinear operators meet large noise.
-    check: whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
+
+    Parameters
+    ----------
+    data
+        One experiment, or several of the same physics.
+    library
+        Candidates, those to keep, boundary conditions.
+    noise
+        Model of the observation noise; left out, filters measure it and the fit refines its level.
+    robust
+        Whether outliers get Student-t weights; by default where there are more than noise explains.
+    method
+        Test functions, weights, selection and estimator, ``Method(tests=Galerkin(), ...)``; what it leaves open is
+        chosen from the data, and ``found.method`` is what was used. ``Paper()`` is the algorithm of the paper.
+    prior
+        Prior of the coefficients of the selected model; by default flat.
+    constraints
+        Texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities tie
+        together are selected together; inequalities hold in the posterior.
+    relinearise
+        How often the selected operators are linearised anew, at states smoothed by their own residual, before the last
+        fit; it matters where nonlinear operators meet large noise.
+    check
+        Whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
         thresholds of that check.
-    client: a ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same
-        result to rounding. Noise is measured and the answer checked here, with the selected operators only.
-    stored: with a client, the files of the experiments, one each: workers then read their frames themselves, unless
+    client
+        A ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same result
+        to rounding. Noise is measured and the answer checked here, with the selected operators only.
+    stored
+        With a client, the files of the experiments, one each: workers then read their frames themselves, unless
         outliers were replaced or the data were coarsened.
-    rng: for draws of the noise in the check and for samplers, by default ``numpy.random.default_rng(0)``. Every step
+    rng
+        For draws of the noise in the check and for samplers, by default ``numpy.random.default_rng(0)``. Every step
         starts from a copy of it, so that its numbers do not depend on the other steps.
     """
     begin = time.perf_counter()
@@ -119,7 +135,10 @@ def discover(
 class _Model:
     """The selected operators: their likelihood, the posterior, and the constraints on them.
 
-    here: whether the residuals of the likelihood are on this machine.
+    Attributes
+    ----------
+    here
+        Whether the residuals of the likelihood are on this machine.
     """
 
     likelihood: ResidualLikelihood
@@ -129,7 +148,13 @@ class _Model:
 
 
 def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequence[Stored] | None) -> Setup:
-    """The same on the workers of a cluster, where there is one; given: data before outliers were replaced."""
+    """The same on the workers of a cluster, where there is one.
+
+    Parameters
+    ----------
+    given
+        Data before outliers were replaced.
+    """
     if client is None:
         return setup
     from bvsi.cluster import sources
@@ -172,7 +197,10 @@ def _fit(
 ) -> _Model:
     """The posterior of the selected model; the selection's own fit where nothing else is asked for.
 
-    rounds: how often operators are linearised anew.
+    Parameters
+    ----------
+    rounds
+        How often operators are linearised anew.
     """
     assert method.estimator is not None
     selected, here = whole.restrict(path.best.names), setup.client is None
@@ -245,7 +273,10 @@ def _posterior(
 ) -> Fit:
     """The posterior of the selected model; estimators that are not closed forms find their own start.
 
-    level: what filters know of the noise, where the fit may refine it.
+    Parameters
+    ----------
+    level
+        What filters know of the noise, where the fit may refine it.
     """
     rng = copy.deepcopy(rng)
     if isinstance(estimator, Profile | Lagged) and level is not None and prior is None:

@@ -50,10 +50,15 @@ def forecast(
     draws of them are simulated from the first frame, smoothed, with draws of what the smoothing leaves unknown. On
     boundaries without a declared condition, or with ``Dirichlet()``, the smoothed data give the values in time.
 
-    data: as given to ``discover``. Of several experiments all are fitted, and the first is forecast.
-    draws: simulations at most; fewer, but three at least, where they would take more work than ``budget``, counted in
+    Parameters
+    ----------
+    data
+        As given to ``discover``. Of several experiments all are fitted, and the first is forecast.
+    draws
+        Simulations at most; fewer, but three at least, where they would take more work than ``budget``, counted in
         steps in time with a small matrix. The same arguments give the same numbers on any machine.
-    options: what else was given to ``discover``: noise, prior, constraints and so on.
+    options
+        What else was given to ``discover``: noise, prior, constraints and so on.
     """
     _check(holdout, draws, library)
     experiments = as_experiments(data)
@@ -84,12 +89,17 @@ def simulate_found(
 ) -> xr.Dataset:
     """The discovered equation simulated from the first frame of ``initial``: mean, sd and 95% band of every field.
 
-    initial: its first frame, smoothed with those that follow, is the initial state; its geometry, known fields and,
-        where no condition is declared, boundary values are used.
-    times: increasing, the first that of the first frame. Boundary values in time have to reach as far.
-    draws, budget: as in :func:`forecast`.
-
     Returns for a field u the variables ``u`` (the mean), ``u_sd``, ``u_lower`` and ``u_upper``, over time and space.
+
+    Parameters
+    ----------
+    initial
+        Its first frame, smoothed with those that follow, is the initial state; its geometry, known fields and, where no
+        condition is declared, boundary values are used.
+    times
+        Increasing, the first that of the first frame. Boundary values in time have to reach as far.
+    draws, budget
+        As in :func:`forecast`.
     """
     _check(0.5, draws, library)
     t = _checked_times(times, initial)

@@ -34,10 +34,24 @@ _MESH_NODES = 20_000  # nodes of a mesh beyond which only one frame is kept
 class ExperimentFrames:
     """One experiment.
 
-    times: (K,); points: (n, dim); axes: coordinates by name where the nodes are a grid in C order, else None.
-    cells: (m, corners) of a mesh, else None.
-    data, fit: by field, (K, n); fit is empty where the unknowns are not the nodes.
-    residual_times: (R,) centres of the blocks; residual_points: by equation, (m, dim); residual: by equation, (R, m).
+    Attributes
+    ----------
+    times
+        (K,).
+    points
+        (n, dim).
+    axes
+        Coordinates by name where the nodes are a grid in C order, else None.
+    cells
+        (m, corners) of a mesh, else None.
+    data, fit
+        Data and fit by field, (K, n); fit is empty where the unknowns are not the nodes.
+    residual_times
+        (R,) centres of the blocks.
+    residual_points
+        Residual points by equation, (m, dim).
+    residual
+        Residual by equation, (R, m).
     """
 
     times: Array

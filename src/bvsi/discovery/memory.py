@@ -34,12 +34,28 @@ NUMBER = 8  # bytes of a number in double precision
 class Costs:
     """How many arrays of each kind exist side by side; the eight cases of ``bench memory`` set the values.
 
-    program: bytes of Python with NumPy, SciPy, SymPy and Numba; objects: of expressions and compiled kernels.
-    copies: arrays as large as the data (smoothed states, noise filters); sides: arrays as large as [y, X].
-    draws: the same for stacked weights, whose moment equations take draws of noise through the solver.
-    gradients: the same for conjugate gradients; entry: bytes per entry of a covariance (pattern, analysis, values).
-    check: what refits of the check add, as a factor; inverse: factors that a gradient of a log-determinant adds.
-    margin: freed memory that allocators keep, and small arrays that nobody counts.
+    Parameters
+    ----------
+    program
+        Bytes of Python with NumPy, SciPy, SymPy and Numba.
+    objects
+        Objects of expressions and compiled kernels.
+    copies
+        Arrays as large as the data (smoothed states, noise filters).
+    sides
+        Arrays as large as [y, X].
+    draws
+        The same for stacked weights, whose moment equations take draws of noise through the solver.
+    gradients
+        The same for conjugate gradients.
+    entry
+        Bytes per entry of a covariance (pattern, analysis, values).
+    check
+        What refits of the check add, as a factor.
+    inverse
+        Factors that a gradient of a log-determinant adds.
+    margin
+        Freed memory that allocators keep, and small arrays that nobody counts.
     """
 
     program: float = 3e8
@@ -61,7 +77,12 @@ COSTS = Costs()
 class Memory:
     """Estimated peak of a discovery in bytes, without the program: by part, with the sizes that it follows from.
 
-    rows, blocks: N and K of every experiment; free: bytes that the machine has left, None where it does not tell.
+    Attributes
+    ----------
+    rows, blocks
+        N and K of every experiment.
+    free
+        Bytes that the machine has left, None where it does not tell.
     """
 
     choice: Choice

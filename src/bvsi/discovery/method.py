@@ -51,14 +51,21 @@ _ELEMENTS: dict[str, Element] = {"P1": P1, "P2": P2, "Q1": Q1, "Q2": Q2, "H3": H
 class Method:
     """How an equation is looked for; None leaves a choice to the data.
 
-    tests: ``SplineTests()`` or ``Galerkin()``; by default spline tests on uniform grids, where no operator needs a
+    Parameters
+    ----------
+    tests
+        ``SplineTests()`` or ``Galerkin()``; by default spline tests on uniform grids, where no operator needs a
         derivative of the data, else elements: Q2 where the grid has whole Q2 elements, else Q1, and on meshes their own
         degree.
-    stencil: by default temporal test functions with spline tests, Crank–Nicolson with elements.
-    weighting: by default ``Stacked()`` with spline tests, ``Block()`` with elements.
-    selection: by default ``BestSubset()`` with stacked weighting, else ``Sweep()``, elimination with the Wald criterion
-        on the quadratic model of the misfit; ``Backward()`` refits at every step.
-    estimator: for the posterior of the selected model; by default the profile estimator.
+    stencil
+        By default temporal test functions with spline tests, Crank–Nicolson with elements.
+    weighting
+        By default ``Stacked()`` with spline tests, ``Block()`` with elements.
+    selection
+        By default ``BestSubset()`` with stacked weighting, else ``Sweep()``, elimination with the Wald criterion on the
+        quadratic model of the misfit; ``Backward()`` refits at every step.
+    estimator
+        For the posterior of the selected model; by default the profile estimator.
     """
 
     tests: Discretisation | None = None

@@ -35,18 +35,42 @@ Array = NDArray[np.float64]
 class Discovery:
     """What was found.
 
-    fields: fields with an equation; candidates: all operators that were considered.
-    posterior: of the selected operators; chi2 over all and by experiment and block; block_rows: residuals per block of
-        each experiment; status of the fit.
-    score_sd: standard deviations from the scores of the blocks, larger than the posterior's where the discretisation
-        fails.
-    path: how the operators were selected; settings: what was asked for, as texts; seconds: how long it took.
-    check: whether the answer can be trusted, with verdict and advice; None where that was not asked for.
-    time_order: of the time derivative on the left side.
-    frames: pictures of data, fit and residuals, made with the check; forecast: the equation simulated and compared with
-        frames that were held out, see :func:`bvsi.forecast`.
-    method: test functions, weights, selection and estimator that were used; None where a file does not tell.
-    no_simulation: why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
+    Attributes
+    ----------
+    fields
+        Fields with an equation.
+    candidates
+        All operators that were considered.
+    posterior
+        Posterior of the selected operators.
+    chi2
+        Misfit per residual over all.
+    chi2_blocks
+        The same by experiment and block.
+    block_rows
+        Residuals per block of each experiment.
+    status
+        Status of the fit.
+    score_sd
+        Standard deviations from the scores of the blocks, larger than the posterior's where the discretisation fails.
+    path
+        How the operators were selected.
+    settings
+        What was asked for, as texts.
+    seconds
+        How long it took.
+    check
+        Whether the answer can be trusted, with verdict and advice; None where that was not asked for.
+    time_order
+        Time order of the time derivative on the left side.
+    frames
+        Pictures of data, fit and residuals, made with the check.
+    forecast
+        The equation simulated and compared with frames that were held out, see :func:`bvsi.forecast`.
+    method
+        Test functions, weights, selection and estimator that were used; None where a file does not tell.
+    no_simulation
+        Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     """
 
     fields: tuple[str, ...]
@@ -102,8 +126,11 @@ class Discovery:
     ) -> xr.Dataset:
         """Mean, variance and credible band of a quantity that follows from the coefficients.
 
-        quantity: a linear map with a dimension ``operator`` (exact), or a function of the coefficients by name
-            (``size`` draws with ``rng``, by default seed 0).
+        Parameters
+        ----------
+        quantity
+            A linear map with a dimension ``operator`` (exact), or a function of the coefficients by name (``size``
+            draws with ``rng``, by default seed 0).
         """
         if callable(quantity):
             draws = rng if rng is not None else np.random.default_rng(0)

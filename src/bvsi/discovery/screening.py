@@ -52,7 +52,10 @@ def check_arguments(data: object, library: object) -> None:
 def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
     """Refuse fields with an equation that are constant or steady in all experiments, or beyond what can be squared.
 
-    fields: those with an equation.
+    Parameters
+    ----------
+    fields
+        Those with an equation.
     """
     for name in fields:
         known = [observed(data, name) for data in experiments if name in data.fields]
@@ -78,7 +81,13 @@ def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
 
 
 def _change(u: Array) -> float:
-    """Largest range in time of any node; u: (T, n_nodes) with NaN, of which nodes without any value do not count."""
+    """Largest range in time of any node.
+
+    Parameters
+    ----------
+    u
+        (T, n_nodes) with NaN, of which nodes without any value do not count.
+    """
     seen = u[:, np.isfinite(u).any(axis=0)]
     return float(np.max(np.nanmax(seen, axis=0) - np.nanmin(seen, axis=0)))
 
@@ -136,7 +145,14 @@ def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: 
     operators were selected with. Where noise rules the model its error bars mean little, and the data themselves are
     asked whether they change.
 
-    fit: of the selected operators, |s| of them, without constraints; candidates: d; fields: those with an equation.
+    Parameters
+    ----------
+    fit
+        Fit of the selected operators, |s| of them, without constraints.
+    candidates
+        d.
+    fields
+        Those with an equation.
     """
     if fit.posterior is None:
         return

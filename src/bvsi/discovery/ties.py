@@ -23,7 +23,17 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Ties:
-    """names: d operators; T: (d, m); free: names of η."""
+    """Operators that equalities tie together: θ = T η.
+
+    Attributes
+    ----------
+    names
+        d operators.
+    T
+        (d, m).
+    free
+        Names of η.
+    """
 
     names: tuple[str, ...]
     T: Array

@@ -28,8 +28,16 @@ Fields = Mapping[str, Array]
 class Simulator:
     """Solves u_t = Σ_i θ_i F_i(u) for any coefficients and any initial state.
 
-    equation: the operators on their space; splines: maps between nodal values and coefficients, None on meshes.
-    fixed: unknowns, as columns of the state, that no equation moves; prescribed: whether these are given in time.
+    Attributes
+    ----------
+    equation
+        The operators on their space.
+    splines
+        Maps between nodal values and coefficients, None on meshes.
+    fixed
+        Unknowns, as columns of the state, that no equation moves.
+    prescribed
+        Whether these are given in time.
     """
 
     equation: Discretised
@@ -79,8 +87,14 @@ class Simulator:
     ) -> tuple[dict[str, Array], int]:
         """Nodal values (T, n) by field at the times, and the number of steps.
 
-        theta: coefficients in the order of the library; initial: nodal values (n,) by field at times[0].
-        boundary: times (S,) and nodal values (S, n) by field, which give the unknowns that are prescribed.
+        Parameters
+        ----------
+        theta
+            Coefficients in the order of the library.
+        initial
+            Nodal values (n,) by field at times[0].
+        boundary
+            Times (S,) and nodal values (S, n) by field, which give the unknowns that are prescribed.
         """
         known = None
         if self.needs_boundary:
@@ -105,9 +119,12 @@ class Simulator:
 def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simulator:
     """Discretise the equations on the geometry of the data; known fields are those of the data.
 
-    prescribe: whether boundary values are given when it runs, where the library declares no condition or
-        ``Dirichlet()``, and slopes as well with more than two derivatives. Without, ``Dirichlet()`` keeps the initial
-        boundary values, and what is not declared is refused.
+    Parameters
+    ----------
+    prescribe
+        Whether boundary values are given when it runs, where the library declares no condition or ``Dirichlet()``, and
+        slopes as well with more than two derivatives. Without, ``Dirichlet()`` keeps the initial boundary values, and
+        what is not declared is refused.
     """
     if library.time_order != 1:
         raise OperatorError(

@@ -62,9 +62,13 @@ _DIFFERENCE = 1e-6
 class Rosenbrock:
     """How to step in time.
 
-    tol: error of one step, root mean square relative to that of its field. Steps are the output intervals, halved as
+    Parameters
+    ----------
+    tol
+        Error of one step, root mean square relative to that of its field. Steps are the output intervals, halved as
         often as this asks for.
-    max_steps: steps of one simulation, beyond which it is given up: a bound of the time that it takes.
+    max_steps
+        Steps of one simulation, beyond which it is given up: a bound of the time that it takes.
     """
 
     tol: float = 1e-5

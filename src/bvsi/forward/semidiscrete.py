@@ -34,10 +34,18 @@ Array = NDArray[np.float64]
 class SemiDiscrete:
     """M u_t = F(u, t), with F(u, t) = A u + f + Σ (what is not linear or changes in time).
 
-    free: unknowns that move (those at prescribed boundary values do not), as columns of the stacked state.
-    M: (free × state); A: constant part of the Jacobian (free × state), both on the layout's pattern.
-    source: constant part of F at u = 0 (free,).
-    changing: the other operators with their coefficients.
+    Attributes
+    ----------
+    free
+        Unknowns that move (those at prescribed boundary values do not), as columns of the stacked state.
+    M
+        (free × state).
+    A
+        Constant part of the Jacobian (free × state), both on the layout's pattern.
+    source
+        Constant part of F at u = 0 (free,).
+    changing
+        The other operators with their coefficients.
     """
 
     space: Space
@@ -95,8 +103,11 @@ class SemiDiscrete:
 class Discretised:
     """The operators on a space, before their coefficients are known: one serves many draws of these.
 
-    constant: for every operator that is linear in the state and constant in time its Jacobian on the layout's pattern
-        (nnz,) and its value at zero (free,); None for the others.
+    Attributes
+    ----------
+    constant
+        For every operator that is linear in the state and constant in time its Jacobian on the layout's pattern (nnz,)
+        and its value at zero (free,); None for the others.
     """
 
     space: Space
@@ -216,7 +227,10 @@ class StepFailedError(BvsiError):
 class StepFactor:
     """LU factors of B − C, whose rows and columns are permuted by ``order``.
 
-    magnitude: |B| + |C|, permuted; entries of B − C carry rounding errors of this size.
+    Attributes
+    ----------
+    magnitude
+        |B| + |C|, permuted; entries of B − C carry rounding errors of this size.
     """
 
     lu: Any
@@ -237,7 +251,10 @@ class StepFactor:
 class StepStructure:
     """Where the entries of a matrix on the layout's pattern stand in the permuted one that is factored.
 
-    free: columns of the unknowns.
+    Parameters
+    ----------
+    free
+        Columns of the unknowns.
     """
 
     def __init__(self, layout: Layout, free: NDArray[np.int64]) -> None:
@@ -271,7 +288,13 @@ class StepFactors:
         self._kept: OrderedDict[float, StepFactor] = OrderedDict()
 
     def at(self, h: float, parts: Callable[[], tuple[Array, Array]]) -> StepFactor:
-        """Factors of B − C for a step h; parts: makes B and C on the pattern."""
+        """Factors of B − C for a step h.
+
+        Parameters
+        ----------
+        parts
+            Makes B and C on the pattern.
+        """
         if h in self._kept:
             self._kept.move_to_end(h)
             return self._kept[h]

@@ -42,13 +42,20 @@ _LINE_HALVINGS = 12  # see above
 class ThetaScheme:
     """How to step in time.
 
-    implicitness: ϑ; 1 is backward Euler, ½ is Crank–Nicolson.
-    substeps: steps between two output times.
-    tol: where given, sub-steps are halved or doubled so that the local errors, from step doubling, add up to no more
+    Parameters
+    ----------
+    implicitness
+        ϑ; 1 is backward Euler, ½ is Crank–Nicolson.
+    substeps
+        Steps between two output times.
+    tol
+        Where given, sub-steps are halved or doubled so that the local errors, from step doubling, add up to no more
         than tol · max|u| per output interval; ``substeps`` is then only where to begin.
-    newton_tol, max_newton: Newton's method ends when an update is below newton_tol · max|u|.
-    damped: take steps of the size given even where their equation may have no solution: Newton's method with a line
-        search, from what halved steps give, ending where no step lowers the residual. Without, such steps are halved.
+    newton_tol, max_newton
+        Newton's method ends when an update is below newton_tol · max|u|.
+    damped
+        Take steps of the size given even where their equation may have no solution: Newton's method with a line search,
+        from what halved steps give, ending where no step lowers the residual. Without, such steps are halved.
     """
 
     implicitness: float = 1.0
@@ -209,11 +216,20 @@ def simulate(
 ) -> Data:
     """Solve u_t = Σ_i θ_i F_i(u) from the first frame of ``initial``.
 
-    library: operators and boundary conditions.
-    theta: coefficients in the order of the library, or by name (operators left out get zero).
-    initial: its first time is the initial state; its geometry is that of the simulation.
-    times: output times, increasing; the first is that of the initial state.
-    discretisation: element; scheme: time stepping, by default one backward-Euler step per output time.
+    Parameters
+    ----------
+    library
+        Operators and boundary conditions.
+    theta
+        Coefficients in the order of the library, or by name (operators left out get zero).
+    initial
+        Its first time is the initial state; its geometry is that of the simulation.
+    times
+        Output times, increasing; the first is that of the initial state.
+    discretisation
+        Element.
+    scheme
+        Time stepping, by default one backward-Euler step per output time.
     """
     coefficients = _coefficients(library, theta)
     t = _times(times, initial)

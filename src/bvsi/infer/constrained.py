@@ -34,7 +34,10 @@ _VIOLATED = 1e-9
 class ConstrainedSolver:
     """Steps with the matrix H (d, d); make it with :func:`constrained`.
 
-    reduced: factor of H_η = TᵀHT.
+    Attributes
+    ----------
+    reduced
+        Factor of H_η = TᵀHT.
     """
 
     H: Array

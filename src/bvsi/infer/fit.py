@@ -60,8 +60,16 @@ class Reason(StrEnum):
 class Status:
     """How an iteration ended.
 
-    message: says what to do next; reasons: the same for code, empty where nothing needs attention.
-    starts: names of the starting points tried, in order; start: the one that the estimate comes from.
+    Attributes
+    ----------
+    message
+        Says what to do next.
+    reasons
+        The same for code, empty where nothing needs attention.
+    starts
+        Names of the starting points tried, in order.
+    start
+        The one that the estimate comes from.
     """
 
     converged: bool
@@ -74,7 +82,10 @@ class Status:
     def noted(self, text: str, reason: Reason | None = None, *, failed: bool = False) -> Status:
         """With a further sentence in the message, and its reason; an empty text changes nothing.
 
-        failed: the estimate does not count as converged.
+        Parameters
+        ----------
+        failed
+            The estimate does not count as converged.
         """
         if not text:
             return self
@@ -106,12 +117,30 @@ class Step:
 class Fit:
     """Coefficients with their posterior and how they were found.
 
-    theta: (d,), the mode where there are constraints; posterior: None for plain least squares.
-    chi2: rᵀWr/n, one where model and noise are right;
-    chi2_blocks: the same by experiment and block; status and history of the iteration; method: for people.
-    equations: normal equations at the estimate; inverse: (H + Σ_0⁻¹)⁻¹, from which leave-one-out changes follow.
-    score_covariance: covariance of θ from the scores of the blocks; quadratic: the misfit around the estimate, for
-        sub-models without a new fit; both for estimators that have them.
+    Attributes
+    ----------
+    theta
+        (d,), the mode where there are constraints.
+    posterior
+        None for plain least squares.
+    chi2
+        rᵀWr/n, one where model and noise are right.
+    chi2_blocks
+        The same by experiment and block.
+    status
+        How the iteration ended.
+    history
+        Its steps.
+    method
+        For people.
+    equations
+        Normal equations at the estimate.
+    inverse
+        (H + Σ_0⁻¹)⁻¹, from which leave-one-out changes follow.
+    score_covariance
+        Covariance of θ from the scores of the blocks.
+    quadratic
+        The misfit around the estimate, for sub-models without a new fit; both for estimators that have them.
     """
 
     names: tuple[str, ...]
@@ -169,8 +198,14 @@ def make_fit(
 ) -> Fit:
     """Fit with a Gaussian posterior, or a normal-inverse-gamma one where the noise scale is unknown.
 
-    equations: at θ; covariance: of θ, in units of σ² where that is unknown.
-    centre: (d,) the estimate without inequalities; the posterior around it is truncated by them.
+    Parameters
+    ----------
+    equations
+        Equations at θ.
+    covariance
+        Covariance of θ, in units of σ² where that is unknown.
+    centre
+        (d,) the estimate without inequalities; the posterior around it is truncated by them.
     """
     centre = theta if centre is None else centre
     base: GaussianPosterior | NormalInverseGammaPosterior

@@ -22,7 +22,11 @@ def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood, *, in_units: 
     """The prior for the operators of a likelihood; None is flat.
 
     Operators that take the default :class:`ColumnScale` get the information of the data at the least-squares estimate.
-    in_units: of σ², where that is unknown, as closed forms want it; otherwise of the coefficients themselves.
+
+    Parameters
+    ----------
+    in_units
+        Of σ², where that is unknown, as closed forms want it; otherwise of the coefficients themselves.
     """
     names = likelihood.names
     if prior is None:
@@ -79,8 +83,11 @@ def _information(likelihood: ResidualLikelihood, in_units: bool) -> Array:
 def column_prior(likelihood: ResidualLikelihood, theta: ArrayLike, weight: float = 1e-10) -> GaussianPrior:
     """The prior with the weights W(θ) of a first estimate θ.
 
-    weight: w, information of the prior relative to that of the data on an operator alone. Where operators are nearly
-        alike the data know little of each, so that w has to be far below 1/n to be weak.
+    Parameters
+    ----------
+    weight
+        w, information of the prior relative to that of the data on an operator alone. Where operators are nearly alike
+        the data know little of each, so that w has to be far below 1/n to be weak.
     """
     scale, information = ColumnScale(weight), np.diag(likelihood.normal_equations(theta).H)
     laws = zip(likelihood.names, map(scale.law, information.tolist()), strict=True)

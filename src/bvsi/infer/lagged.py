@@ -38,8 +38,14 @@ _DEPTH, _CUT = 5, 1e-8
 class Lagged:
     """The paper's estimator: maximum likelihood without a prior, posterior mean with one.
 
-    tol: converged when no coefficient moves by more than tol (|θ_i| + sd_i).
-    max_iterations: updates before giving up. starts: when a start other than least squares is tried.
+    Parameters
+    ----------
+    tol
+        Converged when no coefficient moves by more than tol (``|θ_i|`` + sd_i).
+    max_iterations
+        Updates before giving up.
+    starts
+        When a start other than least squares is tried.
     """
 
     tol: float = 1e-8
@@ -61,12 +67,19 @@ class Lagged:
     ) -> Fit:
         """Iterate to a fixed point.
 
-        likelihood: system, noise and weighting.
-        prior: of the coefficients; flat by default. With unknown noise its variances are in units of σ². One that is
+        Parameters
+        ----------
+        likelihood
+            System, noise and weighting.
+        prior
+            Prior of the coefficients; flat by default. With unknown noise its variances are in units of σ². One that is
             not Gaussian is replaced by the Gaussian of the same moments on its support.
-        constraints: texts such as ``"laplacian(u) > 0"``, or :class:`Constraints`; they hold in every iteration.
-        noise_prior: of σ², where the noise scale is unknown; by default p(σ²) ∝ 1/σ².
-        start: first θ; by default least squares, or :class:`Dominant` weights where these fit better.
+        constraints
+            Texts such as ``"laplacian(u) > 0"``, or :class:`Constraints`; they hold in every iteration.
+        noise_prior
+            Noise prior of σ², where the noise scale is unknown; by default p(σ²) ∝ 1/σ².
+        start
+            First θ; by default least squares, or :class:`Dominant` weights where these fit better.
         """
         density = matched(prior, likelihood)
         bound, allowed = density.gaussian, with_support(constraints, density)
@@ -126,7 +139,7 @@ class Lagged:
 
 
 class Anderson:
-    """Anderson acceleration of a fixed-point iteration θ ← Φ(θ).
+    """Anderson acceleration of a fixed-point iteration θ ← Φ(θ). ::
 
         θ_+ = θ + f − (ΔΘ + ΔF) γ,     γ = argmin ‖f − ΔF γ‖,     f = Φ(θ) − θ
 

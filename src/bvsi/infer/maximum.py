@@ -48,9 +48,14 @@ _NOT_PEAKED = "The posterior is not peaked at the estimate in every direction: u
 class Maximum:
     """MLE without a prior, MAP with one.
 
-    objective: ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
-    tol: converged when no coefficient is expected to move by more than tol standard deviations.
-    max_iterations: of the quasi-Newton method.
+    Parameters
+    ----------
+    objective
+        ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
+    tol
+        Converged when no coefficient is expected to move by more than tol standard deviations.
+    max_iterations
+        Max iterations of the quasi-Newton method.
     """
 
     objective: Objective = field(default_factory=ProfileDensity)

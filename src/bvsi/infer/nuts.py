@@ -51,8 +51,14 @@ _DIVERGING = 0.01
 class NUTS:
     """Markov chains for any prior and objective; the reference for other methods.
 
-    draws: per chain, after ``tune`` more that adapt the step; chains: how many. objective: ℓ; by default the
-    calibrated profile, the paper's is ``ResidualDensity()``.
+    Parameters
+    ----------
+    draws
+        Draws per chain, after ``tune`` more that adapt the step.
+    chains
+        How many.
+    objective
+        ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
     """
 
     draws: int = 500
@@ -122,7 +128,12 @@ class NUTS:
 class _Chain:
     """One chain for a seed: what makes up the target, but for the likelihood, which may be on another machine.
 
-    objective: one that is settled; progress: stays behind when a chain travels.
+    Attributes
+    ----------
+    objective
+        One that is settled.
+    progress
+        Stays behind when a chain travels.
     """
 
     settings: NUTS

@@ -46,8 +46,11 @@ class Objective(Protocol):
 class ResidualDensity:
     """ℓ = log p(r_θ | θ), the paper's full objective (eq:theta_dependent_negative_log_likelihood).
 
-    jacobian: with the factor |det ∂r/∂û| that makes it a density of the data. Without it the log-determinant rewards
-        models with small residual covariance.
+    Parameters
+    ----------
+    jacobian
+        With the factor ``|det ∂r/∂û|`` that makes it a density of the data. Without it the log-determinant
+        rewards models with small residual covariance.
     """
 
     jacobian: bool = False
@@ -72,10 +75,14 @@ class ResidualDensity:
 class ProfileDensity:
     """ℓ(θ) = −½ Q(θ̂ + B(θ − θ̂)), the objective of :class:`Profile`, unbiased by noise in the operators.
 
-    calibrated: with BᵀAB = A S⁻¹ A, so that the curvature at θ̂ is the inverse of the sandwich covariance and error bars
-        of samples have the right size. Without, B = I: their size is that of the weights, which leave out the
-        correlation between blocks.
-    fit: θ̂, A and S for the calibration: of :class:`Profile`, without prior and constraints; by default it is made.
+    Parameters
+    ----------
+    calibrated
+        With BᵀAB = A S⁻¹ A, so that the curvature at θ̂ is the inverse of the sandwich covariance and error bars of
+        samples have the right size. Without, B = I: their size is that of the weights, which leave out the correlation
+        between blocks.
+    fit
+        θ̂, A and S for the calibration: of :class:`Profile`, without prior and constraints; by default it is made.
     """
 
     fit: Fit | None = field(default=None, repr=False)
@@ -137,7 +144,10 @@ class ProfileDensity:
 class FrozenCovariance:
     """ℓ with the weights W(θ_0) of one θ_0: quadratic, as in each lagged update.
 
-    theta: θ_0 (d,).
+    Attributes
+    ----------
+    theta
+        θ_0 (d,).
     """
 
     theta: Array

@@ -67,9 +67,16 @@ _WEIGHTY = 0.01
 class Profile:
     """The default estimator.
 
-    tol: converged when no coefficient moves by more than tol of its standard deviation.
-    max_iterations: Gauss–Newton steps of one attempt.
-    dominant, instrumental, lagged: give the first θ; roughly is enough. starts: when which of them is tried.
+    Parameters
+    ----------
+    tol
+        Converged when no coefficient moves by more than tol of its standard deviation.
+    max_iterations
+        Gauss–Newton steps of one attempt.
+    dominant, instrumental, lagged
+        Give the first θ; roughly is enough.
+    starts
+        When which of them is tried.
     """
 
     tol: float = 1e-5
@@ -95,13 +102,16 @@ class Profile:
     ) -> Fit:
         """Minimise Q; arguments as for :meth:`Lagged.fit`.
 
-        rng: for the one draw of noise that the covariance takes (default: as ``starts`` says, seed 0).
-
         Without a start it begins with the weights of the noisiest operators. Where the iteration fails, stops at a
         misfit, or noise makes up much of the operators, it goes on from an instrumental estimate and from stronger
         weights; where none of these converges with a plausible misfit, from a lagged estimate, from zero, and along a
         path from the lagged to the profile equations. It keeps the lowest Q. The status tells which starts were tried,
         where two of these estimates differ and fit equally well, and where a given start leads to a plateau.
+
+        Parameters
+        ----------
+        rng
+            For the one draw of noise that the covariance takes (default: as ``starts`` says, seed 0).
         """
         density = matched(prior, likelihood)
         problem = _Problem(likelihood, density.gaussian, with_support(constraints, density), self, progress)
@@ -117,7 +127,12 @@ class Profile:
 class _Point:
     """θ with its equations, or with q and g of its own and the matrix H of a point near it.
 
-    solver: factor of H + Σ_0⁻¹; profile: with S and N, where the equations are of θ itself.
+    Attributes
+    ----------
+    solver
+        Factor of H + Σ_0⁻¹.
+    profile
+        Profile with S and N, where the equations are of θ itself.
     """
 
     theta: Array
@@ -128,7 +143,13 @@ class _Point:
 
 @dataclass(frozen=True, eq=False)
 class _Attempt:
-    """Where one minimisation ended; point: everything at θ, with S and N, where that has been computed."""
+    """Where one minimisation ended.
+
+    Parameters
+    ----------
+    point
+        Everything at θ, with S and N, where that has been computed.
+    """
 
     theta: Array
     objective: float
@@ -195,7 +216,10 @@ class _Problem:
 
         Close to the minimum the matrix stays as it is, and secants correct it, where q and g cost far less than H.
 
-        metric: H to begin with, where one is known.
+        Parameters
+        ----------
+        metric
+            H to begin with, where one is known.
         """
         history: list[Step] = []
         secants: list[tuple[Array, Array]] = []

@@ -53,10 +53,24 @@ _MEMBER, _EQUAL = 0.05, 0.99
 class Quadratic:
     """Q of all models of d operators, around one point.
 
-    theta: θ_0 (d,); q: Q(θ_0); g: −½∇Q(θ_0) (d,); A, H: (d, d), without and with what noise adds; n: residuals.
-    scale_known: whether Q has the scale of the noise. S, S_blocks: (d, d) from the noise model and from the scores of
-    the blocks; None where there are no error bars. precision: of a prior (d, d), which is part of A, S and S_blocks
-    but not of q, g and H; None for a flat one.
+    Attributes
+    ----------
+    theta
+        θ_0 (d,).
+    q
+        Q(θ_0).
+    g
+        −½∇Q(θ_0) (d,).
+    A, H
+        (d, d), without and with what noise adds.
+    n
+        Residuals.
+    scale_known
+        Whether Q has the scale of the noise.
+    S, S_blocks
+        (d, d) from the noise model and from the scores of the blocks; None where there are no error bars.
+    precision
+        Precision of a prior (d, d), which is part of A, S and S_blocks but not of q, g and H; None for a flat one.
     """
 
     names: tuple[str, ...]
@@ -144,9 +158,18 @@ class Quadratic:
 class Minimum:
     """The minimum of the misfit on the operators of one model.
 
-    theta: (k,); inverse: P (k, k); q: the misfit there, of n residuals; scale_known: whether q has the scale of the
-    noise. variance: (k,) the larger of those from the noise model and from the scores of the blocks; NaN without error
-    bars.
+    Attributes
+    ----------
+    theta
+        (k,).
+    inverse
+        P (k, k).
+    q
+        The misfit there, of n residuals.
+    scale_known
+        Whether q has the scale of the noise.
+    variance
+        (k,) the larger of those from the noise model and from the scores of the blocks; NaN without error bars.
     """
 
     theta: Array
@@ -197,7 +220,7 @@ def expanded(
 
 
 def carried_over(whole: Quadratic, here: Quadratic) -> Quadratic:
-    """The excess of the block-score covariance over the model covariance, transported from one θ to another.
+    """The excess of the block-score covariance over the model covariance, transported from one θ to another. ::
 
         S_blocks ← T S_blocks,0 Tᵀ,     T = L L_0⁻¹,     S = L Lᵀ,     S_0 = L_0 L_0ᵀ
 

@@ -52,7 +52,14 @@ _FLAT = 1e-13
 class LogPosterior:
     """A log-density of θ with its gradient.
 
-    log_likelihood: ℓ; prior: log p(θ); constraints: those that were stated, and the support of the prior.
+    Attributes
+    ----------
+    log_likelihood
+        ℓ.
+    prior
+        Log p(θ).
+    constraints
+        Those that were stated, and the support of the prior.
     """
 
     names: tuple[str, ...]
@@ -84,7 +91,13 @@ class Slope:
 
 @dataclass(frozen=True, eq=False)
 class Bounded:
-    """lower, upper: bounds of v (n,), infinite where none is."""
+    """Bounds of the components v.
+
+    Attributes
+    ----------
+    lower, upper
+        Bounds of v (n,), infinite where none is.
+    """
 
     lower: Array
     upper: Array
@@ -136,8 +149,22 @@ class Bounded:
 class Coordinates:
     """The map from w (…, n) to θ (…, d).
 
-    offset: c (d,); G: (d, n); F: (n, d) with v = F (θ − c); bounds: of v.
-    centre: m (n,); L: (n, n), lower triangular. constraints: all of them, for rows that are not components of v.
+    Attributes
+    ----------
+    offset
+        c (d,).
+    G
+        (d, n).
+    F
+        (n, d) with v = F (θ − c).
+    bounds
+        Bounds of v.
+    centre
+        m (n,).
+    L
+        (n, n), lower triangular.
+    constraints
+        All of them, for rows that are not components of v.
     """
 
     offset: Array

@@ -44,12 +44,26 @@ class Starts:
 
     The values came with the estimator, which docs/paper.md (section 9) measures; they are not measured one by one.
 
-    pilot: blocks of each experiment that are enough for a rough estimate. chi2: χ²/n below which a misfit may be that
-    of the stated noise. noisy: share of noise in H beyond which Q may have several minima. together, apart: standard
-    deviations below which two estimates are one, and beyond which they are two. continuation: the shares of smoothing
-    on the way from the lagged to the profile equations; corrections: Gauss–Newton steps at each of them.
-    plateau: standard deviations of χ²/n above one that call for another estimate; lower: the part of Q which that has
-    to reach to show a plateau. seed: of the draws of noise that decide about starts, so that they are reproducible.
+    Parameters
+    ----------
+    pilot
+        Blocks of each experiment that are enough for a rough estimate.
+    chi2
+        χ²/n below which a misfit may be that of the stated noise.
+    noisy
+        Share of noise in H beyond which Q may have several minima.
+    together, apart
+        Standard deviations below which two estimates are one, and beyond which they are two.
+    continuation
+        The shares of smoothing on the way from the lagged to the profile equations.
+    corrections
+        Gauss–Newton steps at each of them.
+    plateau
+        Standard deviations of χ²/n above one that call for another estimate.
+    lower
+        The part of Q which that has to reach to show a plateau.
+    seed
+        Of the draws of noise that decide about starts, so that they are reproducible.
     """
 
     pilot: int = 10
@@ -86,10 +100,21 @@ class StartingPoint:
 class Dominant:
     """Weighted least squares with the weights of the noisiest operators, made stronger while that lowers the misfit.
 
-    factor: κ to begin with; step: factor between one κ and the next; strengths: how many there are at most.
-    worth: part of the misfit that a stronger one has to reach. much: share of noise from which on an operator is noisy,
-    or half of the largest share where that is less. ridge: relative weight that settles what these weights hardly
-    determine; it would otherwise be rounding of the large θ*. The values are not measured one by one.
+    Parameters
+    ----------
+    factor
+        κ to begin with.
+    step
+        Factor between one κ and the next.
+    strengths
+        How many there are at most.
+    worth
+        Part of the misfit that a stronger one has to reach.
+    much
+        Share of noise from which on an operator is noisy, or half of the largest share where that is less.
+    ridge
+        Relative weight that settles what these weights hardly determine; it would otherwise be rounding of the large
+        θ*. The values are not measured one by one.
     """
 
     factor: float = 1e4
@@ -111,7 +136,13 @@ class Dominant:
     def estimate(
         self, likelihood: ResidualLikelihood, prior: BoundPrior, rng: np.random.Generator | None = None
     ) -> Array:
-        """θ (d,); rng: as for :meth:`balance`."""
+        """θ (d,).
+
+        Parameters
+        ----------
+        rng
+            As for :meth:`balance`.
+        """
         balance = self.balance(likelihood, rng)
         best, lowest = self._weighted(likelihood, prior, self.factor * balance)
         for power in range(1, self.strengths):
@@ -129,7 +160,10 @@ class Dominant:
     def balance(self, likelihood: ResidualLikelihood, rng: np.random.Generator | None = None) -> Array:
         """θ* (d,) for κ = 1, with one operator per equation: the roughest of those with much noise.
 
-        rng: for the draw of noise (default: seed 0).
+        Parameters
+        ----------
+        rng
+            For the draw of noise (default: seed 0).
         """
         noise = likelihood.noise_share(np.random.default_rng(0) if rng is None else rng)
         theta = np.zeros(likelihood.system.d)
@@ -153,7 +187,12 @@ class Dominant:
 class Instrumental:
     """A(θ_l) θ_{l+1} = c(θ_l) for a few weights, from the least-squares estimate.
 
-    iterations: how often the weights are brought up to date, at most; tol: relative change that is small enough.
+    Parameters
+    ----------
+    iterations
+        How often the weights are brought up to date, at most.
+    tol
+        Relative change that is small enough.
     """
 
     iterations: int = 4

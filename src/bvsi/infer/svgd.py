@@ -40,7 +40,10 @@ Array = NDArray[np.float64]
 class MedianRBF:
     """The kernel above.
 
-    linear: c; 0 is the plain radial kernel of the paper.
+    Parameters
+    ----------
+    linear
+        c; 0 is the plain radial kernel of the paper.
     """
 
     linear: float = 0.3
@@ -103,10 +106,17 @@ _SHORT, _PER_DIMENSION = 0.1, 4
 class SVGD:
     """Particles for any prior and objective.
 
-    particles: how many. objective: ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
-    tol: converged when ten iterations lower the discrepancy by less than this part of it, and it is not above that of
-        as many independent draws.
-    max_iterations: tries before giving up; each takes one gradient per particle.
+    Parameters
+    ----------
+    particles
+        How many.
+    objective
+        ℓ; by default the calibrated profile, the paper's is ``ResidualDensity()``.
+    tol
+        Converged when ten iterations lower the discrepancy by less than this part of it, and it is not above that of as
+        many independent draws.
+    max_iterations
+        Tries before giving up; each takes one gradient per particle.
     """
 
     particles: int = 100
@@ -134,11 +144,17 @@ class SVGD:
     ) -> Fit:
         """Move particles from the approximate posterior to the target.
 
-        prior: of the coefficients, of any kind; flat by default. constraints: as for :meth:`Lagged.fit`; they hold for
-        every particle in every iteration.
-        start: fit with the approximate posterior; by default the closed form that the objective names, ``Profile()`` or
+        Parameters
+        ----------
+        prior
+            Prior of the coefficients, of any kind; flat by default.
+        constraints
+            As for :meth:`Lagged.fit`; they hold for every particle in every iteration.
+        start
+            Fit with the approximate posterior; by default the closed form that the objective names, ``Profile()`` or
             ``Lagged()``, with the Gaussian of the prior's moments.
-        rng: for the first particles (default: seed 0).
+        rng
+            For the first particles (default: seed 0).
         """
         rng = np.random.default_rng(0) if rng is None else rng
         target = make_target(likelihood, self.objective, prior, constraints, noise_prior)

@@ -30,7 +30,13 @@ class LeastSquares:
     """θ = (XᵀX)⁻¹ Xᵀy (eq:VSI_solution), with one step of refinement; a quadratic program under constraints."""
 
     def fit(self, system: Unweighted, *, constraints: AnyConstraints = None) -> Fit:
-        """Estimate all coefficients; constraints: as for :meth:`Lagged.fit`."""
+        """Estimate all coefficients.
+
+        Parameters
+        ----------
+        constraints
+            As for :meth:`Lagged.fit`.
+        """
         unweighted, allowed = _unweighted(system), as_linear(constraints, system.names)
         theta = np.zeros(system.d)
         for _ in range(2):  # the second step, on the residual of the first, recovers the digits lost in XᵀX
@@ -44,7 +50,10 @@ class LeastSquares:
 class Ridge:
     """θ = argmin ‖y − Xθ‖² + alpha Σ_i (‖X_i‖ θ_i)².
 
-    alpha: without unit; a single operator's coefficient is shrunk by the factor 1/(1 + alpha).
+    Parameters
+    ----------
+    alpha
+        Without unit; a single operator's coefficient is shrunk by the factor 1/(1 + alpha).
     """
 
     alpha: float
@@ -53,7 +62,13 @@ class Ridge:
         _penalty(self.alpha)
 
     def fit(self, system: Unweighted, *, constraints: AnyConstraints = None) -> Fit:
-        """Estimate all coefficients; constraints: as for :meth:`Lagged.fit`."""
+        """Estimate all coefficients.
+
+        Parameters
+        ----------
+        constraints
+            As for :meth:`Lagged.fit`.
+        """
         unweighted, zero = _unweighted(system), np.zeros(system.d)
         equations = unweighted.normal_equations(zero)
         H = equations.H + self.alpha * np.diag(np.diag(equations.H))
@@ -63,9 +78,12 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Lasso:
-    """θ = argmin ½‖y − Xθ‖² + alpha ‖y‖ Σ_i ‖X_i‖ |θ_i|, by coordinate descent on the normal equations.
+    """θ = argmin ½‖y − Xθ‖² + alpha ‖y‖ Σ_i ‖X_i‖ ``|θ_i|``, by coordinate descent on the normal equations.
 
-    alpha: without unit; at alpha = 1 every coefficient is zero.
+    Parameters
+    ----------
+    alpha
+        Without unit; at alpha = 1 every coefficient is zero.
     """
 
     alpha: float

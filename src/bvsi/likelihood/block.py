@@ -60,9 +60,14 @@ Rng = np.random.Generator
 class Weighting(ABC):
     """A choice of W. What has a body here is right for every partition into whole time blocks.
 
-    uses_noise: whether W has the size of the noise in it; otherwise the residual variance has to be estimated.
-    couples_blocks: whether W has entries between time blocks; otherwise sums over some blocks stand for themselves.
-    exact: whether W is the inverse of the whole covariance: rᵀWr is χ²-distributed and Cov(g) = H.
+    Attributes
+    ----------
+    uses_noise
+        Whether W has the size of the noise in it; otherwise the residual variance has to be estimated.
+    couples_blocks
+        Whether W has entries between time blocks; otherwise sums over some blocks stand for themselves.
+    exact
+        Whether W is the inverse of the whole covariance: rᵀWr is χ²-distributed and Cov(g) = H.
     """
 
     uses_noise: ClassVar[bool] = True
@@ -90,7 +95,13 @@ class Weighting(ABC):
         """W(θ) as a function."""
 
     def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
-        """W(θ) Z for Z (N, K, m), possibly to a few digits only; near: the weights of a θ close by."""
+        """W(θ) Z for Z (N, K, m), possibly to a few digits only.
+
+        Parameters
+        ----------
+        near
+            The weights of a θ close by.
+        """
         del near
         return self.weights(part, theta)(Z)
 
@@ -141,7 +152,10 @@ class Isotropic(Weighting):
 class Block(Weighting):
     """W = blockdiag(Σ_kk(θ))⁻¹: noise propagated within each time block, correlation between blocks left out.
 
-    backend: Cholesky engine; by default the fastest available.
+    Parameters
+    ----------
+    backend
+        Cholesky engine; by default the fastest available.
     """
 
     backend: Backend | None = None
@@ -177,9 +191,14 @@ def block_profile_equations(
 ) -> ProfileEquations:
     """Profile equations of one experiment, or of some of its blocks, with block weighting.
 
-    smoothing: factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
-    rng: for the draw that N takes; None leaves S and N out.
-    shared: times that blocks elsewhere have as well: their V_j is returned and does not enter S.
+    Parameters
+    ----------
+    smoothing
+        Factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
+    rng
+        For the draw that N takes; None leaves S and N out.
+    shared
+        Times that blocks elsewhere have as well: their V_j is returned and does not enter S.
     """
     structure, d = part.residuals.structure, part.residuals.d
     draw = None if rng is None else part.covariance.noise.draws(rng)
@@ -207,7 +226,10 @@ def shared_spread(part: Part, V: Mapping[int, Array]) -> Array:
 class _Smoother:
     """Profile equations of the blocks of one group, which share C, b and J. Threads have one each.
 
-    draw: noise by time, (n_u,) each; without it neither N nor V is worked out.
+    Parameters
+    ----------
+    draw
+        Noise by time, (n_u,) each; without it neither N nor V is worked out.
     """
 
     def __init__(
@@ -296,7 +318,10 @@ class _Smoother:
 class _Spread:
     """Sums N and S = Σ_j V_jᵀ Σ_u,j V_j over groups; V_j is dropped once all groups with time j have been added.
 
-    shared: times whose V_j stays, and does not enter S.
+    Parameters
+    ----------
+    shared
+        Times whose V_j stays, and does not enter S.
     """
 
     def __init__(self, part: Part, shared: frozenset[int]) -> None:

@@ -62,8 +62,18 @@ class BlockGroup:
 class CovariancePlan:
     """All about Σ_kl that does not depend on θ.
 
-    noise: Σ_u by time; product: pattern of (C Σ_u) Cᵀ; analysis: symbolic Cholesky of a diagonal block.
-    smear: pattern of C Σ_u where Σ_u is not diagonal; spread: Σ_u values on its common pattern.
+    Attributes
+    ----------
+    noise
+        Σ_u by time.
+    product
+        Pattern of (C Σ_u) Cᵀ.
+    analysis
+        Symbolic Cholesky of a diagonal block.
+    smear
+        Pattern of C Σ_u where Σ_u is not diagonal.
+    spread
+        Σ_u values on its common pattern.
     """
 
     structure: Structure
@@ -212,7 +222,14 @@ def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[Integers,
 class FactorisedGroup:
     """Σ_kk(θ) of a group of blocks, factorised.
 
-    times: times j of the first block, (m,); b: weights b_kj there; C: C_kj on the structure's pattern, (m, nnz).
+    Attributes
+    ----------
+    times
+        Times j of the first block, (m,).
+    b
+        Weights b_kj there.
+    C
+        C_kj on the structure's pattern, (m, nnz).
     """
 
     group: BlockGroup
@@ -226,7 +243,10 @@ class FactorisedGroup:
 class Part:
     """One experiment of a likelihood: its residuals, the plan of their covariance, and a label for messages.
 
-    plan: None for weightings that have no covariance.
+    Attributes
+    ----------
+    plan
+        None for weightings that have no covariance.
     """
 
     residuals: Residuals
@@ -271,9 +291,13 @@ def over_groups(
 ) -> Iterator[Result]:
     """``work`` on every group of an experiment, factorised at θ; results in the order of the groups.
 
-    newest: see :meth:`Part.factorised`.
     At most as many factors exist at a time as there are threads, and twice as many results wait. Of several errors the
     one of the first group is raised.
+
+    Parameters
+    ----------
+    newest
+        See :meth:`Part.factorised`.
     """
     groups = part.covariance.groups(part.residuals)
 
@@ -291,7 +315,10 @@ def over_groups(
 def block_solver(part: Part, theta: Array, *, keep: bool) -> Weights:
     """Z ↦ blockdiag(Σ_kk(θ))⁻¹ Z for Z (N, K, m), with one Cholesky factor per distinct block.
 
-    keep: whether factors stay for many calls; for a few they are made anew where there are several, side by side.
+    Parameters
+    ----------
+    keep
+        Whether factors stay for many calls; for a few they are made anew where there are several, side by side.
     """
     groups = part.covariance.groups(part.residuals)
     factors = [part.factorised(theta, group) for group in groups] if keep or len(groups) <= 1 else None

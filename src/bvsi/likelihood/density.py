@@ -49,7 +49,16 @@ class ValueGradient:
 class Density:
     """The pieces of log p(r_θ | θ).
 
-    q: rᵀWr; logdet: log det Σ; change: Σ_k log |det C_kk|; n: number of residuals. What was not asked for is zero.
+    Attributes
+    ----------
+    q
+        rᵀWr.
+    logdet
+        Log det Σ.
+    change
+        Σ_k log |det C_kk|.
+    n
+        Number of residuals. What was not asked for is zero.
     """
 
     q: ValueGradient

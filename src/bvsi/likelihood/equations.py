@@ -45,8 +45,18 @@ def _summed(parts: Sequence[object], *names: str) -> list[Any]:
 class NormalEquations:
     """Normal equations at one θ.
 
-    H: (d, d); g: (d,); q: per experiment and block, tuple of (K,); logdet: log det Σ summed over blocks;
-    n: residuals used.
+    Attributes
+    ----------
+    H
+        (d, d).
+    g
+        (d,).
+    q
+        Per experiment and block, tuple of (K,).
+    logdet
+        Log det Σ summed over blocks.
+    n
+        Residuals used.
     """
 
     H: Array
@@ -92,10 +102,18 @@ def accumulate(Z: Array, theta: Array, n: int, logdet: float = 0.0) -> NormalEqu
 class ProfileEquations:
     """Estimating equations at one θ.
 
-    equations: H, g and q with the smoothed regressors.
-    scores: X̃_kᵀW_k r_k by experiment, each (K, d).
-    S: covariance of g (d, d) under the noise model; N: what noise adds to H (d, d); None where not asked for.
-    V: V_j (n_u, d) of times that other parts of the experiment have as well; these are not in S yet.
+    Attributes
+    ----------
+    equations
+        H, g and q with the smoothed regressors.
+    scores
+        X̃_kᵀW_k r_k by experiment, each (K, d).
+    S
+        Covariance of g (d, d) under the noise model.
+    N
+        What noise adds to H (d, d); None where not asked for.
+    V
+        V_j (n_u, d) of times that other parts of the experiment have as well; these are not in S yet.
     """
 
     equations: NormalEquations
@@ -155,7 +173,10 @@ def instrument_shift(a: Any, b: Any) -> int:
 class Neighbours:
     """Regressors around a part of an experiment: before (N, K_b, d) and after (N, K_a, d) its own blocks.
 
-    shift: L of the whole experiment.
+    Attributes
+    ----------
+    shift
+        L of the whole experiment.
     """
 
     before: Array
@@ -166,7 +187,10 @@ class Neighbours:
 def instrumental_equations(part: Part, theta: Array, around: Neighbours | None = None) -> InstrumentalEquations:
     """A and c of one experiment with W = W(θ); zero where the experiment is too short to have instruments.
 
-    around: the rest of the experiment as far as it matters, where the part is not all of it.
+    Parameters
+    ----------
+    around
+        The rest of the experiment as far as it matters, where the part is not all of it.
     """
     residuals, structure = part.residuals, part.residuals.structure
     N, K, m = residuals.Z.shape

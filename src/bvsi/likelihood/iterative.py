@@ -80,7 +80,10 @@ def conjugate_gradients(
 ) -> Array:
     """A⁻¹B for symmetric positive definite A, every column of B (N, K, m) with a step length of its own.
 
-    tol: on √(rᵀPr)/√(bᵀPb), r the residual of the system and P the preconditioner.
+    Parameters
+    ----------
+    tol
+        On √(rᵀPr)/√(bᵀPb), r the residual of the system and P the preconditioner.
     """
     X, R = np.zeros_like(B), B
     Z = preconditioner(R)
@@ -133,7 +136,10 @@ def _triangular(part: Part) -> bool:
 class Substitution:
     """L⁻ᵀ D⁻¹ L⁻¹: the linearised equation solved forward in time, and its adjoint backward.
 
-    own: LU factor of C_kk of each block; links: (k, l, C_kl at the newest time of block l), l < k, by k.
+    Attributes
+    ----------
+    own
+        LU factor of C_kk of each block; links: (k, l, C_kl at the newest time of block l), l < k, by k.
     """
 
     def __init__(self, part: Part, products: SpaceTime, label: str) -> None:

@@ -42,10 +42,13 @@ Result = TypeVar("Result")
 class ResidualLikelihood:
     """Likelihood of the residuals; make it with :func:`residual_likelihood`.
 
-    plans: one per experiment, shared by every restriction to fewer operators.
-
     Estimators and selection ask it for sums over experiments and blocks only, so that its parts may live elsewhere; see
     :class:`bvsi.cluster.ClusterLikelihood`.
+
+    Attributes
+    ----------
+    plans
+        One per experiment, shared by every restriction to fewer operators.
     """
 
     system: ResidualSystem
@@ -133,8 +136,12 @@ class ResidualLikelihood:
     ) -> list[Result]:
         """work(likelihood, item) for every item, in order; independent of each other, so that they may run anywhere.
 
-        work: a function of a module, or an instance of a class of one: on a cluster it travels.
-        threads: whether it pays to run them side by side here, since evaluations alone do not keep all cores busy.
+        Parameters
+        ----------
+        work
+            A function of a module, or an instance of a class of one: on a cluster it travels.
+        threads
+            Whether it pays to run them side by side here, since evaluations alone do not keep all cores busy.
         """
         chosen = list(items)
         if not threads:
@@ -203,8 +210,14 @@ class ResidualLikelihood:
     ) -> Density:
         """Misfit and log-determinant at θ, summed over experiments.
 
-        gradient: with respect to θ, exact. logdet: False leaves it out, which saves the selected inverse.
-        change: also Σ_k log |det C_kk|, which makes it a density of the data.
+        Parameters
+        ----------
+        gradient
+            With respect to θ, exact.
+        logdet
+            False leaves it out, which saves the selected inverse.
+        change
+            Also Σ_k log |det C_kk|, which makes it a density of the data.
         """
         vector, of = self.system.vector(theta), self.weighting.density
         parts = [of(part, vector, gradient=gradient, logdet=logdet, change=change) for part in self.parts]

@@ -38,7 +38,14 @@ _AT_ONCE = 1_000_000
 class SpaceTime:
     """C(θ) and Σ_u of one experiment.
 
-    part: its residuals and plan; G: Σ_i θ_i J_i; M: mass matrix.
+    Attributes
+    ----------
+    part
+        Its residuals and plan.
+    G
+        Σ_i θ_i J_i.
+    M
+        Mass matrix.
     """
 
     def __init__(self, part: Part, theta: Array) -> None:
@@ -94,7 +101,10 @@ def weighted_draws(products: SpaceTime, weights: Weights, n: int, rng: Rng) -> I
 def noise_estimate(part: Part, theta: Array, weights: Weights, estimates: Array) -> dict[str, Array]:
     """ε̂ = Σ_u Cᵀ W r by field, (T, n_dofs) each; û − ε̂ satisfies the equation to first order.
 
-    estimates: number of tiles of the weights that touch each time, (T,), over which the mean is taken.
+    Parameters
+    ----------
+    estimates
+        Number of tiles of the weights that touch each time, (T,), over which the mean is taken.
     """
     structure, r = part.residuals.structure, part.residuals.residual(theta)
     estimate = SpaceTime(part, theta).spread(weights(r[:, :, None])[:, :, 0]) / estimates
@@ -120,7 +130,19 @@ def moment_equations(part: Part, theta: Array, weights: Weights, *, rng: Rng, dr
 
 @dataclass(frozen=True, eq=False)
 class NoiseShare:
-    """y: noise in the time terms (E,); X: in the operators (E, d); smooth: same of ε̃ (E, d); size: ‖X_i‖² (E, d)."""
+    """How much of the time terms and operators is noise, by equation.
+
+    Attributes
+    ----------
+    y
+        Noise in the time terms (E,).
+    X
+        In the operators (E, d).
+    smooth
+        Same of ε̃ (E, d).
+    size
+        ‖X_i‖² (E, d).
+    """
 
     y: Array
     X: Array

@@ -57,9 +57,14 @@ class Work:
     Both sides count multiplications of a dense product. The values were set by timings of spline tests in three
     dimensions, and only ratios of them enter.
 
-    rows: with fewer, a factor is quick enough that nobody asks.
-    entry: an entry of Σ is a sum over nodes, and takes as long to form as so many multiplications.
-    value: some four columns, a hundred steps each, pass over every value of the data; gradients must win by a factor of
+    Parameters
+    ----------
+    rows
+        Rows with fewer, a factor is quick enough that nobody asks.
+    entry
+        An entry of Σ is a sum over nodes, and takes as long to form as so many multiplications.
+    value
+        Some four columns, a hundred steps each, pass over every value of the data; gradients must win by a factor of
         two, since a factor serves further columns as well.
     """
 
@@ -75,7 +80,12 @@ WORK = Work()
 class StackedPlan(CovariancePlan):
     """A covariance plan with the whole covariance of the experiment.
 
-    backend: Cholesky engine; max_memory: bytes that its factor may take.
+    Parameters
+    ----------
+    backend
+        Cholesky engine.
+    max_memory
+        Bytes that its factor may take.
     """
 
     backend: Backend | None = None
@@ -156,9 +166,13 @@ class Stacked(Weighting):
 
     It trusts the discretisation over the whole time span; where that is poor, Block() is more forgiving.
 
-    backend: Cholesky engine; by default the fastest available.
-    max_memory: bytes that the Cholesky factor may take; beyond, or where it would take far longer (spline tests in
-        three dimensions; not with ``math.inf``), W comes from conjugate gradients, without a log-determinant.
+    Parameters
+    ----------
+    backend
+        Cholesky engine; by default the fastest available.
+    max_memory
+        Bytes that the Cholesky factor may take; beyond, or where it would take far longer (spline tests in three
+        dimensions; not with ``math.inf``), W comes from conjugate gradients, without a log-determinant.
     """
 
     backend: Backend | None = None

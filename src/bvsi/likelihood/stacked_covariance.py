@@ -32,7 +32,12 @@ Integers = NDArray[np.int64]
 class StackedCovariance:
     """Where every entry of Σ stands: rows k·N + i, blocks (k, l) that share a time, each on the plan's pattern.
 
-    blocks: plan of one block; k, l: (n_pairs,) blocks with a common time, sorted.
+    Attributes
+    ----------
+    blocks
+        Plan of one block.
+    k, l
+        (n_pairs,) blocks with a common time, sorted.
     """
 
     blocks: CovariancePlan

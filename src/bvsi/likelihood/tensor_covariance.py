@@ -47,7 +47,10 @@ _DENSE = 0.05
 class _Weighted:
     """V diag(c_j) with a stencil: ``a`` of the time terms, or ``b`` of the operators.
 
-    weighted: c σ², (1, n), (distinct noises, n) or (T, n).
+    Attributes
+    ----------
+    weighted
+        c σ², (1, n), (distinct noises, n) or (T, n).
     """
 
     stencil: str
@@ -59,7 +62,14 @@ class _Weighted:
 class TensorCovariance:
     """Σ_kl for pairs of blocks (k, l), equations (e, f) and functions that share a node.
 
-    mass: M; noise: diagonal Σ_u; times: coefficients t_kj t_lj.
+    Attributes
+    ----------
+    mass
+        M.
+    noise
+        Diagonal Σ_u.
+    times
+        Coefficients t_kj t_lj.
     """
 
     mass: Sensitivity
@@ -194,7 +204,10 @@ class TensorCovariance:
 class TimeProducts:
     """t_kj t_lj for pairs of blocks, t = a or −b, (pairs × T) by stencils ``aa``, ``ab``, ``ba``, ``bb``.
 
-    row_of: by kind, which row of what is summed stands for which time, (T,).
+    Attributes
+    ----------
+    row_of
+        Row of by kind, which row of what is summed stands for which time, (T,).
     """
 
     coefficients: Mapping[str, Any]

@@ -216,7 +216,10 @@ def inverse_by_columns(factor: Any, pattern: Pattern) -> NDArray[np.float64]:
 class DenseFactor(Factor):
     """``A = UᵀU``; U (n, n) upper triangular, in Fortran order.
 
-    pattern: makes the pattern on which the inverse is wanted.
+    Attributes
+    ----------
+    pattern
+        Makes the pattern on which the inverse is wanted.
     """
 
     U: Array
@@ -275,7 +278,12 @@ class DenseFactor(Factor):
 class ScaledCholesky:
     """H = S L Lᵀ S, S = diag(H)^½.
 
-    scale: (d,) the diagonal of S; L: (d, d), lower triangular.
+    Attributes
+    ----------
+    scale
+        (d,) the diagonal of S.
+    L
+        (d, d), lower triangular.
     """
 
     scale: Array

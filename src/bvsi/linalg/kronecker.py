@@ -30,7 +30,13 @@ _DENSE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Kronecker:
-    """V = (A_1 ⊗ … ⊗ A_d)[rows]: factors A_a, sparse or not; rows: those that are kept, None for all."""
+    """V = (A_1 ⊗ … ⊗ A_d)[rows]: factors A_a, sparse or not.
+
+    Parameters
+    ----------
+    rows
+        Those that are kept, None for all.
+    """
 
     factors: tuple[Any, ...]
     rows: Integers | None = None

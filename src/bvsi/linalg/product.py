@@ -157,7 +157,10 @@ Array = NDArray[np.float64]
 class Congruence:
     """``out_m = Aᵀ diag(c_m) B`` for A (q × n) and B (q × p) on patterns of their own; make it with :meth:`plan`.
 
-    out: pattern of the result, (n × p): every entry that can be nonzero, whatever the values.
+    Attributes
+    ----------
+    out
+        Pattern of the result, (n × p): every entry that can be nonzero, whatever the values.
     """
 
     left: Pattern

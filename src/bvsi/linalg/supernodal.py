@@ -160,7 +160,7 @@ def _most_rows_below(first: Any, row_start: Any) -> Any:
 def takahashi(structure: Any, L: Any, blas: Any) -> Any:
     """``Z = (L Lᵀ)⁻¹`` at the places of L, from the last supernode to the first.
 
-    With J the columns of a supernode and R the rows below it:
+    With J the columns of a supernode and R the rows below it::
 
         Y = L_RJ L_JJ⁻¹        Z_RJ = −Z_RR Y        Z_JJ = (L_JJ L_JJᵀ)⁻¹ − Yᵀ Z_RJ
 

@@ -38,7 +38,10 @@ _MANY = 200_000
 class Bridged:
     """Data whose scattered gaps count as measured.
 
-    factor: by field with such gaps, (T, n_nodes), the variance there in units of that of the noise, 1 elsewhere.
+    Attributes
+    ----------
+    factor
+        Factor by field with such gaps, (T, n_nodes), the variance there in units of that of the noise, 1 elsewhere.
     """
 
     data: Data
@@ -55,8 +58,12 @@ class Bridged:
 def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator) -> Bridged:
     """Interpolate scattered gaps; on grids only.
 
-    sigma: noise by field; without it only single gaps are interpolated, their error being unknown.
-    rng: chooses the values that are hidden; each field starts from a copy of it, so that others do not matter.
+    Parameters
+    ----------
+    sigma
+        Noise by field; without it only single gaps are interpolated, their error being unknown.
+    rng
+        Chooses the values that are hidden; each field starts from a copy of it, so that others do not matter.
     """
     if data.measured is None or not isinstance(data.geometry, Grid):
         return Bridged(data, {})
@@ -84,7 +91,10 @@ def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator)
 def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.Generator) -> dict[int, float]:
     """Variance at gaps by class of run, in units of σ²; classes of which too little is known are left out.
 
-    noise: of it, what comes from the noise of the neighbours.
+    Parameters
+    ----------
+    noise
+        Of it, what comes from the noise of the neighbours.
     """
     assert data.measured is not None
     assert isinstance(data.geometry, Grid)

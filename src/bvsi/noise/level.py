@@ -35,10 +35,16 @@ _WITHIN = 2.0  # sampling errors within which two estimates are taken to agree
 class NoiseLevel:
     """Standard deviation σ of the noise of each field.
 
-    sigma: σ by field. Of noise-free data it is what the filters leave of the signal; of a constant field 0.
-    relative_error: standard error of σ, divided by σ, by field.
-    filters: the filter used, in words, by field.
-    cleanest: the filter that leaves the least signal, in words, by field.
+    Attributes
+    ----------
+    sigma
+        σ by field. Of noise-free data it is what the filters leave of the signal; of a constant field 0.
+    relative_error
+        Standard error of σ, divided by σ, by field.
+    filters
+        The filter used, in words, by field.
+    cleanest
+        The filter that leaves the least signal, in words, by field.
     """
 
     sigma: Mapping[str, float]
@@ -51,9 +57,14 @@ class NoiseLevel:
 class AxisFilter:
     """High-pass filter along one axis: a sparse matrix K, (m, n), whose rows c have Σ c = 0 and Σ c² = 1.
 
-    name: in words; empty for the identity.
-    K: the matrix.
-    squares, fourths: Σ_j ρ_ij² and Σ_j ρ_ij⁴ of the correlations ρ = K Kᵀ, mean over the rows i.
+    Attributes
+    ----------
+    name
+        In words; empty for the identity.
+    K
+        The matrix.
+    squares, fourths
+        Σ_j ρ_ij² and Σ_j ρ_ij⁴ of the correlations ρ = K Kᵀ, mean over the rows i.
     """
 
     name: str
@@ -91,7 +102,10 @@ def estimate_noise(data: Data) -> NoiseLevel:
 
     The noise is taken to be independent from value to value.
 
-    data: at least about 40 values that vary in time or space.
+    Parameters
+    ----------
+    data
+        Data at least about 40 values that vary in time or space.
     """
     banks = _filter_banks(data.geometry, data.times)
     chosen, cleanest = {}, {}
@@ -115,8 +129,12 @@ def observed(data: Data, name: str) -> Floats:
 def field_noise(values: Floats, geometry: Geometry, times: Floats, name: str = "u") -> float:
     """σ of one field as in :func:`estimate_noise`; NaN are missing values.
 
-    values: (T, n_nodes).
-    name: of the field, for messages.
+    Parameters
+    ----------
+    values
+        (T, n_nodes).
+    name
+        Name of the field, for messages.
     """
     return _choose(_estimates(shaped(values, geometry), _filter_banks(geometry, times)), name).sigma
 
@@ -126,9 +144,14 @@ def cleanest_filters(
 ) -> tuple[AxisFilter, ...]:
     """The filters, along time and each axis of space, that leave the least signal of one field.
 
-    u: (T, *shape).
-    name: of the field, for messages.
-    words: them in words, where they were found before.
+    Parameters
+    ----------
+    u
+        (T, *shape).
+    name
+        Name of the field, for messages.
+    words
+        Them in words, where they were found before.
     """
     banks = _filter_banks(geometry, times)
     for filters in banks:
@@ -204,8 +227,12 @@ def inflation(filters: tuple[AxisFilter, ...]) -> float:
 def _estimates(u: Floats, banks: list[tuple[AxisFilter, ...]], most: int = MOST) -> list[_Estimate]:
     """Robust scale after every filter that leaves enough values; NaN are dropped, of much data every s-th time used.
 
-    u: (T, *shape).
-    most: values that are enough.
+    Parameters
+    ----------
+    u
+        (T, *shape).
+    most
+        Values that are enough.
     """
     stride = max(1, u.size // most)
     estimates, in_time, v = [], "", times_last(u[::stride])
@@ -279,9 +306,14 @@ def add_noise(data: Data, sigma: float | Mapping[str, float], rng: np.random.Gen
     Every field draws its ε in the order of the fields whatever its σ, so that the noise of one field does not
     change when the σ of another is set to zero.
 
-    data: the exact data u.
-    sigma: standard deviation σ ≥ 0 of all fields, or of each field by name.
-    rng: source of randomness, ``numpy.random.default_rng(seed)``.
+    Parameters
+    ----------
+    data
+        The exact data u.
+    sigma
+        Standard deviation σ ≥ 0 of all fields, or of each field by name.
+    rng
+        Source of randomness, ``numpy.random.default_rng(seed)``.
     """
     if not isinstance(rng, np.random.Generator):
         raise DataError(f"rng is a {type(rng).__name__}; pass numpy.random.default_rng(seed)")

@@ -28,13 +28,21 @@ Array = NDArray[np.float64]
 class NoiseLevels:
     """What decides how noise is measured.
 
-    rounding: data are not known better than to this part of their size, even without noise; not measured.
-    no_noise: noise below this part of the size of a field is none; not measured.
-    tail: share of values beyond which outliers are more than the tail of the noise.
-    few: outliers that are not more than the tail in small data, whatever their share; not measured.
-    far: weight below which a value is an outlier by itself: that of 10 sd, which none of 9 classic equations with 1 and
+    Parameters
+    ----------
+    rounding
+        Data are not known better than to this part of their size, even without noise; not measured.
+    no_noise
+        Noise below this part of the size of a field is none; not measured.
+    tail
+        Share of values beyond which outliers are more than the tail of the noise.
+    few
+        Outliers that are not more than the tail in small data, whatever their share; not measured.
+    far
+        Weight below which a value is an outlier by itself: that of 10 sd, which none of 9 classic equations with 1 and
         10% of noise reaches.
-    least: weight that an outlier has at least: what replaces it is a prediction, and this well known for sure.
+    least
+        Weight that an outlier has at least: what replaces it is a prediction, and this well known for sure.
     """
 
     rounding: float = 1e-8
@@ -52,10 +60,24 @@ NOISE_LEVELS = NoiseLevels()
 class Measurement:
     """One experiment with what is known of its noise.
 
-    data: as given, outliers replaced; noise: its model; variance: of the noise by field, a number or (T, nodes).
-    sigma: one level per field; filtered: the same by filters, whatever was stated, empty where they had too few data;
-    error: relative standard error of the levels, zero where they were stated.
-    summary: what was done, in words; bridged: whether gaps were interpolated, so that the noise of neighbours is alike.
+    Attributes
+    ----------
+    data
+        As given, outliers replaced.
+    noise
+        Its model.
+    variance
+        Variance of the noise by field, a number or (T, nodes).
+    sigma
+        One level per field.
+    filtered
+        The same by filters, whatever was stated, empty where they had too few data.
+    error
+        Relative standard error of the levels, zero where they were stated.
+    summary
+        What was done, in words.
+    bridged
+        Whether gaps were interpolated, so that the noise of neighbours is alike.
     """
 
     data: Data
@@ -80,8 +102,12 @@ def measure(
 ) -> Measurement:
     """Noise of one experiment, as stated or from the data.
 
-    robust: whether outliers get less weight; by default where there are more than noise explains.
-    rng: for the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
+    Parameters
+    ----------
+    robust
+        Whether outliers get less weight; by default where there are more than noise explains.
+    rng
+        For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
     """
     level = _level(data)
     rng = np.random.default_rng(0) if rng is None else rng
@@ -90,7 +116,13 @@ def measure(
 
 
 def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, robust: bool | None) -> Measurement:
-    """Noise of data whose scattered gaps are interpolated; level: by filters, from measured values alone."""
+    """Noise of data whose scattered gaps are interpolated.
+
+    Parameters
+    ----------
+    level
+        Level by filters, from measured values alone.
+    """
     data, single = bridged.data, bridged.factor
     if noise is not None and stated_variance(_shape(noise), data) is None:
         if robust:

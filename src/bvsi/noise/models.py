@@ -28,10 +28,16 @@ Frames: TypeAlias = slice | NDArray[np.int64]
 class StateCovariance:
     """Σ_u at every time: ``distinct[label[j]]`` is that of time j.
 
-    distinct: each a vector of variances (n_u,) where diagonal, or a sparse symmetric matrix (n_u × n_u).
-    roots: R with R Rᵀ = Σ_u of each: a vector where diagonal, or a sparse matrix (n_u × anything).
-    label: (T,); times with one label share their covariance, and so their factorisation.
-    first: number of the first time in the experiment, of which these may be a part.
+    Attributes
+    ----------
+    distinct
+        Each a vector of variances (n_u,) where diagonal, or a sparse symmetric matrix (n_u × n_u).
+    roots
+        R with R Rᵀ = Σ_u of each: a vector where diagonal, or a sparse matrix (n_u × anything).
+    label
+        (T,); times with one label share their covariance, and so their factorisation.
+    first
+        Number of the first time in the experiment, of which these may be a part.
     """
 
     distinct: tuple[Any, ...]
@@ -80,7 +86,12 @@ class Noise(Protocol):
     def at(self, frames: Frames, nodes: Mask | None = None) -> Noise:
         """The same noise at some times and nodes of the experiment.
 
-        frames: which times; nodes: which nodes, (nodes,), by default all.
+        Parameters
+        ----------
+        frames
+            Frames which times.
+        nodes
+            Nodes which nodes, (nodes,), by default all.
         """
 
 
@@ -180,8 +191,11 @@ class Diagonal:
 class Covariance:
     """A known sparse covariance, the same at all times.
 
-    matrix: symmetric positive definite (fields·nodes × fields·nodes), fields in the order of the data; or one matrix
-        (nodes × nodes) per field.
+    Attributes
+    ----------
+    matrix
+        Symmetric positive definite (fields·nodes × fields·nodes), fields in the order of the data; or one matrix (nodes
+        × nodes) per field.
     """
 
     matrix: Any
@@ -216,7 +230,10 @@ class Covariance:
 class UnknownScale:
     """Σ = σ² · shape with σ² unknown, to be estimated with the coefficients.
 
-    shape: noise model that gives the relative sizes; by default the same for all.
+    Parameters
+    ----------
+    shape
+        Noise model that gives the relative sizes; by default the same for all.
     """
 
     shape: Noise = dataclasses.field(default_factory=lambda: IID(1.0))
@@ -250,7 +267,10 @@ def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise,
 def values_at(values: Array, frames: Frames, nodes: Mask | None = None) -> Array:
     """Variances or standard deviations of one field at some times and nodes.
 
-    values: one for all, (), per node, (nodes,), or per time and node, (T, nodes); a T of 1 stands for all times.
+    Parameters
+    ----------
+    values
+        One for all, (), per node, (nodes,), or per time and node, (T, nodes); a T of 1 stands for all times.
     """
     some = values[frames] if values.ndim == 2 and len(values) > 1 else values
     return some if nodes is None or not values.ndim else some[..., nodes]

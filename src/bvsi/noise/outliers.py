@@ -30,9 +30,14 @@ Flags = NDArray[np.bool_]
 class Outliers:
     """Values that their neighbours do not support, for each field, arrays (T, n_nodes).
 
-    weights: 1 for ordinary values, less for outliers, 0 for missing ones.
-    replaced: the values, drawn towards their prediction as far as the weight lacks.
-    count: number of outliers.
+    Attributes
+    ----------
+    weights
+        1 for ordinary values, less for outliers, 0 for missing ones.
+    replaced
+        The values, drawn towards their prediction as far as the weight lacks.
+    count
+        Number of outliers.
     """
 
     weights: Mapping[str, Floats]
@@ -44,8 +49,18 @@ class Outliers:
 class Scattered:
     """Outliers and missing values of one field (T, n_nodes), by flat index, increasing.
 
-    outliers: their indices, (k,); weights: below one, (k,); values: what replaces them, (k,).
-    missing: indices of missing values, (m,); filled: what replaces them, (m,).
+    Attributes
+    ----------
+    outliers
+        Their indices, (k,).
+    weights
+        Below one, (k,).
+    values
+        What replaces them, (k,).
+    missing
+        Indices of missing values, (m,).
+    filled
+        What replaces them, (m,).
     """
 
     outliers: Integers
@@ -73,9 +88,14 @@ def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.
     between its neighbours along every axis is ordinary. Outliers are left out of the predictions, and of σ, and the
     search is repeated until they stay the same. Axes of fewer than five nodes predict nothing.
 
-    data: the data.
-    level: noise of the fields; measured by :func:`~bvsi.data.estimate_noise` when left out.
-    nu: degrees of freedom ν > 0; the smaller, the less weight have outliers.
+    Parameters
+    ----------
+    data
+        The data.
+    level
+        Noise of the fields; measured by :func:`~bvsi.data.estimate_noise` when left out.
+    nu
+        Degrees of freedom ν > 0; the smaller, the less weight have outliers.
     """
     if not (np.isfinite(nu) and nu > 0):
         raise DataError(f"nu is {nu!r}; give positive degrees of freedom, such as 4")
@@ -96,8 +116,12 @@ def scattered_outliers(
 ) -> Scattered:
     """Outliers of one field as in :func:`find_outliers`, without arrays of all values; NaN are missing.
 
-    values: (T, n_nodes).
-    sigma: noise; measured when None.
+    Parameters
+    ----------
+    values
+        (T, n_nodes).
+    sigma
+        Noise; measured when None.
     """
     axes, u = axes_of(geometry, times), shaped(np.ascontiguousarray(values), geometry)
     flat, missing = u.ravel(), np.flatnonzero(np.isnan(u))
@@ -127,7 +151,14 @@ def scattered_outliers(
 def _standardised(values: Floats, u: Floats, axes: list[Predictor], odd: Predicted, total: float) -> Floats:
     """z = (value − prediction) / sd, (c,); zero for values that are missing, and for ordinary ones of a front.
 
-    values: flat, with NaN; u: complete, (T, *shape); total: noise.
+    Parameters
+    ----------
+    values
+        Flat, with NaN.
+    u
+        Complete, (T, *shape).
+    total
+        Noise.
     """
     off = values[odd.index] - odd.prediction
     z = np.divide(off, odd.sd, out=np.zeros(off.size), where=(odd.sd > 0) & ~np.isnan(off))
@@ -154,7 +185,14 @@ def _between(values: Floats, u: Floats, axes: list[Predictor], index: Integers, 
 
     At the end of an axis a front may just have come or gone, so that another axis is enough.
 
-    values: flat; u: (T, *shape); index: flat, (c,).
+    Parameters
+    ----------
+    values
+        Flat.
+    u
+        (T, *shape).
+    index
+        Flat, (c,).
     """
     flat, here = u.ravel(), values[index]
     everywhere, anywhere = np.ones(index.size, dtype=bool), np.zeros(index.size, dtype=bool)

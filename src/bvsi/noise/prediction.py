@@ -34,9 +34,14 @@ Flags = NDArray[np.bool_]
 class Near:
     """For each of n nodes the K entries of an array that tell about it, and how much of its residual they contain.
 
-    index: places of the entries, (n, K).
-    share: what to take off each entry per unit of the residual of the node, (n, K).
-    used: which places count, (n, K).
+    Attributes
+    ----------
+    index
+        Places of the entries, (n, K).
+    share
+        What to take off each entry per unit of the residual of the node, (n, K).
+    used
+        Which places count, (n, K).
     """
 
     index: Integers
@@ -48,14 +53,24 @@ class Near:
 class Predictor(Roughness):
     """Roughness ‖D u‖² of data along one axis of n nodes, and the prediction of a node that minimises it.
 
-    D: second differences, on a mesh the graph filter, sparse (m, n).
-    P: prediction of each node by the others, û_i = Σ_j P_ij u_j with P_ij = −G_ij / G_ii, sparse (n, n).
-    second, rough: rows of D, and of G = DᵀD.
-    spread: Σ_j P_ij², (n,); infinite where there is no prediction.
-    bend: |Σ_k D_ki| / G_ii, (n,): by how much the prediction misses where D u is one everywhere nearby.
-    neighbours: residuals of the nodes that node i helps to predict.
-    differences: entries of D u around node i.
-    A, average: mean over a node and its neighbours, sparse (n, n), and its rows.
+    Attributes
+    ----------
+    D
+        Second differences, on a mesh the graph filter, sparse (m, n).
+    P
+        Prediction of each node by the others, û_i = Σ_j P_ij u_j with P_ij = −G_ij / G_ii, sparse (n, n).
+    second, rough
+        Rows of D, and of G = DᵀD.
+    spread
+        Σ_j P_ij², (n,); infinite where there is no prediction.
+    bend
+        |Σ_k D_ki| / G_ii, (n,): by how much the prediction misses where D u is one everywhere nearby.
+    neighbours
+        Residuals of the nodes that node i helps to predict.
+    differences
+        Entries of D u around node i.
+    A, average
+        Mean over a node and its neighbours, sparse (n, n), and its rows.
     """
 
     P: Any
@@ -78,9 +93,14 @@ class Predictor(Roughness):
 class Predicted:
     """Predictions of some values by all axes together.
 
-    index: flat indices of the values, (c,), increasing.
-    prediction: (c,).
-    sd: of value minus prediction, (c,).
+    Attributes
+    ----------
+    index
+        Flat indices of the values, (c,), increasing.
+    prediction
+        (c,).
+    sd
+        Standard deviation of value minus prediction, (c,).
     """
 
     index: Integers
@@ -92,7 +112,14 @@ class Predicted:
 class _Window:
     """Residuals of some frames, and places in them.
 
-    first: number of the first frame; u: all values, (T, *shape); residuals: by axis, (frames, *shape).
+    Attributes
+    ----------
+    first
+        Number of the first frame.
+    u
+        All values, (T, *shape).
+    residuals
+        Residuals by axis, (frames, *shape).
     """
 
     first: int
@@ -146,9 +173,14 @@ def odd_values(u: Floats, axes: list[Predictor], sigma: float, z: float, always:
     The prediction is a mean of those by the axes, and sd² ≥ σ² (1 + 1 / Σ_a 1/s_a), s_a = Σ P²: where no axis is off by
     z times that, the mean is not.
 
-    u: complete values, (T, *shape), contiguous.
-    sigma: noise.
-    always: flat indices, increasing.
+    Parameters
+    ----------
+    u
+        Complete values, (T, *shape), contiguous.
+    sigma
+        Noise.
+    always
+        Flat indices, increasing.
     """
     largest = sum(float(np.max(1.0 / axis.spread, initial=0.0)) for axis in axes)
     limit = (1.0 - _ROUNDED) * z * sigma * float(np.sqrt(1.0 + 1.0 / largest)) if largest > 0 else np.inf
@@ -208,7 +240,12 @@ def _missed(window: _Window, axes: list[Predictor], number: int, at: list[Intege
 
     Without the average it is small by accident where the residual changes sign.
 
-    at: indices along the axes, (c,) each; here: flat indices in the window, (c,).
+    Parameters
+    ----------
+    at
+        Indices along the axes, (c,) each.
+    here
+        Flat indices in the window, (c,).
     """
     axis = axes[number]
     lines = int(np.prod([a.average.columns.shape[1] for a in axes])) // axis.average.columns.shape[1]
@@ -263,7 +300,13 @@ def _missed_everywhere(window: _Window, axes: list[Predictor], number: int) -> F
 def _missed_by_bend(
     window: _Window, axis: Predictor, number: int, node: Integers, lines: Integers, own: Floats
 ) -> Floats:
-    """What second differences add where predictions are not cubic; lines: flat indices in the window, all (c, L)."""
+    """What second differences add where predictions are not cubic.
+
+    Parameters
+    ----------
+    lines
+        Flat indices in the window, all (c, L).
+    """
     everywhere, stride = lines + window.first * window.u[0].size, flat_strides(window.u.shape)[number]
     differences = _differences(window.u.ravel(), everywhere, axis, node, stride)
     return np.asarray((axis.bend[node, None] * _typical(differences, own, axis.differences, node)) ** 2)
@@ -304,9 +347,14 @@ def _typical(values: Floats, residual: Floats, near: Near, node: Integers) -> Fl
 
     Without the correction an outlier would excuse itself, as it spoils the prediction of its neighbours.
 
-    values: v, (K, c, L).
-    residual: value minus prediction, r, (c, L).
-    node: i, (c,).
+    Parameters
+    ----------
+    values
+        v, (K, c, L).
+    residual
+        Value minus prediction, r, (c, L).
+    node
+        i, (c,).
     """
     used = near.used[node].T
     off = near.share[node].T[:, :, None] * residual

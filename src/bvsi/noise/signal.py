@@ -36,10 +36,16 @@ _ALPHA = 0.01  # p-value below which noise is taken to grow with the signal: one
 class SignalNoise:
     """Noise whose variance grows with the signal: Var(ε) = a² + b² u².
 
-    a: standard deviation where u = 0.
-    b: relative noise where u is large.
-    significant: whether b > 0 at the level of 1%.
-    p_value: probability of as strong an increase where b = 0.
+    Attributes
+    ----------
+    a
+        Standard deviation where u = 0.
+    b
+        Relative noise where u is large.
+    significant
+        Whether b > 0 at the level of 1%.
+    p_value
+        Probability of as strong an increase where b = 0.
     """
 
     a: float
@@ -58,7 +64,10 @@ def estimate_signal_noise(data: Data, level: NoiseLevel | None = None) -> dict[s
 
     Of more than a million values every s-th time is used.
 
-    level: of the same data, or of the same with outliers, by :func:`estimate_noise`; it saves to look for the filter
+    Parameters
+    ----------
+    level
+        Level of the same data, or of the same with outliers, by :func:`estimate_noise`; it saves to look for the filter
         that leaves the least signal.
     """
     result = {}
@@ -73,7 +82,13 @@ def estimate_signal_noise(data: Data, level: NoiseLevel | None = None) -> dict[s
 
 
 def _strength(u: Floats, geometry: Geometry, matrices: list[Any], stride: int) -> Floats:
-    """s = Σ c² u² of the smoothed signal under a filter, at every s-th time, flat, times last; u: (T, *shape)."""
+    """s = Σ c² u² of the smoothed signal under a filter, at every s-th time, flat, times last.
+
+    Parameters
+    ----------
+    u
+        (T, *shape).
+    """
     in_time, *others = [K.power(2) for K in matrices]
     in_time, passes = in_time[::stride], _passes(u.shape, geometry)
     out = np.empty((in_time.shape[0], int(np.prod([K.shape[0] for K in others]))))

@@ -90,10 +90,14 @@ class Biharmonic(Protocol):
 class InteriorPenalty:
     """C0 interior penalty on second-order elements.
 
-    alpha: α of the penalty α/h_E, h_E the length of the facet; by default twice what the mesh needs for a positive form
-        (8 on right isosceles triangles, 16 on squares).
-    boundary: whether boundary facets take part. The paper's form has interior facets only and so lets ∇c·n go free,
-        even where it is declared zero; ``boundary=False`` reproduces that.
+    Parameters
+    ----------
+    alpha
+        α of the penalty α/h_E, h_E the length of the facet; by default twice what the mesh needs for a positive form (8
+        on right isosceles triangles, 16 on squares).
+    boundary
+        Whether boundary facets take part. The paper's form has interior facets only and so lets ∇c·n go free, even
+        where it is declared zero; ``boundary=False`` reproduces that.
     """
 
     alpha: float | None = None

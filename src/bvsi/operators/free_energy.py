@@ -22,9 +22,18 @@ def free_energy_library(
 ) -> Library:
     """Library of a polynomial free energy: 14 + 14 monomials and two ∇⁴ for two fields and degree five.
 
-    fields: concentrations; degree: of the highest monomial.
-    boundary: by default ``ZeroNeumann()`` for all; biharmonic: treatment of ∇⁴, see :class:`Library`.
     The ∇⁴ are kept in selection: without them the equations are ill-posed where the energy is not convex.
+
+    Parameters
+    ----------
+    fields
+        Concentrations.
+    degree
+        Degree of the highest monomial.
+    boundary
+        By default ``ZeroNeumann()`` for all.
+    biharmonic
+        Treatment of ∇⁴, see :class:`Library`.
     """
     if not isinstance(degree, int) or not 2 <= degree <= 8:
         raise OperatorError(f"degree: a whole number from 2 to 8 is needed; got {degree!r}.")

@@ -26,16 +26,24 @@ _WORDS = {TIME, TEST, FACET_SIZE, PENALTY, "normal"}
 class Library:
     """Candidate operators by equation, the operators that must stay, and the boundary conditions.
 
-    equations: field → operators of its equation, texts or SymPy expressions.
-    keep: names of operators that selection must not remove.
-    boundary: one condition for all fields, or one per field; fields left out are ``Unknown()``.
-    definitions: names that stand for expressions, such as ``{"phi": "c1**2*c2"}`` for ``laplacian(diff(phi, c1))``.
-    biharmonic: treatment of ``biharmonic(...)`` on elements that are not C1, ``Mixed()`` or ``InteriorPenalty()``; by
-        default the first that the element allows.
-    time_order: order m of the time derivative that the operators make up, ∂_t^m u = Σ θ_i F_i; 2 for wave equations.
-
     Immutable; the name of an operator is its text, preceded by its equation where there are several:
     ``"laplacian(u)"``, ``"c1: laplacian(c1)"``.
+
+    Parameters
+    ----------
+    equations
+        Field → operators of its equation, texts or SymPy expressions.
+    keep
+        Names of operators that selection must not remove.
+    boundary
+        One condition for all fields, or one per field; fields left out are ``Unknown()``.
+    definitions
+        Names that stand for expressions, such as ``{"phi": "c1**2*c2"}`` for ``laplacian(diff(phi, c1))``.
+    biharmonic
+        Treatment of ``biharmonic(...)`` on elements that are not C1, ``Mixed()`` or ``InteriorPenalty()``; by default
+        the first that the element allows.
+    time_order
+        Order m of the time derivative that the operators make up, ∂_t^m u = Σ θ_i F_i; 2 for wave equations.
     """
 
     def __init__(
@@ -160,7 +168,10 @@ class Library:
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
 
-        biharmonic: treatment of ∇⁴ where the library names none; elements with four derivatives have their own.
+        Parameters
+        ----------
+        biharmonic
+            Treatment of ∇⁴ where the library names none; elements with four derivatives have their own.
         """
         orders = (trial_order, test_order)
         reason = self.obstacle(words, trial_order=trial_order, test_order=test_order, biharmonic=biharmonic)
@@ -213,8 +224,12 @@ class Library:
     def explain(self, *, dim: int | None = None, auxiliary: Sequence[str] = ()) -> str:
         """Strong form, weak form, boundary term and Jacobian of each operator.
 
-        dim: spatial dimension; by default the lowest that the operators mention.
-        auxiliary: names of known fields; by default every name that is no field of an equation.
+        Parameters
+        ----------
+        dim
+            Spatial dimension; by default the lowest that the operators mention.
+        auxiliary
+            Names of known fields; by default every name that is no field of an equation.
         """
         names = frozenset[str]().union(*(syntax.names for syntax in self._syntaxes()))
         functions = frozenset[str]().union(*(syntax.functions for syntax in self._syntaxes()))

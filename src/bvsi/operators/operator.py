@@ -38,7 +38,12 @@ SMOOTH_FUNCTION_EXTRA = 3
 class Kernel:
     """Values of several expressions at once, common subexpressions computed once.
 
-    symbols: what has to be given, in the order of the compiled function; expressions: what it was compiled from.
+    Attributes
+    ----------
+    symbols
+        What has to be given, in the order of the compiled function.
+    expressions
+        What it was compiled from.
     """
 
     symbols: tuple[sp.Symbol, ...]
@@ -86,8 +91,16 @@ class MeasureForm:
 class WeakOperator:
     """A candidate operator of one equation, ready to be assembled.
 
-    name: coefficient name; equation: field whose equation it belongs to; text: as the user wrote it.
-    recovered: fields that the operator reads at nodes, w = M_lumped⁻¹ R(u), by name: the operators R.
+    Attributes
+    ----------
+    name
+        Coefficient name.
+    equation
+        Field whose equation it belongs to.
+    text
+        As the user wrote it.
+    recovered
+        Fields that the operator reads at nodes, w = M_lumped⁻¹ R(u), by name: the operators R.
     """
 
     name: str
@@ -214,7 +227,10 @@ class WeakOperator:
     def degree(self, element_degree: int, *, simplices: bool = False) -> int:
         """Degree of the highest integrand, test function included.
 
-        simplices: whether a derivative lowers the degree of the element's functions; per axis, on boxes, it does not.
+        Parameters
+        ----------
+        simplices
+            Whether a derivative lowers the degree of the element's functions; per axis, on boxes, it does not.
         """
         degrees = (
             integrand_degree(term.integrand, self.words, element_degree, simplices=simplices)
@@ -264,7 +280,13 @@ def build_operator(
     dialect: Dialect,
     orders: tuple[int, int],
 ) -> WeakOperator:
-    """Run the passes strong → weak → boundary for one operator; orders: derivatives of field and test function."""
+    """Run the passes strong → weak → boundary for one operator.
+
+    Parameters
+    ----------
+    orders
+        Derivatives of field and test function.
+    """
     name, equation = operator.name, operator.equation
     trial_order, test_order = orders
     parsed = strong_form(operator.syntax, words, dialect)

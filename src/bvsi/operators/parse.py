@@ -36,8 +36,12 @@ FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) fo
 class Dialect:
     """What a text may use beyond the names of fields and coordinates.
 
-    definitions: name → what it stands for; definitions do not use each other.
-    biharmonic: text for ∇⁴ of an argument; None where it stands for the Laplacian of the Laplacian as it is.
+    Parameters
+    ----------
+    definitions
+        Name → what it stands for; definitions do not use each other.
+    biharmonic
+        Text for ∇⁴ of an argument; None where it stands for the Laplacian of the Laplacian as it is.
     """
 
     definitions: Mapping[str, Syntax] = field(default_factory=dict)

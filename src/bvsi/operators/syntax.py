@@ -45,7 +45,14 @@ CONSTANT_NAMES = ("pi",)
 class Syntax:
     """A text of the operator language and its tree.
 
-    text: as it was written; tree: nodes of Python's ``ast``, not to be changed; names: what it uses besides functions.
+    Attributes
+    ----------
+    text
+        As it was written.
+    tree
+        Nodes of Python's ``ast``, not to be changed.
+    names
+        What it uses besides functions.
     """
 
     text: str
@@ -67,8 +74,16 @@ class Syntax:
 class Operator:
     """A candidate operator as the user gave it.
 
-    name: coefficient name; equation: field whose equation it belongs to; source: text or SymPy expression.
-    weak_forms: its weak forms by what they depend on, or why there is none; filled by :class:`Library` when asked for.
+    Attributes
+    ----------
+    name
+        Coefficient name.
+    equation
+        Field whose equation it belongs to.
+    source
+        Text or SymPy expression.
+    weak_forms
+        Its weak forms by what they depend on, or why there is none; filled by :class:`Library` when asked for.
     """
 
     name: str

@@ -41,9 +41,14 @@ _VARIANCE = "variance of "
 class Vocabulary:
     """Names known to the operators of a library.
 
-    coordinates: spatial coordinates, ``("x", "y")`` in two dimensions.
-    fields: measured fields; the residual is differentiated with respect to them.
-    auxiliary: fields known without noise.
+    Attributes
+    ----------
+    coordinates
+        Spatial coordinates, ``("x", "y")`` in two dimensions.
+    fields
+        Measured fields; the residual is differentiated with respect to them.
+    auxiliary
+        Fields known without noise.
     """
 
     coordinates: tuple[str, ...]

@@ -33,7 +33,12 @@ _MAX_PASSES = 40
 class WeakForm:
     """Sum of terms over cells, facets and boundary.
 
-    boundary: what integration by parts left, subject to the boundary condition; written: what was given in weak form.
+    Attributes
+    ----------
+    boundary
+        What integration by parts left, subject to the boundary condition.
+    written
+        What was given in weak form.
     """
 
     cells: tuple[WeakTerm, ...]

@@ -39,9 +39,14 @@ class _Axis:
 
 @dataclass(frozen=True, eq=False)
 class Smoother:
-    """A smoother of one field; shape: of its values, (T, *grid.shape) or (T, n); f: the filter, of that shape.
+    """A smoother of one field.
 
-    sigma: of the noise, from what the smoothing takes away.
+    Attributes
+    ----------
+    f
+        The filter, (T, *grid.shape) or (T, n).
+    sigma
+        Sigma of the noise, from what the smoothing takes away.
     """
 
     axes: tuple[_Axis, ...]

@@ -51,9 +51,14 @@ _FEWEST_NODES = 16  # along an axis of the coarser grid; not measured
 class Start:
     """From where simulations begin.
 
-    data: the experiment, on a coarser grid where the fine one would take too long.
-    variance: of the noise by field, a number or (T, n).
-    smoothers: by field, of the first frames; of all where boundary values are needed.
+    Attributes
+    ----------
+    data
+        The experiment, on a coarser grid where the fine one would take too long.
+    variance
+        Variance of the noise by field, a number or (T, n).
+    smoothers
+        Smoothers by field, of the first frames; of all where boundary values are needed.
     """
 
     data: Data
@@ -148,7 +153,13 @@ class Start:
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Mean and variance of draws by field, (T, n) each; draws: those that came to the end."""
+    """Mean and variance of draws by field, (T, n) each.
+
+    Attributes
+    ----------
+    draws
+        Those that came to the end.
+    """
 
     mean: Mapping[str, Array]
     variance: Mapping[str, Array]
@@ -214,7 +225,13 @@ def _thinned(values: Array, geometry: Any) -> Array:
 
 
 def _from_half(u: Array, grid: Grid) -> Array:
-    """Values at all nodes of the splines through every second one; u: (n,)."""
+    """Values at all nodes of the splines through every second one.
+
+    Parameters
+    ----------
+    u
+        (n,).
+    """
     half = Grid(periodic=grid.periods, **{name: x[::2] for name, x in grid.axes.items()})
     splines = Splines.on(half)
     return splines.at(splines.coefficients(_thinned(u[None], grid)[0]), grid)

@@ -33,18 +33,30 @@ class SimulationError(ForecastError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Forecast:
-    """Simulations from the first frame with draws of coefficients and initial state, against the data.
+    """Simulations from the first frame with draws of coefficients and initial state, against the data. ::
 
         error = RMS(mean forecast − data)/RMS(data),      spread = RMS(sd of the forecast)/RMS(data)
 
     RMS(data) is over all times, so that a field that decays does not make errors look large.
 
-    times: (T,); held_out: (T,), frames that the coefficients were not fitted to.
-    error, spread: (T,); spread comes from coefficients and initial state, without the noise of the data.
-    noise: standard deviation of the noise of the data, relative as well. A perfect forecast has this error.
-    coverage: (T,), share of the data within the 95% band of forecast and noise.
-    draws: simulations made; failed: those of them that broke off.
-    status: what it shows, with advice.
+    Attributes
+    ----------
+    times
+        (T,).
+    held_out
+        (T,), frames that the coefficients were not fitted to.
+    error, spread
+        (T,); spread comes from coefficients and initial state, without the noise of the data.
+    noise
+        Standard deviation of the noise of the data, relative as well. A perfect forecast has this error.
+    coverage
+        (T,), share of the data within the 95% band of forecast and noise.
+    draws
+        Simulations made.
+    failed
+        Those of them that broke off.
+    status
+        What it shows, with advice.
     """
 
     times: Array
@@ -138,7 +150,10 @@ def forecast_status(
 ) -> str:
     """What the numbers show, and what to do.
 
-    failed: share of the simulations that broke off.
+    Parameters
+    ----------
+    failed
+        Share of the simulations that broke off.
     """
     covered = float(np.mean(coverage[held_out]))
     root = float(np.sqrt(np.mean(np.square(error[held_out]))))

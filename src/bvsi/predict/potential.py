@@ -28,7 +28,12 @@ Array = NDArray[np.float64]
 def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.DataArray:
     """Φ with Φ_i = φ_i − mean(φ_i) on the grid of ``axes``; zero for operators that are no drift.
 
-    names: operators of the model; axes: coordinates by name, ``{"x": x, "y": y}``.
+    Parameters
+    ----------
+    names
+        Operators of the model.
+    axes
+        Coordinates by name, ``{"x": x, "y": y}``.
     """
     points = points_of(axes)
     columns: list[Array | None] = []
@@ -59,8 +64,14 @@ def _drift_potential(operator: Syntax, coordinates: tuple[str, ...]) -> Syntax |
 def diffusion_potential_map(names: tuple[str, ...], equation: str, axes: Mapping[str, ArrayLike]) -> xr.DataArray:
     """Φ with Φ_i = f_i − mean(f_i) on the grid of ``axes``; zero for other operators and other equations.
 
-    names: operators of the model; equation: field whose equation is meant; axes: values of the fields by name,
-    ``{"c1": c1, "c2": c2}``.
+    Parameters
+    ----------
+    names
+        Operators of the model.
+    equation
+        Field whose equation is meant.
+    axes
+        Values of the fields by name, ``{"c1": c1, "c2": c2}``.
     """
     points = points_of(axes)
     words = Vocabulary(("x",), tuple(points))

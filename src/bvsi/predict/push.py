@@ -24,7 +24,10 @@ Array = NDArray[np.float64]
 def predict_linear(posterior: Posterior, Phi: xr.DataArray, *, level: float = 0.95) -> xr.Dataset:
     """Mean, variance and credible band of q = Φ θ.
 
-    Phi: labelled map whose dimension ``operator`` names the coefficients; the other dimensions are those of q.
+    Parameters
+    ----------
+    Phi
+        Labelled map whose dimension ``operator`` names the coefficients; the other dimensions are those of q.
     """
     import xarray as xr
 
@@ -48,7 +51,10 @@ def predict_function(
 ) -> xr.Dataset:
     """Mean, variance, credible band and samples of q = f(θ) by Monte Carlo.
 
-    f: takes coefficients by name and returns a labelled array, always of the same shape.
+    Parameters
+    ----------
+    f
+        Takes coefficients by name and returns a labelled array, always of the same shape.
     """
     import xarray as xr
 

@@ -55,20 +55,30 @@ def assemble(
     discretised: Discretised | None = None,
     progress: Progress = silent,
 ) -> ResidualSystem:
-    """Residual system of one or several experiments.
+    """Residual system of one or several experiments. ::
 
         y_k = Σ_j a_kj M û_j,   X_ki = Σ_j b_kj F_i(û_j),   J_i(û_j) = ∂F_i/∂u
 
-    data: one experiment, or several of the same physics on grids and times of their own.
-        Residuals that depend on a value that was not measured are not used.
-    library: candidate operators and boundary conditions.
-    discretisation: element and mesh; by default Q1 on grids, the mesh's own degree on meshes.
-    stencil: time stencil; by default backward Euler.
-    quadrature: degree to which integrals are exact; by default that of the highest integrand.
-    variance: noise variance by field, a number or (T, nodes), one mapping or one per experiment: on spline tests
-        nonlinear operators are then without the bias that noise gives them, u² without σ².
-    linearise_at: states at which Jacobians are taken, such as smoothed data; by default the data.
-    discretised: what :func:`discretise_library` makes of other times of the same experiments, to save its work.
+    Parameters
+    ----------
+    data
+        One experiment, or several of the same physics on grids and times of their own. Residuals that depend on a value
+        that was not measured are not used.
+    library
+        Candidate operators and boundary conditions.
+    discretisation
+        Element and mesh; by default Q1 on grids, the mesh's own degree on meshes.
+    stencil
+        Time stencil; by default backward Euler.
+    quadrature
+        Degree to which integrals are exact; by default that of the highest integrand.
+    variance
+        Noise variance by field, a number or (T, nodes), one mapping or one per experiment: on spline tests nonlinear
+        operators are then without the bias that noise gives them, u² without σ².
+    linearise_at
+        States at which Jacobians are taken, such as smoothed data; by default the data.
+    discretised
+        What :func:`discretise_library` makes of other times of the same experiments, to save its work.
     """
     discretisation = discretisation or Galerkin()
     stencil = stencil or BackwardEuler()
@@ -192,7 +202,13 @@ def _residuals(
     progress: Progress,
     label: str,
 ) -> Residuals:
-    """Residuals of one experiment; states: where operators are evaluated, and where they are linearised."""
+    """Residuals of one experiment.
+
+    Parameters
+    ----------
+    states
+        Where operators are evaluated, and where they are linearised.
+    """
     layout, a, b, active = _usable(data, library, operators, space, stencil)
     state = states[0]
     structure = _structure(layout, data.times, a, b, active)

@@ -51,9 +51,18 @@ nodal spaces they are the diagonals behind the test functions at the nodes, (1 o
 class State:
     """Fields at the degrees of freedom of a space.
 
-    times: (T,); fields: name → (n, T); auxiliary: name → (n, T), or (n, 1) where constant in time.
-    recovered: name → (n, T), fields that one operator recovers from the others.
-    variance: name → noise variance, (n, T) or anything that broadcasts to it, for operators without its bias.
+    Attributes
+    ----------
+    times
+        (T,).
+    fields
+        Name → (n, T).
+    auxiliary
+        Name → (n, T), or (n, 1) where constant in time.
+    recovered
+        Name → (n, T), fields that one operator recovers from the others.
+    variance
+        Name → noise variance, (n, T) or anything that broadcasts to it, for operators without its bias.
     """
 
     times: Array
@@ -99,9 +108,14 @@ class NotFiniteError(OperatorError):
 def columns(
     operators: Sequence[WeakOperator], space: Space, states: tuple[State, State], b: Any
 ) -> dict[object, Column]:
-    """Columns by the operators' keys, each weak form once; states: where to evaluate, and where to linearise.
+    """Columns by the operators' keys, each weak form once.
 
-    b: stencil (K × T), sparse.
+    Parameters
+    ----------
+    states
+        Where to evaluate, and where to linearise.
+    b
+        Stencil (K × T), sparse.
     """
     state, at = states
     distinct = {operator.key: operator for operator in operators}
@@ -243,7 +257,10 @@ def _direct_jacobians(
 ) -> list[Blocks]:
     """Derivatives by every field that the weak forms name, recovered ones too, at every time, (T, nnz).
 
-    reach: of the pattern; by default that of each operator.
+    Parameters
+    ----------
+    reach
+        Reach of the pattern; by default that of each operator.
     """
     found: list[dict[str, Array]] = [{} for _ in operators]
     for where, times, terms in integrands(operators, space, state, derivative=True):
@@ -319,7 +336,10 @@ def integrands(
     For each measure and chunk of times an iterator over operators: position in ``operators``, term of the weak form,
     and its integrand (n_q or 1, times or 1). Fields at the points are evaluated once for all operators.
 
-    derivative: coefficients of the Jacobian instead of integrands.
+    Parameters
+    ----------
+    derivative
+        Coefficients of the Jacobian instead of integrands.
     """
     for where in MEASURES:
         forms = [(i, o, o.forms[where]) for i, o in enumerate(operators)]

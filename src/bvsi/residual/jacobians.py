@@ -180,7 +180,14 @@ class Matrix(JacobianKind):
 class NodalTests:
     """Test functions at the nodes, V, in some rows of the residual.
 
-    product: V as a Kronecker product; pattern: of V, in the order of the slots; start: row in which it begins.
+    Attributes
+    ----------
+    product
+        V as a Kronecker product.
+    pattern
+        Pattern of V, in the order of the slots.
+    start
+        Row in which it begins.
     """
 
     product: Kronecker
@@ -202,7 +209,10 @@ class NodalTests:
 class Scaled(JacobianKind):
     """V diag(c_j): tests V on slots; factor c, (T, n), or (1, n) where it is the same at all times.
 
-    first: column of the residual's pattern with which the n begin.
+    Parameters
+    ----------
+    first
+        Column of the residual's pattern with which the n begin.
     """
 
     slots: Slots
@@ -278,7 +288,10 @@ class Scaled(JacobianKind):
 class Sensitivity:
     """J_i(û_j) of one operator on the structure's pattern: scale times the sum of its terms.
 
-    scale: operators that differ by a number share their terms.
+    Parameters
+    ----------
+    scale
+        Operators that differ by a number share their terms.
     """
 
     pattern: Pattern

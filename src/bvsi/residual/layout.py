@@ -38,10 +38,13 @@ class Layout:
     """Where equations and fields stand in the stacked system.
 
     Rows: for each equation its test functions (those on the boundary left out where they have to vanish, their
-    neighbours too where an operator keeps inside).
-    Columns: for each field all unknowns. Blocks (equation, field, reach) exist where an operator, or M, needs them.
+    neighbours too where an operator keeps inside). Columns: for each field all unknowns. Blocks (equation, field,
+    reach) exist where an operator, or M, needs them.
 
-    tests: test functions by equation, where they are not to be all that can be used.
+    Parameters
+    ----------
+    tests
+        Test functions by equation, where they are not to be all that can be used.
     """
 
     def __init__(
@@ -160,9 +163,16 @@ def _starts(lengths: list[int]) -> Integers:
 def active_residuals(pattern: Pattern, M: Array, a: Any, b: Any, missing: Array) -> Mask:
     """active, (N, K).
 
-    pattern: (N × n_u) of M and every J; M: its values (nnz,).
-    a, b: time stencil (K × T).
-    missing: one where an unknown was not measured, else zero, (n_u, T).
+    Parameters
+    ----------
+    pattern
+        (N × n_u) of M and every J.
+    M
+        Its values (nnz,).
+    a, b
+        Time stencil (K × T).
+    missing
+        One where an unknown was not measured, else zero, (n_u, T).
     """
     mass = pattern.matrix((M != 0).astype(float)) @ missing != 0
     operators = pattern.matrix(np.ones(pattern.nnz)) @ missing != 0
@@ -173,7 +183,10 @@ def active_residuals(pattern: Pattern, M: Array, a: Any, b: Any, missing: Array)
 def missing_unknowns(data: Data, fields: tuple[str, ...], transfer: Any | None) -> Array | None:
     """One where an unknown depends on a value that was not measured, (n_u, T); None where all were.
 
-    transfer: map P (n_dofs × nodes) from nodes to unknowns; None where they are the same.
+    Parameters
+    ----------
+    transfer
+        Map P (n_dofs × nodes) from nodes to unknowns; None where they are the same.
     """
     if data.measured is None:
         return None

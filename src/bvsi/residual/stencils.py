@@ -102,10 +102,14 @@ def _banded(*diagonals: Array) -> Any:
 class TemporalTests:
     """B-spline test functions in time.
 
-    degree: of the splines; p − 1 derivatives are continuous.
-    gap: steps between knots, and between one function and the next; a function is degree + 1 gaps wide.
-
     Functions whose support holds a gap of the record longer than a knot gap (missing frames) are left out.
+
+    Parameters
+    ----------
+    degree
+        Degree of the splines; p − 1 derivatives are continuous.
+    gap
+        Steps between knots, and between one function and the next; a function is degree + 1 gaps wide.
     """
 
     degree: int = 5

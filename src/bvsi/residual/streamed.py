@@ -44,7 +44,10 @@ class Site(NamedTuple):
 class WeakJacobians:
     """J_i(û_j) of some operators of one experiment; operators are numbered as they stand here.
 
-    state: fields at which they are linearised.
+    Attributes
+    ----------
+    state
+        Fields at which they are linearised.
     """
 
     layout: Layout
@@ -194,7 +197,13 @@ class _Evaluated:
 
 @dataclass(frozen=True, eq=False)
 class Streamed(JacobianKind):
-    """Σ_i w_i J_i(û_j) on the whole pattern, made by a source when it is asked for; weights: number → w_i."""
+    """Σ_i w_i J_i(û_j) on the whole pattern, made by a source when it is asked for.
+
+    Attributes
+    ----------
+    weights
+        Number → w_i.
+    """
 
     source: WeakJacobians
     weights: Mapping[int, float]

@@ -25,14 +25,29 @@ Array = NDArray[np.float64]
 class Structure:
     """What the residuals of one experiment share, whichever operators are kept.
 
-    pattern: (N × n_u) of M and every J_i; N residuals per block, n_u = fields × degrees of freedom.
-    M: values (nnz,); a, b: time stencil (K × T), sparse.
-    coordinates: place of each residual (N, dim); equation_of_row: its equation, as an index into ``equations``.
-    fields: measured fields, in the order in which they are stacked; n_dofs: unknowns of each.
-    transfer: map P (n_dofs × nodes) from measured nodes to unknowns; None where they are the same.
-    active: (N, K), False where a residual depends on a value that was not measured: it is not used, its rows of y, X
-        and C are zero, its row of the covariance is that of the identity. None where all are used. No block is empty.
-    mass_at_nodes: M as a Kronecker product, on nodal spaces.
+    Attributes
+    ----------
+    pattern
+        (N × n_u) of M and every J_i; N residuals per block, n_u = fields × degrees of freedom.
+    M
+        Values (nnz,).
+    a, b
+        Time stencil (K × T), sparse.
+    coordinates
+        Place of each residual (N, dim).
+    equation_of_row
+        Its equation, as an index into ``equations``.
+    fields
+        Measured fields, in the order in which they are stacked.
+    n_dofs
+        Unknowns of each.
+    transfer
+        Map P (n_dofs × nodes) from measured nodes to unknowns; None where they are the same.
+    active
+        (N, K), False where a residual depends on a value that was not measured: it is not used, its rows of y, X and C
+        are zero, its row of the covariance is that of the identity. None where all are used. No block is empty.
+    mass_at_nodes
+        M as a Kronecker product, on nodal spaces.
     """
 
     pattern: Pattern
@@ -113,7 +128,12 @@ class _Batch(NamedTuple):
 class Residuals:
     """Residual blocks of one experiment.
 
-    Z: (N, K, 1 + d), y and X side by side, as the weighted sums over blocks want them; J: one sensitivity per operator.
+    Attributes
+    ----------
+    Z
+        (N, K, 1 + d), y and X side by side, as the weighted sums over blocks want them.
+    J
+        One sensitivity per operator.
     """
 
     structure: Structure
@@ -225,7 +245,14 @@ def residual_weights(theta: Array) -> Array:
 class ResidualSystem:
     """Residuals of all experiments, for one list of operators.
 
-    names: coefficient names, d of them; experiments: one set of residuals each; description: for people.
+    Attributes
+    ----------
+    names
+        Coefficient names, d of them.
+    experiments
+        One set of residuals each.
+    description
+        For people.
     """
 
     names: tuple[str, ...]

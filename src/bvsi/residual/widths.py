@@ -34,17 +34,27 @@ _SLAB = 500_000
 class Widths:
     """What sets the widths of test functions; docs/trust.md has the runs behind ``space`` and ``time``.
 
-    energy: part of the signal's energy below f_99.
-    space, time: gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are
-        better.
-    least: functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a
+    Parameters
+    ----------
+    energy
+        Part of the signal's energy below f_99.
+    space, time
+        Gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are better.
+    least
+        Functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a
         support; not measured.
-    most: residuals beyond which functions are made wider: the factorisation grows faster than what they know.
-    periodic: least gap on a periodic axis: with as many functions as nodes some combination of them sees no node.
-    quadrature, moved: what quadrature may leave of integrals that are zero, and how far a gap may move for that.
-    long: steps of this many typical ones end a stretch of the record; not measured.
-    spacings: least gap where the nodes are no uniform grid, in spacings: with more functions than nodes Σ is singular.
-    resolved: gap there over that of the coarsest splines that explain the field; as ``space`` on grids.
+    most
+        Residuals beyond which functions are made wider: the factorisation grows faster than what they know.
+    periodic
+        Least gap on a periodic axis: with as many functions as nodes some combination of them sees no node.
+    quadrature, moved
+        What quadrature may leave of integrals that are zero, and how far a gap may move for that.
+    long
+        Steps of this many typical ones end a stretch of the record; not measured.
+    spacings
+        Least gap where the nodes are no uniform grid, in spacings: with more functions than nodes Σ is singular.
+    resolved
+        Gap there over that of the coarsest splines that explain the field; as ``space`` on grids.
     """
 
     energy: float = 0.99
@@ -121,7 +131,10 @@ def choose_tests(
 ) -> tuple[SplineTests, TemporalTests]:
     """Test functions in space and time for all experiments.
 
-    derivatives: highest order that a spatial test function has to carry.
+    Parameters
+    ----------
+    derivatives
+        Highest order that a spatial test function has to carry.
     """
     if any(spline_obstacle(data.geometry) for data in experiments):
         return _on_background(experiments, sigma, derivatives + 4)

@@ -30,9 +30,14 @@ MAX_MODELS = 5000
 class Backward:
     """Remove one operator at a time, the one whose removal lowers the criterion most.
 
-    criterion: what to minimise; by default Wald.
-    refit_all: fit every leave-one-out model anew instead of the contenders of the closed form only.
-    patience: steps to go on after the criterion has begun to rise (the lowest model met is selected).
+    Parameters
+    ----------
+    criterion
+        What to minimise; by default Wald.
+    refit_all
+        Fit every leave-one-out model anew instead of the contenders of the closed form only.
+    patience
+        Steps to go on after the criterion has begun to rise (the lowest model met is selected).
     """
 
     criterion: Criterion = Wald()  # noqa: RUF009 (frozen)
@@ -52,7 +57,12 @@ class Backward:
     ) -> SelectionPath:
         """Eliminate operators from the model with all of them.
 
-        keep: operators that stay; groups: sets of operators of which one must stay.
+        Parameters
+        ----------
+        keep
+            Operators that stay.
+        groups
+            Sets of operators of which one must stay.
         """
         protection = Protection.of(likelihood.names, keep, groups)
         fit = self.criterion.fit(likelihood, None)

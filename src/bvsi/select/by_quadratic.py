@@ -41,9 +41,14 @@ Rng = np.random.Generator
 class Sweep:
     """Backward elimination with a fit of the whole library and of what is selected, and none in between.
 
-    criterion: what to minimise, Wald or ProfileBIC; by default Wald.
-    rounds: refits at most, where the check selects another model.
-    patience: steps to go on after the criterion has begun to rise (the lowest model met is selected).
+    Parameters
+    ----------
+    criterion
+        What to minimise, Wald or ProfileBIC; by default Wald.
+    rounds
+        Refits at most, where the check selects another model.
+    patience
+        Steps to go on after the criterion has begun to rise (the lowest model met is selected).
     """
 
     criterion: QuadraticCriterion = Wald()  # noqa: RUF009 (frozen)
@@ -71,8 +76,14 @@ class Sweep:
     ) -> SelectionPath:
         """Eliminate operators from the model with all of them.
 
-        keep: operators that stay; groups: sets of operators of which one must stay.
-        rng: for the draw of noise that each expansion takes (default: seed 0, as in every fit).
+        Parameters
+        ----------
+        keep
+            Operators that stay.
+        groups
+            Sets of operators of which one must stay.
+        rng
+            For the draw of noise that each expansion takes (default: seed 0, as in every fit).
         """
         search = _Sweeping(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
         fitted = [search.whole()]
@@ -195,13 +206,26 @@ class _Sweeping:
 class BestSubset:
     """Selection from below; it works where noise swamps the full library.
 
-    rounds: times that the search goes on from a better model, at most; draws: of noise, for the moment equations.
-    estimator: fits the candidates. criterion: what to minimise, ExtendedBIC or ProfileBIC.
-    fitted, tried: models of one proposal that are fitted with success, and tried, at most.
-    near: how far above the lowest score of a proposal these may lie, in parts of n. gain: a predicted gain that is
-    worth a fit. misfit: standard deviations of χ²/n above one that noise does not explain. larger: sizes beyond the
-    selected one on the path. The last six bound the effort; they are not measured
-    one by one.
+    Parameters
+    ----------
+    rounds
+        Times that the search goes on from a better model, at most.
+    draws
+        Draws of noise, for the moment equations.
+    estimator
+        Fits the candidates.
+    criterion
+        What to minimise, ExtendedBIC or ProfileBIC.
+    fitted, tried
+        Models of one proposal that are fitted with success, and tried, at most.
+    near
+        How far above the lowest score of a proposal these may lie, in parts of n.
+    gain
+        A predicted gain that is worth a fit.
+    misfit
+        Standard deviations of χ²/n above one that noise does not explain.
+    larger
+        Sizes beyond the selected one on the path. The last six bound the effort; they are not measured one by one.
     """
 
     rounds: int = 6
@@ -232,8 +256,14 @@ class BestSubset:
     ) -> SelectionPath:
         """The operators that the data support.
 
-        keep: operators that stay; groups: sets of operators of which one must stay.
-        rng: for the draws of noise that moments and expansions take (default: seed 0, as in every fit).
+        Parameters
+        ----------
+        keep
+            Operators that stay.
+        groups
+            Sets of operators of which one must stay.
+        rng
+            For the draws of noise that moments and expansions take (default: seed 0, as in every fit).
         """
         search = _Subsets(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
         search.propose(search.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(search.rng))), np.inf)

@@ -162,7 +162,7 @@ class ResidualBIC:
 
 @dataclass(frozen=True)
 class ExactBIC:
-    """−2 log p(û | θ̂) + d log n with the density of the data, at the profile estimate; stacked weighting only.
+    """−2 log p(û | θ̂) + d log n with the density of the data, at the profile estimate; stacked weighting only. ::
 
         −2 log p(û | θ) = q + log det Σ − 2 Σ_k log |det C_kk| + n log 2π
 
@@ -186,7 +186,7 @@ class ExactBIC:
         return -2 * (likelihood.log_density(fit.theta) + change) + len(fit.theta) * math.log(likelihood.n)
 
     def removal(self, likelihood: ResidualLikelihood, fit: Fit) -> Array:
-        """ΔQ_i + ∂(log det Σ − 2 Σ_k log |det C_kk|)/∂θ · δθ_i − log n, the determinants to first order."""
+        """ΔQ_i + ∂(log det Σ − 2 Σ_k log ``|det C_kk|``)/∂θ · δθ_i − log n, the determinants to first order."""
         _check_exact(likelihood)
         density = likelihood.density(fit.theta, gradient=True, change=True)
         slope = density.logdet.gradient - 2 * density.change.gradient

@@ -18,11 +18,21 @@ Array = NDArray[np.float64]
 class Visited:
     """One model on the path.
 
-    names: its operators; score: of the criterion; theta: (d,) and chi2 of its estimate.
-    changed: operator removed (or added) to get here, None for the first.
-    candidates: score of every model one step from the previous one, by the operator changed; predicted in closed form
-        except for those in ``refitted``. fit: the estimate itself; a path read from a file has none, nor has a model
-        that was predicted.
+    Attributes
+    ----------
+    names
+        Its operators.
+    score
+        Score of the criterion.
+    theta
+        (d,) and chi2 of its estimate.
+    changed
+        Operator removed (or added) to get here, None for the first.
+    candidates
+        Score of every model one step from the previous one, by the operator changed; predicted in closed form except
+        for those in ``refitted``.
+    fit
+        The estimate itself; a path read from a file has none, nor has a model that was predicted.
     """
 
     names: tuple[str, ...]
@@ -61,7 +71,14 @@ class Visited:
 class SelectionPath:
     """Models in the order visited; ``best`` is the one with the lowest score.
 
-    criterion: its name; stopped: why the path ends; doubts: why the selection is not decided, empty where it is.
+    Attributes
+    ----------
+    criterion
+        Its name.
+    stopped
+        Why the path ends.
+    doubts
+        Why the selection is not decided, empty where it is.
     """
 
     visited: tuple[Visited, ...]

@@ -54,8 +54,14 @@ _GAIN = 1e-9
 class Effort:
     """How far :func:`best_models` looks; bounds on time, not measured beyond the cases of the trust study.
 
-    exhaustive: models of one size that are all looked at. starts: best models from which operators are added one by
-    one. patience: operators to go on adding after the score has begun to rise.
+    Parameters
+    ----------
+    exhaustive
+        Models of one size that are all looked at.
+    starts
+        Best models from which operators are added one by one.
+    patience
+        Operators to go on adding after the score has begun to rise.
     """
 
     exhaustive: int = 600
@@ -139,8 +145,18 @@ def walk(
 ) -> tuple[tuple[Visited, ...], str]:
     """Models in one direction until the score has risen, and why it stopped there.
 
-    options: operators that may change next; step: the next model, None where none can be fitted; patience: steps to go
-    on after the score has begun to rise; ended: what is said where no options are left; change: a step in words.
+    Parameters
+    ----------
+    options
+        Operators that may change next.
+    step
+        The next model, None where none can be fitted.
+    patience
+        Steps to go on after the score has begun to rise.
+    ended
+        What is said where no options are left.
+    change
+        A step in words.
     """
     visited, rises = [first], 0
     while rises <= patience:

@@ -28,7 +28,12 @@ _SLACK = 1e-9
 class AxisValues:
     """One-dimensional basis at points: ``by_order[m]`` (n_p, k) are m-th derivatives of functions ``columns``.
 
-    width: length of the element of each point, (n_p,); n: number of nodes of the axis.
+    Attributes
+    ----------
+    width
+        Length of the element of each point, (n_p,).
+    n
+        Number of nodes of the axis.
     """
 
     points: Array
@@ -42,10 +47,18 @@ class AxisValues:
 class AxisBasis:
     """Piecewise polynomial basis of a grid axis.
 
-    ends: of each element (n_el, 2), of the last one on a periodic axis past the last node.
-    columns: functions that do not vanish in an element (n_el, k), as node numbers, wrapped around on a periodic axis.
-    pieces: their coefficients c (n_el, degree + 1, k).
-    n: number of nodes of the axis; periodic: whether its ends meet.
+    Attributes
+    ----------
+    ends
+        Ends of each element (n_el, 2), of the last one on a periodic axis past the last node.
+    columns
+        Functions that do not vanish in an element (n_el, k), as node numbers, wrapped around on a periodic axis.
+    pieces
+        Their coefficients c (n_el, degree + 1, k).
+    n
+        Number of nodes of the axis.
+    periodic
+        Whether its ends meet.
     """
 
     ends: Array
@@ -116,7 +129,17 @@ def into_first_period(grid: Grid, points: Array) -> Array:
 def polynomial(pieces: Array, s: Array, width: Array, order: int) -> Array:
     """d^m/dx^m Σ_p c_p s^p = h^−m Σ_{p≥m} p!/(p−m)! c_p s^(p−m), by Horner's rule.
 
-    pieces: (n_p, degree + 1, k); s, width: (n_p,). Returns (n_p, k).
+    Parameters
+    ----------
+    pieces
+        (n_p, degree + 1, k).
+    s, width
+        (n_p,).
+
+    Returns
+    -------
+    Array
+        (n_p, k).
     """
     result = np.zeros_like(pieces[:, 0])
     for power in range(pieces.shape[1] - 1, order - 1, -1):

@@ -38,7 +38,12 @@ _LARGER = 4
 class BackgroundTests:
     """Splines on the bounding box of a domain, restricted to those inside.
 
-    axes: splines along each axis of the box; degree: of the reconstruction.
+    Attributes
+    ----------
+    axes
+        Splines along each axis of the box.
+    degree
+        Degree of the reconstruction.
     """
 
     domain: Domain

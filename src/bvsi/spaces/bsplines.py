@@ -23,7 +23,10 @@ Integers = NDArray[np.int64]
 class UniformSplines:
     """B-splines of a degree on ``pieces`` pieces of the axis [start, start + length].
 
-    periodic: whether the axis closes, start + length being start again.
+    Parameters
+    ----------
+    periodic
+        Whether the axis closes, start + length being start again.
     """
 
     start: float

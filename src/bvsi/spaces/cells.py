@@ -41,7 +41,10 @@ _LAST_TABULATED = 8  # degree of the highest rule that the tables hold
 class Places:
     """Points ξ (dim, n_c, n_q) of the reference cell in ``cells`` (n_c,); n_c = 1 in ξ where all cells have the same.
 
-    mesh, element: of scikit-fem; the element has degree at most two per variable.
+    Attributes
+    ----------
+    mesh, element
+        Mesh and element of scikit-fem; the element has degree at most two per variable.
     """
 
     mesh: Any

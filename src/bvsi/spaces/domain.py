@@ -29,8 +29,16 @@ _REFERENCE = {
 class Domain:
     """Straight cells through the nodes of a mesh.
 
-    points: nodes (n, dim); cells: (m, …), corners first; corners: per cell; kind: line, triangle, quad, tetra or
-    hexahedron.
+    Attributes
+    ----------
+    points
+        Nodes (n, dim).
+    cells
+        (m, …), corners first.
+    corners
+        Corners per cell.
+    kind
+        Line, triangle, quad, tetra or hexahedron.
     """
 
     points: Array

@@ -31,7 +31,10 @@ _SAFETY = 2.0
 class Lagrange:
     """Continuous piecewise polynomials of a degree: total degree on simplices (P), per axis on boxes (Q).
 
-    trial_order, test_order: derivatives of the field and of the test function that the element carries; C0 carries one.
+    Attributes
+    ----------
+    trial_order, test_order
+        Derivatives of the field and of the test function that the element carries; C0 carries one.
     """
 
     family: Literal["P", "Q"]
@@ -60,7 +63,7 @@ class Lagrange:
 
 @dataclass(frozen=True)
 class Hermite:
-    """C1 piecewise cubics per axis through the nodal values, their slopes being differences of these.
+    """C1 piecewise cubics per axis through the nodal values, their slopes being differences of these. ::
 
         u(x_i) = u_i,  u′(x_i) = slope at x_i of the quadratic through x_{i−1}, x_i, x_{i+1}
 

@@ -43,7 +43,10 @@ class Transfer(Protocol):
 class Interpolation:
     """u_i = Σ_j φ_j(x_i) d_j: the data, interpolated on their own geometry, at the places of the unknowns.
 
-    element: how the data are interpolated; by default Q1 on grids, the mesh's own degree on meshes.
+    Parameters
+    ----------
+    element
+        How the data are interpolated; by default Q1 on grids, the mesh's own degree on meshes.
     """
 
     element: Element | None = None
@@ -58,7 +61,7 @@ class Interpolation:
 
 @dataclass(frozen=True)
 class LocalL2Projection:
-    """Least squares in every element, averaged where elements meet.
+    """Least squares in every element, averaged where elements meet. ::
 
         G_e = Σ_{i∈e} φ(x_i) φ(x_i)ᵀ,   P_ai = mean over elements e around a of [G_e⁻¹ φ(x_i)]_a
 
@@ -120,9 +123,14 @@ def fills_q2(grid: Grid) -> bool:
 class Galerkin:
     """Elements whose nodes are the measured ones, or on a geometry of their own.
 
-    element: P1, P2, Q1 or Q2, on grids also H3, which is C1; by default Q1 on grids, the mesh's own degree on meshes.
-    on: grid or mesh of the space where it is not that of the data.
-    transfer: how the data get to the nodes of ``on``; by default interpolation.
+    Parameters
+    ----------
+    element
+        P1, P2, Q1 or Q2, on grids also H3, which is C1; by default Q1 on grids, the mesh's own degree on meshes.
+    on
+        Grid or mesh of the space where it is not that of the data.
+    transfer
+        How the data get to the nodes of ``on``; by default interpolation.
     """
 
     element: Element | None = None

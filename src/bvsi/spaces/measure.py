@@ -62,8 +62,12 @@ class LazyValues(Mapping[Jet, Array]):
 class Evaluation:
     """Basis functions and their derivatives at points.
 
-    pattern: (n_q × n), the same for every derivative.
-    values: multi-index β → entries of E_β (nnz,); on interior facets Sided(β, ±1) → entries.
+    Attributes
+    ----------
+    pattern
+        (n_q × n), the same for every derivative.
+    values
+        Multi-index β → entries of E_β (nnz,); on interior facets Sided(β, ±1) → entries.
     """
 
     pattern: Pattern
@@ -94,7 +98,10 @@ class Evaluation:
     ) -> Evaluation:
         """Build from both sides of facets: rows are unions of ``columns`` (n_q, m) of + and −.
 
-        make: derivatives β seen from side ±1, (n_q, m); entries of functions of the other side only are zero.
+        Parameters
+        ----------
+        make
+            Derivatives β seen from side ±1, (n_q, m); entries of functions of the other side only are zero.
         """
         rows = np.concatenate([np.repeat(np.arange(len(side)), side.shape[1]) for side in columns])
         pattern, slots = Pattern.from_coo(rows, np.concatenate([c.ravel() for c in columns]), (len(columns[0]), n))
@@ -123,10 +130,18 @@ class Evaluation:
 class Measure:
     """Integration over cells, boundary facets or interior facets.
 
-    weights: (n_q,); points: (n_q, dim).
-    normals: unit normals (n_q, dim), outward on the boundary, from the + to the − cell on interior facets, else None.
-    trial, test: the fields' and the test functions' basis at the points; on interior facets keyed by Sided.
-    size, penalty: h_E and α/h_E at the points of facets (n_q,), see :mod:`bvsi.spaces.element`; None on cells.
+    Attributes
+    ----------
+    weights
+        (n_q,).
+    points
+        (n_q, dim).
+    normals
+        Unit normals (n_q, dim), outward on the boundary, from the + to the − cell on interior facets, else None.
+    trial, test
+        The fields' and the test functions' basis at the points; on interior facets keyed by Sided.
+    size, penalty
+        h_E and α/h_E at the points of facets (n_q,), see :mod:`bvsi.spaces.element`; None on cells.
     """
 
     weights: Array

@@ -110,8 +110,16 @@ def reconstruction(
 ) -> sparse.csr_array:
     """R (m·q × n), or its derivative, at q places in each of m cells.
 
-    points: nodes (n, dim); cells: nodes of each cell (m, …), its corners first, ``corners`` of them.
-    shapes: λ at the places (q, corners); places: coordinates (m, q, dim).
+    Parameters
+    ----------
+    points
+        Nodes (n, dim).
+    cells
+        Nodes of each cell (m, …), its corners first, ``corners`` of them.
+    shapes
+        λ at the places (q, corners).
+    places
+        Coordinates (m, q, dim).
     """
     dim = points.shape[1]
     powers = exponents(dim, degree)

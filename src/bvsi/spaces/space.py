@@ -31,15 +31,27 @@ _KEPT = 8
 class Space:
     """What the residual needs of a discretisation; nothing downstream knows of elements or meshes.
 
-    name: for people, such as ``Q1 on a grid of 51 × 51 nodes``.
-    dof_points: (n, dim); test_points: (n_test, dim), where the test functions sit.
-    boundary_tests: test functions that do not vanish on the boundary.
-    cells: quadrature over the cells; make_boundary, make_facets: build those over the boundary and over the facets
-        between cells when they are needed.
-    transfer: sparse map P (n × nodes) from measured nodes to degrees of freedom; None where they are the same.
-    nodal_tests: of a nodal space, where the quadrature points of the cells are the degrees of freedom, so that fields
-        enter as they are: w_n ∂^α v(x_n) as a Kronecker product (n_test × n) by α. None for all others.
-    made_by: makes the same space again; where it is given, the space can be pickled.
+    Attributes
+    ----------
+    name
+        For people, such as ``Q1 on a grid of 51 × 51 nodes``.
+    dof_points
+        (n, dim).
+    test_points
+        (n_test, dim), where the test functions sit.
+    boundary_tests
+        Test functions that do not vanish on the boundary.
+    cells
+        Quadrature over the cells.
+    make_boundary, make_facets
+        Build those over the boundary and over the facets between cells when they are needed.
+    transfer
+        Sparse map P (n × nodes) from measured nodes to degrees of freedom; None where they are the same.
+    nodal_tests
+        Nodal tests of a nodal space, where the quadrature points of the cells are the degrees of freedom, so that
+        fields enter as they are: w_n ∂^α v(x_n) as a Kronecker product (n_test × n) by α. None for all others.
+    made_by
+        Makes the same space again; where it is given, the space can be pickled.
     """
 
     name: str
@@ -124,7 +136,15 @@ class Space:
     def functional(self, measure: Measure, test: Jet, g: Array) -> Array:
         """∫ ∂^test v · g for every test function v: E_testᵀ (w ∘ g).
 
-        g: (n_q, T) or anything that broadcasts to it. Returns (n_test, T).
+        Parameters
+        ----------
+        g
+            (n_q, T) or anything that broadcasts to it.
+
+        Returns
+        -------
+        Array
+            (n_test, T).
         """
         at_points = np.broadcast_to(g, (measure.n_points, g.shape[1]))
         if self.nodal and measure is self.cells:
@@ -134,7 +154,15 @@ class Space:
     def bilinear(self, where: Where, test: Jet, trial: Jet, c: Array, reach: Reach = "cells") -> Array:
         """∫ ∂^test v · c · ∂^trial u on a pattern of the space: E_testᵀ diag(w ∘ c) E_trial.
 
-        c: (n_q, T) or anything that broadcasts to it. Returns (T, nnz).
+        Parameters
+        ----------
+        c
+            (n_q, T) or anything that broadcasts to it.
+
+        Returns
+        -------
+        Array
+            (T, nnz).
         """
         form = self._forms(where)
         values = form.values(test, trial, c)

@@ -64,10 +64,15 @@ class SplineElement:
 class SplineTests:
     """B-spline test functions: on the nodes of a uniform grid, elsewhere on a background grid.
 
-    gap: nodes between knots, one number or one per axis; a function is degree + 1 gaps wide. Left out it is 4;
+    Parameters
+    ----------
+    gap
+        Nodes between knots, one number or one per axis; a function is degree + 1 gaps wide. Left out it is 4;
         ``discover`` chooses it from the spectrum of the data. On meshes and uneven grids it counts typical spacings.
-    degree: of the splines; by default four more than the highest derivative that an operator puts on them.
-    reconstruction: degree of the polynomials between the nodes of a mesh or an uneven grid, 2 to 4.
+    degree
+        Degree of the splines; by default four more than the highest derivative that an operator puts on them.
+    reconstruction
+        Degree of the polynomials between the nodes of a mesh or an uneven grid, 2 to 4.
     """
 
     gap: float | Mapping[str, float] | None = None

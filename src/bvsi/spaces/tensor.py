@@ -27,9 +27,16 @@ Integers = NDArray[np.int64]
 class Patch:
     """All combinations of points on the axes, in C order: the cells, or facets normal to one axis.
 
-    axes: basis at the points of each axis; weights: of these points.
-    axis, sign: of the facets' normal; sign zero for cells.
-    behind: on interior facets the basis of the normal's axis seen from the cells that the normal points into.
+    Attributes
+    ----------
+    axes
+        Basis at the points of each axis.
+    weights
+        Weights of these points.
+    axis, sign
+        Axis and sign of the facets' normal; sign zero for cells.
+    behind
+        On interior facets the basis of the normal's axis seen from the cells that the normal points into.
     """
 
     axes: tuple[AxisValues, ...]

@@ -54,9 +54,16 @@ _TIMED = ("report.html", "report.md", "timing.json")
 class Fault:
     """What is put in.
 
-    kind: a signal, a signal at an act of writing, an error number by its name, "file size" or "full disk".
-    moment: seconds after the start, for signals; the act of writing; bytes of a file, or left on the disk.
-    lasting: whether every later act of writing fails as well; fresh: whether the user's home is empty.
+    Attributes
+    ----------
+    kind
+        A signal, a signal at an act of writing, an error number by its name, "file size" or "full disk".
+    moment
+        Seconds after the start, for signals; the act of writing; bytes of a file, or left on the disk.
+    lasting
+        Whether every later act of writing fails as well.
+    fresh
+        Whether the user's home is empty.
     """
 
     kind: str
@@ -77,9 +84,18 @@ class Ended:
 
 @dataclass(frozen=True)
 class Trial:
-    """A fault and what came of it; violations: what must not be, none where all is well.
+    """A fault and what came of it.
 
-    stage: what the run was at; code: of the process with the fault; left: earlier, new, or what is mixed.
+    Attributes
+    ----------
+    violations
+        What must not be, none where all is well.
+    stage
+        What the run was at.
+    code
+        Code of the process with the fault.
+    left
+        Earlier, new, or what is mixed.
     """
 
     fault: Fault
@@ -93,8 +109,18 @@ class Trial:
 class Reference:
     """Undisturbed runs to compare with.
 
-    before, wanted: files of the earlier result and of the new one; seconds: of a run; acts: of writing in it;
-        largest, total: bytes of its largest file and of all; notes: which faults could not be put in.
+    Attributes
+    ----------
+    before, wanted
+        Files of the earlier result and of the new one.
+    seconds
+        Seconds of a run.
+    acts
+        Acts of writing in it.
+    largest, total
+        Bytes of its largest file and of all.
+    notes
+        Notes which faults could not be put in.
     """
 
     before: Mapping[str, bytes]

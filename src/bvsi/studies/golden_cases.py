@@ -201,7 +201,13 @@ def _sampler(estimator: SVGD | NUTS) -> Figures:
 
 @dataclass(frozen=True)
 class GoldenCase:
-    """One case; about: what it stands for."""
+    """One case.
+
+    Attributes
+    ----------
+    about
+        What it stands for.
+    """
 
     about: str
     run: Callable[[], Figures]

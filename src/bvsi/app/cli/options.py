@@ -76,7 +76,10 @@ def shown_progress(*, quiet: bool) -> Iterator[Progress]:
 def cluster(scheduler: str | None, tls: Tls = (None, None, None), *, quiet: bool) -> Iterator[Any]:
     """A client of the scheduler at an address, and on standard error who works there; None without an address.
 
-    tls: certificate of the authority, own certificate, and its key.
+    Parameters
+    ----------
+    tls
+        Certificate of the authority, own certificate, and its key.
     """
     if scheduler is None:
         if any(tls):

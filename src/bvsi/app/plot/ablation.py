@@ -17,7 +17,10 @@ _MARKERS = {"vsi": "s", "lagged": "^", "profile": "o"}
 def ablation(ax: Any, rows: Sequence[Row]) -> None:
     """One cluster per noise level; inside it resolutions from fine (left) to coarse (right); seeds as a range.
 
-    rows: dictionaries with ``sigma``, ``nx`` and ``error`` by method.
+    Parameters
+    ----------
+    rows
+        Dictionaries with ``sigma``, ``nx`` and ``error`` by method.
     """
     sigmas = sorted({row["sigma"] for row in rows})
     sizes = sorted({row["nx"] for row in rows}, reverse=True)

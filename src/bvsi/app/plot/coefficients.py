@@ -15,7 +15,9 @@ from bvsi.infer.posteriors import Posterior
 
 
 def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, float], *, level: float = 0.95) -> None:
-    """Relative error (θ − truth)/|truth| of each coefficient, one row per true operator; one not found counts as 0."""
+    """Relative error ``(θ − truth)/|truth|`` of each coefficient, one row per true operator; one not found counts as
+    0.
+    """
     names = list(truth)
     rows = np.arange(len(names))[::-1]
     scale = np.abs(np.array([truth[name] for name in names]))

@@ -17,8 +17,14 @@ _STYLES = ({"color": BLUE, "marker": "o", "linestyle": "-"}, {"color": ORANGE, "
 def discovery_benchmark(axes: Any, rows: Sequence[Row]) -> None:
     """E∞ (left: median, range over seeds) and TPR (right: mean) against the noise level, for every case and method.
 
-    axes: (cases, 2); rows: one per run, with ``case``, ``level`` (share of the RMS), ``method``, ``e_inf``, ``tpr``.
     Levels are evenly spaced, since they begin at 0. Methods differ in colour, marker and line.
+
+    Parameters
+    ----------
+    axes
+        (cases, 2).
+    rows
+        One per run, with ``case``, ``level`` (share of the RMS), ``method``, ``e_inf``, ``tpr``.
     """
     cases, methods = (list(dict.fromkeys(row[key] for row in rows)) for key in ("case", "method"))
     levels = sorted({row["level"] for row in rows})

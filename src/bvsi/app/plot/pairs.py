@@ -25,7 +25,10 @@ _GAP = 0.06
 def posterior_pairs(ax: Any, posterior: Posterior, *, size: int = 400, rng: np.random.Generator) -> None:
     """Draws with 68% and 95% ellipses below the diagonal, histograms on it; panels are insets of the Axes.
 
-    size: number of draws. Of more than eight coefficients the least certain are shown.
+    Parameters
+    ----------
+    size
+        Number of draws. Of more than eight coefficients the least certain are shown.
     """
     chosen = least_certain(posterior)
     names = [posterior.names[i] for i in chosen]

@@ -17,8 +17,12 @@ _OURS = ("paper", "paper_refit", "own", "default", "iteration")
 def performance(figure: Any, comparisons: Sequence[Record], growth: Mapping[str, Record]) -> None:
     """One row of bars per size, and below one panel per kind of growth.
 
-    comparisons: with ``nx`` and ``rows`` (``key``, ``label``, ``seconds``, ``extrapolated``).
-    growth: what is changed → ``rows`` with its sizes and seconds, and ``exponents``.
+    Parameters
+    ----------
+    comparisons
+        Comparisons with ``nx`` and ``rows`` (``key``, ``label``, ``seconds``, ``extrapolated``).
+    growth
+        What is changed → ``rows`` with its sizes and seconds, and ``exponents``.
     """
     parts = figure.subfigures(len(comparisons) + 1, 1, squeeze=False)[:, 0]
     for part, one in zip(parts[:-1], comparisons, strict=True):

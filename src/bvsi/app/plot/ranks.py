@@ -18,7 +18,12 @@ BAND = 0.99
 def rank_histogram(ax: Any, ranks: ArrayLike, bins: int, title: str) -> None:
     """Counts of relative ranks in equal bins of [0, 1], over the band in which those of a right posterior lie.
 
-    ranks: (n,) between 0 and 1; bins: how many; a count is Binomial(n, 1/bins) where the ranks are uniform.
+    Parameters
+    ----------
+    ranks
+        (n,) between 0 and 1.
+    bins
+        How many; a count is Binomial(n, 1/bins) where the ranks are uniform.
     """
     values = np.asarray(ranks, dtype=float)
     if values.ndim != 1 or not len(values) or not np.all((values >= 0) & (values <= 1)):

@@ -27,7 +27,13 @@ def field_images(values: Array, part: ExperimentFrames) -> Array:
 
 
 def grid_images(values: Array, axes: list[Array] | None = None) -> Array:
-    """Images of values (K, nx, ny) or (K, nx, ny, nz); axes: places of the nodes in x and y, uniform without."""
+    """Images of values (K, nx, ny) or (K, nx, ny, nz).
+
+    Parameters
+    ----------
+    axes
+        Places of the nodes in x and y, uniform without.
+    """
     flat = values if values.ndim == 3 else values[..., values.shape[3] // 2]
     for axis, count in ((1, flat.shape[1]), (2, flat.shape[2])):
         places = np.arange(count, dtype=float) if axes is None else axes[axis - 1]

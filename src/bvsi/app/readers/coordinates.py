@@ -19,13 +19,22 @@ Floats = NDArray[np.float64]
 class Axis:
     """An axis of the fields.
 
-    dim: its dimension in the file.
-    name: time, x, y, z, or node.
-    values: coordinates (n,) in increasing order; None for nodes.
-    length: entries in the file.
-    start: first entry read.
-    flipped: whether the coordinates decrease in the file.
-    note: what was changed, in words.
+    Attributes
+    ----------
+    dim
+        Its dimension in the file.
+    name
+        Time, x, y, z, or node.
+    values
+        Coordinates (n,) in increasing order; None for nodes.
+    length
+        Entries in the file.
+    start
+        First entry read.
+    flipped
+        Whether the coordinates decrease in the file.
+    note
+        What was changed, in words.
     """
 
     dim: str
@@ -55,8 +64,12 @@ class Axis:
 def axis_of(source: DataSource, reading: Reading, dim: str, name: str, size: int) -> Axis:
     """The axis of a dimension, with coordinates from the file or from the spacing given.
 
-    name: name of the axis in bvsi: time, x, y or z.
-    size: entries along the dimension.
+    Parameters
+    ----------
+    name
+        Name of the axis in bvsi: time, x, y or z.
+    size
+        Entries along the dimension.
     """
     if 8.0 * size > reading.max_memory:
         raise DataError(

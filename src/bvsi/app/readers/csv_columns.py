@@ -28,7 +28,12 @@ _COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?")
 class Header:
     """First line of a table: names of the columns, what separates them, and the lines above the numbers.
 
-    encoding: UTF-8, or Latin-1 where the file is not; commas: whether numbers have decimal commas, as in 1,5;2,3.
+    Parameters
+    ----------
+    encoding
+        UTF-8, or Latin-1 where the file is not.
+    commas
+        Whether numbers have decimal commas, as in 1,5;2,3.
     """
 
     columns: tuple[str, ...]

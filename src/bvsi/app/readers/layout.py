@@ -30,15 +30,26 @@ _CELLS, _CELL_TYPE = "mesh_cells", "cell_type"
 class ArrayLayout:
     """What is read, and in which order.
 
-    time: the time axis.
-    space: the axes x, y, z; for a mesh the one axis that numbers its nodes.
-    fields: arrays by name in bvsi; each has the dimensions of time and space, in any order.
-    auxiliary: known fields, the same way, without time where static.
-    mesh: the mesh, None for grids.
-    nodes: numbers in the file of the nodes of the mesh, where the file has more.
-    periodic: periodic axes as in Grid.
-    gaps: fields in which NaN means not measured.
-    notes: what was changed, in words.
+    Attributes
+    ----------
+    time
+        The time axis.
+    space
+        The axes x, y, z; for a mesh the one axis that numbers its nodes.
+    fields
+        Arrays by name in bvsi; each has the dimensions of time and space, in any order.
+    auxiliary
+        Known fields, the same way, without time where static.
+    mesh
+        The mesh, None for grids.
+    nodes
+        Numbers in the file of the nodes of the mesh, where the file has more.
+    periodic
+        Periodic axes as in Grid.
+    gaps
+        Fields in which NaN means not measured.
+    notes
+        What was changed, in words.
     """
 
     time: Axis
@@ -240,7 +251,10 @@ def _mesh(
 ) -> tuple[Mesh | None, Integers | None]:
     """The mesh, and the numbers of its nodes in the file where the file has more points.
 
-    size: entries along the first of ``dims``.
+    Parameters
+    ----------
+    size
+        Entries along the first of ``dims``.
     """
     if source.mesh is not None:
         return source.mesh, None

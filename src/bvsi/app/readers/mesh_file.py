@@ -28,9 +28,14 @@ MESHIO_SUFFIXES = (".vtu", ".vtk", ".msh", ".xdmf", ".xmf")
 class NodeMesh:
     """A mesh from a file.
 
-    mesh: the cells of highest dimension, and the points that they use.
-    kept: number in the file of each node of the mesh, (n_nodes,).
-    n_points: points in the file.
+    Attributes
+    ----------
+    mesh
+        The cells of highest dimension, and the points that they use.
+    kept
+        Number in the file of each node of the mesh, (n_nodes,).
+    n_points
+        Points in the file.
     """
 
     mesh: Mesh
@@ -85,8 +90,12 @@ def quiet() -> Iterator[None]:
 def node_mesh(points: Any, blocks: Any) -> NodeMesh:
     """Mesh of the cells of highest dimension; boundary cells and points that no cell uses are left out.
 
-    points: (n, 2) or (n, 3).
-    blocks: meshio's cell blocks, each with ``type`` and ``data``.
+    Parameters
+    ----------
+    points
+        (n, 2) or (n, 3).
+    blocks
+        Meshio's cell blocks, each with ``type`` and ``data``.
     """
     known = [block for block in blocks if block.type in CELL_TYPES and len(block.data)]
     if not known:

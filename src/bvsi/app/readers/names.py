@@ -14,7 +14,10 @@ TIME_NAMES = ("time", "t")
 def file_names(argument: str, given: Names | None) -> dict[str, str] | None:
     """Name in bvsi to name in the file; None where nothing is given.
 
-    argument: "fields" or "auxiliary", for the error message.
+    Parameters
+    ----------
+    argument
+        "fields" or "auxiliary", for the error message.
     """
     if given is None:
         return None
@@ -26,8 +29,12 @@ def file_names(argument: str, given: Names | None) -> dict[str, str] | None:
 def time_name(given: str | None, names: Sequence[str], what: str) -> str:
     """The name that means time, out of those in a file.
 
-    given: the choice, where there is one.
-    what: "dimension" or "column", for the error message.
+    Parameters
+    ----------
+    given
+        The choice, where there is one.
+    what
+        "dimension" or "column", for the error message.
     """
     listed = ", ".join(repr(name) for name in names) or "none"
     if given is not None:

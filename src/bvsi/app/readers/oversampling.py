@@ -35,10 +35,16 @@ _UNIFORM = 1e-3
 class Spectrum:
     """Mean power of the lines along one axis of a field.
 
-    omega: frequencies per point, (f,), without the mean.
-    power: |û|² as parts of the variance, (f,); they sum to the variance of the lines.
-    lines: number of lines.
-    variance: variance of the field over all samples.
+    Attributes
+    ----------
+    omega
+        Frequencies per point, (f,), without the mean.
+    power
+        |û|² as parts of the variance, (f,); they sum to the variance of the lines.
+    lines
+        Number of lines.
+    variance
+        Variance of the field over all samples.
     """
 
     omega: Floats
@@ -112,11 +118,18 @@ def lost_share(found: Spectrum, levels: int) -> float:
 class Candidate:
     """An axis that may be halved.
 
-    axis: the axis.
-    periodic: whether it wraps.
-    spectra: one per field that varies along it; empty where nothing is known.
-    space: whether it is one of space; keep_ends: whether its ends must stay. Halving an axis that does not wrap loses
-        points at both.
+    Attributes
+    ----------
+    axis
+        The axis.
+    periodic
+        Whether it wraps.
+    spectra
+        One per field that varies along it; empty where nothing is known.
+    space
+        Whether it is one of space.
+    keep_ends
+        Whether its ends must stay. Halving an axis that does not wrap loses points at both.
     """
 
     axis: Axis
@@ -168,8 +181,12 @@ def halvings(
 
     Beyond that axes are halved down to a comfortable size as long as that changes next to nothing.
 
-    candidates: time, then space.
-    bytes_per_point: of all fields together.
+    Parameters
+    ----------
+    candidates
+        Time, then space.
+    bytes_per_point
+        Bytes per point of all fields together.
     """
     levels = [0] * len(candidates)
 
@@ -244,9 +261,16 @@ def candidates(
 ) -> tuple[Candidate, ...]:
     """Spectra along every axis from a few lines of each field.
 
-    axes: time, then space.
-    names: arrays that depend on time.
-    sample: reads a part of one of them; keep_ends: whether the ends of axes in space must stay.
+    Parameters
+    ----------
+    axes
+        Time, then space.
+    names
+        Arrays that depend on time.
+    sample
+        Reads a part of one of them.
+    keep_ends
+        Whether the ends of axes in space must stay.
     """
     found = []
     for number, axis in enumerate(axes):

@@ -24,8 +24,12 @@ _GRID_CELLS = {1: "line", 2: "quad", 3: "hexahedron"}
 class Lattice:
     """A tensor grid found in a list of points.
 
-    axes: coordinates of each axis, increasing.
-    place: number of each point in the grid in C order, (n,).
+    Attributes
+    ----------
+    axes
+        Coordinates of each axis, increasing.
+    place
+        Number of each point in the grid in C order, (n,).
     """
 
     axes: tuple[Floats, ...]

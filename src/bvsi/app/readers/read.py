@@ -40,8 +40,12 @@ def read_with_notes(
     Fields on grids that would take more than ``reading.max_memory`` bytes are read in slabs and halved along the axes
     that are sampled more densely than the signal needs; beyond ``reading.comfortable`` where that changes nothing.
 
-    path: a file, a Zarr folder, or a pattern such as ``run_*.vtu``.
-    reading: what to take; the file's own names when left out.
+    Parameters
+    ----------
+    path
+        A file, a Zarr folder, or a pattern such as ``run_*.vtu``.
+    reading
+        What to take; the file's own names when left out.
     """
     chosen = Reading() if reading is None else reading
     _check(chosen)
@@ -63,7 +67,10 @@ def read_with_notes(
 def contents(path: Path | str, reading: Reading | None = None) -> Contents:
     """What a file holds: names, axes, shapes and types, without the values.
 
-    reading: whose ``max_memory`` and ``allow_outside`` hold.
+    Parameters
+    ----------
+    reading
+        Whose ``max_memory`` and ``allow_outside`` hold.
     """
     place = Path(path)
     if format_of(place).name == "CSV":
@@ -76,7 +83,10 @@ def contents(path: Path | str, reading: Reading | None = None) -> Contents:
 def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     """Best guess of what to read, from the names and lengths in a file; the user should confirm it.
 
-    reading: whose ``max_memory`` and ``allow_outside`` hold, here and in the guess.
+    Parameters
+    ----------
+    reading
+        Whose ``max_memory`` and ``allow_outside`` hold, here and in the guess.
     """
     place, limits = Path(path), reading or Reading()
     if format_of(place).name == "CSV":

@@ -15,25 +15,43 @@ Range = tuple[float | None, float | None]
 class Reading:
     """What to take from a file. Every item may be left out where the file tells it.
 
-    time: name of the time dimension, column or array.
-    fields: names, or name in bvsi to name in the file; all variables over time when left out. A part of a complex
-        array is named ``real(name)`` or ``imag(name)``.
-    auxiliary: known fields, the same way.
-    dims: names of the axes of the arrays, in order, for files that do not tell them (npz, mat, h5, tiff).
-    axes: dimension to x, y or z, for dimensions with other names.
-    coordinates: dimension to the array in the file that holds its coordinate; without it, the array of the same name.
-    spacing: dimension to step, where the file has no coordinate; the first value is then 0.
-    periodic: periodic axes as in :class:`bvsi.Grid`.
-    missing: "nan" where NaN in a field means that the value was not measured.
-    mesh: mesh file (Gmsh, VTU, …) for nodal values that are kept in another file.
-    select: dimension to lowest and highest coordinate taken, None for no limit.
-    max_memory: bytes of float64 fields held in memory; larger sets on grids are coarsened.
-    comfortable: bytes beyond which oversampled sets on grids are coarsened for speed, in time and along periodic axes
-        and where that changes nothing.
-    allow_outside: whether the file may take values from files outside of its folder.
-    guarded: whether the memory of the whole process is limited while the file is opened or a part of it is unpacked.
-    keep_ends: whether bounded axes must keep their ends, since a boundary condition holds there; coarsening loses some
-        points at both.
+    Parameters
+    ----------
+    time
+        Name of the time dimension, column or array.
+    fields
+        Names, or name in bvsi to name in the file; all variables over time when left out. A part of a complex array is
+        named ``real(name)`` or ``imag(name)``.
+    auxiliary
+        Known fields, the same way.
+    dims
+        Names of the axes of the arrays, in order, for files that do not tell them (npz, mat, h5, tiff).
+    axes
+        Dimension to x, y or z, for dimensions with other names.
+    coordinates
+        Dimension to the array in the file that holds its coordinate; without it, the array of the same name.
+    spacing
+        Dimension to step, where the file has no coordinate; the first value is then 0.
+    periodic
+        Periodic axes as in :class:`bvsi.Grid`.
+    missing
+        "nan" where NaN in a field means that the value was not measured.
+    mesh
+        Mesh file (Gmsh, VTU, …) for nodal values that are kept in another file.
+    select
+        Dimension to lowest and highest coordinate taken, None for no limit.
+    max_memory
+        Bytes of float64 fields held in memory; larger sets on grids are coarsened.
+    comfortable
+        Bytes beyond which oversampled sets on grids are coarsened for speed, in time and along periodic axes and where
+        that changes nothing.
+    allow_outside
+        Whether the file may take values from files outside of its folder.
+    guarded
+        Whether the memory of the whole process is limited while the file is opened or a part of it is unpacked.
+    keep_ends
+        Whether bounded axes must keep their ends, since a boundary condition holds there; coarsening loses some points
+        at both.
     """
 
     time: str | None = None
@@ -73,11 +91,18 @@ class Variable:
 class Contents:
     """What a file holds, without the values.
 
-    path: the file, folder or pattern.
-    format: name of the format.
-    variables: its arrays or columns.
-    attributes: what it says about itself.
-    notes: what was left out, and why.
+    Attributes
+    ----------
+    path
+        The file, folder or pattern.
+    format
+        Name of the format.
+    variables
+        Its arrays or columns.
+    attributes
+        What it says about itself.
+    notes
+        What was left out, and why.
     """
 
     path: Path

@@ -59,7 +59,10 @@ def coarse_coordinates(x: Floats, periodic: bool) -> Floats:
 def halve(u: Floats, axis: int, periodic: bool) -> Floats:
     """Coarse values of u along one axis.
 
-    periodic: whether the axis wraps; its size must be even then.
+    Parameters
+    ----------
+    periodic
+        Whether the axis wraps; its size must be even then.
     """
     if periodic:
         u = np.take(u, np.arange(-BEFORE, u.shape[axis] + AFTER) % u.shape[axis], axis=axis)

@@ -42,12 +42,20 @@ Opener = Callable[[tuple[Path, ...], Reading], AbstractContextManager[DataSource
 class Format:
     """A file format.
 
-    name: its name.
-    suffixes: how its files end, in small letters.
-    open: opens files of it.
-    series: whether several files, one per time, make one set.
-    folder: whether a set may be a folder.
-    whole: whether a file is read as a whole when it is opened.
+    Attributes
+    ----------
+    name
+        Its name.
+    suffixes
+        How its files end, in small letters.
+    open
+        Opens files of it.
+    series
+        Whether several files, one per time, make one set.
+    folder
+        Whether a set may be a folder.
+    whole
+        Whether a file is read as a whole when it is opened.
     """
 
     name: str

@@ -33,7 +33,10 @@ def plan(
 ) -> tuple[int, ...]:
     """How often time and each space axis are halved so that the fields fit into memory; all zero where they do.
 
-    grid: the full grid; None for meshes.
+    Parameters
+    ----------
+    grid
+        The full grid; None for meshes.
     """
     per_point = 8.0 * len(layout.moving)
     total = per_point * float(np.prod([axis.size for axis in layout.axes], dtype=float))
@@ -154,7 +157,10 @@ def _sample(layout: ArrayLayout, path: Path, name: str, cut: Mapping[str, slice]
 def _block(layout: ArrayLayout, array: Array, cut: Mapping[str, slice], path: Path) -> Floats:
     """Part of an array in the order time, x, y, z, with increasing coordinates.
 
-    cut: slice by axis name, within what is selected and in increasing order; axes left out are read whole.
+    Parameters
+    ----------
+    cut
+        Slice by axis name, within what is selected and in increasing order; axes left out are read whole.
     """
     dims = array.dims or ()
     axes = [axis for axis in layout.axes if axis.dim in dims]

@@ -24,14 +24,24 @@ Load = Callable[[Key], NDArray[Any]]
 class Array:
     """An array in a file.
 
-    name: its name in the file.
-    dims: names of its axes; None where the file does not name them.
-    shape: its shape.
-    dtype: type of its values.
-    load: values of a part, one slice (with a step, or without) per axis.
-    attributes: what the file says about it.
-    chunks: shape of the blocks in which it is stored, where known.
-    whole: whether it is unpacked as a whole, whatever part is asked for.
+    Attributes
+    ----------
+    name
+        Its name in the file.
+    dims
+        Names of its axes; None where the file does not name them.
+    shape
+        Its shape.
+    dtype
+        Type of its values.
+    load
+        Values of a part, one slice (with a step, or without) per axis.
+    attributes
+        What the file says about it.
+    chunks
+        Shape of the blocks in which it is stored, where known.
+    whole
+        Whether it is unpacked as a whole, whatever part is asked for.
     """
 
     name: str
@@ -68,13 +78,22 @@ class Array:
 class DataSource:
     """An open file.
 
-    path: the file.
-    format: name of its format.
-    arrays: what it holds, by name.
-    attributes: what it says about itself.
-    notes: what was left out or changed, and why.
-    mesh: the mesh whose nodes the dimension ``node`` numbers, where the file has one.
-    frames: how many times are best read at once, where the file tells it.
+    Attributes
+    ----------
+    path
+        The file.
+    format
+        Name of its format.
+    arrays
+        What it holds, by name.
+    attributes
+        What it says about itself.
+    notes
+        What was left out or changed, and why.
+    mesh
+        The mesh whose nodes the dimension ``node`` numbers, where the file has one.
+    frames
+        How many times are best read at once, where the file tells it.
     """
 
     path: Path
@@ -97,8 +116,12 @@ def in_memory(
 def readable(path: Path | str, what: str) -> Iterator[None]:
     """Turn every failure of a library on a damaged file into a DataError that names the file.
 
-    path: the file.
-    what: name of the format.
+    Parameters
+    ----------
+    path
+        The file.
+    what
+        Name of the format.
     """
     try:
         yield

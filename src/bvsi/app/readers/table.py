@@ -34,9 +34,14 @@ _NEAR = 1e-5
 class _Sensors:
     """Which sensor and time each row belongs to.
 
-    times: distinct times, (T,).
-    points: distinct positions, (S, dim).
-    rows: number of each row in the table (T, S), flattened.
+    Attributes
+    ----------
+    times
+        Distinct times, (T,).
+    points
+        Distinct positions, (S, dim).
+    rows
+        Number of each row in the table (T, S), flattened.
     """
 
     times: Floats

@@ -28,7 +28,10 @@ def write_vtu(data: Data, folder: Path, stem: str, extra: Mapping[str, ArrayLike
 
     Grids become lines, quadrilaterals or hexahedra; values that were not measured are NaN.
 
-    extra: further values by name, each (T, n_nodes).
+    Parameters
+    ----------
+    extra
+        Further values by name, each (T, n_nodes).
     """
     meshio: Any = needed("meshio")
     values = {name: data.observed(name) for name in data.names}

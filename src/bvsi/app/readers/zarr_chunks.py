@@ -20,7 +20,10 @@ _HEADER = struct.Struct("<4BIII")
 class CheckedStore(WrapperStore[Any]):
     """A store that gives no chunk of Blosc whose header is wrong.
 
-    packed: by path of an array whose chunks are packed by Blosc as a whole, the bytes that a chunk unpacks to.
+    Parameters
+    ----------
+    packed
+        By path of an array whose chunks are packed by Blosc as a whole, the bytes that a chunk unpacks to.
     """
 
     def __init__(self, store: Any, packed: Mapping[str, int]) -> None:

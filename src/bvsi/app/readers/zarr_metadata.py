@@ -76,8 +76,14 @@ _LONGEST, _LONGEST_IN_ALL, _MOST = 1_000_000, 30_000_000, 5000
 class Metadata:
     """What is in a store.
 
-    version: of the format; arrays: paths of its arrays, "" for a store that is one array; blosc: of those whose chunks
-    are packed by Blosc, the bytes that a chunk unpacks to.
+    Attributes
+    ----------
+    version
+        Version of the format.
+    arrays
+        Paths of its arrays, "" for a store that is one array.
+    blosc
+        Of those whose chunks are packed by Blosc, the bytes that a chunk unpacks to.
     """
 
     version: int
@@ -88,7 +94,10 @@ class Metadata:
 def checked_metadata(path: Path, *, allow_outside: bool, largest: float) -> Metadata:
     """The nodes of a store; what may not be opened is refused.
 
-    largest: bytes that one chunk, or one coordinate, may unpack to.
+    Parameters
+    ----------
+    largest
+        Bytes that one chunk, or one coordinate, may unpack to.
     """
     records = _folder_records(path, allow_outside) if path.is_dir() else _zip_records(path)
     versions: dict[str, set[int]] = {}
@@ -180,7 +189,13 @@ def _check_array(path: Path, node: str, meta: Mapping[str, Any], largest: float)
 
 
 def _codecs(meta: object, *, deep: bool = True) -> Iterator[str]:
-    """Names of all codecs in a record; deep: also of those inside others."""
+    """Names of all codecs in a record.
+
+    Parameters
+    ----------
+    deep
+        Also of those inside others.
+    """
     if isinstance(meta, Mapping):
         for key in ("compressor", "filters", "codecs", "index_codecs"):
             named = meta.get(key)

@@ -38,7 +38,12 @@ class Level:
 class Chart:
     """What a chart shows: curves over x (n,), levels, and a share of the x axis that is shaded.
 
-    bottom, top: of the y axis, where they are fixed; logarithmic: the y axis.
+    Parameters
+    ----------
+    bottom, top
+        Bottom and top of the y axis, where they are fixed.
+    logarithmic
+        The y axis.
     """
 
     x: Array

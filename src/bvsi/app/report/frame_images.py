@@ -56,7 +56,10 @@ def colour_bar(low: float, high: float, colours: str) -> Markup:
 def picture(source: str, frames: int, proportion: float, words: str, *extra: Markup, smooth: bool = False) -> Markup:
     """A window onto a film of ``frames`` images; ``proportion`` is width over height of one.
 
-    smooth: whether pixels are blended, for functions that are; data show what was measured.
+    Parameters
+    ----------
+    smooth
+        Whether pixels are blended, for functions that are; data show what was measured.
     """
     shape = f"aspect-ratio: {min(max(proportion, 0.4), 3.0):.3f}"
     film_height = f"height: {100 * frames}%; --frames: {frames}"

@@ -37,8 +37,13 @@ def joined(parts: Iterable[object], between: str = "") -> Markup:
 def element(tag: str, *children: object, **attributes: object) -> Markup:
     """``<tag attributes>children</tag>``.
 
-    children: texts, which are escaped, and markup. attributes: ``None`` and ``False`` leave one out, ``True`` gives it
-        without a value; underscores stand for hyphens, and one at the end is dropped: ``class_``, ``aria_label``.
+    Parameters
+    ----------
+    children
+        Texts, which are escaped, and markup.
+    attributes
+        ``None`` and ``False`` leave one out, ``True`` gives it without a value; underscores stand for hyphens, and one
+        at the end is dropped: ``class_``, ``aria_label``.
     """
     head = tag + "".join(_attribute(name, value) for name, value in attributes.items())
     if tag in _VOID:

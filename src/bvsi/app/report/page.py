@@ -59,9 +59,20 @@ def html_report(
 ) -> str:
     """A self-contained page: equation, verdict, coefficients, selection, posterior, frames, check, forecast, settings.
 
-    found: what was discovered; frames and forecast are shown where it has them. settings: of the study, resolved.
-    quantities: predictions by name (``mean``, ``lower``, ``upper``). timing: seconds by stage.
-    study_text: the study file, as it was. notes: sentences that stand with the verdict.
+    Parameters
+    ----------
+    found
+        What was discovered; frames and forecast are shown where it has them.
+    settings
+        Settings of the study, resolved.
+    quantities
+        Predictions by name (``mean``, ``lower``, ``upper``).
+    timing
+        Seconds by stage.
+    study_text
+        The study file, as it was.
+    notes
+        Sentences that stand with the verdict.
     """
     sections: dict[str, Markup] = {
         "equation": equation_section(found),

@@ -18,7 +18,10 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 400.0, 280.0, 50.0, 30.0, 42.0
 def path_figure(path: SelectionPath, fields: tuple[str, ...]) -> Markup:
     """Criterion above the selected model against the number of operators.
 
-    fields: with an equation. Short lines are models one step aside; the selected one is orange.
+    Parameters
+    ----------
+    fields
+        Fields with an equation. Short lines are models one step aside; the selected one is orange.
     """
     best = path.best
     x, y = _scales(path)

@@ -25,7 +25,10 @@ Array = NDArray[np.float64]
 def quantity_section(quantities: Mapping[str, xr.Dataset]) -> Markup:
     """Numbers in a table, functions of one coordinate as bands, of two as maps of mean and half width.
 
-    quantities: by name, as :func:`bvsi.predict.predict_linear` gives them: ``mean``, ``lower``, ``upper``.
+    Parameters
+    ----------
+    quantities
+        Quantities by name, as :func:`bvsi.predict.predict_linear` gives them: ``mean``, ``lower``, ``upper``.
     """
     numbers = {name: q for name, q in quantities.items() if q["mean"].ndim == 0}
     drawn = [_drawn(name, q) for name, q in quantities.items() if q["mean"].ndim > 0]

@@ -25,7 +25,10 @@ _LINEAR_TO = 10.0
 class Scale:
     """From values to places: low → start, high → end.
 
-    kind: ``symlog`` is linear up to 10 and logarithmic beyond.
+    Parameters
+    ----------
+    kind
+        ``symlog`` is linear up to 10 and logarithmic beyond.
     """
 
     low: float

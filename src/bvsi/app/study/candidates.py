@@ -16,9 +16,16 @@ def suggested_operators(
 ) -> dict[str, list[str]]:
     """Candidates by field, the likeliest first.
 
-    fields: measured fields; axes: names of the coordinates, ``("x", "y")``.
-    splines: whether the data allow spline tests; without them there are no third derivatives.
-    limit: operators of one equation.
+    Parameters
+    ----------
+    fields
+        Measured fields.
+    axes
+        Names of the coordinates, ``("x", "y")``.
+    splines
+        Whether the data allow spline tests; without them there are no third derivatives.
+    limit
+        Operators of one equation.
     """
     suggested = {}
     for field in fields:

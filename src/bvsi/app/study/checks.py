@@ -31,8 +31,11 @@ _MANY = 100
 def validate(study: Study, data: Data | Sequence[Data] | None = None) -> None:
     """Refuse, with one StudyError for all that is wrong, what would fail later.
 
-    data: the data that the study names, once they are read: their fields, dimension and grid are then checked too.
-        Left out, the files have to exist.
+    Parameters
+    ----------
+    data
+        The data that the study names, once they are read: their fields, dimension and grid are then checked too. Left
+        out, the files have to exist.
     """
     problems = problems_of(study, data)
     if data is None:

@@ -18,8 +18,14 @@ MAX_SHOWN = 20
 class StudyProblem:
     """One fault.
 
-    place: where it is, empty for the file as a whole; message: what is wrong and what to do, one line.
-    line: its number in the file, counted from 1; 0 where it is not known.
+    Attributes
+    ----------
+    place
+        Where it is, empty for the file as a whole.
+    message
+        What is wrong and what to do, one line.
+    line
+        Its number in the file, counted from 1; 0 where it is not known.
     """
 
     place: Place

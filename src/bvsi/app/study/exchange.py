@@ -51,7 +51,13 @@ def empty(aside: Path, folder: Path | None, without: Collection[str], last: Sequ
     """Remove what a swap left aside: files of the names ``without``, and links to what the folder holds.
 
     What somebody wrote to the folder while its next state was composed moves on to it; nothing is written over.
-    folder: None where the swap did not come, so that there is nothing but links. last: files that go last.
+
+    Parameters
+    ----------
+    folder
+        None where the swap did not come, so that there is nothing but links.
+    last
+        Files that go last.
     """
     for place, folders, names in os.walk(aside, topdown=False):
         for name in [*names, *(name for name in folders if (Path(place) / name).is_symlink())]:

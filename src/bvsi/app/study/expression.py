@@ -56,8 +56,16 @@ def _functions() -> dict[str, Callable[[Array], Array]]:
 class Expression:
     """A parsed text.
 
-    text: as written; tree: with ``_0``, ``_1``, … for the coefficients; operators: what stood in brackets, in this
-        order; variables: names that it may use.
+    Attributes
+    ----------
+    text
+        As written.
+    tree
+        Tree with ``_0``, ``_1``, … for the coefficients.
+    operators
+        What stood in brackets, in this order.
+    variables
+        Names that it may use.
     """
 
     text: str

@@ -20,9 +20,12 @@ def first_look(
 ) -> tuple[Data, Reading, tuple[str, ...]]:
     """Data, the reading that gave them, and notes.
 
-    limits: whose ``max_memory`` and ``allow_outside`` hold for a guess.
-
     NaN are taken for values that were not measured where there are any; the notes say so, as they say what was guessed.
+
+    Parameters
+    ----------
+    limits
+        Limits whose ``max_memory`` and ``allow_outside`` hold for a guess.
     """
     wanted = suggest(path, limits) if reading is None else reading
     notes = [] if reading is not None else guesses(wanted)

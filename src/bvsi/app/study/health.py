@@ -26,9 +26,20 @@ _OLD_KERNELS = ("prescott", "core2", "generic", "nehalem")
 class Health:
     """What was found.
 
-    versions: by package; backends: sparse Cholesky, the default first; cores: that may be used.
-    blas: libraries with their threads and kernels; missing: optional packages, what they are for and how to get them.
-    warnings: what is wrong, with the remedy.
+    Attributes
+    ----------
+    versions
+        Versions by package.
+    backends
+        Sparse Cholesky, the default first.
+    cores
+        Cores that may be used.
+    blas
+        Libraries with their threads and kernels.
+    missing
+        Optional packages, what they are for and how to get them.
+    warnings
+        What is wrong, with the remedy.
     """
 
     versions: dict[str, str]

@@ -31,10 +31,24 @@ _MOST_LISTED = 200
 class Inspection:
     """A look at a data file.
 
-    contents: variables with their shapes; reading: with which the data were read, or would be; notes: on that.
-    data, measurement: None where the file could not be read without more settings; obstacle: then why not.
-    cycles: by axis, highest frequency of the signal in cycles per step; operators: candidates by field.
-    method: test functions that discovery would take, and why.
+    Attributes
+    ----------
+    contents
+        Variables with their shapes.
+    reading
+        With which the data were read, or would be.
+    notes
+        On that.
+    data, measurement
+        None where the file could not be read without more settings.
+    obstacle
+        Then why not.
+    cycles
+        Cycles by axis, highest frequency of the signal in cycles per step.
+    operators
+        Candidates by field.
+    method
+        Test functions that discovery would take, and why.
     """
 
     contents: Contents

@@ -42,7 +42,12 @@ class BusyError(BvsiError):
 def check_place(folder: Path, names: Iterable[str], *, within: Path | None = None) -> None:
     """Refuse a folder where writing files of these names would follow a link, or replace what is not ours.
 
-    names: relative to the folder, with ``/``. within: folder below which no part of the path may be a link.
+    Parameters
+    ----------
+    names
+        Relative to the folder, with ``/``.
+    within
+        Folder below which no part of the path may be a link.
     """
     parts = [folder / name for name in (".", WORK, *(f"{WORK}/{name}" for name in (_STAGING, _LOCK, _WRITTEN)))]
     parts += [place for name in names for place in (folder / name, (folder / name).parent)]

@@ -26,7 +26,10 @@ _COLUMNS = ["mean", "variance", "lower", "upper"]
 def predict_text(found: Discovery, expression: str | None, axes: Sequence[str], *, level: float) -> xr.Dataset:
     """Mean, variance and band of an expression; without one, of the potential of the drift.
 
-    axes: variables, ``"x=-1:1:41"``: first value, last value, number.
+    Parameters
+    ----------
+    axes
+        Variables, ``"x=-1:1:41"``: first value, last value, number.
     """
     if expression is None and not axes:
         raise BvsiError("--potential: a function of which axes? Give them, such as --axis x=-1:1:41 --axis y=-1:1:41.")

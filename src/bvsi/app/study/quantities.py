@@ -31,7 +31,12 @@ Array = NDArray[np.float64]
 class Quantity:
     """A quantity that follows from the coefficients.
 
-    settings: of it; candidates: all operators of the library. Those that were not selected have the coefficient zero.
+    Attributes
+    ----------
+    settings
+        Of it.
+    candidates
+        All operators of the library. Those that were not selected have the coefficient zero.
     """
 
     settings: QuantitySettings

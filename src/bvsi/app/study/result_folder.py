@@ -40,7 +40,13 @@ def quantity_file(name: str) -> str:
 
 
 def pages(found: Discovery, extras: Mapping[str, Any]) -> dict[str, str]:
-    """Both reports by the names of their files; extras: what a page shows beside the result itself."""
+    """Both reports by the names of their files.
+
+    Parameters
+    ----------
+    extras
+        What a page shows beside the result itself.
+    """
     return {REPORT: html_report(found, **extras), PAGE: markdown_report(found, **extras)}
 
 

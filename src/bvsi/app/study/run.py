@@ -73,8 +73,16 @@ _WEIGHTY = ("noise", "robust", "method", "check")
 class Finished:
     """What a run found and wrote.
 
-    quantities: by name, with mean, variance and band; notes: what a user should know of how the data were read, and of
-    what could not be done; seconds: by stage, when it was computed; taken: stages of an earlier run on this machine.
+    Attributes
+    ----------
+    quantities
+        Quantities by name, with mean, variance and band.
+    notes
+        What a user should know of how the data were read, and of what could not be done.
+    seconds
+        Seconds by stage, when it was computed.
+    taken
+        Stages of an earlier run on this machine.
     """
 
     found: Discovery
@@ -103,7 +111,10 @@ class Inputs:
 def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
     """Read the data and check the whole study against them.
 
-    stages: where what comes from large files is kept.
+    Parameters
+    ----------
+    stages
+        Where what comes from large files is kept.
     """
     validate(study)
     data, notes = [], []
@@ -118,9 +129,13 @@ def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progres
 def run_study(study: Study, *, out: Path | None = None, client: Any = None, progress: Progress = silent) -> Finished:
     """Run a study and write its results.
 
-    out: folder of the results instead of the study's own.
-    client: a dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run
-        may be begun here and ended there.
+    Parameters
+    ----------
+    out
+        Folder of the results instead of the study's own.
+    client
+        A dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run may
+        be begun here and ended there.
     """
     validate(study)
     folder = out or folder_of(study)
@@ -181,7 +196,13 @@ def _warn_of_memory(inputs: Inputs) -> None:
 
 
 def discovered(inputs: Inputs, progress: Progress = silent, *, client: Any = None) -> Discovery:
-    """Selection, posterior and check; client: of a cluster that does the first two."""
+    """Selection, posterior and check.
+
+    Parameters
+    ----------
+    client
+        Client of a cluster that does the first two.
+    """
     options = options_of(inputs.study)
     if client is None:
         _warn_of_memory(inputs)

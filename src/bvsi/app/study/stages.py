@@ -36,8 +36,14 @@ _NAMES = re.compile(r"(data\d+|discovery|forecast)-[0-9a-f]{20}(\.seal)?")
 class Stages:
     """Stages in a folder; the digest of a stage tells what its result depends on.
 
-    seconds: by stage, how long it took when it was computed; taken: stages that an earlier run had computed.
-    refused: stages that were found and computed anew, since they are damaged or come from elsewhere.
+    Parameters
+    ----------
+    seconds
+        Seconds by stage, how long it took when it was computed.
+    taken
+        Stages that an earlier run had computed.
+    refused
+        Stages that were found and computed anew, since they are damaged or come from elsewhere.
     """
 
     folder: Path

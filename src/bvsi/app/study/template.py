@@ -56,8 +56,12 @@ def template(
 ) -> str:
     """The study file for a data file, which is read for it.
 
-    study_file: where the study will be written; paths in it are relative to its folder.
-    reading: what to take from the file; by default what the file suggests, within ``limits``.
+    Parameters
+    ----------
+    study_file
+        Where the study will be written; paths in it are relative to its folder.
+    reading
+        What to take from the file; by default what the file suggests, within ``limits``.
     """
     from bvsi.app.study.first_look import first_look
     from bvsi.discovery.method import takes_splines
@@ -75,7 +79,14 @@ def study_text(
 ) -> str:
     """The text of a study file.
 
-    data: keys of the table ``[data]``; operators: candidates by field; notes: on how the data were read.
+    Parameters
+    ----------
+    data
+        Keys of the table ``[data]``.
+    operators
+        Candidates by field.
+    notes
+        On how the data were read.
     """
     parts = [
         f"#:schema {SCHEMA_FILE.as_uri()}",

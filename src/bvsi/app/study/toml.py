@@ -34,11 +34,19 @@ _AT_LINE = re.compile(r" \(at line (\d+), column (\d+)\)$")
 class Study:
     """Settings, and the file that they came from.
 
-    settings: all of them, defaults filled in.
-    path: of the file; paths in the settings are relative to its folder.
-    text: of the file, for line numbers; empty where the settings were made in Python.
-    allow_outside: whether data files may take values from outside of their folder. It is the user's to say, not the
-        file's, which may come from somebody else. guarded: whether memory is limited while they are unpacked.
+    Attributes
+    ----------
+    settings
+        All of them, defaults filled in.
+    path
+        Path of the file; paths in the settings are relative to its folder.
+    text
+        Text of the file, for line numbers; empty where the settings were made in Python.
+    allow_outside
+        Whether data files may take values from outside of their folder. It is the user's to say, not the file's, which
+        may come from somebody else.
+    guarded
+        Whether memory is limited while they are unpacked.
     """
 
     settings: Settings

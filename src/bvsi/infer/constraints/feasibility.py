@@ -123,7 +123,16 @@ def equilibrate(M: Array) -> tuple[Array, Array]:
 class Affine:
     """θ = offset + T η, where η = θ[free].
 
-    names: d of them; offset: (d,), zero at ``free``; T: (d, n) with T[free] = I; free: (n,) positions, increasing.
+    Attributes
+    ----------
+    names
+        d of them.
+    offset
+        (d,), zero at ``free``.
+    T
+        (d, n) with T[free] = I.
+    free
+        (n,) positions, increasing.
     """
 
     names: tuple[str, ...]
@@ -191,7 +200,13 @@ def _pivot(size: Array, single: NDArray[np.bool_]) -> tuple[int, int] | None:
 
 
 def _parametrised(W: Array, pivots: Mapping[int, int], columns: Array, names: tuple[str, ...]) -> Affine:
-    """θ from the reduced rows W = [M, rhs] of scaled unknowns θ / columns; pivots: column → row."""
+    """θ from the reduced rows W = [M, rhs] of scaled unknowns θ / columns.
+
+    Parameters
+    ----------
+    pivots
+        Column → row.
+    """
     d = len(names)
     free = np.setdiff1d(np.arange(d), list(pivots))
     offset, T = np.zeros(d), np.zeros((d, len(free)))

@@ -35,8 +35,12 @@ Bound = tuple[float | None, float | None]
 class Constraints:
     """Linear constraints by operator name, such as ``Constraints("laplacian(p) > 0", "0 <= u <= 5", "a == b")``.
 
-    texts: see :mod:`bvsi.infer.constraints.text`; < means the same as <=.
-    bounds: name → (lower, upper), None for no bound.
+    Parameters
+    ----------
+    texts
+        See :mod:`bvsi.infer.constraints.text`; < means the same as <=.
+    bounds
+        Name → (lower, upper), None for no bound.
     """
 
     texts: tuple[str, ...]
@@ -71,8 +75,18 @@ class Constraints:
 class LinearConstraints:
     """lower ≤ A θ ≤ upper.
 
-    names: d operators; A: (m, d); lower, upper: (m,), ±inf where there is no bound; texts: m, for messages.
     A row with one operator is divided by its coefficient: it is a bound on θ_i itself.
+
+    Attributes
+    ----------
+    names
+        d operators.
+    A
+        (m, d).
+    lower, upper
+        (m,), ±inf where there is no bound.
+    texts
+        m, for messages.
     """
 
     names: tuple[str, ...]

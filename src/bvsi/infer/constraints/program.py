@@ -41,8 +41,14 @@ _FLAT = 1e-8
 class Program:
     """Solution of a quadratic program with m rows.
 
-    x: (d,). active: (m,) rows that hold with equality.
-    multipliers: (m,) λ with P x − g + Aᵀλ = 0: λ ≥ 0 at upper bounds, λ ≤ 0 at lower ones, 0 at rows not active.
+    Attributes
+    ----------
+    x
+        (d,).
+    active
+        (m,) rows that hold with equality.
+    multipliers
+        (m,) λ with P x − g + Aᵀλ = 0: λ ≥ 0 at upper bounds, λ ≤ 0 at lower ones, 0 at rows not active.
     """
 
     x: Array
@@ -53,7 +59,12 @@ class Program:
 def solve_program(P: Array, g: Array, constraints: LinearConstraints) -> Program:
     """Minimise ½ xᵀPx − gᵀx subject to l ≤ A x ≤ u.
 
-    P: (d, d) symmetric positive definite; g: (d,). Bounds on single coefficients hold to the last bit.
+    Parameters
+    ----------
+    P
+        (d, d) symmetric positive definite.
+    g
+        (d,). Bounds on single coefficients hold to the last bit.
     """
     d = len(constraints.names)
     P, g = _checked(P, d), _point(g, d, "g")
@@ -61,7 +72,13 @@ def solve_program(P: Array, g: Array, constraints: LinearConstraints) -> Program
 
 
 def project(theta: Array, constraints: LinearConstraints, metric: Array) -> Array:
-    """The x nearest to θ (d,) in (x − θ)ᵀ P (x − θ) with l ≤ A x ≤ u; metric: P (d, d)."""
+    """The x nearest to θ (d,) in (x − θ)ᵀ P (x − θ) with l ≤ A x ≤ u.
+
+    Parameters
+    ----------
+    metric
+        P (d, d).
+    """
     d = len(constraints.names)
     return _nearest(_checked(metric, d), _point(theta, d, "theta"), constraints).x
 
@@ -74,7 +91,12 @@ class _UnsolvedError(BvsiError):
 class _Task:
     """min ½|z|², low ≤ M z ≤ high, with rows of length one and bounds of order one: what the solver is given.
 
-    count: number of rows that they come from; varying: positions of the rows of M among them.
+    Attributes
+    ----------
+    count
+        Number of rows that they come from.
+    varying
+        Positions of the rows of M among them.
     """
 
     count: int
@@ -254,8 +276,14 @@ def interior(theta: Array, scale: Array, constraints: LinearConstraints) -> Arra
     Row i has slack ≥ SLACK · t · w_i, where w_i = min(‖a_i ∘ scale‖, half the distance of its bounds), and t ≤ 1 is the
     largest such that all rows can have the slack t · w_i.
 
-    theta: (d,); scale: (d,), positive, such as standard deviations.
     :class:`InfeasibleError` where inequalities leave no room, such as a ≥ b, b ≥ c, c ≥ a.
+
+    Parameters
+    ----------
+    theta
+        (d,).
+    scale
+        (d,), positive, such as standard deviations.
     """
     d = len(constraints.names)
     if np.shape(theta) != (d,) or not np.isfinite(theta).all():

@@ -39,10 +39,20 @@ class NamedEstimate(Protocol):
 class Comparison:
     """m methods over the union of their d operators.
 
-    methods: m labels; names: d operators; mean, sd, lower, upper: (m, d), NaN where a method lacks the operator; a
-        method without posterior has means only.
-    level: of the intervals; reference: the method that the others are measured against.
-    truth: (d,), zero for operators that it does not name; None where it is not known.
+    Attributes
+    ----------
+    methods
+        m labels.
+    names
+        d operators.
+    mean, sd, lower, upper
+        (m, d), NaN where a method lacks the operator; a method without posterior has means only.
+    level
+        Level of the intervals.
+    reference
+        The method that the others are measured against.
+    truth
+        (d,), zero for operators that it does not name; None where it is not known.
     """
 
     methods: tuple[str, ...]
@@ -127,8 +137,14 @@ def compare(
 ) -> Comparison:
     """Methods side by side, over all operators that any of them or the truth has.
 
-    posteriors: label → posterior, fit or discovery; reference: label of the one to measure against, by default the
-    first; truth: coefficient by operator, all others are taken to be zero.
+    Parameters
+    ----------
+    posteriors
+        Label → posterior, fit or discovery.
+    reference
+        Label of the one to measure against, by default the first.
+    truth
+        Coefficient by operator, all others are taken to be zero.
     """
     if not posteriors:
         raise BvsiError("posteriors: at least one is needed.")

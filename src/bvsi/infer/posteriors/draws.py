@@ -72,8 +72,16 @@ class DrawnPosterior(HandOver, ABC):
 class ParticlePosterior(DrawnPosterior):
     """θ is one of n particles, each with weight 1/n.
 
-    names: d operators; particles: (n, d); diagnostics: numbers of the method that moved them, by name; warnings: what
-    its reader has to know.
+    Attributes
+    ----------
+    names
+        d operators.
+    particles
+        (n, d).
+    diagnostics
+        Numbers of the method that moved them, by name.
+    warnings
+        What its reader has to know.
     """
 
     names: tuple[str, ...]
@@ -97,8 +105,18 @@ class ParticlePosterior(DrawnPosterior):
 class ChainPosterior(DrawnPosterior):
     """Markov chains that have the posterior as their limit.
 
-    names: d operators; draws: (chains, draws, d); log_density: of every draw up to a constant, (chains, draws);
-    diverging: draws where the integrator failed, (chains, draws); warnings: what its reader has to know.
+    Attributes
+    ----------
+    names
+        d operators.
+    draws
+        (chains, draws, d).
+    log_density
+        Log density of every draw up to a constant, (chains, draws).
+    diverging
+        Draws where the integrator failed, (chains, draws).
+    warnings
+        What its reader has to know.
     """
 
     names: tuple[str, ...]

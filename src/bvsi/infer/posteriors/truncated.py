@@ -50,11 +50,17 @@ INDEPENDENT = 1e-6
 class TruncatedPosterior(HandOver):
     """The law of ``base`` given l ≤ Aθ ≤ u.
 
-    base: the law under the equalities alone: with equalities its covariance is singular, T Σ_η Tᵀ of θ = offset + Tη.
-    constraints: on the same names; mode: (d,) the most probable point within them.
-
     Moments and intervals are those of the base where the inequalities are out of its reach, otherwise they are taken
     from 20,000 draws of one seed, always the same. Draws: θ = offset + T(μ + R z), z ~ N(0, I) within a polytope.
+
+    Attributes
+    ----------
+    base
+        The law under the equalities alone: with equalities its covariance is singular, T Σ_η Tᵀ of θ = offset + Tη.
+    constraints
+        On the same names.
+    mode
+        (d,) the most probable point within them.
     """
 
     base: GaussianPosterior | NormalInverseGammaPosterior
@@ -264,7 +270,12 @@ def draw_by_chains(
 ) -> Array:
     """Draws (size, k), from up to ``CHAINS`` chains.
 
-    start: (k,) inside; directions: (k, k) of the Gibbs steps, see :func:`face_directions`.
+    Parameters
+    ----------
+    start
+        (k,) inside.
+    directions
+        (k, k) of the Gibbs steps, see :func:`face_directions`.
     """
     chains = min(size, CHAINS)
     z = np.tile(start, (chains, 1))

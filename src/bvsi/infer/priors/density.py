@@ -49,8 +49,16 @@ class PriorFactor:
 class PriorDensity:
     """log p(θ) = Σ_f log p_f(θ_f), bound to d operators.
 
-    names: d of them. factors: together they hold every operator once. defaulted: operators that took the default.
     θ is (d,), or (P, d) for many at once.
+
+    Attributes
+    ----------
+    names
+        d of them.
+    factors
+        Together they hold every operator once.
+    defaulted
+        Operators that took the default.
     """
 
     names: tuple[str, ...]

@@ -233,7 +233,7 @@ class HalfNormal(RealLine):
         return np.where(x < 0, 0.0, -x / self.scale**2)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
-        """Scale |ξ|."""
+        """Scale ``|ξ|``."""
         return self.scale * np.abs(rng.standard_normal(size))
 
 

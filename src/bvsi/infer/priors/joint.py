@@ -21,7 +21,12 @@ DEFINITE_TOLERANCE = 1e-13
 class JointNormal:
     """p(θ) ∝ exp(−½ (θ − mean)ᵀ covariance⁻¹ (θ − mean)).
 
-    mean: (m,). covariance: (m, m), symmetric and positive definite.
+    Parameters
+    ----------
+    mean
+        (m,).
+    covariance
+        (m, m), symmetric and positive definite.
     """
 
     mean: Array

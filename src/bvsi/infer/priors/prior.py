@@ -22,8 +22,12 @@ class ColumnScale:
     """θ_i ~ N(0, 1/(weight H_ii)): a weak prior whose scale follows the columns of X, so that units do not matter.
 
     H = XᵀWX is the information of the data, (d, d). Where H_ii = 0 the prior is flat.
-    weight: information of the prior relative to that of the data on an operator alone. Where operators are nearly
-        alike the data know little of each, so that it has to be far below 1/n to be weak.
+
+    Parameters
+    ----------
+    weight
+        Information of the prior relative to that of the data on an operator alone. Where operators are nearly alike the
+        data know little of each, so that it has to be far below 1/n to be weak.
     """
 
     weight: float = 1e-10
@@ -42,10 +46,14 @@ class ColumnScale:
 class Prior:
     """p(θ) = Π_f p_f(θ_f), by operator name.
 
-    terms: name → :class:`Distribution`, and tuple of names → :class:`JointNormal`. White space does not count, and the
-        equation in front may be left out; a name that stands in several equations is given its prior in each.
-        Operators that a model lacks are ignored; a joint prior is marginalised to those present.
-    default: of operators that are not named.
+    Attributes
+    ----------
+    terms
+        Name → :class:`Distribution`, and tuple of names → :class:`JointNormal`. White space does not count, and the
+        equation in front may be left out; a name that stands in several equations is given its prior in each. Operators
+        that a model lacks are ignored; a joint prior is marginalised to those present.
+    default
+        Default of operators that are not named.
     """
 
     terms: Mapping[Names, Distribution | JointNormal]
@@ -69,7 +77,10 @@ class Prior:
     def bind(self, names: tuple[str, ...], information: ArrayLike | None = None) -> PriorDensity:
         """The density for a list of d operators.
 
-        information: H_ii, (d,), where :meth:`needs_information`.
+        Parameters
+        ----------
+        information
+            H_ii, (d,), where :meth:`needs_information`.
         """
         if len(set(map(squeeze, names))) != len(names):
             raise BvsiError(f"names: every operator may stand there once, not {names!r}.")
@@ -167,8 +178,14 @@ def _check_information(information: ArrayLike | None, wanted: list[str], d: int)
 class GaussianPrior:
     """θ_i ~ N(mean_i, variance_i), independent, by operator name.
 
-    terms: name → (mean, variance). default: (mean, variance) of operators that are not named; None leaves them flat.
-    prior: the same as a :class:`Prior`.
+    Attributes
+    ----------
+    terms
+        Name → (mean, variance).
+    default
+        (mean, variance) of operators that are not named; None leaves them flat.
+    prior
+        The same as a :class:`Prior`.
     """
 
     terms: Mapping[str, tuple[float, float]]

@@ -110,13 +110,18 @@ class StudentT(RealLine):
 class Horseshoe(RealLine):
     """p(θ) = log(1 + τ²/(θ² + δ²)) / (2π (b − δ)),  b = √(τ² + δ²): a spike at zero and the tails of a Cauchy.
 
-    It is the closed form of Bhadra et al. ("horseshoe-like"), its pole at zero smoothed. Because
+    It is the closed form of Bhadra et al. ("horseshoe-like"), its pole at zero smoothed. Because ::
 
         log(1 + τ²/(θ² + δ²)) = ∫_δ^b 2s/(θ² + s²) ds,
 
     it is a mixture of Cauchy distributions whose scale s is uniform between δ and b.
 
-    scale: τ. smoothing: δ/τ.
+    Attributes
+    ----------
+    scale
+        τ.
+    smoothing
+        δ/τ.
     """
 
     scale: float

@@ -67,7 +67,10 @@ class CalibrationRow(TypedDict):
 class CalibrationModel:
     """What replications are drawn from, and fitted with.
 
-    noise_prior: of σ², where the noise is unknown; variances of ``prior`` are in units of σ² then.
+    Attributes
+    ----------
+    noise_prior
+        Noise prior of σ², where the noise is unknown; variances of ``prior`` are in units of σ² then.
     """
 
     name: str

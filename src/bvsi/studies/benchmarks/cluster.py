@@ -44,7 +44,10 @@ WANTED = 1.6
 class Timed:
     """Seconds of one run: to assemble the pieces, to select, and of the processor on the busiest worker to select.
 
-    difference: of θ to that on one machine, relative.
+    Attributes
+    ----------
+    difference
+        Difference of θ to that on one machine, relative.
     """
 
     workers: int
@@ -109,7 +112,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def measure(case: CahnHilliardCase, workers: int, expected: SelectionPath, *, kill: int | None, repeats: int) -> Timed:
-    """Select on a cluster of its own; kill: evaluations after which one worker dies."""
+    """Select on a cluster of its own.
+
+    Parameters
+    ----------
+    kill
+        Evaluations after which one worker dies.
+    """
     counter = Counter()
     with cluster(workers) as client:
         begin = time.perf_counter()

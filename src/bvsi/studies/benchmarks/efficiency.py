@@ -46,10 +46,21 @@ _MAX_MEMORY = 8e9
 class Efficiency:
     """Estimates of m seeds, (m, d) each.
 
-    bound: standard deviations (d,); step: Gauss–Newton from the truth, stacked; block: profile estimates, block;
-    fits: profile estimates, stacked, of the first seeds; seconds: of the parts of the study.
-    sandwich, inverse: standard deviations (d,) that block weighting states at the truth, by A⁻¹SA⁻¹ and by H⁻¹, which
-    leaves out the correlation between blocks.
+    Attributes
+    ----------
+    bound
+        Standard deviations (d,).
+    step
+        Gauss–Newton from the truth, stacked.
+    block
+        Profile estimates, block.
+    fits
+        Profile estimates, stacked, of the first seeds.
+    seconds
+        Seconds of the parts of the study.
+    sandwich, inverse
+        Standard deviations (d,) that block weighting states at the truth, by A⁻¹SA⁻¹ and by H⁻¹, which leaves out the
+        correlation between blocks.
     """
 
     bound: Array

@@ -41,7 +41,17 @@ enabled = false
 
 @dataclass(frozen=True)
 class Outcome:
-    """gigabytes: of the store; peak: largest resident memory in gigabytes; seconds; summary: what was found."""
+    """What one run took and found.
+
+    Attributes
+    ----------
+    gigabytes
+        Gigabytes of the store.
+    peak
+        Largest resident memory in gigabytes; seconds.
+    summary
+        What was found.
+    """
 
     gigabytes: float
     peak: float

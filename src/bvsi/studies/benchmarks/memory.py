@@ -35,7 +35,10 @@ _STATUS, _SET_BACK = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 class MemoryCase:
     """A case of the performance benchmark: its name and size, and whether its own settings or the defaults are used.
 
-    check: whether the answer is checked; defaults always are.
+    Parameters
+    ----------
+    check
+        Whether the answer is checked; defaults always are.
     """
 
     name: str

@@ -35,9 +35,14 @@ _MOST = 50
 class Auditor:
     """A hook for :func:`sys.addaudithook`.
 
-    target: descriptor of the file that acts are written to, one JSON list of kind, event and detail per line.
-    allowed: folders that may be written to.
-    code: folders that modules may come from, and libraries be loaded from.
+    Parameters
+    ----------
+    target
+        Descriptor of the file that acts are written to, one JSON list of kind, event and detail per line.
+    allowed
+        Folders that may be written to.
+    code
+        Folders that modules may come from, and libraries be loaded from.
     """
 
     def __init__(self, target: int, allowed: Iterable[str], code: Iterable[str]) -> None:

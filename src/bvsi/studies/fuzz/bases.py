@@ -59,8 +59,18 @@ seed = 0
 class Base:
     """A valid input.
 
-    name: of the kind; file: what the command line names, perhaps a pattern; files: patterns of all that belongs to it.
-    table: the table [data] that reads it; structure: how it is changed beyond its bytes.
+    Attributes
+    ----------
+    name
+        Name of the kind.
+    file
+        What the command line names, perhaps a pattern.
+    files
+        Patterns of all that belongs to it.
+    table
+        The table [data] that reads it.
+    structure
+        How it is changed beyond its bytes.
     """
 
     name: str
@@ -106,7 +116,13 @@ def heat(nodes: int, times: int) -> tuple[NDArray[Any], NDArray[Any], NDArray[An
 
 
 def make_bases(folder: Path, *, result: bool = True) -> None:
-    """Write all of them; nothing is done where they are there already. result: whether the study is run, too."""
+    """Write all of them; nothing is done where they are there already.
+
+    Parameters
+    ----------
+    result
+        Whether the study is run, too.
+    """
     if (folder / "complete").exists():
         return
     shutil.rmtree(folder, ignore_errors=True)

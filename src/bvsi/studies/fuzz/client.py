@@ -24,9 +24,20 @@ FILE_SIZE = 200_000_000
 class FuzzOutcome:
     """How a command ended.
 
-    code: exit code; negative: the signal that ended it; hung: killed after the timeout; seconds, cpu: wall and
-        processor time; peak: bytes of memory at most, those of the server included.
-    out, err: what it printed; acts: what the audit hook noted, each kind, event, detail.
+    Attributes
+    ----------
+    code
+        Exit code; negative: the signal that ended it.
+    hung
+        Killed after the timeout.
+    seconds, cpu
+        Wall and processor time.
+    peak
+        Bytes of memory at most, those of the server included.
+    out, err
+        What it printed.
+    acts
+        What the audit hook noted, each kind, event, detail.
     """
 
     code: int
@@ -42,8 +53,12 @@ class FuzzOutcome:
 class Server:
     """A fork server with a folder of its own.
 
-    area: its folder; commands run in ``area/trial``, their home and temporary folder is ``area/home``.
-    warm_up: folder of a whole study that commands are run on before the first fork; quicker afterwards.
+    Parameters
+    ----------
+    area
+        Its folder; commands run in ``area/trial``, their home and temporary folder is ``area/home``.
+    warm_up
+        Folder of a whole study that commands are run on before the first fork; quicker afterwards.
     """
 
     def __init__(self, area: Path, warm_up: Path | None = None) -> None:

@@ -26,7 +26,14 @@ def campaign(
 ) -> Campaign:
     """Run inputs until there are enough, or the time is over.
 
-    out: folder for all files; first: number of the first input; jobs: workers, each with a fork server of its own.
+    Parameters
+    ----------
+    out
+        Folder for all files.
+    first
+        Number of the first input.
+    jobs
+        Workers, each with a fork server of its own.
     """
     out.mkdir(parents=True, exist_ok=True)
     make_bases(out / "base")
@@ -64,7 +71,10 @@ def worker(out: Path, seed: int, numbers: range, until: float, place: int, progr
 def repeat(out: Path, seed: int, number: int, times: int = 5) -> str:
     """Run one input again; what it was and how it ended, in words.
 
-    times: runs at most until there is a finding: the input is always the same, but commands with threads may race.
+    Parameters
+    ----------
+    times
+        Runs at most until there is a finding: the input is always the same, but commands with threads may race.
     """
     make_bases(out / "base")
     with Trials(out, seed, 0) as trials:

@@ -17,7 +17,10 @@ from bvsi.studies.fuzz.trial import Trials
 class Control:
     """A program and the kind of finding that it must lead to; none for "".
 
-    timeout: after which it is called a hang.
+    Parameters
+    ----------
+    timeout
+        After which it is called a hang.
     """
 
     name: str

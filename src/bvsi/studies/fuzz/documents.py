@@ -187,7 +187,13 @@ _VALUE = re.compile(r'"(?:[^"\\\n]|\\.)*"|[-+]?\d[\w.+-]*|true|false|\[[^\[\]\n]
 
 
 def changed_toml(content: bytes, rng: Rng, more: tuple[str, ...], canary: str) -> tuple[bytes, str]:
-    """A study with values swapped, lines left out or doubled, and keys added; more: lines that are valid somewhere."""
+    """A study with values swapped, lines left out or doubled, and keys added.
+
+    Parameters
+    ----------
+    more
+        Lines that are valid somewhere.
+    """
     text = content.decode("utf-8")
     names = []
     for _ in range(int(rng.integers(1, 4))):

@@ -35,9 +35,20 @@ FULL_RUNS = 0.01
 class Input:
     """What a command is given.
 
-    family: format or kind; arguments: of ``bvsi``; change: in words; writes: patterns of what the command may make or
-        change below its folder; reads: whether the user names files elsewhere, which then may be read; around: patterns
-        of what it may make beside its folder.
+    Attributes
+    ----------
+    family
+        Format or kind.
+    arguments
+        Arguments of ``bvsi``.
+    change
+        In words.
+    writes
+        Patterns of what the command may make or change below its folder.
+    reads
+        Whether the user names files elsewhere, which then may be read.
+    around
+        Patterns of what it may make beside its folder.
     """
 
     family: str
@@ -57,7 +68,12 @@ class Input:
 def make_input(seed: int, number: int, bases: Path, folder: Path, canary: Path) -> Input:
     """Fill an empty folder with input ``number`` of a seed.
 
-    bases: folder of the valid inputs; canary: folder that no command may touch, which inputs point to.
+    Parameters
+    ----------
+    bases
+        Folder of the valid inputs.
+    canary
+        Folder that no command may touch, which inputs point to.
     """
     rng = np.random.default_rng([seed, number])
     makers: tuple[tuple[float, Callable[[Rng, Path, Path, str], Input]], ...] = (

@@ -24,9 +24,15 @@ _TRACEBACK = "Traceback (most recent call last)"
 class Finding:
     """Something that a command must not do.
 
-    kind: code (run from an input), outside and inside (files changed), leak and read (of files elsewhere), hang,
-        signal, memory, traceback, exit code, message.
-    detail: in one line; signature: what findings with the same cause share.
+    Attributes
+    ----------
+    kind
+        Code (run from an input), outside and inside (files changed), leak and read (of files elsewhere), hang, signal,
+        memory, traceback, exit code, message.
+    detail
+        In one line.
+    signature
+        What findings with the same cause share.
     """
 
     kind: str
@@ -38,9 +44,18 @@ class Finding:
 class Traces:
     """What the command left around it.
 
-    outside: changes beside its folder; inside: changes in it that it has no business to make; secrets: files that were
-        read although nobody named them; leaked: files below the folder that hold text of them; elsewhere: whether the
-        user named a folder for results anywhere, so that opening files there is no fault by itself.
+    Parameters
+    ----------
+    outside
+        Changes beside its folder.
+    inside
+        Changes in it that it has no business to make.
+    secrets
+        Files that were read although nobody named them.
+    leaked
+        Files below the folder that hold text of them.
+    elsewhere
+        Whether the user named a folder for results anywhere, so that opening files there is no fault by itself.
     """
 
     outside: tuple[str, ...] = ()

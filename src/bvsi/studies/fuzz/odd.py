@@ -58,7 +58,13 @@ def chance(rng: Rng, share: float) -> bool:
 
 
 def odd_path(rng: Rng, canary: str) -> str:
-    """A path that an input should not name; canary: of the folder beside the trial."""
+    """A path that an input should not name.
+
+    Parameters
+    ----------
+    canary
+        Canary of the folder beside the trial.
+    """
     path = pick(rng, PATHS)
     return path.replace("../canary", canary) if chance(rng, 0.5) else path
 

@@ -9,7 +9,13 @@ _HEAD = 3000
 
 
 def changed_bytes(content: bytes, rng: Rng, other: bytes = b"") -> tuple[bytes, str]:
-    """The content with one to four changes, and their names; other: bytes of another file to splice in."""
+    """The content with one to four changes, and their names.
+
+    Parameters
+    ----------
+    other
+        Bytes of another file to splice in.
+    """
     names = []
     for _ in range(int(rng.integers(1, 5))):
         change = pick(rng, _CHANGES)

@@ -17,7 +17,12 @@ from bvsi.studies.fuzz.trial import Record
 class Group:
     """Findings with one signature.
 
-    numbers: of the inputs, in their order; families and commands: where they were met.
+    Attributes
+    ----------
+    numbers
+        Numbers of the inputs, in their order.
+    families, commands
+        Where they were met.
     """
 
     example: Finding
@@ -30,7 +35,12 @@ class Group:
 class Campaign:
     """All that was run.
 
-    seconds: wall time; controls: detectors that were tried before, none of which failed.
+    Attributes
+    ----------
+    seconds
+        Wall time.
+    controls
+        Detectors that were tried before, none of which failed.
     """
 
     seed: int

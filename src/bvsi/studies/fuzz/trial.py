@@ -24,7 +24,10 @@ _OWN = ("trial", "home", "seen")
 class Record:
     """One input and its ending, in short.
 
-    refused: whether the command was refused memory, and said so.
+    Attributes
+    ----------
+    refused
+        Whether the command was refused memory, and said so.
     """
 
     number: int
@@ -42,7 +45,12 @@ class Record:
 class Trials:
     """A worker: its area holds the folder of the trial, canaries, and a fork server.
 
-    out: folder of the whole campaign, with the bases; number: of the worker.
+    Parameters
+    ----------
+    out
+        Folder of the whole campaign, with the bases.
+    number
+        Number of the worker.
     """
 
     def __init__(self, out: Path, seed: int, number: int = 0) -> None:
@@ -108,7 +116,13 @@ class Trials:
     def run(
         self, given: Input, *, python: str | None = None, timeout: float = TIMEOUT
     ) -> tuple[FuzzOutcome, tuple[Finding, ...]]:
-        """Run what stands in the folder of the trial, and judge it; python: a text to run in place of bvsi."""
+        """Run what stands in the folder of the trial, and judge it.
+
+        Parameters
+        ----------
+        python
+            A text to run in place of bvsi.
+        """
         around, inner = state_of(self.area, without=_OWN), state_of(self.server.trial)
         unread(self.canary)
         outcome = self.server.run(given.arguments, python=python, timeout=timeout)

@@ -50,7 +50,10 @@ def read_secrets(folder: Path) -> tuple[str, ...]:
 def state_of(folder: Path, *, without: Iterable[str] = ()) -> dict[str, tuple[object, ...]]:
     """Kind, size, time of change and contents of everything below a folder; links are not followed.
 
-    without: names at the top that are left out.
+    Parameters
+    ----------
+    without
+        Names at the top that are left out.
     """
     skipped = set(without)
     found: dict[str, tuple[object, ...]] = {}

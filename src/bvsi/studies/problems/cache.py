@@ -31,8 +31,14 @@ def cache_directory() -> Path:
 def cached(name: str, settings: Mapping[str, object], make: Callable[[], Arrays], keys: Iterable[str] = ()) -> Arrays:
     """Arrays of an earlier run with the same settings, or made now and kept.
 
-    name: readable part of the file name; settings: everything that the result depends on (JSON values).
-    keys: arrays that have to be there.
+    Parameters
+    ----------
+    name
+        Readable part of the file name.
+    settings
+        Everything that the result depends on (JSON values).
+    keys
+        Arrays that have to be there.
     """
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
     path = cache_directory() / f"{name}-{digest}.npz"

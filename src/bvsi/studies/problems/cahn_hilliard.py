@@ -73,8 +73,16 @@ _CACHE_VERSION = 3
 class CahnHilliardCase:
     """One data set of the study.
 
-    data: which; nx: second-order elements per side, 20 or 25 in the paper; sigma, seed: of the noise.
-    initial: seed of the initial state.
+    Parameters
+    ----------
+    data
+        Which.
+    nx
+        Second-order elements per side, 20 or 25 in the paper.
+    sigma, seed
+        Of the noise.
+    initial
+        Seed of the initial state.
     """
 
     data: DataSet = DataSet.NEUMANN

@@ -60,11 +60,17 @@ def solve(
 ) -> dict[str, Array]:
     """c(t) at the nodes where c(t₀) is given; per field (T, n + 1, n + 1).
 
-    initial: nodal values (n + 1, n + 1) of c1 and c2 at times[0], continued between nodes by their cosine interpolant.
-    cells: of the solver, per side, n or more; by default 100 or, where greater, 2n, which keeps the aliases of a cubic
-        ∂g/∂c out of the modes of the start.
-    step: longest step in time; the first is step/2048.
-    chemical: (c₁, c₂) ↦ (∂g/∂c₁, ∂g/∂c₂).
+    Parameters
+    ----------
+    initial
+        Nodal values (n + 1, n + 1) of c1 and c2 at times[0], continued between nodes by their cosine interpolant.
+    cells
+        Cells of the solver, per side, n or more; by default 100 or, where greater, 2n, which keeps the aliases of a
+        cubic ∂g/∂c out of the modes of the start.
+    step
+        Longest step in time; the first is step/2048.
+    chemical
+        (c₁, c₂) ↦ (∂g/∂c₁, ∂g/∂c₂).
     """
     start = _stacked(initial)
     t = _checked_times(times, step)

@@ -90,7 +90,10 @@ def initial_density(points: Array) -> Array:
 def forward_solve(n: int, accurate_time: bool, progress: Progress = silent) -> Data:
     """Noise-free density on n × n cells at 51 times, kept on disk after the first run.
 
-    accurate_time: Crank–Nicolson with many sub-steps per sample instead of one backward-Euler step.
+    Parameters
+    ----------
+    accurate_time
+        Crank–Nicolson with many sub-steps per sample instead of one backward-Euler step.
     """
     axis = np.linspace(-5, 5, n + 1)
     grid = Grid(x=axis, y=axis)

@@ -31,7 +31,10 @@ def run(
 ) -> list[Row]:
     """All cases that are not yet in ``out/rows.jsonl``, coarse grids first; returns all rows asked for.
 
-    element: by default Q2 where the grid has whole Q2 elements, else Q1, the same for all three estimators.
+    Parameters
+    ----------
+    element
+        By default Q2 where the grid has whole Q2 elements, else Q1, the same for all three estimators.
     """
     if not sizes or seeds < 1:
         raise BvsiError(

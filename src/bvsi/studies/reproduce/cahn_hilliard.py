@@ -58,8 +58,16 @@ AXIS: Array = np.linspace(0, 1, 101)
 class CahnHilliardStudy:
     """All that was computed.
 
-    fits: by method; predicted: known- and unknown-noise predictions of m ∂g_i/∂c_i by field; truth: the same, exact.
-    mse: mean squared error of these by method and field.
+    Attributes
+    ----------
+    fits
+        Fits by method.
+    predicted
+        Known- and unknown-noise predictions of m ∂g_i/∂c_i by field.
+    truth
+        The same, exact.
+    mse
+        Mean squared error of these by method and field.
     """
 
     case: problem.CahnHilliardCase
@@ -88,8 +96,12 @@ def run(
 ) -> CahnHilliardStudy:
     """Data, selection from thirty operators, fits of the selected model, free-energy derivatives.
 
-    element, treatment: by default those that suit the data; on Q2 the treatment of ∇⁴ that fits better.
-    residual_bic: also eliminate by the paper's criterion, which takes minutes.
+    Parameters
+    ----------
+    element, treatment
+        By default those that suit the data; on Q2 the treatment of ∇⁴ that fits better.
+    residual_bic
+        Also eliminate by the paper's criterion, which takes minutes.
     """
     data = problem.observed(case, progress)
     begin = time.perf_counter()

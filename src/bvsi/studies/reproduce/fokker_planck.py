@@ -81,7 +81,11 @@ def run(
     """Data, selection from ten operators, fits of the selected model, potential.
 
     The lagged fit has the paper's Gaussian prior; the profile fit is given without (``profile``) and with it.
-    with_hybrid: also the posterior with non-Gaussian priors, by particles and by NUTS.
+
+    Parameters
+    ----------
+    with_hybrid
+        Also the posterior with non-Gaussian priors, by particles and by NUTS.
     """
     data = problem.observed(case, progress)
     begin = time.perf_counter()

@@ -48,9 +48,15 @@ PAPER: dict[str, Any] = {
 class Hybrid:
     """Fits with the priors above.
 
-    fits: ``lagged`` with moment-matched priors; ``hybrid``, the particles; ``NUTS``, chains on the same target, absent
+    Attributes
+    ----------
+    fits
+        ``lagged`` with moment-matched priors; ``hybrid``, the particles; ``NUTS``, chains on the same target, absent
         where nutpie is; ``unbiased``, particles on the calibrated profile objective.
-    potential: predictive mean and variance of ψ from the particles; mse: of its mean, by method.
+    potential
+        Predictive mean and variance of ψ from the particles.
+    mse
+        Mse of its mean, by method.
     """
 
     fits: Mapping[str, Fit]
@@ -69,9 +75,14 @@ def run(
     seed: int = 0,
     nuts: NUTS | None = None,
 ) -> Hybrid:
-    """All fits of the selected model; truth: the true potential on the grid of ``axes``.
+    """All fits of the selected model.
 
-    nuts: settings of the reference, but for its objective.
+    Parameters
+    ----------
+    truth
+        The true potential on the grid of ``axes``.
+    nuts
+        Settings of the reference, but for its objective.
     """
     begin = time.perf_counter()
     rng = np.random.default_rng(seed)

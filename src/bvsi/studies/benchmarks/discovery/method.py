@@ -37,9 +37,20 @@ class BenchmarkCase(Protocol):
 class CoefficientEstimate:
     """What a method found.
 
-    theta: coefficients of the selected operators; truth: the true coefficients, both under the method's own names.
-    intervals: 95% intervals of selected operators, where the method gives any; verdict: its word on the fit.
-    seconds: how long it took; details: more to keep, JSON values.
+    Attributes
+    ----------
+    theta
+        Coefficients of the selected operators.
+    truth
+        The true coefficients, both under the method's own names.
+    intervals
+        95% intervals of selected operators, where the method gives any.
+    verdict
+        Its word on the fit.
+    seconds
+        How long it took.
+    details
+        More to keep, JSON values.
     """
 
     theta: Mapping[str, float]

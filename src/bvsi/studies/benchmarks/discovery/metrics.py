@@ -22,7 +22,13 @@ def true_positive_ratio(selected: Collection[str], truth: Mapping[str, float]) -
 
 
 def largest_relative_error(theta: Mapping[str, float], truth: Mapping[str, float]) -> float:
-    """max_i |θ̂_i − θ_i| / |θ_i|; theta: coefficients of the selected operators."""
+    """max_i |θ̂_i − θ_i| / |θ_i|.
+
+    Parameters
+    ----------
+    theta
+        Coefficients of the selected operators.
+    """
     return max(abs(theta.get(name, 0.0) - truth[name]) / abs(truth[name]) for name in _true(truth))
 
 

@@ -35,12 +35,20 @@ _RIDGE = 1e-12  # the columns of Θ are small; PySINDy's default of 0.05 would r
 class PySindy:
     """Settings of the peer.
 
-    domains, domains_2d: number of test functions K on lines and on planes. PySINDy's default is 100, with which it is
-        far worse; 500 gives the figures that were measured for it elsewhere, 2000 about half of them.
-    windows: sizes of test functions to choose from: half a width is the length of an axis divided by this. PySINDy's
-        default is 20, which is ours; on noisy data 10 is often much better, but who would know.
-    thresholds: how many, on a logarithmic grid; scalings: whether STLSQ divides columns by their norms.
-    seed: of the places of the test functions.
+    Parameters
+    ----------
+    domains, domains_2d
+        Number of test functions K on lines and on planes. PySINDy's default is 100, with which it is far worse; 500
+        gives the figures that were measured for it elsewhere, 2000 about half of them.
+    windows
+        Sizes of test functions to choose from: half a width is the length of an axis divided by this. PySINDy's default
+        is 20, which is ours; on noisy data 10 is often much better, but who would know.
+    thresholds
+        How many, on a logarithmic grid.
+    scalings
+        Whether STLSQ divides columns by their norms.
+    seed
+        Of the places of the test functions.
     """
 
     domains: int = 500

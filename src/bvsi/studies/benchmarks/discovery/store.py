@@ -36,7 +36,12 @@ class Key:
 class Run:
     """One finished run. A failed one has its error, and the measures of an empty equation: TPR 0 and E∞ 1.
 
-    covered: whether the 95% interval of each selected true operator contains its coefficient; theta: what was found.
+    Parameters
+    ----------
+    covered
+        Whether the 95% interval of each selected true operator contains its coefficient.
+    theta
+        What was found.
     """
 
     key: Key

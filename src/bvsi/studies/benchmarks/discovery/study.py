@@ -22,7 +22,13 @@ LEVELS = (0.0, 0.01, 0.1, 0.2, 0.5, 1.0)
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run; seeds: how many per noise level. Without noise they are all the same, and one is run."""
+    """What to run.
+
+    Parameters
+    ----------
+    seeds
+        How many per noise level. Without noise they are all the same, and one is run.
+    """
 
     cases: Sequence[BenchmarkCase]
     methods: Sequence[BenchmarkMethod]
@@ -66,7 +72,10 @@ class Task:
 def run(plan: Plan, store: Store, *, client: Any = None, progress: Progress = silent) -> list[Run]:
     """All runs of the plan, those in the store as they are; a run that fails is kept with its error.
 
-    client: a dask.distributed.Client; runs are then tasks on its cluster, in the store as they are done.
+    Parameters
+    ----------
+    client
+        A dask.distributed.Client; runs are then tasks on its cluster, in the store as they are done.
     """
     tasks = _tasks(plan)
     missing = list({task.key: task for task in tasks if store.get(task.key) is None}.values())

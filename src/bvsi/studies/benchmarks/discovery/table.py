@@ -25,9 +25,18 @@ _COLUMNS = (
 class Summary:
     """Runs of one method on one case and level; None where a measure does not exist.
 
-    tpr: mean; e_inf, seconds: medians; coverage: share of 95% intervals of selected true operators that contain the
-    truth; consistent: share of verdicts that are ``consistent``; failed runs count with TPR 0 and E∞ 1; error: of the
-    first that failed.
+    Attributes
+    ----------
+    tpr
+        Mean.
+    e_inf, seconds
+        Medians.
+    coverage
+        Share of 95% intervals of selected true operators that contain the truth.
+    consistent
+        Share of verdicts that are ``consistent``; failed runs count with TPR 0 and E∞ 1.
+    error
+        Error of the first that failed.
     """
 
     runs: int

@@ -35,7 +35,13 @@ class Feature:
 
 
 def features(text: str, fields: Sequence[str], axes: Sequence[str]) -> tuple[Feature, ...]:
-    """The features whose sum the operator is; fields and axes: names in PySINDy's order."""
+    """The features whose sum the operator is.
+
+    Parameters
+    ----------
+    fields, axes
+        Names in PySINDy's order.
+    """
     syntax = read_or_none(text)
     if syntax is None:
         raise _refused(text)

@@ -31,8 +31,12 @@ _WARM = 10
 class ComparedRow:
     """One way: a key for programs, a label for people, seconds (None where it could not be run), and a note.
 
-    extrapolated: whether the seconds were reckoned from a part of the work; same: whether the result is that of the
-    literal way, None where it is not meant to be, or where that was cut short.
+    Parameters
+    ----------
+    extrapolated
+        Whether the seconds were reckoned from a part of the work.
+    same
+        Whether the result is that of the literal way, None where it is not meant to be, or where that was cut short.
     """
 
     key: str
@@ -45,10 +49,20 @@ class ComparedRow:
 
 @dataclass(frozen=True)
 class CompareSettings:
-    """limit: seconds for the literal way, beyond which the models that are left are extrapolated.
+    """Settings of the comparison.
 
-    peer: whether PySINDy takes part; repeats: of what takes less than seconds; map_iterations: at most, of the MAP.
-    defaults: whether ``discover`` is also run with nothing stated.
+    Parameters
+    ----------
+    limit
+        Seconds for the literal way, beyond which the models that are left are extrapolated.
+    peer
+        Whether PySINDy takes part.
+    repeats
+        Repeats of what takes less than seconds.
+    map_iterations
+        Map iterations at most, of the MAP.
+    defaults
+        Whether ``discover`` is also run with nothing stated.
     """
 
     limit: float = 1200.0

@@ -84,7 +84,12 @@ def exponent(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 def measure(nx: int, frames: int | None = None, operators: int = _TRUE, repeats: int = 3) -> Row:
     """Assemble and fit one size; seconds are those of the quickest repeat, memory in GB.
 
-    frames: at even times, by default those of the forward solve; operators: how many candidates, the true ones first.
+    Parameters
+    ----------
+    frames
+        Frames at even times, by default those of the forward solve.
+    operators
+        How many candidates, the true ones first.
     """
     if not 1 <= operators <= len(fokker_planck.CANDIDATES):
         raise BvsiError(f"operators: there are {len(fokker_planck.CANDIDATES)}; got {operators}.")

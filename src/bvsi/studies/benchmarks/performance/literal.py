@@ -37,7 +37,13 @@ _MAX_ITERATIONS = 50
 
 @dataclass
 class Clock:
-    """Seconds by kind of work, added up; evaluations: covariances that were formed and factorised."""
+    """Seconds by kind of work, added up.
+
+    Parameters
+    ----------
+    evaluations
+        Covariances that were formed and factorised.
+    """
 
     forming: float = 0.0
     factorising: float = 0.0
@@ -61,8 +67,18 @@ class Clock:
 class Dense:
     """One experiment with even steps and operators that are linear in the state.
 
-    Z: (N, K, 1 + d), y and X side by side; M: (N, n_u); J: d matrices (N × n_u), sparse.
-    a, b: stencil of a block, one entry per time; sigma: of the noise.
+    Attributes
+    ----------
+    Z
+        (N, K, 1 + d), y and X side by side.
+    M
+        (N, n_u).
+    J
+        d matrices (N × n_u), sparse.
+    a, b
+        Stencil of a block, one entry per time.
+    sigma
+        Sigma of the noise.
     """
 
     names: tuple[str, ...]
@@ -120,7 +136,14 @@ class LiteralFit:
 class LiteralSelection:
     """The model selected, and what it took.
 
-    fits: models fitted; skipped: models that were left out for lack of time; blocks: times, K.
+    Attributes
+    ----------
+    fits
+        Models fitted.
+    skipped
+        Models that were left out for lack of time.
+    blocks
+        Times, K.
     """
 
     best: LiteralFit
@@ -152,7 +175,12 @@ def select(
 ) -> LiteralSelection:
     """Backward elimination by BIC_res.
 
-    keep: operators that stay; limit: seconds after which no further model is begun.
+    Parameters
+    ----------
+    keep
+        Operators that stay.
+    limit
+        Seconds after which no further model is begun.
     """
     full = best = fit(dense)
     fits, skipped, current = 1, 0, dense

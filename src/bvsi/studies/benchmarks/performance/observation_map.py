@@ -28,9 +28,20 @@ _HALVINGS = 12
 
 @dataclass(frozen=True, eq=False)
 class MapEstimate:
-    """theta: (d,); covariance: (d, d) of Laplace's approximation; chi2: ‖(û − u)/σ‖²/n.
+    """Estimate in observation space.
 
-    solves: forward solves in all; converged: whether the last step was below the tolerance.
+    Attributes
+    ----------
+    theta
+        (d,).
+    covariance
+        (d, d) of Laplace's approximation.
+    chi2
+        ‖(û − u)/σ‖²/n.
+    solves
+        Forward solves in all.
+    converged
+        Whether the last step was below the tolerance.
     """
 
     theta: Array
@@ -54,7 +65,12 @@ def observation_map(
 ) -> MapEstimate:
     """Fit backward-Euler solutions on the mesh of the data, one step per frame, to all frames but the first.
 
-    initial: its first frame is the state at the first time, taken as known; start: first θ (d,).
+    Parameters
+    ----------
+    initial
+        Its first frame is the state at the first time, taken as known.
+    start
+        First θ (d,).
     """
     fields = data.names
 

@@ -57,7 +57,10 @@ def assembled(data: Data, library: Library) -> ResidualSystem:
 def paper_algorithm(data: Data, library: Library, sigma: float, *, refit_all: bool) -> Eliminated:
     """Backward elimination by the residual BIC with lagged fits; without patience, as in the paper.
 
-    refit_all: every smaller model is fitted, else the contenders of the closed form only.
+    Parameters
+    ----------
+    refit_all
+        Every smaller model is fitted, else the contenders of the closed form only.
     """
     likelihood = residual_likelihood(assembled(data, library), IID(sigma))
     path = Backward(ResidualBIC(), refit_all=refit_all, patience=0).select(likelihood, keep=library.keep)
@@ -74,7 +77,12 @@ def own_method(data: Data, library: Library, sigma: float) -> Discovery:
 class Agreement:
     """Whether two results have the same operators, and the largest relative differences.
 
-    theta: |Δθ_i|/(|θ_i| + sd_i); covariance: |ΔV_ij|/√(V_ii V_jj); both infinite where the operators differ.
+    Attributes
+    ----------
+    theta
+        |Δθ_i|/(|θ_i| + sd_i).
+    covariance
+        |ΔV_ij|/√(V_ii V_jj); both infinite where the operators differ.
     """
 
     model: bool

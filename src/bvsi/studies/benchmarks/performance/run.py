@@ -31,8 +31,14 @@ _LARGE_CELLS = 400
 class RunPlan:
     """What to measure.
 
-    sizes: cells per side of the comparison; cases: name and size.
-    warm: whether everything is loaded and compiled beforehand, so that it is not measured.
+    Parameters
+    ----------
+    sizes
+        Cells per side of the comparison.
+    cases
+        Name and size.
+    warm
+        Whether everything is loaded and compiled beforehand, so that it is not measured.
     """
 
     sizes: tuple[int, ...] = (25, 50)

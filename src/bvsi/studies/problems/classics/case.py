@@ -18,11 +18,20 @@ from bvsi.operators.boundary import BoundaryCondition
 class Classic:
     """u_t = Σ_i θ_i F_i(u), with θ known and data that do not come from bvsi's own discretisation.
 
-    name: for tables; equation: for people.
-    truth: name of an operator in ``library()`` → coefficient; operators left out have coefficient 0.
-    candidates: field → operators of its equation, the true ones included.
-    make: noise-free data; nodes, times and final time are its arguments where they can be chosen.
-    boundary: condition of all fields; None where the domain is periodic.
+    Attributes
+    ----------
+    name
+        For tables.
+    equation
+        For people.
+    truth
+        Name of an operator in ``library()`` → coefficient; operators left out have coefficient 0.
+    candidates
+        Field → operators of its equation, the true ones included.
+    make
+        Noise-free data; nodes, times and final time are its arguments where they can be chosen.
+    boundary
+        Condition of all fields; None where the domain is periodic.
     """
 
     name: str
@@ -43,7 +52,10 @@ class Classic:
     def noisy(self, level: float, seed: int) -> Data:
         """û = u + level · RMS(u) · ε per field, ε standard normal from ``default_rng(seed)``.
 
-        level: 0.1 is what papers call 10% noise.
+        Parameters
+        ----------
+        level
+            0.1 is what papers call 10% noise.
         """
         data = self.data()
         sigma = {field: level * float(np.sqrt(np.mean(u**2))) for field, u in data.fields.items()}

@@ -64,7 +64,14 @@ class Box:
 class SemiLinear:
     """ψ_t = L ψ + G g(ψ).
 
-    linear, outer: symbols Λ and Γ; nonlinear: g at the nodes; degree: of g, 2 for u².
+    Attributes
+    ----------
+    linear, outer
+        Symbols Λ and Γ.
+    nonlinear
+        g at the nodes.
+    degree
+        Degree of g, 2 for u².
     """
 
     linear: Symbol
@@ -75,8 +82,12 @@ class SemiLinear:
     def solve(self, start: Field, box: Box, times: Array, step: float) -> Field:
         """ψ at the times, (T, *start.shape).
 
-        start: values at n nodes per side of the box at times[0]; a real start stays real.
-        step: longest step in time.
+        Parameters
+        ----------
+        start
+            Values at n nodes per side of the box at times[0]; a real start stays real.
+        step
+            Longest step in time.
         """
         modes = _Modes.of(start, box, self.degree)
         linear, outer = (modes.kept * symbol(*modes.k) for symbol in (self.linear, self.outer))
@@ -104,7 +115,12 @@ class SemiLinear:
 class _Modes:
     """Transforms of one kind of field: half the modes for real ones, whose symmetry rounding would break slowly.
 
-    k: wave numbers by coordinate; kept: 1 where no product of g aliases, else 0.
+    Attributes
+    ----------
+    k
+        Wave numbers by coordinate.
+    kept
+        1 where no product of g aliases, else 0.
     """
 
     k: tuple[Array, ...]
