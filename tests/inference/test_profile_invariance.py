@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -52,7 +54,8 @@ def test_units_do_not_matter(two_units):
     first, second = (
         FIT.fit(residual_likelihood(s, IID(sigma))) for s, sigma in zip(two_units, (SIGMA, AMOUNT * SIGMA), strict=True)
     )
-    assert first.status == second.status
+    # starts that end at the same minimum differ by rounding only, and so does the one that is kept
+    assert replace(first.status, start="") == replace(second.status, start="")
     assert_allclose(second.theta, first.theta * FACTORS, rtol=1e-7)
     assert_allclose(second.posterior.covariance, first.posterior.covariance * np.outer(FACTORS, FACTORS), rtol=1e-6)
     assert_allclose(second.score_covariance, first.score_covariance * np.outer(FACTORS, FACTORS), rtol=1e-6)

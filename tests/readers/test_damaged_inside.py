@@ -34,7 +34,7 @@ def test_whole_matlab_files_are_read(tmp_path: Path, compressed: bool, values: n
 def test_a_matlab_file_that_was_cut_is_refused(tmp_path: Path, compressed: bool, left: int) -> None:
     path = mat(tmp_path, compressed=compressed)
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(DataError, match=r"damaged|no MATLAB"):
+    with pytest.raises(DataError, match="cannot be read as MATLAB"):
         contents(path)
 
 

@@ -7,22 +7,13 @@ from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-import skfem
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from bvsi.data import CELL_TYPES, Grid, Mesh
-from bvsi.spaces.cells import tetrahedron_rule
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-
-_REFERENCE = {
-    "line": skfem.refdom.RefLine,
-    "triangle": skfem.refdom.RefTri,
-    "quad": skfem.refdom.RefQuad,
-    "hexahedron": skfem.refdom.RefHex,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,10 +68,7 @@ class Domain:
 
     def quadrature(self, order: int) -> tuple[Array, Array, Array]:
         """Shape functions (q, corners), points (m, q, dim), weights (m, q)."""
-        if self.kind == "tetra":
-            reference, weights = tetrahedron_rule(order)
-        else:
-            reference, weights = skfem.quadrature.get_quadrature(_REFERENCE[self.kind], order)
+        reference, weights = _rule(self.kind, order)
         vertices = np.array(CELL_TYPES[self.kind].vertices, dtype=float)
         shapes, slopes = _shapes(reference.T, vertices, self.kind)
         corners = self.points[self.cells[:, : self.corners]]
@@ -189,3 +177,16 @@ def _shapes(reference: Array, vertices: Array, kind: str) -> tuple[Array, Array]
     for a in range(dim):
         slopes[..., a] = np.where(vertices[:, a] > 0, 1.0, -1.0) * np.delete(factor, a, axis=2).prod(axis=2)
     return shapes, slopes
+
+
+def _rule(kind: str, order: int) -> tuple[Array, Array]:
+    """Points (dim, q) and weights (q,) on the reference cell, exact for polynomials of a degree."""
+    import skfem  # it takes long to load, and grids do without
+
+    from bvsi.spaces.cells import tetrahedron_rule
+
+    if kind == "tetra":
+        return tetrahedron_rule(order)
+    names = {"line": "RefLine", "triangle": "RefTri", "quad": "RefQuad", "hexahedron": "RefHex"}
+    points, weights = skfem.quadrature.get_quadrature(getattr(skfem.refdom, names[kind]), order)
+    return np.asarray(points), np.asarray(weights)

@@ -81,37 +81,37 @@ _COMPLEX = 8  # bit of the flags
 def _check_elements(path: Path, largest: float) -> None:
     """Refuse arrays whose parts do not have the lengths that they state: SciPy reads beyond them and crashes."""
     if path.stat().st_size < _HEADER:
-        raise DataError(f"{path}: this is no MATLAB file of version 5; it may be damaged")
+        raise ValueError("no header of version 5")
     with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        _check_content(path, content, largest)
+        _check_content(content, largest)
 
 
-def _check_content(path: Path, content: mmap.mmap, largest: float) -> None:
+def _check_content(content: mmap.mmap, largest: float) -> None:
     order = {b"IM": "<", b"MI": ">"}.get(content[126:128])
     if order is None:
-        raise DataError(f"{path}: this is no MATLAB file of version 5; it may be damaged")
+        raise ValueError("no header of version 5")
     at = _HEADER
     while at + 8 <= len(content):
         kind, size = struct.unpack_from(order + "II", content, at)
         body = content[at + 8 : at + 8 + size]
         whole = len(body) == size
         if kind == _COMPRESSED and whole:
-            body = _inflated(path, body, int(largest))
+            body = _inflated(body, int(largest))
             kind, size = struct.unpack_from(order + "II", body, 0) if len(body) >= 8 else (0, 0)
             body, whole = body[8 : 8 + size], len(body) >= 8 + size
         if not whole or (kind == _MATRIX and not _sound(body, order)):
-            raise DataError(f"{path}: an array in it is damaged or cut off; write the file again")
+            raise ValueError("an array is damaged or cut off")
         at += 8 + struct.unpack_from(order + "I", content, at + 4)[0]
 
 
-def _inflated(path: Path, body: bytes, largest: int) -> bytes:
+def _inflated(body: bytes, largest: int) -> bytes:
     stream = zlib.decompressobj()
     try:
         found = stream.decompress(body, largest)
     except zlib.error as error:
-        raise DataError(f"{path}: an array in it is damaged ({error}); write the file again") from None
+        raise ValueError(f"an array is damaged, {error}") from None
     if stream.unconsumed_tail:
-        raise DataError(f"{path}: an array in it takes more than {largest} bytes; see --max-memory")
+        raise MemoryError(f"an array takes more than {largest} bytes")
     return found
 
 
