@@ -17,6 +17,8 @@ from bvsi.studies.fuzz.watch import TOKEN, differences, make_canary, read_secret
 
 _SAVED = 2
 """Findings of one signature that are saved with all their files."""
+# Draws of an input before it is given up, and what is added to its number for another one.
+_ATTEMPTS, _APART = 5, 10**9
 _OWN = ("trial", "home", "seen")
 
 
@@ -102,9 +104,15 @@ class Trials:
         )
 
     def make(self, number: int) -> Input:
-        """The input in the folder of the trial."""
-        self.empty()
-        return make_input(self.seed, number, self.bases, self.server.trial, self.canary)
+        """The input in the folder of the trial; drawn again where its changes contradict, as a link for a folder."""
+        for attempt in range(_ATTEMPTS):
+            self.empty()
+            try:
+                return make_input(self.seed, number + attempt * _APART, self.bases, self.server.trial, self.canary)
+            except (OSError, RecursionError):
+                if attempt == _ATTEMPTS - 1:
+                    raise
+        raise AssertionError("every attempt returns or raises")
 
     def empty(self) -> None:
         """Remove what the last command left."""
