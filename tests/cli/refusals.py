@@ -371,7 +371,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "bvsi 'run study.toml good.nc'",
         "bvsi 'compare found.nc found.nc found.nc'",
     ),
-    "Error: No such option: --speed": ("bvsi 'run --speed 9'",),
+    "--speed": ("bvsi 'run --speed 9'",),
     "give the path of a study file, or make one with bvsi init": (
         "bvsi 'run absent.toml'",
         "bvsi 'run \\x1b[2Jstudy.toml'",
@@ -445,11 +445,11 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "bvsi 'predict found.nc pi*[laplacian(u)] --axis pi=0:1:5'",
         "bvsi 'predict found.nc [laplacian(u)] --axis operator=0:1:5'",
     ),
-    "Input should be less than or equal to": ("bvsi 'predict found.nc [laplacian(u)] --level 2'",),
+    "Invalid value for '--level'": ("bvsi 'predict found.nc [laplacian(u)] --level 2'",),
     "--out q.xlsx: the name has to end with": ("bvsi 'predict found.nc [laplacian(u)] --out q.xlsx'",),
     "no result here; make it with bvsi run": ("bvsi 'simulate study.toml'",),
     "--out s.gif: the name has to end with": ("bvsi 'simulate study.toml --result found.nc --out s.gif'",),
-    "Input should be greater than or equal to": ("bvsi 'simulate study.toml --result found.nc --draws 1'",),
+    "Invalid value for '--draws'": ("bvsi 'simulate study.toml --result found.nc --draws 1'",),
     "compare: the same result twice; give two": ("bvsi 'compare found.nc found.nc'",),
     "this is a folder; name a file in it, or a pattern such as": (
         "inspect of a folder ('folder.nc')",
@@ -464,7 +464,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "a study file cannot hold this name; rename the file in": (
         "init of a name of many scripts ('\\xfcn\\xef \\u202e.mat')",
     ),
-    "Error: No such option: -n": (
+    "Error: No such option": (
         "inspect of a name like an option ('-n.npz')",
         "init of a name like an option ('-n.npz')",
     ),
