@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 
+import h5py
 import numpy as np
 import pytest
 import xarray as xr
 from numpy.testing import assert_array_equal
 
 from bvsi.errors import BvsiError, DataError
-from bvsi.infer.posteriors import load_posterior, save_posterior
+from bvsi.infer.posteriors import NormalInverseGammaPosterior, load_posterior, save_posterior
 from posteriors.posterior_cases import every_kind
 
 KINDS = every_kind()
@@ -149,3 +150,13 @@ def test_an_interrupted_save_leaves_the_earlier_file(tmp_path, monkeypatch):
         KINDS["chains"].save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("noise", ["[0, 1]", "[3, 0]", "[-1, 2]", "[NaN, 1]", "[Infinity, 1]"])
+def test_a_law_of_the_noise_that_is_none_is_refused(tmp_path, noise):
+    path = tmp_path / "posterior.nc"
+    save_posterior(NormalInverseGammaPosterior(("a",), np.ones(1), np.eye(1), 3.0, 2.0), path)
+    with h5py.File(path, "a") as file:
+        file.attrs["noise"] = noise
+    with pytest.raises(BvsiError, match="damaged"):
+        load_posterior(path)

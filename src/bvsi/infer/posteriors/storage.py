@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -136,6 +137,8 @@ def _closed_form_of(dataset: xr.Dataset, names: tuple[str, ...]) -> ClosedForm:
     if noise is None:
         return GaussianPosterior(names, mean, shape)
     alpha, beta = (float(value) for value in noise)
+    if not (0 < alpha < math.inf and 0 < beta < math.inf):
+        raise DataError(f"the law of the noise has alpha {alpha} and beta {beta}, which are not positive numbers")
     return NormalInverseGammaPosterior(names, mean, shape, alpha, beta)
 
 
