@@ -51,6 +51,8 @@ studies: $(VENV)/.installed
 	$(BIN)/python -m bvsi.studies.benchmarks.gradient_cost --out bench
 	$(BIN)/python -m bvsi.studies.benchmarks.efficiency --out bench
 	$(BIN)/python -m bvsi.studies.benchmarks.trust --out bench
+	$(BIN)/python -m bvsi.studies.masks
+	$(BIN)/python -m bvsi.studies.series
 
 clean:
 	rm -rf $(VENV) $(VENV)-lowest demo bench build dist .pytest_cache .mypy_cache .ruff_cache

@@ -12,6 +12,7 @@ from bvsi._version import __version__
 
 if TYPE_CHECKING:
     from bvsi.data import Data, Grid, Mesh
+    from bvsi.data.scattered import mesh_through
     from bvsi.discovery import Discovery, Method, Paper, discover
     from bvsi.discovery.forecasting import forecast, simulate_found
     from bvsi.errors import BvsiError
@@ -32,10 +33,9 @@ if TYPE_CHECKING:
         StudentT,
         Uniform,
     )
-    from bvsi.likelihood import Block, Isotropic, Stacked, residual_likelihood
+    from bvsi.likelihood import Block, Isotropic, Stacked, Tiles, residual_likelihood
     from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime, UnknownScale, add_noise, estimate_noise
     from bvsi.operators import (
-        Assembled,
         Dirichlet,
         InteriorPenalty,
         Library,
@@ -52,13 +52,14 @@ if TYPE_CHECKING:
 _HOME = {
     "infer.constraints": "Constraints",
     "data": "Data Grid Mesh",
+    "data.scattered": "mesh_through",
     "discovery": "Discovery Method Paper discover",
     "discovery.forecasting": "forecast simulate_found",
     "errors": "BvsiError",
     "infer": "NUTS SVGD Lagged LeastSquares Maximum Profile",
-    "likelihood": "Block Isotropic Stacked residual_likelihood",
+    "likelihood": "Block Isotropic Stacked Tiles residual_likelihood",
     "noise": "IID Covariance Diagonal PerField PerTime UnknownScale add_noise estimate_noise",
-    "operators": "Assembled Dirichlet InteriorPenalty Library Mixed NoFlux ZeroNeumann free_energy_library",
+    "operators": "Dirichlet InteriorPenalty Library Mixed NoFlux ZeroNeumann free_energy_library",
     "infer.posteriors": "compare",
     "infer.priors": "ColumnScale Flat HalfNormal Horseshoe JointNormal Laplace LogNormal Normal Prior StudentT Uniform",
     "residual": "BDF2 BackwardEuler CrankNicolson TemporalTests assemble",
@@ -70,7 +71,7 @@ _HOME = {
 _PACKAGES = ("check", "data", "infer", "likelihood", "noise", "operators", "predict", "residual", "select", "spaces")
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names.split()}
 
-__all__ = ["__version__", *_MODULE_OF]
+__all__ = [*_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:

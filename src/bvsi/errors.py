@@ -11,6 +11,10 @@ class DataError(BvsiError):
     """The data given are not usable as they are: shapes, times, NaN, axis names."""
 
 
+class MissingValuesError(DataError):
+    """A field has NaN, and nobody said that they stand for values that were not measured."""
+
+
 class SpaceError(BvsiError):
     """The finite element space does not fit the data or the operators."""
 

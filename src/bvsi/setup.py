@@ -14,24 +14,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, Grid
+from bvsi.data import Data, Grid, Mesh
+from bvsi.data.scattered import coarser
+from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
 from bvsi.noise import Noise
-from bvsi.noise.models import values_at
+from bvsi.noise.models import correlated, values_at
 from bvsi.operators import Library
 from bvsi.residual import Stencil, TemporalTests, assemble
-from bvsi.residual.assembly import Discretisation
-from bvsi.spaces import SplineTests
+from bvsi.residual.assembly import Discretisation, discretise_library
+from bvsi.residual.background_widths import BACKGROUND
+from bvsi.residual.thinning import THINNING
+from bvsi.residual.widths import aligned_gap
+from bvsi.spaces import SplineTests, is_uniform
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+Place = tuple[Grid | Mesh, Mask | None]
+"""Some nodes of a geometry, and which of them, (nodes,); None for all."""
 
 ALL = slice(None)
-
-# A gap between knots is one step of the data at least: narrower test functions would be more than the data.
-_NARROWEST = 1.0
-# From this many steps on the quadrature error |sin(πg)/(πg)|^(p + 1) is negligible for every gap g.
-_WIDE = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,12 +103,39 @@ class Setup:
             stencil=self.stencil,
             variance=self.variance,
             linearise_at=linearise_at,
+            thin=None if any(map(correlated, self.noise)) else THINNING,
             progress=progress,
         )
         if names is not None:  # a library that is left with one equation drops its field from the names; here they stay
             columns = sorted(self.library.index(name) for name in names)
             system = replace(system, names=tuple(self.library.names[i] for i in columns)).subset(tuple(names))
         return residual_likelihood(system, self.noise, self.weighting)
+
+    def relinearised(
+        self, likelihood: ResidualLikelihood, theta: Array, rounds: int = 1, progress: Progress = silent
+    ) -> ResidualLikelihood:
+        """A likelihood of this setup with Jacobians taken at the states û − ε̂(θ), which its residuals smooth.
+
+        ε − ε̂ is not correlated with the residuals, and so are no longer the weights: with Jacobians at û the mean of a
+        quadratic operator is off by tr(F'' P Σ_u), P Σ_u the covariance of ε̂.
+        """
+        for _ in range(rounds):
+            if any(part.residuals.structure.transfer is not None for part in likelihood.parts):
+                raise BvsiError("relinearise: needs data on the nodes of the space; leave it out, or Galerkin(on=...).")
+            noise = likelihood.noise_estimates(theta)
+            smooth = [
+                data.with_fields({f: v - own[f] if f in own else v for f, v in data.fields.items()})
+                for data, own in zip(self.data, noise, strict=True)
+            ]
+            likelihood = self.here.likelihood(likelihood.names, linearise_at=smooth, progress=progress)
+        return likelihood
+
+    def derives(self, names: Sequence[str]) -> bool:
+        """Whether some of these operators take derivatives of the data."""
+        if not isinstance(self.tests, SplineTests) or self.tests.reach is None:
+            return False
+        operators, _ = discretise_library(self.data[0], self.library.subset(names), self.tests)
+        return any(operator.on_data for operator in operators)
 
     def _on_cluster(self, progress: Progress) -> ResidualLikelihood:
         from bvsi.cluster import cluster_likelihood  # it reads files, and most machines have no cluster
@@ -133,76 +162,90 @@ class Setup:
         nodes
             Nodes which nodes of a grid, by axis; axes left out stay as they are.
         """
-        cut = dict(nodes or {})
-        masks = [_mask(data, cut) if cut else None for data in self.data]
+        if not nodes:
+            return self._at(frames, [(data.geometry, None) for data in self.data], self.tests)
+        places = [_part(data.geometry, nodes) for data in self.data]
+        return self._at(frames, places, _narrower_tests(self.tests, places[0][0], nodes))
+
+    def coarser(self) -> tuple[Setup, float] | None:
+        """The same at fewer nodes of meshes, and how much farther apart they are; None where that cannot be."""
+        places: list[Place] = []
+        for data in self.data:
+            found = coarser(data.geometry) if isinstance(data.geometry, Mesh) else None
+            if found is None:
+                return None
+            places.append(found)
+        ratio = min(float(np.mean(mask)) ** (-1 / mesh.dim) for mesh, mask in places if mask is not None)
+        factors = dict.fromkeys(self.data[0].geometry.names, 1 / ratio)
+        return self._at(ALL, places, _scaled_tests(self.tests, places[0][0], factors)), ratio
+
+    def _at(self, frames: slice, places: Sequence[Place], tests: Discretisation) -> Setup:
+        """The same at some frames, and at the nodes of other geometries."""
+        thinned = tuple(_thinned(data, frames, place) for data, place in zip(self.data, places, strict=True))
         return replace(
             self.here,
-            data=tuple(_thinned(data, frames, cut) for data in self.data),
-            noise=tuple(noise.at(frames, mask) for noise, mask in zip(self.noise, masks, strict=True)),
+            data=thinned,
+            noise=tuple(noise.at(frames, mask) for noise, (_, mask) in zip(self.noise, places, strict=True)),
             variance=tuple(
                 {f: values_at(np.asarray(v, dtype=float), frames, mask) for f, v in variance.items()}
-                for variance, mask in zip(self.variance, masks, strict=True)
+                for variance, (_, mask) in zip(self.variance, places, strict=True)
             ),
-            tests=_narrower_tests(self.tests, self.data[0], cut),
-            stencil=_narrower_stencil(self.stencil, frames),
+            tests=tests,
+            stencil=scaled_stencil(self.stencil, 1 / (frames.step or 1), thinned[0]),
         )
 
 
-def aligned_gap(gap: float) -> float:
-    """A gap near this one for which sums over steps are integrals: below four steps whole numbers of them."""
-    return max(_NARROWEST, gap if gap >= _WIDE else float(round(gap)))
+def scaled_gaps(tests: SplineTests, factors: Mapping[str, float], geometry: Grid | Mesh) -> SplineTests:
+    """Gaps times a factor by axis, for the nodes of a geometry; axes without a factor keep theirs."""
+    gaps = {name: tests.gap_of(name) * factors.get(name, 1.0) for name in geometry.names}
+    if not (isinstance(geometry, Grid) and is_uniform(geometry)):
+        return replace(tests, gap={n: max(BACKGROUND.narrowest, g) if n in factors else g for n, g in gaps.items()})
+    for name, n in zip(geometry.names, geometry.shape, strict=True):
+        if name in factors and tests.degree is not None:
+            gaps[name] = aligned_gap(gaps[name], n, tests.degree, periodic=name in geometry.periods, least=1)
+    return replace(tests, gap=gaps)
 
 
-def scaled_gaps(tests: SplineTests, factors: Mapping[str, float], names: Sequence[str]) -> SplineTests:
-    """Gaps times a factor by axis, aligned; axes without a factor keep theirs.
-
-    Parameters
-    ----------
-    names
-        All axes.
-    """
-    gaps = {name: tests.gap_of(name) for name in names}
-    return replace(tests, gap={n: aligned_gap(g * factors[n]) if n in factors else g for n, g in gaps.items()})
+def scaled_stencil(stencil: Stencil, factor: float, data: Data) -> Stencil:
+    """Test functions in time, with gaps times a factor, for the times of some data; differences stay what they are."""
+    if not isinstance(stencil, TemporalTests) or factor == 1:
+        return stencil
+    gap = aligned_gap(factor * stencil.gap, data.n_times, stencil.degree, narrower=factor < 1, least=1)
+    return replace(stencil, gap=gap)
 
 
-def _narrower_tests(tests: Discretisation, data: Data, nodes: Mapping[str, slice]) -> Discretisation:
-    """Test functions as wide as before, on some of the nodes."""
-    factors = {name: 1 / (cut.step or 1) for name, cut in nodes.items() if (cut.step or 1) > 1}
+def _narrower_tests(tests: Discretisation, grid: Grid | Mesh, nodes: Mapping[str, slice]) -> Discretisation:
+    """Test functions as wide as before, on the grid that some of the nodes are."""
+    return _scaled_tests(tests, grid, {name: 1 / cut.step for name, cut in nodes.items() if (cut.step or 1) > 1})
+
+
+def _scaled_tests(tests: Discretisation, grid: Grid | Mesh, factors: Mapping[str, float]) -> Discretisation:
+    """Gaps, and the reach of derivatives of the data, times a factor by axis."""
     if not isinstance(tests, SplineTests) or not factors:
         return tests
-    return scaled_gaps(tests, factors, data.geometry.names)
+    if tests.reach is not None:
+        tests = replace(tests, reach={name: tests.reach_of(name) * factors.get(name, 1.0) for name in grid.names})
+    return scaled_gaps(tests, factors, grid)
 
 
-def _narrower_stencil(stencil: Stencil, frames: slice) -> Stencil:
-    """Test functions in time as wide as before, at some of the frames."""
-    if not isinstance(stencil, TemporalTests) or (frames.step or 1) == 1:
-        return stencil
-    return replace(stencil, gap=max(_NARROWEST, stencil.gap / frames.step))
-
-
-def _cuts(grid: Grid, nodes: Mapping[str, slice]) -> tuple[slice, ...]:
-    return tuple(nodes.get(name, ALL) for name in grid.names)
-
-
-def _mask(data: Data, nodes: Mapping[str, slice]) -> Mask:
-    """Which nodes of a grid are kept, (nodes,)."""
-    grid = data.geometry
+def _part(grid: Grid | Mesh, nodes: Mapping[str, slice]) -> Place:
+    """Some of the nodes of a grid, and which they are."""
     assert isinstance(grid, Grid)
+    cuts = tuple(nodes.get(name, ALL) for name in grid.names)
     kept = np.zeros(grid.shape, dtype=bool)
-    kept[_cuts(grid, nodes)] = True
-    return kept.ravel()
+    kept[cuts] = True
+    axes = {name: axis[cut] for (name, axis), cut in zip(grid.axes.items(), cuts, strict=True)}
+    return Grid(periodic=grid.periods, **axes), kept.ravel()
 
 
-def _thinned(data: Data, frames: slice, nodes: Mapping[str, slice]) -> Data:
+def _thinned(data: Data, frames: slice, place: Place) -> Data:
     """Data at some frames and nodes; a bounded axis may lose its last node."""
     if frames != ALL:
         data = data.select_times(frames)
-    if not nodes:
+    geometry, mask = place
+    if mask is None:
         return data
-    grid, mask = data.geometry, _mask(data, nodes)
-    assert isinstance(grid, Grid)
-    axes = {name: axis[cut] for (name, axis), cut in zip(grid.axes.items(), _cuts(grid, nodes), strict=True)}
     fields = {name: values[:, mask] for name, values in data.fields.items()}
     known = {name: values[..., mask] for name, values in data.auxiliary.items()}
     measured = None if data.measured is None else {name: m[:, mask] for name, m in data.measured.items()}
-    return Data(data.times, fields, Grid(periodic=grid.periods, **axes), known, measured)
+    return Data(data.times, fields, geometry, known, measured)

@@ -68,7 +68,7 @@ def test_a_run_warns_where_memory_will_not_do(
     study: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     inputs = read_inputs(load_study(study))
-    for module in ("bvsi.app.study.run", "bvsi.discovery.memory"):
+    for module in ("bvsi.app.study.run", "bvsi.app.study.memory"):
         monkeypatch.setattr(f"{module}.free_memory", lambda: 1e5)
     with caplog.at_level(logging.WARNING), pytest.raises(AssertionError, match="dry run"):
         engine.discovered(inputs)

@@ -55,7 +55,6 @@ def test_public_names_are_unique_and_listed():
         "Profile",
         "Lagged",
         "Backward",
-        "__version__",
     ):
         assert name in bvsi.__all__
 

@@ -254,6 +254,15 @@ def test_a_changed_result_is_shown_or_refused_in_one_line(here: Path, command: C
         assert code == 0 or (err.startswith("error: ") and err.count("\n") == 1)
 
 
+def test_a_quantity_that_a_page_cannot_hold_is_refused(here: Path, command: Command) -> None:
+    """80 MB of zeros in a few bytes; a page that held them as text took 2.2 GB."""
+    with h5py.File(here / "result/quantities/D.nc", "a") as file:
+        file.create_dataset("more", shape=(10_000_000,), dtype="f8", chunks=(1000,))
+    code, _, err = command("report", "result")
+    assert code == 2
+    assert "its arrays take 0.08 GB" in err
+
+
 def test_quantities_have_files_of_their_own(here: Path, command: Command) -> None:
     more = '[[quantity]]\nname = "{}"\nexpression = "[dx(u)]"\n'
     (here / "study.toml").write_text(STUDY + more.format("a b") + more.format("A_B"))

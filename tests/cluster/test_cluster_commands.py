@@ -158,24 +158,21 @@ def test_without_dask(study, bvsi, tmp_path, monkeypatch):
 
 
 def square(item: tuple[int, str]) -> int:
-    """A number squared; a negative one is refused.
-
-    The second says what to do on a cluster: wait until some other item is done, tell that this one is, or neither.
-    """
-    number, role = item
-    if role:
-        other = distributed.Event("another item is done")
-        assert role == "tells" or other.wait(60)
-        other.set()
+    """A number squared; a negative one is refused. The second, if there is one, is the event that has to come first."""
+    number, event = item
+    if event:
+        assert distributed.Event(event).wait(60)
     if number < 0:
         raise DataError(f"number: {number} is negative; take another.")
     return number**2
 
 
 def test_items_come_as_they_are_done(client):
-    told = []
-    items = [(3, "waits"), (4, "tells"), (5, "tells")]
-    done = list(over(client, square, items, lambda *words: told.append(words), what="squares"))
+    told, done = [], []
+    items = [(3, "another item has arrived"), (4, ""), (5, "")]
+    for one in over(client, square, items, lambda *words: told.append(words), what="squares"):
+        done.append(one)
+        distributed.Event(items[0][1], client=client).set()
     assert sorted(done) == list(over(None, square, [(n, "") for n, _ in items])) == [(0, 9), (1, 16), (2, 25)]
     assert done[0] != (0, 9)
     assert [words[:2] for words in told] == [(0, 3), (1, 3), (2, 3), (3, 3), (3, 3)]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from bvsi.common.naming import DERIVATIVES, FUNCTION_NAMES
 from bvsi.data import RESERVED_NAMES, Data, Grid, Mesh, as_experiments, check_field_name
 from bvsi.errors import DataError
 from bvsi.noise import add_noise
@@ -184,7 +185,7 @@ def test_masked_values_are_refused():
     np.testing.assert_array_equal(make({"u": np.ma.array(U)}).grid_field("u"), U)
 
 
-@pytest.mark.parametrize("name", ["x", "t", "pi", "laplacian", "dx", "sin", "time", "node"])
+@pytest.mark.parametrize("name", ["x", "t", "pi", "time", "node", "diff", *DERIVATIVES, *FUNCTION_NAMES])
 def test_reserved_names_are_refused(name):
     assert name in RESERVED_NAMES
     with refuses(f"field name '{name}' is reserved .*rename"):

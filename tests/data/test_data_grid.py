@@ -52,7 +52,6 @@ def test_repeated_end_point_is_refused(dtype, period):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "no axes given"),
         ({"lon": X}, "'lon' is none of x, y, z; rename"),
         ({"axes": {"x": X}}, "'axes' is none of x, y, z; rename"),
         ({"x": [0.0]}, "axis 'x' has 1 points, at least 2"),

@@ -171,7 +171,6 @@ def dated(dtype):
         (dataset(), {"fields": "u"}, r"fields is the text 'u'; pass a list"),
         (dataset(), {"fields": ["u"], "auxiliary": ["u"]}, "'u' is given as field and as auxiliary"),
         (dataset(), {"auxiliary": ["u"]}, "fields: no variable has the time dimension 't'"),
-        (dataset().isel(x=0, y=0), {}, "fields have no space dimension"),
         (dataset().isel(x=[0]), {}, "axis 'x' has 1 points"),
         (dataset().rename(u="grad"), {}, "field name 'grad' is reserved"),
         (dataset() * np.nan, {}, r"field 'u' has 60 values that are not finite"),

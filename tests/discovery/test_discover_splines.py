@@ -11,9 +11,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import Discovery, Method, discover
 from bvsi.infer.posteriors import NormalInverseGammaPosterior
-from bvsi.likelihood import Stacked
+from bvsi.likelihood import ResidualLikelihood, Stacked, Tiles
+from bvsi.likelihood.stacked import Pilot
 from bvsi.noise import IID
 from bvsi.operators import Library
 from bvsi.select import BestSubset
@@ -55,6 +56,29 @@ def test_burgers_is_found_at_all_levels_of_noise(sigma, noise):
     assert set(found.names) == set(BURGERS_TRUTH)
     assert_allclose(pulls(found, BURGERS_TRUTH), 0, atol=4)
     assert found.sd[0] < 0.4 * sigma / 0.22  # error bars go with the noise
+
+
+def test_a_search_that_begins_on_a_pilot_ends_at_the_same_estimate(found, monkeypatch):
+    """The posterior is that of all residuals, to a small part of a standard deviation."""
+    monkeypatch.setattr("bvsi.likelihood.stacked.PILOT", Pilot(work=0, rows=70, tiles=1))
+    some, made = ResidualLikelihood.some_tiles, []
+    monkeypatch.setattr(ResidualLikelihood, "some_tiles", lambda self: made.append(some(self)) or made[-1])
+    piloted = discover(noisy(burgers(), SIGMA), BURGERS, check=False)
+    assert made[0] is not None
+    assert piloted.names == found.names
+    assert_allclose((piloted.theta - found.theta) / found.sd, 0, atol=1e-4)
+    assert_allclose(piloted.sd, found.sd, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shared", [0.0, 1 / 3])
+def test_burgers_is_found_with_tiles(found, shared):
+    """The same equation, checked; its error bars are wider, since the weights leave correlation out."""
+    tiled = discover(noisy(burgers(), SIGMA), BURGERS, method=Method(weighting=Tiles(rows=150, shared=shared)))
+    assert set(tiled.names) == set(BURGERS_TRUTH)
+    assert_allclose(pulls(tiled, BURGERS_TRUTH), 0, atol=3)
+    assert np.all(tiled.sd > 0.99 * found.sd)
+    assert np.all(tiled.sd < 2 * found.sd)
+    assert tiled.verdict == "consistent"
 
 
 @pytest.mark.parametrize("nodes, times", [(20, 17), (24, 14), (33, 29)])
@@ -145,6 +169,9 @@ def test_draws_follow_the_generator_and_are_the_same_by_default(found):
     assert z[0] != z[2]
     assert_allclose(once.theta, other.theta)
     assert np.all(once.theta == found.theta)
+    scores = [[visited.score for visited in one.path.visited] for one in (once, again, other)]
+    assert scores[0] == scores[1]
+    assert scores[0] != scores[2]  # the moment equations of the search draw noise as well
 
 
 def test_nothing_of_a_discovery_stays_in_memory_when_it_is_gone():

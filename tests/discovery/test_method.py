@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 import bvsi
 from bvsi.data import Data, Grid, Mesh
-from bvsi.discovery.method import _NODES, _TIMES, Method, Paper, choose_method
-from bvsi.errors import BvsiError
+from bvsi.discovery.method import _LINE, _NODES, _TILE, Method, Paper, choose_method
+from bvsi.errors import BvsiError, DataError
 from bvsi.infer import NUTS, SVGD, Lagged, Maximum, ResidualDensity
-from bvsi.likelihood import Block, Stacked, residual_likelihood
-from bvsi.noise import IID, add_noise
+from bvsi.likelihood import Block, Stacked, Tiles, residual_likelihood
+from bvsi.noise import IID, Covariance, UnknownScale, add_noise
 from bvsi.noise.measurement import measure
-from bvsi.operators import Library
+from bvsi.operators import Library, ZeroNeumann
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
+from bvsi.residual.widths import FEWEST_FRAMES
 from bvsi.select import Backward, BestSubset, FStatistic, ProfileBIC, ResidualBIC, Sweep
 from bvsi.spaces import H3, Q1, Q2, Galerkin, SplineTests
 from bvsi.studies.problems import fokker_planck
@@ -51,21 +54,39 @@ def test_grids_get_splines_stacked_weights_and_best_subsets(data):
     assert isinstance(chosen.stencil, TemporalTests)
     assert chosen.weighting == Stacked()
     assert chosen.selection == BestSubset()
-    assert reason(data) == "spline tests: a uniform grid, and all derivatives go onto them"
+    assert reason(data) == "spline tests: all derivatives go onto them"
+
+
+def test_long_lines_get_tiles_and_the_number_of_residuals_is_told():
+    t, x = np.linspace(0, 200, 800)[:, None], np.linspace(0, 2 * np.pi, 240, endpoint=False)
+    long = Data(t[:, 0], {"u": np.sin(30 * x) * np.sin(2 * np.pi * 0.5 * t)}, Grid(x=x, periodic={"x": 2 * np.pi}))
+    assert method(long).weighting == Tiles(_LINE)
+    assert method(long, weighting=Stacked()).weighting == Stacked()
+    assert re.search(r"the spectrum asks for \d+ residuals; test functions are wider, and \d+ are used", reason(long))
+
+
+def test_large_planes_get_tiles_that_share_nothing():
+    t, x = np.linspace(0, 10, 100)[:, None, None], np.linspace(0, 2 * np.pi, 180, endpoint=False)
+    u = np.sin(12 * x[:, None]) * np.sin(12 * x) * np.sin(2 * np.pi * 0.4 * t)
+    plane = Data(t.ravel(), {"u": u.reshape(100, -1)}, Grid(x=x, y=x, periodic=dict.fromkeys("xy", 2 * np.pi)))
+    assert method(plane).weighting == Tiles(_TILE, shared=0.0)
+    assert "in tiles, with error bars" in reason(plane)
 
 
 @pytest.mark.parametrize(
     "made, library, why",
     [
-        (on_mesh, Library({"u": ["u"]}), "on a mesh"),
-        (uneven, Library({"u": ["u"]}), "axis 'x' are not"),
-        (lambda: burgers(48, _TIMES - 1), BURGERS, f"need {_TIMES} frames, and there are {_TIMES - 1}"),
+        (on_mesh, Library({"u": ["u"]}, boundary=ZeroNeumann()), "boundary conditions: data: 4 nodes are too few"),
+        (
+            lambda: burgers(48, FEWEST_FRAMES - 1),
+            BURGERS,
+            f"need {FEWEST_FRAMES} frames, and there are {FEWEST_FRAMES - 1}",
+        ),
         (lambda: burgers(_NODES - 1), BURGERS, f"need {_NODES} nodes along every axis, and one has {_NODES - 1}"),
-        (burgers, Library({"u": ["u*laplacian(u)"]}), "no derivative of the data"),
-        (burgers, Library({"u": ["laplacian(u)", "dx(u)**2"]}), "no derivative of the data"),
+        (burgers, Library({"u": ["laplacian(u)", "dx(dx(dx(u)))**2"]}), "derivatives of order 3"),
         (burgers, Library({"u": ["laplacian(recover(laplacian(u)))"]}), "recover"),
     ],
-    ids=["mesh", "uneven", "frames", "nodes", "u laplacian", "dx²", "recover"],
+    ids=["mesh", "frames", "nodes", "dxxx²", "recover"],
 )
 def test_elements_are_taken_where_splines_cannot_be_and_the_reason_is_told(made, library, why):
     chosen = method(made(), library)
@@ -73,12 +94,41 @@ def test_elements_are_taken_where_splines_cannot_be_and_the_reason_is_told(made,
     assert chosen.stencil == CrankNicolson()
     assert chosen.weighting == Block()
     assert chosen.selection == Sweep()
-    assert reason(made(), library).startswith("elements: ")
+    assert reason(made(), library).startswith("elements")
     assert why in reason(made(), library)
 
 
+@pytest.mark.parametrize("text", ["u*laplacian(u)", "dx(u)**2"])
+def test_derivatives_of_the_data_are_fitted_over_as_many_nodes_as_the_noise_wants(text):
+    library, data = Library({"u": ["laplacian(u)", text]}), burgers()
+    why = f"spline tests, with derivatives of the data for {text} by polynomials of degree 8 fitted to "
+    assert reason(data, library).startswith(why)
+    noisy_data = ((add_noise(data, s, np.random.default_rng(0)), s) for s in (1e-4, 0.1))
+    quiet, loud = (choose_method([measure(made, IID(s))], library).method.tests for made, s in noisy_data)
+    assert quiet.reach["x"] < loud.reach["x"]
+    assert method(data, library, tests=SplineTests(reach=7.0)).tests.reach == 7.0
+    assert method(data).tests.reach is None
+
+
+def test_correlated_noise_and_derivatives_of_the_data_are_left_to_elements_and_that_is_told():
+    data, library = burgers(20, 12), Library({"u": ["laplacian(u)", "dx(u)**2"]})
+    n = data.geometry.n_nodes
+    stated = UnknownScale(Covariance(0.01**2 * (np.eye(n) + 0.5 * np.eye(n, k=1) + 0.5 * np.eye(n, k=-1))))
+    chosen = choose_method([measure(data, stated)], library)
+    assert isinstance(chosen.method.tests, Galerkin)
+    assert chosen.reason.startswith("elements: dx(u)**2 would need derivatives of the data")
+    linear = library.subset(["laplacian(u)"])
+    assert isinstance(choose_method([measure(data, stated)], linear).method.tests, SplineTests)
+
+
+def test_uneven_grids_get_splines_and_few_nodes_are_refused():
+    assert isinstance(method(uneven(), Library({"u": ["u"]})).tests, SplineTests)
+    with pytest.raises(DataError, match="4 nodes are too few"):
+        method(on_mesh(), Library({"u": ["u"]}))
+
+
 def test_just_enough_data_for_splines():
-    assert isinstance(method(burgers(_NODES, _TIMES)).tests, SplineTests)
+    assert isinstance(method(burgers(_NODES, FEWEST_FRAMES)).tests, SplineTests)
 
 
 def test_what_is_asked_for_is_taken(data):
@@ -118,6 +168,7 @@ METHODS = [
     Method(
         SplineTests({"x": 4.25}, 7), TemporalTests(5, 2.125), Stacked(max_memory=1e9), BestSubset(rounds=2), SVGD(25)
     ),
+    Method(SplineTests(), weighting=Tiles(rows=500, shared=0.25)),
     Method(Galerkin(Q2), BDF2(), Block(), Sweep(ProfileBIC()), Maximum(ResidualDensity())),
     Method(Galerkin(H3), estimator=NUTS(draws=50), selection=Backward(FStatistic(0.1))),
 ]

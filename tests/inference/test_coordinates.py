@@ -8,10 +8,11 @@ import scipy.integrate
 import scipy.stats
 from numpy.testing import assert_allclose
 
-from bvsi.infer.constrained import constrained, truncated
 from bvsi.infer.constraints import as_linear
+from bvsi.infer.fit import truncated
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Flat, Prior
+from bvsi.infer.quadratic import constrained
 from bvsi.infer.sampling import LogPosterior, SamplingProblem, coordinates
 from bvsi.likelihood import ValueGradient
 from inference.bayes_cases import differences
@@ -44,7 +45,7 @@ ALL = INDEPENDENT | DEPENDENT
 def posterior_on(texts):
     """N(MEAN, ROOT ROOTᵀ) on the set that the constraints leave, and the constraints."""
     allowed = as_linear(texts, NAMES)
-    solver = constrained(np.linalg.inv(ROOT @ ROOT.T), allowed)
+    solver = constrained(np.linalg.inv(ROOT @ ROOT.T), allowed, NAMES)
     base = GaussianPosterior(NAMES, solver.free(MEAN, np.zeros(3)), solver.inverse())
     return truncated(base, allowed, solver.update(MEAN, np.zeros(3))), allowed
 
@@ -148,7 +149,7 @@ def test_the_density_is_zero_where_a_row_that_depends_on_others_is_violated(text
     posterior, allowed = posterior_on(texts)
     q = coordinates(posterior, allowed, np.random.default_rng(1))
     target = LogPosterior(NAMES, log_density, Prior({}, Flat()).bind(NAMES), allowed)
-    problem = SamplingProblem(None, target, posterior, q)
+    problem = SamplingProblem(target, posterior, q)
     w = 2 * np.random.default_rng(7).standard_normal((300, q.n))
     value = np.array([problem.density(one).value for one in w])
     inside = allowed.satisfied(q.theta(w))

@@ -13,7 +13,7 @@ from bvsi.errors import BvsiError
 from bvsi.forward import simulate
 from bvsi.infer import Dominant, LeastSquares, Profile
 from bvsi.infer.constraints import as_linear
-from bvsi.infer.priors import GaussianPrior, bind_prior
+from bvsi.infer.priors import GaussianPrior
 from bvsi.infer.starts import on_plateau
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, PerField, UnknownScale, add_noise
@@ -59,7 +59,7 @@ def likelihood_of(name, operators=CANDIDATES, noise=None, seed=0):
 
 
 def estimate(likelihood, **options):
-    return Dominant(**options).estimate(likelihood, bind_prior(None, likelihood.names))
+    return Dominant(**options).estimate(likelihood, GaussianPrior({}).bind(likelihood.names))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -166,7 +166,7 @@ def test_the_order_of_operators_does_not_matter():
 
 def test_a_prior_counts():
     likelihood = likelihood_of("Q2, mixed")
-    tight = bind_prior(GaussianPrior({"u": (0.5, 1e-16)}, default=(0.0, 1e6)), likelihood.names)
+    tight = GaussianPrior({"u": (0.5, 1e-16)}, default=(0.0, 1e6)).bind(likelihood.names)
     assert Dominant().estimate(likelihood, tight)[2] == pytest.approx(0.5, rel=1e-4)
 
 
@@ -188,7 +188,7 @@ def test_a_factor_that_is_not_positive_is_refused(factor):
 
 def test_a_plateau_is_told_from_misfit_and_from_noise():
     likelihood = likelihood_of("Q2, mixed")
-    prior, n = bind_prior(None, likelihood.names), likelihood.system.n
+    prior, n = GaussianPrior({}).bind(likelihood.names), likelihood.system.n
     none = as_linear(None, likelihood.names)
     theta = estimate(likelihood)
     reached = likelihood.normal_equations(theta).q

@@ -9,8 +9,7 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid, Mesh
 from bvsi.infer import Lagged, Lasso, LeastSquares, Ridge
 from bvsi.infer.priors import GaussianPrior
-from bvsi.likelihood import Block, Isotropic, residual_likelihood
-from bvsi.linalg import available_backends
+from bvsi.likelihood import Isotropic, residual_likelihood
 from bvsi.noise import IID, Diagonal, UnknownScale, add_noise
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import assemble
@@ -180,15 +179,6 @@ def test_the_origin_of_time_and_space_does_not_matter():
     fits = [Lagged(tol=1e-12).fit(residual_likelihood(assemble(d, library), IID(SIGMA))) for d in (data, moved)]
     assert_allclose(fits[0].theta, fits[1].theta, rtol=1e-7)
     assert_allclose(fits[0].posterior.covariance, fits[1].posterior.covariance, rtol=1e-7)
-
-
-@pytest.mark.parametrize("backend", available_backends(), ids=lambda b: b.name)
-def test_the_cholesky_engine_does_not_matter(two_units, backend):
-    system = two_units[0]
-    a = Lagged(tol=1e-12).fit(residual_likelihood(system, IID(SIGMA)))
-    b = Lagged(tol=1e-12).fit(residual_likelihood(system, IID(SIGMA), Block(backend)))
-    assert_allclose(a.theta, b.theta, rtol=1e-9)
-    assert_allclose(a.posterior.covariance, b.posterior.covariance, rtol=1e-9)
 
 
 def test_a_mirror_image_turns_the_sign_of_odd_operators_only():

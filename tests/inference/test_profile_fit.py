@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from bvsi.errors import BvsiError, OperatorError, RankError
 from bvsi.infer import Profile
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
-from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, bind_prior
+from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
 from bvsi.infer.starts import Dominant
 from bvsi.likelihood import Isotropic, residual_likelihood
 from bvsi.noise import IID, PerTime, UnknownScale
@@ -185,7 +185,7 @@ def test_a_start_may_be_given_as_a_vector_or_by_name(likelihood, fit):
 
 def test_from_its_own_start_it_begins_with_the_weights_of_the_dominant_operators(likelihood):
     fit = Profile().fit(likelihood)
-    dominant = Dominant().estimate(likelihood, bind_prior(None, likelihood.names))
+    dominant = Dominant().estimate(likelihood, GaussianPrior({}).bind(likelihood.names))
     assert np.array_equal(fit.history[0].theta, dominant)
 
 

@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Mesh
 from bvsi.infer import Profile
 from bvsi.infer.priors import GaussianPrior
-from bvsi.likelihood import Block, residual_likelihood
-from bvsi.linalg import available_backends
+from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, Diagonal, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
@@ -132,11 +131,3 @@ def test_experiments_with_noise_of_their_own_are_weighted_by_it():
     sd = np.sqrt(alone.posterior.variance)
     assert np.abs((both.theta - alone.theta) / sd).max() < 0.3
     assert np.all(np.sqrt(both.posterior.variance) < 1.001 * sd)
-
-
-@pytest.mark.parametrize("backend", available_backends(), ids=lambda b: b.name)
-def test_the_cholesky_engine_does_not_matter(two_units, backend):
-    a = FIT.fit(residual_likelihood(two_units[0], IID(SIGMA)))
-    b = FIT.fit(residual_likelihood(two_units[0], IID(SIGMA), Block(backend)))
-    assert_allclose(a.theta, b.theta, rtol=1e-8)
-    assert_allclose(a.posterior.covariance, b.posterior.covariance, rtol=1e-7)

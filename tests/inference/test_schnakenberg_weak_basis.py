@@ -32,7 +32,7 @@ def system_from_columns(y: np.ndarray, X: np.ndarray) -> ResidualSystem:
     n = len(y)
     structure = Structure(
         pattern=Pattern.from_matrix(sparse.eye_array(n, format="csr")),
-        M=np.ones(n),
+        given=np.ones(n),
         a=sparse.csr_array(np.array([[-1.0, 1.0]])),
         b=sparse.csr_array(np.array([[0.0, 1.0]])),
         coordinates=np.zeros((n, 2)),

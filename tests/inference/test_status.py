@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 
+from bvsi.app.storage import status_of, status_record
 from bvsi.infer import Lagged, Profile, Reason, Starts, Status
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, UnknownScale
@@ -22,7 +23,7 @@ def test_a_note_adds_its_text_and_its_reason():
 def test_a_status_survives_storage():
     reasons = frozenset({Reason.STALLED, Reason.SWAMPED})
     status = Status(False, 7, "stalled.", reasons, ("dominant", "instrumental"), "dominant")
-    assert Status.from_record(json.loads(json.dumps(status.to_record()))) == status
+    assert status_of(json.loads(json.dumps(status_record(status)))) == status
 
 
 def test_a_fit_tells_which_starts_were_tried_and_which_was_kept():

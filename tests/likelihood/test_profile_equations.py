@@ -11,7 +11,6 @@ from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.likelihood import Block, Isotropic, residual_likelihood
-from bvsi.linalg import available_backends
 from bvsi.noise import IID, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, Residuals, assemble, discretise_library
@@ -291,11 +290,10 @@ def test_the_gradient_over_two_experiments(two_experiments):
     assert_allclose(found, expected, rtol=1e-6)
 
 
-@pytest.mark.parametrize("backend", available_backends(), ids=lambda b: b.name)
-def test_the_cholesky_engine_does_not_matter(backend):
+def test_a_stencil_of_three_times_with_a_covariance():
     setting = SETTINGS["nonlinear, covariance"]
     system = assemble(setting.data, setting.library, stencil=BDF2())
-    found = residual_likelihood(system, setting.noise, Block(backend)).profile_equations(
+    found = residual_likelihood(system, setting.noise, Block()).profile_equations(
         setting.theta, rng=np.random.default_rng(0)
     )
     dense = dense_of("nonlinear, covariance", BDF2())

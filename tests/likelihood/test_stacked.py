@@ -12,7 +12,6 @@ from numpy.testing import assert_allclose
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Block, Isotropic, residual_likelihood
 from bvsi.likelihood.stacked import Stacked, StackedPlan
-from bvsi.linalg import available_backends
 from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, CrankNicolson, assemble
 from inference.cases import reaction_diffusion, reaction_system
@@ -113,18 +112,6 @@ def test_it_differs_from_block_weighting_where_they_do():
     block = residual_likelihood(stack.system, SETTINGS["iid"].noise, Block())
     H, other = (np.diag(x.profile_equations(theta).equations.H) for x in (stack, block))
     assert np.abs(H / other - 1).max() > 0.1
-
-
-@pytest.mark.parametrize("backend", available_backends(), ids=lambda b: b.name)
-def test_every_cholesky_gives_the_same(backend):
-    name, stencil = "nonlinear", BackwardEuler()
-    found, expected = (
-        stacked_likelihood(name, stencil, w).density(ALL[name].theta, gradient=True, change=True)
-        for w in (Stacked(backend), Stacked())
-    )
-    for field in ("q", "logdet", "change"):
-        assert_allclose(getattr(found, field).value, getattr(expected, field).value, rtol=1e-8)
-        assert_allclose(getattr(found, field).gradient, getattr(expected, field).gradient, rtol=1e-6)
 
 
 # Over many data sets: u_t = 0.1 u_xx − 0.8 u, own discretisation, large noise.

@@ -12,7 +12,6 @@ from bvsi.likelihood import residual_likelihood
 from bvsi.likelihood.iterative import Iterative, Substitution, conjugate_gradients
 from bvsi.likelihood.products import SpaceTime
 from bvsi.likelihood.stacked import Stacked
-from bvsi.linalg import SuperLU
 from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, CrankNicolson
 from inference.cases import reaction_system
@@ -117,13 +116,12 @@ def test_estimates_are_the_same():
     assert_allclose(found.posterior.covariance, expected.posterior.covariance, rtol=1e-5)
 
 
-@pytest.mark.parametrize("backend", [None, SuperLU()], ids=["default", "SuperLU"])
-def test_the_memory_of_the_factor_decides(backend):
+def test_the_memory_of_the_factor_decides():
     """One byte less than it takes, and it is not made."""
     structure = reaction_system(n=9, steps=12).experiments[0].structure
-    plan = Stacked(backend).plan(structure, IID(1.0))
+    plan = Stacked().plan(structure, IID(1.0))
     least = 8 * structure.n_blocks * structure.n_rows * (structure.n_rows + 1) / 2  # its dense diagonal blocks
     assert least < plan.factor_memory < 8 * plan.stacked.pattern.shape[0] ** 2
     need = max(plan.factor_memory, 40 * plan.stacked.nnz)
-    assert Stacked(backend, max_memory=need).plan(structure, IID(1.0)).direct
-    assert not Stacked(backend, max_memory=need - 1).plan(structure, IID(1.0)).direct
+    assert Stacked(max_memory=need).plan(structure, IID(1.0)).direct
+    assert not Stacked(max_memory=need - 1).plan(structure, IID(1.0)).direct

@@ -9,6 +9,8 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.likelihood import Stacked, residual_likelihood
+from bvsi.likelihood.covariance import Part
+from bvsi.likelihood.rows_covariance import RowsCovariance
 from bvsi.likelihood.stacked import Whole
 from bvsi.likelihood.stacked_covariance import StackedCovariance
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
@@ -123,7 +125,8 @@ def test_dense_and_sparse_factors_give_the_same_equations(name, monkeypatch):
     theta = theta_of(part)
     found = []
     for limit in (0.0, 1.0):
-        monkeypatch.setattr("bvsi.likelihood.stacked._FULL", limit)
+        for bound in ("_FULL", "_FULL_OF_FEW"):
+            monkeypatch.setattr(f"bvsi.likelihood.stacked.{bound}", limit)
         plan = Stacked().plan(part.residuals.structure, CASES[name][2])
         assert plan.dense == (limit == 0.0)
         whole = Whole.of(type(part)(part.residuals, plan, "test"), theta)
@@ -132,6 +135,42 @@ def test_dense_and_sparse_factors_give_the_same_equations(name, monkeypatch):
         found[-1] += (whole.determinant(gradient=True).gradient,)
     for one, other in zip(*found, strict=True):
         assert_allclose(one, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
+
+
+def band(n):
+    return sparse.csr_array(sparse.diags_array([0.3, 1.0, 0.3], offsets=[-1, 0, 1], shape=(n, n)) * 1e-2)
+
+
+def moving(grid, fields):
+    """Data of which a window that moves along x is measured."""
+    place = np.repeat(np.arange(grid.shape[0]), grid.shape[1])
+    seen = (place[None] - np.arange(len(TIMES))[:, None] // 2) % grid.shape[0] < 11
+    return Data(TIMES, {f: waves(grid)[f] for f in fields}, grid, {}, {fields[0]: seen})
+
+
+@pytest.mark.parametrize("noise", [PerField({"u": 0.1, "v": 0.3}), IID(0.1), "correlated"])
+def test_some_rows_alone_give_the_same_equations(noise, monkeypatch):
+    if noise == "correlated":
+        noise = Covariance({"u": band(GRID.n_nodes), "v": band(GRID.n_nodes)})
+    data = moving(GRID, ("u", "v"))
+    system = assemble(data, COUPLED, discretisation=SplineTests(1.1, 6), stencil=TemporalTests(3, 1.0))
+    (residuals,) = system.experiments
+    theta, found = np.random.default_rng(2).standard_normal(residuals.d), []
+    assert 0 < residuals.n < 0.8 * residuals.y.size
+    for price in ((0.0, np.inf), (np.inf, 0.0), (np.inf, np.inf)):
+        monkeypatch.setattr("bvsi.likelihood.rows_covariance._SPARSE", price[0])
+        monkeypatch.setattr("bvsi.likelihood.rows_covariance._TENSOR", price[1])
+        plan = Stacked().plan(residuals.structure, noise)
+        some = isinstance(plan.stacked, RowsCovariance)
+        assert some == (price[0] == 0.0 or (price[1] == 0.0 and not isinstance(noise, Covariance)))
+        assert not some or (plan.stacked.whole is None) == (price[0] == 0.0)
+        whole = Whole.of(Part(residuals, plan, "test"), theta)
+        profile = whole.profile_equations(rng=np.random.default_rng(0))
+        found.append((profile.equations.H, profile.equations.g, profile.N, profile.equations.logdet))
+        found[-1] += (whole.determinant(gradient=True).gradient, whole.weighted(residuals.Z))
+    for one, another, other in zip(*found, strict=True):
+        assert_allclose(one, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
+        assert_allclose(another, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
 
 
 def test_a_factor_that_was_just_made_is_not_made_again(monkeypatch):

@@ -68,5 +68,5 @@ def test_estimates_of_noise_by_time():
     """Every block is a tile of its own for Block, and all blocks are one tile for Stacked."""
     structure = part_of(Block()).residuals.structure
     used = (abs(structure.a) + abs(structure.b)).toarray() > 0
-    assert_allclose(Block().estimates(structure), used.sum(axis=0))
-    assert_allclose(Stacked().estimates(structure), 1.0)
+    assert_allclose(Block().estimates(part_of(Block())), used.sum(axis=0))
+    assert_allclose(Stacked().estimates(part_of(Stacked())), 1.0)

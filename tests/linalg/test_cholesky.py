@@ -10,24 +10,9 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError, MissingDependencyError, NotPositiveDefiniteError
-from bvsi.linalg import (
-    Pattern,
-    SuperLU,
-    Supernodal,
-    analyse,
-    available_backends,
-    machine,
-    single_threaded_blas,
-)
+from bvsi.linalg import Pattern, analyse, single_threaded_blas
 
 from .matrices import STRUCTURES, band, box, definite_values, grid, pattern_of
-
-
-@pytest.fixture(params=[Supernodal(), SuperLU()], ids=lambda backend: backend.name)
-def backend(request):
-    if not request.param.available():
-        pytest.skip(f"{request.param.name} is not installed")
-    return request.param
 
 
 def assert_factor_is_right(factor, pattern, values):
@@ -52,16 +37,14 @@ def assert_factor_is_right(factor, pattern, values):
 
 
 @pytest.mark.parametrize("name", STRUCTURES)
-def test_against_dense_and_refactor(backend, name):
+def test_against_dense_and_refactor(name):
     pattern = pattern_of(name)
-    analysis = analyse(pattern, backend=backend)
-    assert analysis.backend == backend.name
+    analysis = analyse(pattern)
     assert analysis.pattern is pattern
     for seed in range(2):
         values = definite_values(pattern, seed)
         given = values.copy()
         factor = analysis.factor(values)
-        assert factor.backend == backend.name
         assert_factor_is_right(factor, pattern, values)
         assert_array_equal(values, given)
 
@@ -76,17 +59,17 @@ def test_against_dense_and_refactor(backend, name):
     ],
     ids=["25-point", "periodic", "two fields", "3d"],
 )
-def test_against_dense_in_nested_dissection_order(backend, A, points):
+def test_against_dense_in_nested_dissection_order(A, points):
     pattern = Pattern.from_matrix(A)
     values = definite_values(pattern)
-    assert_factor_is_right(analyse(pattern, coordinates=points, backend=backend).factor(values), pattern, values)
+    assert_factor_is_right(analyse(pattern, coordinates=points).factor(values), pattern, values)
 
 
 @pytest.mark.parametrize("columns", [0, 1, 63, 64, 65, 200])
-def test_any_number_of_right_hand_sides(backend, columns):
+def test_any_number_of_right_hand_sides(columns):
     pattern = pattern_of("25-point")
     n = pattern.shape[0]
-    factor = analyse(pattern, backend=backend).factor(definite_values(pattern))
+    factor = analyse(pattern).factor(definite_values(pattern))
     B = np.random.default_rng(0).standard_normal((n, columns))
     given = B.copy()
     X, W = factor.solve(B), factor.whiten(B)
@@ -98,16 +81,16 @@ def test_any_number_of_right_hand_sides(backend, columns):
     assert_array_equal(B, given)
 
 
-def test_right_hand_sides_are_checked(backend):
+def test_right_hand_sides_are_checked():
     pattern = pattern_of("chain")
-    factor = analyse(pattern, backend=backend).factor(definite_values(pattern))
+    factor = analyse(pattern).factor(definite_values(pattern))
     with pytest.raises(BvsiError, match=r"shape \(60,\) or \(60, m\)"):
         factor.solve(np.ones(61))
     with pytest.raises(BvsiError, match="dense"):
         factor.whiten(sparse.eye_array(60))
 
 
-def test_results_do_not_depend_on_the_numbering(backend):
+def test_results_do_not_depend_on_the_numbering():
     A = box(2, 12, 12)
     pattern, points = Pattern.from_matrix(A), grid(12, 12)
     values = definite_values(pattern)
@@ -115,8 +98,8 @@ def test_results_do_not_depend_on_the_numbering(backend):
     p = np.random.default_rng(3).permutation(n)
     M = sparse.csr_array(pattern.matrix(values)[p][:, p])
     renumbered = Pattern.from_matrix(M)
-    one = analyse(pattern, coordinates=points, backend=backend).factor(values)
-    two = analyse(renumbered, coordinates=points[p], backend=backend).factor(renumbered.gather(M))
+    one = analyse(pattern, coordinates=points).factor(values)
+    two = analyse(renumbered, coordinates=points[p]).factor(renumbered.gather(M))
     b = np.random.default_rng(0).standard_normal(n)
     assert_allclose(two.logdet(), one.logdet(), rtol=1e-12)
     assert_allclose(two.solve(b[p]), one.solve(b)[p], rtol=1e-8)
@@ -125,9 +108,9 @@ def test_results_do_not_depend_on_the_numbering(backend):
 
 
 @pytest.mark.parametrize("name", ["chain", "9-point", "dense", "disconnected", "one"])
-def test_an_indefinite_matrix_is_refused_with_label_row_and_advice(backend, name):
+def test_an_indefinite_matrix_is_refused_with_label_row_and_advice(name):
     pattern = pattern_of(name)
-    analysis = analyse(pattern, backend=backend)
+    analysis = analyse(pattern)
     values = definite_values(pattern)
     culprit = pattern.shape[0] // 2
     values[pattern.locate(culprit, culprit)] *= -1.0
@@ -149,17 +132,17 @@ def free_laplacian(pattern: Pattern) -> np.ndarray:
 
 @pytest.mark.parametrize("scale", [1.0, 1e-30, np.pi])
 @pytest.mark.parametrize("name", ["chain", "9-point", "25-point", "dense", "periodic", "3d"])
-def test_a_singular_matrix_is_refused(backend, name, scale):
+def test_a_singular_matrix_is_refused(name, scale):
     pattern = pattern_of(name)
     with pytest.raises(NotPositiveDefiniteError) as error:
-        analyse(pattern, backend=backend).factor(scale * free_laplacian(pattern))
+        analyse(pattern).factor(scale * free_laplacian(pattern))
     assert 0 <= error.value.row < pattern.shape[0]
 
 
 @pytest.mark.parametrize("name", ["9-point", "25-point"])
-def test_a_singular_matrix_that_rounds_to_positive_is_refused(backend, name):
+def test_a_singular_matrix_that_rounds_to_positive_is_refused(name):
     pattern = pattern_of(name)
-    analysis = analyse(pattern, backend=backend)
+    analysis = analyse(pattern)
     rng = np.random.default_rng(0)
     for _ in range(20):
         weights = pattern.matrix(rng.uniform(0.1, 10.0, pattern.nnz) * (pattern.rows < pattern.indices))
@@ -169,40 +152,40 @@ def test_a_singular_matrix_that_rounds_to_positive_is_refused(backend, name):
             analysis.factor(pattern.gather(laplacian))
 
 
-def test_a_zero_row_is_refused(backend):
+def test_a_zero_row_is_refused():
     pattern = pattern_of("9-point")
     values = definite_values(pattern)
     values[(pattern.rows == 17) | (pattern.indices == 17)] = 0.0
     with pytest.raises(NotPositiveDefiniteError) as error:
-        analyse(pattern, backend=backend).factor(values)
+        analyse(pattern).factor(values)
     assert error.value.row == 17
 
 
-def test_very_different_scales_and_bad_conditioning_are_not_refused(backend):
+def test_very_different_scales_and_bad_conditioning_are_not_refused():
     pattern = Pattern.from_matrix(sparse.block_diag([band(30, 1), band(30, 1)]))
     values = definite_values(pattern)
     scale = np.repeat([1.0, 1e-12], 30)
     values *= scale[pattern.rows] * scale[pattern.indices]
-    assert np.isfinite(analyse(pattern, backend=backend).factor(values).logdet())
+    assert np.isfinite(analyse(pattern).factor(values).logdet())
     chain = pattern_of("chain")
     nearly = free_laplacian(chain) + 1e-9 * (chain.rows == chain.indices)
     expected = np.linalg.slogdet(chain.matrix(nearly).toarray())[1]
-    assert_allclose(analyse(chain, backend=backend).factor(nearly).logdet(), expected, rtol=1e-4)
+    assert_allclose(analyse(chain).factor(nearly).logdet(), expected, rtol=1e-4)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_refused(backend, bad):
+def test_values_that_are_not_finite_are_refused(bad):
     pattern = pattern_of("9-point")
     values = definite_values(pattern)
     values[100] = bad
     with pytest.raises(NotPositiveDefiniteError, match=r"noise: 1 entries are NaN or infinite, .* row") as error:
-        analyse(pattern, backend=backend).factor(values, label="noise")
+        analyse(pattern).factor(values, label="noise")
     assert error.value.row == pattern.rows[100]
     with pytest.raises(BvsiError, match="values of noise must have shape"):
-        analyse(pattern, backend=backend).factor(values[1:], label="noise")
+        analyse(pattern).factor(values[1:], label="noise")
 
 
-def test_patterns_that_cannot_be_factorised_are_named(backend):
+def test_patterns_that_cannot_be_factorised_are_named():
     for dense, message in [
         (np.ones((2, 3)), "square"),
         (np.zeros((0, 0)), "not empty"),
@@ -210,17 +193,17 @@ def test_patterns_that_cannot_be_factorised_are_named(backend):
         (np.array([[1.0, 1.0], [1.0, 0.0]]), "row 1"),
     ]:
         with pytest.raises(BvsiError, match=message):
-            analyse(Pattern.from_matrix(sparse.csr_array(dense)), backend=backend)
+            analyse(Pattern.from_matrix(sparse.csr_array(dense)))
 
 
-def test_two_threads_may_share_an_analysis(backend):
+def test_two_threads_may_share_an_analysis():
     pattern = Pattern.from_matrix(box(2, 30, 30))
     # Diagonally dominant, so that no dense algebra is needed to make it definite.
     sets = []
     for seed in range(4):
         A = pattern.matrix(np.random.default_rng(seed).uniform(-1, 1, pattern.nnz))
         sets.append(pattern.gather(A + A.T) + 60.0 * (pattern.rows == pattern.indices))
-    analysis = analyse(pattern, coordinates=grid(30, 30), backend=backend)
+    analysis = analyse(pattern, coordinates=grid(30, 30))
     B = np.random.default_rng(9).standard_normal((900, 70))
 
     def work(values):
@@ -245,65 +228,23 @@ def test_two_threads_may_share_an_analysis(backend):
             assert_allclose(a, b, rtol=1e-12)
 
 
-def test_all_backends_agree():
-    pattern, points = Pattern.from_matrix(box(2, 25, 25)), grid(25, 25)
-    values = definite_values(pattern)
-    factors = [analyse(pattern, coordinates=points, backend=b).factor(values) for b in available_backends()]
-    for factor in factors[1:]:
-        assert_allclose(factor.logdet(), factors[0].logdet(), rtol=1e-12)
-        assert_allclose(factor.selected_inverse(), factors[0].selected_inverse(), rtol=1e-7, atol=1e-12)
-
-
-def test_without_numba_superlu_does_the_work(monkeypatch):
-    pattern = pattern_of("9-point")
-    values = definite_values(pattern)
-    default = analyse(pattern).factor(values)
-    monkeypatch.setattr(machine, "numba_available", lambda: False)
-    assert available_backends() == (SuperLU(),)
-    analysis = analyse(pattern)
-    assert analysis.backend == "superlu"
-    assert_allclose(analysis.factor(values).logdet(), default.logdet(), rtol=1e-12)
-    assert_allclose(analysis.factor(values).selected_inverse(), default.selected_inverse(), rtol=1e-7, atol=1e-12)
-    with pytest.raises(MissingDependencyError, match="pip install numba"):
-        analyse(pattern, backend=Supernodal())
-
-
 def test_a_scipy_with_64_bit_integers_is_not_called(monkeypatch):
-    if not machine.numba_available():
-        pytest.skip("Numba is not installed")
-    from bvsi.linalg import blas, cholesky
+    from bvsi.linalg import blas
 
     assert blas.has_32_bit_integers("void (char *, int *, __pyx_t_5scipy_6linalg_11cython_blas_d *, int *)")
     assert not blas.has_32_bit_integers("void (char *, int64_t *, __pyx_t_11cython_blas_d *)")
     assert not blas.has_32_bit_integers("void (char *, __pyx_t_blas_int *)")
     assert not blas.has_32_bit_integers("int (char *)")
-    monkeypatch.setattr(cholesky, "_addresses", lambda: None)
-    assert not Supernodal().available()
+    monkeypatch.setattr(blas, "has_32_bit_integers", lambda _: False)
+    blas.addresses.cache_clear()
+    pattern = pattern_of("chain")
     with pytest.raises(MissingDependencyError, match="wheels"):
-        analyse(pattern_of("chain"), backend=Supernodal())
+        analyse(pattern).factor(definite_values(pattern))
 
 
 def test_import_is_light():
     code = "import sys, bvsi.linalg; sys.exit('numba' in sys.modules or 'llvmlite' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_a_process_without_numba_works():
-    code = """if True:
-        import sys
-        sys.modules["numba"] = sys.modules["llvmlite"] = None  # importing them now raises ImportError
-        import numpy as np, scipy.sparse as sparse
-        from bvsi.linalg import Pattern, Product, analyse
-        pattern = Pattern.from_matrix(sparse.csr_array([[2.0, 1.0], [1.0, 2.0]]))
-        values = pattern.gather(sparse.csr_array([[2.0, 1.0], [1.0, 2.0]]))
-        product = Product.plan(pattern, pattern)
-        factor = analyse(product.out).factor(product.values(values, values))
-        assert factor.backend != "supernodal"
-        assert abs(factor.logdet() - np.log(9.0)) < 1e-12
-        assert np.allclose(factor.selected_inverse() * 9, [5, -4, -4, 5])
-    """
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_blas_threads_are_restored_after_overlapping_use():

@@ -44,3 +44,16 @@ def test_a_damaged_cache_is_made_anew(tmp_path, damage):
     for path in files:
         path.write_bytes(b"\xef\xbf\xbd" + path.read_bytes()[:20])
     run()
+
+
+def test_without_a_place_for_the_cache_kernels_are_compiled_all_the_same(monkeypatch):
+    from bvsi.linalg import blas
+
+    def nowhere(function):
+        raise RuntimeError(f"cannot cache function {function.__name__!r}: no locator available")
+
+    def twice(x):
+        return 2 * x
+
+    monkeypatch.setattr(blas, "_Cache", nowhere)
+    assert blas.kernel(twice)(21.0) == 42.0

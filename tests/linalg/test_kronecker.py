@@ -5,8 +5,8 @@ import pytest
 import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.linalg import Kronecker
-from bvsi.linalg.kronecker import Pairs, diagonal_products
+from bvsi.linalg import Kronecker, kronecker
+from bvsi.linalg.kronecker import Pairs, along_axes
 
 SHAPES = {"one axis": [(5, 9)], "two axes": [(4, 7), (6, 3)], "three axes": [(2, 5), (3, 40), (4, 4)]}
 
@@ -82,7 +82,8 @@ def test_products_with_a_diagonal_between(name):
     right = [np.sin(A + 1) * (A != 0) for A in left]
     pairs = [Pairs.of(A) for A in left]
     c = np.random.default_rng(5).standard_normal((3, dense(left).shape[1]))
-    found = diagonal_products([p.products(A, B) for p, A, B in zip(pairs, left, right, strict=True)], c)
+    products = [p.products(A, B) for p, A, B in zip(pairs, left, right, strict=True)]
+    found = along_axes(products, c, len(c), 1).reshape(len(c), -1)
     sizes = [len(A) for A in left]
     i, k = (np.meshgrid(*(getattr(p, end) for p in pairs), indexing="ij") for end in ("left", "right"))
     rows, columns = (np.ravel_multi_index([g.ravel() for g in ends], sizes) for ends in (i, k))
@@ -92,3 +93,28 @@ def test_products_with_a_diagonal_between(name):
         rest = full.copy()
         rest[rows, columns] = 0.0
         assert_array_equal(rest, 0.0)
+
+
+def test_places_lead_back_from_some_rows_to_all(case):
+    V, full = case
+    rows = np.array([0, full.shape[0] - 1, 2])
+    places = V.restricted(rows).places
+    assert_allclose(places[rows], [0, 1, 2])
+    assert (np.delete(places, rows) == -1).all()
+    assert_allclose(V.places, np.arange(full.shape[0]))
+
+
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_array])
+@pytest.mark.parametrize("kept", [1, 5_000_000])
+def test_in_slabs_and_parts_as_dense(monkeypatch, form, kept):
+    monkeypatch.setattr(kronecker, "_KEPT", kept)
+    monkeypatch.setattr(kronecker, "_SLAB", 7)
+    rng = np.random.default_rng(0)
+    x, centres = rng.uniform(size=60), np.linspace(0, 1, 9)
+    near = np.abs(x - centres[:, None]) < 0.2
+    near[:, 5] = False  # a point that no function meets
+    A, B = near * rng.standard_normal((2, 9, 60))
+    c = rng.standard_normal((4, 60))
+    pairs = Pairs.of(A)
+    wanted = np.einsum("ix,tx,kx->tik", A, c, B)[:, pairs.left, pairs.right]
+    assert_allclose(pairs.diagonal_products(form(A), form(B), c), wanted, atol=1e-12)

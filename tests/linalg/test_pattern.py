@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Pattern, scatter
+from bvsi.linalg import DeferredPattern, Pattern, scatter
 
 
 @pytest.fixture
@@ -136,3 +138,20 @@ def test_bad_input_is_named(coo):
         pattern.matrix(np.ones(pattern.nnz + 1))
     with pytest.raises(BvsiError, match="keep"):
         pattern.restrict_rows(np.array([9]))
+
+
+def test_a_deferred_pattern_is_made_when_it_is_asked_for():
+    made = []
+
+    def make():
+        made.append(True)
+        return Pattern.from_coo([0, 1, 1], [2, 0, 1], (2, 3))[0]
+
+    deferred = DeferredPattern((2, 3), make)
+    assert deferred.shape == (2, 3)
+    assert not made
+    np.testing.assert_array_equal(deferred.indices, [2, 0, 1])
+    np.testing.assert_array_equal(deferred.transpose[0].indptr, [0, 1, 2, 3])
+    sent = pickle.loads(pickle.dumps(deferred))
+    np.testing.assert_array_equal(sent.indptr, deferred.indptr)
+    assert made == [True]

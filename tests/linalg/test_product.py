@@ -6,15 +6,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Pattern, Product, machine
-
-
-@pytest.fixture(params=["numba", "scipy"], autouse=True)
-def engine(request, monkeypatch):
-    if request.param == "scipy":
-        monkeypatch.setattr(machine, "numba_available", lambda: False)
-    elif not machine.numba_available():
-        pytest.skip("Numba is not installed")
+from bvsi.linalg import Pattern, Product
 
 
 def random_pattern(shape: tuple[int, int], density: float, seed: int) -> Pattern:

@@ -8,15 +8,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Pattern, machine, sampled_product
-
-
-@pytest.fixture(params=["numba", "numpy"], autouse=True)
-def engine(request, monkeypatch):
-    if request.param == "numpy":
-        monkeypatch.setattr(machine, "numba_available", lambda: False)
-    elif not machine.numba_available():
-        pytest.skip("Numba is not installed")
+from bvsi.linalg import Pattern, sampled_product
 
 
 def random_pattern(n: int, p: int, density: float) -> Pattern:

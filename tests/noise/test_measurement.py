@@ -10,8 +10,9 @@ from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.errors import NoiseError
 from bvsi.noise import IID, Covariance, Diagonal, PerField, UnknownScale
-from bvsi.noise.measurement import measure, measure_all, stated_variance
+from bvsi.noise.measurement import cycles_of, measure, measure_all, stated_variance
 from bvsi.operators import Library
+from bvsi.residual.widths import bandwidth, choose_tests
 from discovery.exact_cases import burgers, noisy, rotation
 
 SIGMA = 0.01
@@ -168,3 +169,13 @@ def test_every_experiment_has_its_noise(data):
     assert [m.sigma["u"] for m in measure_all([data, data], IID(0.1), robust=None)] == [0.1, 0.1]
     with pytest.raises(NoiseError, match="1 models for 2 experiments"):
         measure_all([data, data], [IID(0.1)], robust=None)
+
+
+def test_the_band_is_worked_out_once_and_sets_the_widths(data):
+    measured = measure_all((data, data.subsample(2)), IID(1e-3), robust=None)
+    bands = [bandwidth(m.data, m.sigma) for m in measured]
+    cycles = cycles_of(measured)
+    assert cycles == {axis: max(band[axis] for band in bands) for axis in bands[0]}
+    assert measured[0].band is measured[0].band
+    experiments, sigma = [m.data for m in measured], [m.sigma for m in measured]
+    assert choose_tests(experiments, sigma, 2, cycles=cycles) == choose_tests(experiments, sigma, 2)

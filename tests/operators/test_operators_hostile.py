@@ -298,9 +298,9 @@ def usable(operator):
     """All that is done with a weak form can be done."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for form in (operator.forms["cells"], operator.forms["boundary"]):
-            for kernel in (form.value_kernel, form.jacobian_kernel):
-                assert kernel is not None
+        for where in ("cells", "boundary"):
+            for kind in ("values", "jacobian"):
+                assert operator.kernel(where, kind) is not None
     assert isinstance(operator.degree(2), int)
     assert isinstance(operator.has_source, bool)
     assert operator.explain()

@@ -7,7 +7,7 @@ import sympy as sp
 from bvsi.errors import OperatorError
 from bvsi.operators import Assembled, Library, Vocabulary
 from bvsi.operators.parse import FUNCTIONS, strong_form
-from bvsi.operators.strong import StrongAlgebra
+from bvsi.operators.strong import evaluate
 from bvsi.operators.syntax import read
 
 TIME = sp.Symbol("t", real=True)
@@ -23,7 +23,7 @@ def jet(field, letters, words=WORDS):
 
 def meaning(text, words=WORDS):
     """The text as one expression of jets, all derivatives carried out."""
-    return StrongAlgebra(words).evaluate(strong_form(read(text), words).form)
+    return evaluate(strong_form(read(text), words).form, words)
 
 
 def same(left, right):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.infer.posteriors.chain_diagnostics import bulk_ess, rank_normalised_r_hat, tail_ess
+from bvsi.infer.posteriors.draws import bulk_ess, rank_normalised_r_hat, tail_ess
 from posteriors.posterior_cases import installed_arviz
 
 DIAGNOSTICS = [rank_normalised_r_hat, bulk_ess, tail_ess]

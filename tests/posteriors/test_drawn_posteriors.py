@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior
-from bvsi.infer.posteriors.chain_diagnostics import bulk_ess, rank_normalised_r_hat, tail_ess
+from bvsi.infer.posteriors.draws import bulk_ess, rank_normalised_r_hat, tail_ess
 
 NAMES = ("a", "b")
 DRAWS = np.random.default_rng(0).standard_normal((3, 50, 2)) * [1e-6, 1e3] + [1, -2]

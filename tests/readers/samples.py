@@ -46,13 +46,13 @@ def plane_data():
     return Data.from_arrays({"u": u}, times=t, geometry=Grid(x=x, y=y), dims=("y", "time", "x"))
 
 
-def triangles():
-    """The square with 5 × 5 nodes, some moved, and 4 times."""
-    points = np.stack(np.meshgrid(*[np.linspace(0, 1, 5)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
+def triangles(n=5):
+    """The square with n × n nodes, some moved."""
+    points = np.stack(np.meshgrid(*[np.linspace(0, 1, n)] * 2, indexing="ij"), axis=-1).reshape(-1, 2)
     inner = ((points > 0) & (points < 1)).all(axis=1)
-    points = points + inner[:, None] * np.random.default_rng(3).uniform(-0.05, 0.05, points.shape)
-    corner = (np.arange(4)[:, None] * 5 + np.arange(4)).ravel()
-    lower, upper = [corner, corner + 5, corner + 1], [corner + 5, corner + 6, corner + 1]
+    points = points + inner[:, None] * np.random.default_rng(3).uniform(-0.05, 0.05, points.shape) * 4 / (n - 1)
+    corner = (np.arange(n - 1)[:, None] * n + np.arange(n - 1)).ravel()
+    lower, upper = [corner, corner + n, corner + 1], [corner + n, corner + n + 1, corner + 1]
     return Mesh(points, np.concatenate([np.stack(lower, 1), np.stack(upper, 1)]), "triangle")
 
 

@@ -54,6 +54,26 @@ def test_suggestion_of_plane_reads(tmp_path, kind):
     np.testing.assert_array_equal(next(iter(data.fields.values())), samples.plane_data().fields["u"])
 
 
+@pytest.mark.parametrize("order", [("t", "x"), ("x", "t")])
+@pytest.mark.parametrize("names", [("x", "t"), ("xs", "tspan")])
+def test_axes_of_equal_lengths_are_not_guessed(tmp_path, order, names):
+    x, t = np.linspace(-1, 1, 21), np.linspace(0, 3, 21)
+    np.savez(tmp_path / "a.npz", **dict(zip(names, (x, t), strict=True)), u=np.arange(441.0).reshape(21, 21))
+    with pytest.raises(DataError, match=r"equal lengths.*not guessed.*--dims t,x or x,t"):
+        suggest(tmp_path / "a.npz")
+    data = read(tmp_path / "a.npz", suggest(tmp_path / "a.npz", Reading(dims=order)))
+    np.testing.assert_array_equal(data.times, t)
+    np.testing.assert_array_equal(data.geometry.axes["x"], x)
+    assert data.fields["u"][1, 0] == (21 if order == ("t", "x") else 1)
+
+
+def test_the_two_axes_of_a_square_are_not_guessed(tmp_path):
+    x, t = np.linspace(0, 1, 8), np.linspace(0, 1, 5)
+    np.savez(tmp_path / "a.npz", x=x, y=2 * x, t=t, u=np.zeros((5, 8, 8)))
+    with pytest.raises(DataError, match="--dims t,x,y or t,y,x"):
+        suggest(tmp_path / "a.npz")
+
+
 def test_suggestion_for_images(tmp_path):
     path, _ = samples.write_line(tmp_path, ".tif")
     found = suggest(path)
@@ -188,7 +208,7 @@ def test_ranges_that_cannot_be(tmp_path):
 @pytest.mark.parametrize(
     "reading, words",
     [
-        (Reading(fields={"a": "time"}), "no space dimension"),
+        (Reading(fields={"a": "time"}), "is the time itself"),
         (Reading(fields=["w"]), "fields: there is no 'w'"),
         (Reading(fields="u"), r'write a list of names, \["u"\]'),
         (Reading(time="when"), "time: 'when' is not a dimension"),

@@ -340,3 +340,14 @@ def test_a_chunk_whose_header_lies_does_not_crash_blosc(tmp_path, version, place
     chunk.write_bytes(content)
     with pytest.raises(DataError, match="header is wrong"):
         read(tmp_path / "a.zarr")
+
+
+def test_blosc_inside_shards_is_refused_since_its_headers_cannot_be_checked(tmp_path):
+    import zarr
+    from zarr.codecs import BloscCodec
+
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=3)
+    shards = tuple(2 * n for n in (5, 8))
+    group.create_array("u", shape=U.shape, chunks=(5, 8), shards=shards, dtype="f8", compressors=BloscCodec())
+    with pytest.raises(DataError, match="'blosc' inside shards; save it with zstd"):
+        read(tmp_path / "a.zarr")

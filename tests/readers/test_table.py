@@ -28,6 +28,15 @@ def rows(columns, keep):
     return {name: values[keep] for name, values in columns.items()}
 
 
+def test_a_column_that_numbers_the_sensors_is_no_field(tmp_path):
+    columns = scattered()
+    save_table(tmp_path / "a.csv", columns | {"station": np.tile(np.arange(30) + 100, T.size)})
+    data = read(tmp_path / "a.csv")
+    assert data.names == ("u",)
+    named = read(tmp_path / "a.csv", Reading(fields=["u", "station"]))
+    assert set(named.names) == {"u", "station"}
+
+
 @pytest.mark.parametrize("dim, kind", [(2, "triangle"), (3, "tetra")])
 def test_scattered_sensors_become_a_mesh(tmp_path, dim, kind):
     columns = scattered(dim)
@@ -42,7 +51,9 @@ def test_scattered_sensors_become_a_mesh(tmp_path, dim, kind):
     from scipy.spatial import ConvexHull
 
     factorial = 2 if dim == 2 else 6
-    assert volume.sum() / factorial == pytest.approx(ConvexHull(data.geometry.points).volume)
+    assert (
+        0.85 < volume.sum() / factorial / ConvexHull(data.geometry.points).volume <= 1 + 1e-12
+    )  # flat ones are left out
 
 
 def test_one_dimension_gives_a_grid_that_need_not_be_uniform(tmp_path):
@@ -105,7 +116,6 @@ def test_dates_and_names_of_sensors(tmp_path):
         ("0,1,2\n1,2,3\n", "names of the columns"),
         ("time,x,x\n0,1,2\n", "'x' occurs twice"),
         ("when,x,u\n0,1,2\n", 'write time = "name"'),
-        ("time,q,u\n0,1,2\n", "no column is called x, y or z"),
         ("time,x\n0,1\n", "no columns of numbers"),
         ("time,x,u\n0,1,2\n0,2,zwei\n", "line 3, column 'u': 'zwei' is not a number"),
         ("time,x,u\n0,1,2\n0,2\n", "line 3: 2 cells, the header has 3"),

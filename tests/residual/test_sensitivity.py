@@ -33,7 +33,7 @@ def scaled(pattern, seed, tests=None, slots=None, times=TIMES):
 def nodal_tests(pattern, slots, rng):
     """V with entries on slots of the second field."""
     own, _ = Pattern.from_coo(pattern.rows[slots], pattern.indices[slots] - FIRST, (N, WIDE))
-    return NodalTests(Kronecker.of([own.matrix(rng.standard_normal(own.nnz))]), own)
+    return NodalTests(Kronecker.of([own.matrix(rng.standard_normal(own.nnz))]), own, slice(0, N))
 
 
 def constant(pattern, seed):

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.residual import widths
-from bvsi.residual.widths import TIME_DEGREE, bandwidth, choose_tests, power_spectrum
+from bvsi.residual.widths import TIME_DEGREE, WIDTHS, bandwidth, choose_tests, power_spectrum, residual_counts
 from bvsi.spaces.bsplines import UniformSplines
 from discovery.exact_cases import burgers, ring
 
@@ -75,14 +75,14 @@ def test_several_experiments_have_functions_for_the_fastest():
 
 def test_degrees_leave_four_orders_beyond_the_derivatives():
     for derivatives in (0, 2, 4):
-        space, time = chosen(wave(), derivatives=derivatives)
+        space, time, _ = chosen(wave(), derivatives=derivatives)
         assert space.degree == derivatives + 4
         assert time.degree == TIME_DEGREE
 
 
 def splines_of(data: Data, derivatives: int = 2) -> dict[str, UniformSplines]:
     """The functions along every axis, in steps of the data."""
-    space, time = chosen(data, derivatives=derivatives)
+    space, time, _ = chosen(data, derivatives=derivatives)
     n, nt = data.geometry.shape[0], len(data.times)
     periodic = "x" in data.geometry.periods
     return {
@@ -139,5 +139,17 @@ def test_there_are_not_too_many_residuals():
     t = np.linspace(0, 1, 100)[:, None]
     x, y = grid.points.T
     data = Data(t[:, 0], {"u": np.sin(2 * np.pi * (8 * x - 9 * t)) * np.sin(2 * np.pi * 8 * y)}, grid)
-    space, time = chosen(data)
-    assert (n / space.gap["x"]) * (n / space.gap["y"]) * (100 / time.gap) < 3_000 * 1.5**3
+    space, time, _ = chosen(data)
+    assert (n / space.gap["x"]) * (n / space.gap["y"]) * (100 / time.gap) < max(
+        WIDTHS.most, 100 * n**2 / WIDTHS.values
+    ) * 1.5**3
+
+
+@pytest.mark.parametrize("times", [200, 1000])
+def test_lines_have_most_of_what_the_spectrum_asks_for(times):
+    """However long the record is, functions do not grow with it."""
+    data = wave(30, times / 8, nodes=240, times=times)
+    space, time, wanted = chosen(data)
+    used = residual_counts({"x": space.gap["x"], "time": time.gap}, [data])[0]
+    assert wanted > 4 * widths.WIDTHS.most
+    assert 0.5 * wanted < used < wanted  # gaps move a little, for exact quadrature

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from bvsi.errors import RankError
 from bvsi.infer.quadratic import MOST_NOISE, Quadratic
 from bvsi.select import ExtendedBIC, ProfileBIC
-from bvsi.select.search import Effort, Models, Protection, best_models
+from bvsi.select.search import Effort, Models, Protection, best_models, near_models
 
 FREE = Protection(frozenset(), ())
 N = 400
@@ -159,13 +159,66 @@ def test_the_misfit_is_continuous_where_it_meets_the_noise():
 
 
 def test_neighbours_differ_by_one_operator():
-    protection = Protection.of(names(5), ["f0"], [["f1", "f2"]])
-    models = Models(names(5), protection)
-    fewer, more, exchanged = models.reduced((0, 1, 3)), models.enlarged((0, 1, 3)), models.exchanged((0, 1, 3))
-    assert fewer == [(0, 1)]
-    assert more == [(0, 1, 2, 3), (0, 1, 3, 4)]
-    assert (0, 2, 3) in exchanged
-    assert all(0 in model and {1, 2} & set(model) and len(model) == 3 for model in exchanged)
+    misfit = random_misfit(5, 0)
+    models = Models(names(5), Protection.of(names(5), ["f0"], [["f1", "f2"]]))
+    near = near_models((0, 1, 3), models, misfit, lambda Q, size: np.isfinite(Q))
+    by_size = {size: sorted(model for model in near if len(model) == size) for size in (2, 3, 4)}
+    assert by_size == {2: [(0, 1)], 3: [(0, 1, 2), (0, 1, 4), (0, 2, 3)], 4: [(0, 1, 2, 3), (0, 1, 3, 4)]}
+    for model, Q in near.items():
+        assert_allclose(Q, misfit.solve([model])[1][0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_misfits_of_all_neighbours_follow_from_one_factorisation(seed):
+    """Around any point: Q_s + θ_i²/P_ii without an operator, a Schur complement with one more."""
+    misfit = random_misfit(9, seed)
+    at = np.random.default_rng(seed).standard_normal(9) / np.sqrt(np.diag(misfit.H))
+    q = misfit.q - 2 * misfit.g @ at + at @ misfit.A @ at
+    moved = Quadratic(misfit.names, at, q, misfit.g - misfit.A @ at, misfit.A, misfit.H, N)
+    model = (0, 3, 4, 8)
+    reduced = [tuple(j for j in model if j != i) for i in model]
+    assert_allclose(moved.without_each(model), misfit.solve(reduced)[1], rtol=1e-9)
+    for start in ((), model):
+        added = [i for i in range(9) if i not in start]
+        enlarged = [tuple(sorted((*start, i))) for i in added]
+        assert_allclose(moved.with_each(start)[added], misfit.solve(enlarged)[1], rtol=1e-9)
+        assert np.isinf(moved.with_each(start)[list(start)]).all()
+
+
+def test_what_noise_swamps_is_left_out_before_it_is_worked_out():
+    """Never a model that is usable: the bound of the closed formula is on the safe side."""
+    refused = 0
+    for seed in range(20):
+        rng, misfit = np.random.default_rng(seed), random_misfit(7, seed)
+        N_ = rng.standard_normal((7, 7)) * np.sqrt(np.diag(misfit.H)) * rng.uniform(0, 0.4)
+        noisy = quadratic(misfit.H - N_.T @ N_, misfit.H, misfit.g, misfit.q)
+        start = (1, 4)
+        added = [i for i in range(7) if i not in start]
+        exact = noisy.solve([tuple(sorted((*start, i))) for i in added])[1]
+        closed = noisy.with_each(start)[added]
+        assert np.isinf(exact[np.isinf(closed)]).all()
+        both = np.isfinite(exact) & np.isfinite(closed)
+        assert_allclose(closed[both], exact[both], rtol=1e-9)
+        refused += int(np.isinf(closed).sum())
+    assert refused > 10
+
+
+def test_many_operators_take_closed_formulas(monkeypatch):
+    """A library of 120: a model as good as the true one, and hardly any model is worked out by itself."""
+    misfit = random_misfit(120, 3, true=6, mix=0.01)
+    solve, worked_out = Quadratic.solve, []
+
+    def counted(self, models, *arguments):
+        worked_out.append(len(models))
+        return solve(self, models, *arguments)
+
+    monkeypatch.setattr(Quadratic, "solve", counted)
+    ladder = best_models(misfit, EBIC, FREE, ["forward", "backward"])
+    assert sum(worked_out) < 120 * 20
+    assert set(ladder) == set(range(1, 121))
+    J, best = min(ladder.values())
+    for model in near_models(best, Models(names(120), FREE), misfit, lambda Q, _: np.isfinite(Q)):
+        assert score(misfit, model) >= J - 1e-6
 
 
 @pytest.mark.parametrize("criterion", [ExtendedBIC(), ProfileBIC()], ids=lambda c: c.name)

@@ -72,13 +72,13 @@ def geometry(kind: str, n: int) -> Grid | Mesh:
         mesh = jiggled(skfem.MeshTet.init_tensor(axis, axis, axis), 1 / n)
         return Mesh(mesh.p.T, mesh.t.T, "tetra")
     vertices = np.array(list(product(axis, repeat=3)))
-    cells = Domain.of(Grid(x=axis, y=axis, z=axis)).cells
+    cells = Domain.of(Grid(x=axis, y=axis, z=axis)).nodes.cells
     return Mesh(vertices, cells, "hexahedron")
 
 
-def at_quadrature(domain: Domain, degree: int, derivative: tuple[int, ...] | None = None):
-    shapes, places, _ = domain.quadrature(4)
-    R = reconstruction(domain.points, domain.cells, domain.corners, shapes, places, degree, derivative)
+def at_quadrature(domain: Domain, degree: int):
+    places, _ = domain.quadrature(4)
+    R = reconstruction(domain, places, degree)
     return R, places.reshape(-1, domain.dim)
 
 
@@ -91,29 +91,18 @@ def test_polynomials_are_reconstructed_exactly(kind: str, degree: int) -> None:
         assert_allclose(R @ np.prod(domain.points**power, axis=1), np.prod(places**power, axis=1), atol=1e-9)
 
 
-@pytest.mark.parametrize("kind", ["uneven", "triangle", "quad9", "tetra"])
-def test_derivatives_of_polynomials_are_exact(kind: str) -> None:
-    domain = Domain.of(geometry(kind, 5 if kind == "tetra" else 10))
-    along = (1,) + (0,) * (domain.dim - 1)
-    R, places = at_quadrature(domain, 3, along)
-    for power in exponents(domain.dim, 3):
-        left = np.maximum(power - np.array(along), 0)
-        wanted = power[0] * np.prod(places**left, axis=1)
-        assert_allclose(R @ np.prod(domain.points**power, axis=1), wanted, atol=1e-8)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_fill_the_domain(kind: str) -> None:
     domain = Domain.of(geometry(kind, 5))
-    assert domain.quadrature(2)[2].sum() == pytest.approx(1.0)
+    assert domain.quadrature(2)[1].sum() == pytest.approx(1.0)
     assert np.prod(domain.spacing) == pytest.approx(1.0 / len(domain.points))
 
 
 @pytest.mark.parametrize(("kind", "degree", "sizes"), [
     ("uneven", 2, (16, 32, 64)), ("triangle", 2, (12, 24, 48)), ("quad", 2, (12, 24, 48)), ("uneven2", 2, (12, 24, 48)),
-    ("quad9", 2, (8, 16, 32)), ("scattered", 2, (12, 24, 48)), ("hexahedron", 2, (6, 12)), ("tetra", 3, (6, 12)),
+    ("quad9", 2, (8, 16, 32)), ("scattered", 2, (12, 24, 48)), ("hexahedron", 2, (6, 12)), ("tetra", 3, (5, 10)),
     ("uneven", 4, (16, 32, 64)), ("triangle", 4, (12, 24, 48)), ("triangle6", 4, (8, 16, 32)),
-    ("quad9", 4, (8, 16, 32)), ("scattered", 4, (12, 24, 48)), ("tetra", 4, (6, 12)),
+    ("quad9", 4, (8, 16, 32)), ("scattered", 4, (12, 24, 48)), ("tetra", 4, (5, 10)),
 ])  # fmt: skip
 def test_integrals_converge(kind: str, degree: int, sizes: tuple[int, ...]) -> None:
     """∫ ∂^α φ u for a wave u and one fixed function φ: at least the order of the polynomials."""
@@ -121,7 +110,7 @@ def test_integrals_converge(kind: str, degree: int, sizes: tuple[int, ...]) -> N
     for n in sizes:
         domain = Domain.of(geometry(kind, n))
         k = np.arange(1.0, domain.dim + 1)
-        tests = BackgroundTests.by_gaps(domain, np.full(domain.dim, 1 / 7), 6, degree)
+        tests = BackgroundTests.by_gaps(domain, np.full(domain.dim, 1 / 7), 6, degree, np.full(domain.dim, 4.0))
         index = (2,) + (0,) * (domain.dim - 1)
         found = tests.matrix(index) @ np.sin(domain.points @ k + 0.3)
         wanted = -(k[0] ** 2) * _moment(tests, k)
@@ -148,7 +137,7 @@ def hole() -> Mesh:
 
 
 def test_supports_lie_inside() -> None:
-    tests = BackgroundTests.by_gaps(Domain.of(hole()), np.full(2, 0.04), 4, 2)
+    tests = BackgroundTests.by_gaps(Domain.of(hole()), np.full(2, 0.04), 4, 2, np.full(2, 4.0))
     low = np.array([s.start for s in tests.axes]) + tests.index * 0.04
     high = low + 5 * 0.04
     apart = (high <= 0.4 + 1e-9) | (low >= 0.6 - 1e-9)
@@ -168,7 +157,7 @@ def test_polynomials_do_not_reach_across_a_hole() -> None:
     parts = [mesh.restrict(np.flatnonzero(side)) for side in (centres[0] < 0.5, centres[0] > 0.5)]
     points = np.concatenate([part.p.T for part in parts])
     cells = np.concatenate([parts[0].t.T, parts[1].t.T + parts[0].p.shape[1]])
-    R, places = at_quadrature(Domain(points, cells, 3, "triangle"), 3)
+    R, places = at_quadrature(Domain.of(Mesh(points, cells, "triangle")), 3)
     u = np.r_[np.zeros(parts[0].p.shape[1]), np.ones(parts[1].p.shape[1])]
     assert_allclose(R @ u, places[:, 0] > 0.5, atol=1e-10)
 
@@ -185,7 +174,7 @@ def test_resolution_is_a_property_of_the_field(n: int, sigma: float) -> None:
     """Of waves with one wavelength the gap is about 0.38 of it, whatever the nodes and the noise."""
     rng = np.random.default_rng(n)
     points = rng.uniform(0, 1, (n, 2))
-    domain = Domain(points, Delaunay(points).simplices.astype(np.int64), 3, "triangle")
+    domain = Domain.of(Mesh(points, Delaunay(points).simplices.astype(np.int64), "triangle"))
     angles, phases = rng.uniform(0, 2 * np.pi, (2, 20, 6))
     waves = [
         np.cos(2 * np.pi * 3 * (points @ [np.cos(a), np.sin(a)]) + p)
@@ -193,8 +182,8 @@ def test_resolution_is_a_property_of_the_field(n: int, sigma: float) -> None:
     ]
     values = np.reshape(waves, (20, 6, n)).sum(axis=1)
     values = values + sigma * rng.standard_normal(values.shape)
-    gap, found = resolved_gap(domain, values, sigma)
-    assert found
+    gap = resolved_gap(domain, values, sigma)
+    assert gap > 1.4
     assert 0.33 < gap * np.sqrt(np.prod(domain.spacing)) * 3 < 0.45
 
 

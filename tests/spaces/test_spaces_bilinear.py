@@ -47,7 +47,7 @@ def dense(space, reach, values):
 def test_many_coefficients_at_once_are_those_one_by_one(name, element, where):
     space = built(name, element)
     rng = np.random.default_rng(0)
-    c = rng.standard_normal((space.measure(where).n_points, 35))  # more than are done side by side
+    c = rng.standard_normal((len(space.measure(where).weights), 35))  # more than are done side by side
     reach = "facets" if where == "facets" else "cells"
     for test, trial in jets(space, where):
         many = space.bilinear(where, test, trial, c, reach)
@@ -62,7 +62,7 @@ def test_sums_over_derivatives_and_adjoints(name, element, where):
     """Σ_β E_αᵀ diag(w c_β) E_β in one product; ⟨G, E_αᵀ diag(w c) E_β⟩ is linear in c with the adjoint as slope."""
     space = built(name, element)
     rng = np.random.default_rng(1)
-    points, reach = space.measure(where).n_points, "facets" if where == "facets" else "cells"
+    points, reach = len(space.measure(where).weights), "facets" if where == "facets" else "cells"
     pairs = list(jets(space, where))
     for test in {test for test, _ in pairs}:
         trials = {trial: rng.standard_normal(points) for one, trial in pairs if one == test}
@@ -81,7 +81,7 @@ def test_a_matrix_is_the_product_of_evaluations(name, element, where):
     """E_testᵀ diag(w c) E_trial, in dense algebra."""
     space = built(name, element)
     measure = space.measure(where)
-    c = np.random.default_rng(0).standard_normal((measure.n_points, 1))
+    c = np.random.default_rng(0).standard_normal((len(measure.weights), 1))
     reach = "facets" if where == "facets" else "cells"
     for test, trial in jets(space, where):
         E, F = measure.test.matrix(test).toarray(), measure.trial.matrix(trial).toarray()
@@ -93,7 +93,7 @@ def test_a_matrix_is_the_product_of_evaluations(name, element, where):
 @pytest.mark.parametrize(("name", "element"), [("2D", Q2), ("1D periodic", Q2), ("triangle", P1)], ids=label)
 def test_one_coefficient_for_all_points_or_times_is_broadcast(name, element):
     space = built(name, element)
-    zero, n_q = (0,) * space.dim, space.cells.n_points
+    zero, n_q = (0,) * space.dim, len(space.cells.weights)
     full = np.full((n_q, 4), 2.0)
     for c in (np.full((1, 4), 2.0), full):
         assert_allclose(space.bilinear("cells", zero, zero, c), np.tile(2 * space.mass, (4, 1)), atol=1e-14)
@@ -103,7 +103,7 @@ def test_one_coefficient_for_all_points_or_times_is_broadcast(name, element):
 def test_wider_patterns_hold_the_same_matrix(name, element):
     space = built(name, element)
     zero = (0,) * space.dim
-    c = np.random.default_rng(0).uniform(1, 2, (space.cells.n_points, 2))
+    c = np.random.default_rng(0).uniform(1, 2, (len(space.cells.weights), 2))
     narrow = [dense(space, "cells", v) for v in space.bilinear("cells", zero, zero, c)]
     for reach in ("facets", "recovered"):
         wide = [dense(space, reach, v) for v in space.bilinear("cells", zero, zero, c, reach)]
@@ -119,7 +119,7 @@ def test_chained_matrices_are_products_with_the_lumped_mass_between(name, elemen
     zero, first = (0,) * space.dim, (1,) + (0,) * (space.dim - 1)
     rng = np.random.default_rng(0)
     outer, inner = (
-        space.bilinear("cells", a, b, rng.uniform(1, 2, (space.cells.n_points, 1)))[0]
+        space.bilinear("cells", a, b, rng.uniform(1, 2, (len(space.cells.weights), 1)))[0]
         for a, b in ((zero, first), (first, first))
     )
     A, B = dense(space, "cells", outer), dense(space, "cells", inner)

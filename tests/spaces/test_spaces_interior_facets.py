@@ -33,7 +33,7 @@ def test_facets_normal_to_an_axis_have_the_known_total_size(name, element):
         area = np.prod([length(geometry, other) for other in geometry.names if other != axis_name])
         here = np.abs(facets.normals[:, axis]) > 1 - 1e-12
         assert facets.weights[here].sum() == pytest.approx(joints * area)
-    assert close(np.linalg.norm(facets.normals, axis=1), np.ones(facets.n_points), 1e-12)
+    assert close(np.linalg.norm(facets.normals, axis=1), np.ones(len(facets.weights)), 1e-12)
     if element.family == "P" and geometry.dim == 2:
         x, y = (
             np.append(v, v[0] + geometry.periods[n]) if n in geometry.periods else v for n, v in geometry.axes.items()
@@ -121,7 +121,7 @@ def test_automatic_penalty_on_squares_and_halved_squares(element, expected, peri
     geometry = Grid(periodic=tuple(periodic), **axes)
     join = element.degree if element in (P2, Q2) else 1
     for measure in measures_of(geometry, element)[1:]:
-        if not measure.n_points:
+        if not len(measure.weights):
             continue
         assert alpha(measure) == pytest.approx(expected)
         straight = np.abs(measure.normals).max(axis=1) > 1 - 1e-12
@@ -221,7 +221,7 @@ def test_a_mesh_of_one_cell_has_no_interior():
     facets = FiniteElements(Mesh(np.array([[0.0, 0], [1, 0], [0, 1]]), np.array([[0, 1, 2]]), "triangle"), P1).interior(
         2
     )
-    assert facets.n_points == 0
+    assert len(facets.weights) == 0
     assert facets.trial.matrix(Sided((1, 0), 1)).shape == (0, 3)
 
 
@@ -240,7 +240,7 @@ def test_ends_of_a_period_that_do_not_meet_are_refused():
 def test_uniform_grid_of_two_elements_around_a_period():
     geometry = Grid(x=UNIFORM["x"][:4], periodic={"x": 1.0})
     facets = measures_of(geometry, Q2)[2]
-    assert facets.n_points == 2
+    assert len(facets.weights) == 2
     u = np.random.default_rng(5).standard_normal(4)
     zero = [facets.trial.matrix(Sided((0,), side)) @ u for side in (1, -1)]
     assert close(zero[0], u[[2, 0]], 1e-12)

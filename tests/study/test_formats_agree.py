@@ -38,7 +38,7 @@ def line() -> Data:
 
 def plate() -> Data:
     """Two modes of the heat equation with κ = 0.1/π² on triangles, with noise, at 9 times."""
-    mesh = samples.triangles()
+    mesh = samples.triangles(13)
     t, (x, y) = np.linspace(0, 0.8, 9)[:, None], mesh.points.T
     u = np.exp(-0.2 * t) * np.cos(np.pi * x) * np.cos(np.pi * y) + 0.5 * np.exp(-0.1 * t) * np.cos(np.pi * x)
     return Data(t[:, 0], {"u": u + 1e-3 * np.random.default_rng(2).standard_normal(u.shape)}, mesh)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bvsi.app.readers import read
-from bvsi.app.study import Settings, load_study, suggested_operators, template, validate
+from bvsi.app.study import Settings, load_study, suggested_operators, validate
 from bvsi.app.study.build import files_of, reading_of
 from bvsi.app.study.schema import SCHEMA_FILE, schema_text
-from bvsi.app.study.template import study_text
+from bvsi.app.study.template import study_text, template
 from bvsi.operators import Library, Mixed, Vocabulary
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 from study.study_cases import wave

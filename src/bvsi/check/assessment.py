@@ -17,15 +17,15 @@ from bvsi.check.noise_tests import noise_tests
 from bvsi.check.residual_tests import ResidualTest, residual_tests
 from bvsi.check.variations import Variation, variations
 from bvsi.check.verdict import ADVICE, Evidence, Verdict, advice_for, judge
+from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, Grid
+from bvsi.data import Data
 from bvsi.errors import BvsiError, DataError, NotPositiveDefiniteError, OperatorError, RankError, SpaceError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.likelihood import ResidualLikelihood
-from bvsi.noise.measurement import Measurement
-from bvsi.residual.widths import widest_band
+from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.setup import Setup
 
 Array = NDArray[np.float64]
@@ -37,6 +37,8 @@ _NO_NOISE = (
 
 # A hundredth of a standard deviation is near enough to compare estimates.
 _ROUGHLY = Profile(tol=1e-2, max_iterations=10)
+# The same where data are so many that an evaluation takes seconds; differences count from one standard deviation on.
+_MORE_ROUGHLY = Profile(tol=5e-2, max_iterations=10)
 
 _POSSIBLE = (RankError, NotPositiveDefiniteError, DataError, SpaceError, OperatorError)
 """What fewer data or another element can honestly fail with. Any other error is a fault of ours and is not caught."""
@@ -141,6 +143,7 @@ def check(
         noise_error,
         dict(cycles or {}),
         levels,
+        space=likelihood.parts[0].residuals.structure.coordinates.shape[1] > 0,
     )
     verdict, reasons = judge(evidence)
     bias = bias_estimate(comparisons, len(fit.theta), levels)
@@ -177,6 +180,7 @@ def level_ratio(likelihood: ResidualLikelihood, sigma: Mapping[str, float] | Non
         if not noise.diagonal or structure.transfer is not None:
             return None
         stated = np.mean([noise.distinct[label] for label in noise.label], axis=0)
+        stated /= structure.thinned.share if structure.thinned else 1.0
         by_field = stated.reshape(len(structure.fields), -1).mean(axis=1)
         ratios += [sigma[f] ** 2 / v for f, v in zip(structure.fields, by_field, strict=True) if f in sigma]
     return float(np.mean(ratios)) if ratios else None
@@ -242,6 +246,7 @@ def check_discovery(
     rng: np.random.Generator,
     progress: Progress = silent,
     *,
+    rounds: int = 0,
     held: bool = False,
     levels: CheckLevels = LEVELS,
 ) -> Check | None:
@@ -258,6 +263,8 @@ def check_discovery(
         What is known of the noise of every experiment.
     rng
         For draws of the noise.
+    rounds
+        How often operators of the fit were linearised anew, and those of refits are.
     held
         Whether constraints hold the fit after all; refits, which are free, are then not compared with it.
     levels
@@ -271,48 +278,49 @@ def check_discovery(
     refits = []
     for number, variation in enumerate(tried):
         progress(number + 1, len(tried), f"checking with {variation.name}")
-        refits.append((variation, _refit(variation.setup, fit)))
+        refits.append((variation, _refit(variation.setup, fit, rounds)))
     judged = check(
         fit,
         likelihood,
         refits,
         noise_error=max(m.error for m in measured),
         rng=rng,
-        data=[m.data for m in measured if not m.bridged],  # interpolated values are no white noise
+        data=[m.observed for m in measured],  # interpolated values are no white noise
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
-        cycles=_cycles(measured),
+        cycles=cycles_of(measured),
         levels=levels,
     )
     if all(m.noise_free for m in measured):
-        return without_noise(judged, likelihood, fit.theta, levels)
+        judged = without_noise(judged, likelihood, fit.theta, levels)
+    if judged.verdict is Verdict.CONSISTENT and grows_without_bound(
+        setup.library.subset(fit.names), fit.theta, setup.data[0]
+    ):
+        worst = "waves shorter than the spacing of the nodes grow the faster the shorter they are"
+        return replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(worst,))
     if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
         return replace(judged, advice=_MEASURED)
     return judged
 
 
-def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints) -> Posterior:
+def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:
     """The posterior with T diag(bias_η²) Tᵀ on top of its covariance, where equalities make θ = c + T η.
 
     What equalities tie together moves together, and what they fix does not move.
     """
-    ties = constraints.affine()
-    added = ties.T @ judged.covariance_added[np.ix_(ties.free, ties.free)] @ ties.T.T
+    added = judged.covariance_added
+    if constraints:
+        ties = constraints.affine()
+        added = ties.T @ added[np.ix_(ties.free, ties.free)] @ ties.T.T
     if isinstance(posterior, TruncatedPosterior):
         return replace(posterior, base=widened(posterior.base, added))
     law: Posterior = widened(posterior, added)
     return law
 
 
-def _refit(setup: Setup, fit: Fit) -> Fit | BvsiError:
+def _refit(setup: Setup, fit: Fit, rounds: int) -> Fit | BvsiError:
     """The same operators on other data or test functions; the error where that cannot be fitted."""
     try:
-        return _ROUGHLY.fit(setup.likelihood(fit.names), start=fit.theta)
+        likelihood = setup.relinearised(setup.likelihood(fit.names), fit.theta, rounds)
+        return (_MORE_ROUGHLY if likelihood.costly else _ROUGHLY).fit(likelihood, start=fit.theta)
     except _POSSIBLE as error:
         return error
-
-
-def _cycles(measured: Sequence[Measurement]) -> dict[str, float] | None:
-    """Bandwidth of the data where they are on grids."""
-    if not all(isinstance(m.data.geometry, Grid) for m in measured):
-        return None
-    return widest_band([m.data for m in measured], [m.sigma for m in measured])

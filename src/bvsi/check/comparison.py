@@ -114,7 +114,7 @@ def compare(
     theta, sd = refit.theta[order], np.sqrt(np.diag(covariance))
     difference = theta - fit.theta
     statistic = float((difference / sd) @ np.linalg.solve(covariance / np.outer(sd, sd), difference / sd))
-    bias = richardson(difference, sd, variation.ratio, variation.order, levels)
+    bias = difference if variation.whole else richardson(difference, sd, variation.ratio, variation.order, levels)
     return Comparison(
         name=variation.name,
         kind=variation.kind,
@@ -164,13 +164,13 @@ def bias_estimate(comparisons: Sequence[Comparison], d: int, levels: CheckLevels
     Neither is more than what a discretisation that is better in it moves θ, such as wider test functions, since the
     order of convergence is a lower bound. The whole is not less than what that moves θ for sure.
     """
-    better = next((c for c in comparisons if c.better), None)
+    better = {kind: next((c for c in comparisons if kind in c.better), None) for kind in ("time", "space")}
     total = np.zeros(d)
     for one in comparisons:
         if one.kind != "width":
-            bounded = better is not None and one.kind in better.better
-            total += np.minimum(np.abs(one.bias), np.abs(better.difference)) if better and bounded else np.abs(one.bias)
-    if better is None:
-        return total
-    sd = np.abs(better.difference / np.where(better.z == 0, 1.0, better.z))
-    return np.maximum(total, np.abs(better.difference) - levels.noisy_move * sd)
+            bound = better[one.kind]
+            total += np.abs(one.bias) if bound is None else np.minimum(np.abs(one.bias), np.abs(bound.difference))
+    for one in (c for c in better.values() if c is not None):
+        sd = np.abs(one.difference / np.where(one.z == 0, 1.0, one.z))
+        total = np.maximum(total, np.abs(one.difference) - levels.noisy_move * sd)
+    return total

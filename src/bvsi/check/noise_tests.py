@@ -4,7 +4,8 @@
 
 The filter leaves out the axis along which neighbours are compared, so that c has mean zero where the noise is white,
 whatever its size; the variance is known as well (:func:`_variance`). Signs make c blind to a few places where signal
-is left, and to noise whose size varies.
+is left, and to noise whose size varies. Of incomplete data those f count that no missing value enters; the variance of
+c is then at most the one that is used.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from bvsi.data import Data, Grid
 from bvsi.data.smoothness import along, difference_filter
 from bvsi.errors import DataError
 from bvsi.noise import estimate_signal_noise
+from bvsi.noise.level import observed
 
 Array = NDArray[np.float64]
 
@@ -41,7 +43,7 @@ _FEWEST = 500
 
 
 def noise_tests(data: Sequence[Data], *, homoscedastic: bool) -> tuple[ResidualTest, ...]:
-    """Correlation of the noise along every axis, and its dependence on the signal; complete data on grids only.
+    """Correlation of the noise along every axis, and its dependence on the signal; on grids only.
 
     Parameters
     ----------
@@ -50,10 +52,10 @@ def noise_tests(data: Sequence[Data], *, homoscedastic: bool) -> tuple[ResidualT
     """
     tests: list[ResidualTest] = []
     for experiment in data:
-        if not isinstance(experiment.geometry, Grid) or experiment.measured is not None:
+        if not isinstance(experiment.geometry, Grid):
             continue
-        for name, values in experiment.fields.items():
-            tests += _whiteness(np.asarray(values), experiment, name)
+        for name in experiment.fields:
+            tests += _whiteness(observed(experiment, name), experiment, name)
         if homoscedastic:
             tests += _signal_dependence(experiment)
     return tuple(tests)
@@ -66,7 +68,7 @@ def _whiteness(values: Array, data: Data, name: str) -> list[ResidualTest]:
     frames = min(len(values), max(4 * _ORDER, _MOST // grid.n_nodes))
     kept = _middle(grid.shape, _LARGEST // frames)
     cube = values[:frames].reshape(-1, *grid.shape)[(slice(None), *kept)]
-    if cube.size < _FEWEST:
+    if cube.size < _FEWEST or not grid.dim:  # in a series no other axis takes off the signal; the misfit tells instead
         return []
     coordinates = [data.times[:frames], *(x[part] for x, part in zip(grid.axes.values(), kept, strict=True))]
     periods = [None, *(grid.periods.get(axis) for axis in grid.names)]
@@ -78,12 +80,15 @@ def _whiteness(values: Array, data: Data, name: str) -> list[ResidualTest]:
     for axis, label in enumerate(("time", *grid.names)):
         # neighbours along an axis are compared, the signal being taken off along the others
         others = [(other, K) for other, K in enumerate(filters) if other != axis]
-        signs = np.sign(reduce(lambda u, one: along(one[1], u, one[0]), others, cube))
-        if np.mean(signs == 0) > _ZEROS:
+        signs = np.moveaxis(np.sign(reduce(lambda u, one: along(one[1], u, one[0]), others, cube)), axis, 0)
+        alike = signs[1:] * signs[:-1]
+        alike = alike[np.isfinite(alike)]
+        if alike.size < _FEWEST:
+            continue
+        if np.mean(alike == 0) > _ZEROS:
             return []
-        signs = np.moveaxis(signs, axis, 0)
-        correlation = float(np.mean(signs[1:] * signs[:-1]))
-        z = correlation / np.sqrt(_variance([K for _, K in others]) / signs[1:].size)
+        correlation = float(np.mean(alike))
+        z = correlation / np.sqrt(_variance([K for _, K in others]) / alike.size)
         p = 2 * stdtr(_FREEDOM, -abs(z))
         tests.append(ResidualTest(f"noise correlated along {label} ({name})", correlation, float(z), float(p), "white"))
     return tests
@@ -91,7 +96,7 @@ def _whiteness(values: Array, data: Data, name: str) -> list[ResidualTest]:
 
 def _middle(shape: tuple[int, ...], most: int) -> tuple[slice, ...]:
     """The middle of a grid, of about so many nodes at most."""
-    share = min(1.0, (most / float(np.prod(shape))) ** (1 / len(shape)))
+    share = min(1.0, (most / float(np.prod(shape))) ** (1 / max(len(shape), 1)))
     sizes = [min(n, max(4 * _ORDER, int(n * share))) for n in shape]
     return tuple(slice((n - size) // 2, (n - size) // 2 + size) for n, size in zip(shape, sizes, strict=True))
 

@@ -30,6 +30,7 @@ TestKind = Literal["misfit", "structure", "uneven", "white", "signal"]
 # is known to 11%, and Student's t allows for that.
 _DRAWS = 40
 _WEIGHTS = 6  # each costs a factorisation
+_FEW_WEIGHTS = 2  # where data are so many that the posterior is narrow, and a factorisation takes seconds
 # Groups of blocks whose shares of the misfit are compared.
 _GROUPS = 8
 
@@ -80,7 +81,8 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     noise_error
         Relative standard error of the noise level.
     """
-    others = [] if fit.posterior is None else list(fit.posterior.sample(_WEIGHTS, rng))
+    number = _FEW_WEIGHTS if likelihood.costly else _WEIGHTS
+    others = [] if fit.posterior is None else list(fit.posterior.sample(number, rng))
     columns = [_Columns.of(part, likelihood, fit.theta, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
     n = freedom = float(likelihood.system.n - likelihood.system.d)
@@ -92,10 +94,11 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     known = likelihood.scale_known or noise_error > 0
     tests = [misfit_test(float(q[0]) / n, freedom, noise_error, drawn=drawn)] if known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
-    uneven = np.sum([c.uneven for c in columns], axis=0)
+    across = "in space" if likelihood.parts[0].residuals.structure.coordinates.shape[1] else "between equations"
+    uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
     tests += [
         _against_draws("residuals correlated in time", "structure", in_time),
-        _against_draws("residuals correlated in space", "structure", in_space),
+        _against_draws(f"residuals correlated {across}", "structure", in_space),
         _against_draws("uneven misfit in time", "uneven", uneven),
     ]
     return ResidualTests(tuple(tests), freedom, drawn)
@@ -138,11 +141,6 @@ class _Columns:
     share: Array
     lag_time: Array
     lag_space: Array
-
-    @property
-    def uneven(self) -> Array:
-        """How unevenly the misfit is spread over time."""
-        return _unevenness(self.share)
 
     @staticmethod
     def of(part: Part, likelihood: ResidualLikelihood, theta: Array, others: Sequence[Array], rng: Rng) -> _Columns:

@@ -31,6 +31,7 @@ class Verdict(enum.Enum):
     TIME = "under-resolved in time"
     SPACE = "under-resolved in space"
     OPERATOR = "missing operator"
+    ILL_POSED = "ill-posed as an evolution equation"
 
     def __str__(self) -> str:
         return self.value
@@ -54,6 +55,11 @@ ADVICE = {
     Verdict.OPERATOR: (
         "Do not trust the coefficients. Add operators to the library: the misfit is more than noise, and it does not "
         "come from the resolution of the data."
+    ),
+    Verdict.ILL_POSED: (
+        "Do not trust the equation: short waves grow without bound, so that it cannot be solved forward in time. The "
+        "data do not determine its highest derivative, or one of higher order is missing; give more or better data, "
+        "other operators, or a constraint such as 'laplacian(u) > 0'."
     ),
 }
 """What to do, one or two sentences."""
@@ -91,6 +97,8 @@ class Evidence:
         Freedom of the misfit, drawn: whether from draws.
     cycles
         Highest frequency by axis, cycles per step.
+    space
+        Whether there is any; in series there is none.
     """
 
     tests: tuple[ResidualTest, ...]
@@ -102,6 +110,7 @@ class Evidence:
     noise_error: float
     cycles: Mapping[str, float]
     levels: CheckLevels = LEVELS
+    space: bool = True
 
     def of_test(self, *kinds: TestKind) -> list[ResidualTest]:
         """Tests of some kinds."""
@@ -111,7 +120,7 @@ class Evidence:
     def untried(self) -> tuple[str, ...]:
         """In which of time and space no other discretisation could be tried."""
         tried = {kind for c in self.comparisons for kind in (c.kind, *c.better)}
-        return tuple(kind for kind in ("time", "space") if kind not in tried)
+        return tuple(kind for kind in (("time", "space") if self.space else ("time",)) if kind not in tried)
 
     def of_kind(self, kind: Kind) -> list[Comparison]:
         """Comparisons of a kind."""

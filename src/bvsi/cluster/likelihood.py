@@ -122,6 +122,11 @@ class ClusterLikelihood(ResidualLikelihood):
         raise BvsiError("this needs the residuals themselves, which are on the workers; leave out client.")
 
     @property
+    def costly(self) -> bool:
+        """Never: the data of a piece are not thinned, and workers share the evaluations."""
+        return False
+
+    @property
     def slope_is_cheap(self) -> bool:
         """Whether q and ∇q cost far less than H, on every worker."""
         return all(self._sum(piece.cheap_slope))
@@ -147,6 +152,9 @@ class ClusterLikelihood(ResidualLikelihood):
         extents = tuple(extent.some_blocks(some) for extent, some in zip(self.extents, chosen, strict=True))
         now = tuple(blocks[some] for blocks, some in zip(before, chosen, strict=True))
         return replace(self, extents=extents, chosen=now)
+
+    def some_tiles(self) -> None:
+        """None: residuals whose weights couple blocks are on the workers, and nothing is cut there."""
 
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
@@ -227,7 +235,7 @@ class ClusterLikelihood(ResidualLikelihood):
     def noise_share(self, rng: Rng) -> NoiseShare:
         """How much of each operator is noise, by equation, summed over pieces."""
         own = rng.spawn(len(self.extents))
-        return NoiseShare.total(self._sums(piece.share, [(own[seat.experiment],) for seat in self.seats]))
+        return NoiseShare.of(self._sums(piece.share, [(own[seat.experiment],) for seat in self.seats]))
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False

@@ -15,7 +15,7 @@ from bvsi.likelihood.block import Weighting, block_profile_equations, shared_spr
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.density import check_change_of_variables
 from bvsi.likelihood.equations import MomentEquations, Neighbours, instrumental_equations
-from bvsi.likelihood.products import NoiseShare, moment_equations, noise_share
+from bvsi.likelihood.products import NoiseSizes, moment_equations, noise_sizes
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -170,9 +170,9 @@ def moments(piece: Piece, model: PieceModel, theta: Array, rng: Rng, draws: int)
     return moment_equations(own.part, theta, weights, rng=copy.deepcopy(rng), draws=draws)
 
 
-def share(piece: Piece, model: PieceModel, rng: Rng) -> NoiseShare:
+def share(piece: Piece, model: PieceModel, rng: Rng) -> NoiseSizes:
     """How much of each operator is noise."""
-    return noise_share(piece.of(model).part, copy.deepcopy(rng))
+    return noise_sizes(piece.of(model).part, copy.deepcopy(rng))
 
 
 def density(piece: Piece, model: PieceModel, theta: Array, gradient: bool, logdet: bool, change: bool) -> Density:

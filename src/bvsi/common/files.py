@@ -192,19 +192,25 @@ def _sources(dataset: Any) -> Iterator[str]:
         yield from (str(source.file_name) for source in dataset.virtual_sources() if source.file_name != ".")
 
 
-def load_netcdf(path: Path) -> xr.Dataset:
-    """All of a NetCDF file that bvsi wrote; it may come from somebody else, and must not take values from elsewhere."""
+def load_netcdf(path: Path, largest: float = _LARGEST) -> xr.Dataset:
+    """All of a NetCDF file that bvsi wrote; it may come from somebody else, and must not take values from elsewhere.
+
+    Parameters
+    ----------
+    largest
+        Bytes of its arrays at most.
+    """
     import xarray as xr
 
     check_hdf5(path, allow_outside=False)
-    _check_sizes(path)
+    _check_sizes(path, largest)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what a tampered file says of itself
         with xr.open_dataset(path, engine="h5netcdf", phony_dims="access") as stored:
             return stored.load()
 
 
-def _check_sizes(path: Path) -> None:
+def _check_sizes(path: Path, largest: float) -> None:
     """Refuse a file of ours whose arrays, or chunks of them, would take gigabytes: it was tampered with."""
     h5py: Any = importlib.import_module("h5py")
     found = {"bytes": 0.0}
@@ -217,5 +223,5 @@ def _check_sizes(path: Path) -> None:
 
     with h5py.File(path, "r") as file:
         file.visititems(add)
-    if found["bytes"] > _LARGEST:
+    if found["bytes"] > largest:
         raise DataError(f"{path}: its arrays take {found['bytes'] / 1e9:.3g} GB; the file is damaged, make it anew")

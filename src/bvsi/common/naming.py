@@ -1,4 +1,7 @@
-"""Looking operators up by name: spaces do not count, and the equation may be left out where it is clear."""
+"""Names that mean something in operators, and operators looked up by name.
+
+Spaces do not count in a name, and the equation may be left out where it is clear.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 
 from bvsi.errors import OperatorError
+
+COORDINATE_NAMES: tuple[str, ...] = ("x", "y", "z")
+"""Names of the space axes, in this order."""
+FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
+DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
+CONSTANT_NAMES = ("pi",)
 
 
 def squeeze(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FUNCTION_NAMES
 from bvsi.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -100,20 +101,16 @@ def interval(low: float, high: float, open_end: bool = False) -> str:
     return f"[{low:.4g}, {high:.4g}{')' if open_end else ']'}"
 
 
-COORDINATE_NAMES: tuple[str, ...] = ("x", "y", "z")
-"""Names of the space axes, in this order."""
-
-_SYMBOLS = ("x", "y", "z", "t", "pi")
-_OPERATORS = ("laplacian", "grad", "div", "dx", "dy", "dz", "dot", "biharmonic", "diff")
-_FUNCTIONS = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
 # Dimensions and coordinates of the xarray form; a variable of the same name would replace them.
 _STORAGE = ("time", "node", "mesh_cells", "mesh_cell", "mesh_cell_node")
 
-RESERVED_NAMES: frozenset[str] = frozenset((*_SYMBOLS, *_OPERATORS, *_FUNCTIONS, *_STORAGE))
+RESERVED_NAMES: frozenset[str] = frozenset(
+    (*COORDINATE_NAMES, "t", *CONSTANT_NAMES, *DERIVATIVES, "diff", *FUNCTION_NAMES, *_STORAGE)
+)
 """Words with a meaning of their own in operator texts or in stored data: no field may be called so."""
 
 
-def check_field_name(name: object, what: str = "field") -> str:
+def check_field_name(name: object, what: str = "field", *, series: bool = False) -> str:
     """Return ``name`` if a field may be called so: an identifier that is not reserved, without ``__`` or a last ``_``.
 
     Parameters
@@ -122,6 +119,8 @@ def check_field_name(name: object, what: str = "field") -> str:
         The proposed name.
     what
         The noun for the error message, such as ``"auxiliary field"``.
+    series
+        Whether there is no space, so that x, y, z are no coordinates and fields may be called so.
     """
     if not isinstance(name, str):
         raise DataError(f"{what} name {name!r} is not a text; name it like 'u'")
@@ -134,6 +133,6 @@ def check_field_name(name: object, what: str = "field") -> str:
         raise DataError(
             f"{what} name {name!r} ends with '_' or holds '__', which mark derivatives inside operators; rename it"
         )
-    if name in RESERVED_NAMES:
+    if name in RESERVED_NAMES and not (series and name in COORDINATE_NAMES):
         raise DataError(f"{what} name {name!r} is reserved (coordinate, operator, function or storage name); rename it")
     return name

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.data._arrays import COORDINATE_NAMES, Floats, real_array
+from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.data._arrays import Floats, real_array
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
 from bvsi.errors import DataError
@@ -69,6 +70,8 @@ def arrange_auxiliary(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str
     array = _plain(value, what)
     space = {name: size for name, size in sizes.items() if name != TIME}
     n_nodes = _product(space)
+    if not space:  # of a series: one number, or one per time
+        return array.reshape(1) if array.size == 1 else arrange(array, what, sizes, dims)
     static_axes = (len(space),) if dims is not None else (1, len(space))
     if array.ndim not in static_axes or (dims is None and array.shape == (sizes[TIME], n_nodes)):
         return arrange(array, what, sizes, dims)
@@ -113,6 +116,9 @@ def _advice(shape: tuple[int, ...], sizes: Sizes, dims: tuple[str, ...] | None) 
     """Say which order of the axes would fit, if any."""
     # Auxiliary arrays without time are named by the dims of the fields, so time is listed in any case.
     fitting = [p for p in permutations(sizes) if tuple(sizes[name] for name in p) == shape]
+    if set(sizes) == {TIME}:
+        remedy = "pass geometry=Grid(x=...), or one Data per trajectory"
+        return f"; without geometry every field is one series (T,): {remedy}"
     if not fitting:
         return "; pass dims=(...) to name the axes if the order differs" if dims is None else "; check dims and shape"
     order = fitting[0] if TIME in sizes else (TIME, *fitting[0])
@@ -136,19 +142,6 @@ Parts = tuple[Floats, dict[str, Floats], Grid | Mesh, dict[str, Floats], tuple[s
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What to read from a dataset; the arguments of ``Data.from_xarray``."""
-
-    time: str
-    fields: Sequence[str] | None
-    auxiliary: Sequence[str] | None
-    periodic: Periodic | None
-    mesh: Mesh | None
-    nodes: str | None
-    axes: Mapping[str, str]
-
-
-@dataclass(frozen=True)
 class _Space:
     """Geometry, the dimensions that carry it in its node order, and those whose coordinate decreases."""
 
@@ -157,20 +150,39 @@ class _Space:
     flipped: tuple[str, ...] = ()
 
 
-def read(source: xr.Dataset | xr.DataArray, choice: Choice) -> Parts:
-    """Times, fields, geometry, auxiliary fields, and the fields that are marked as having missing values."""
+def read(
+    source: xr.Dataset | xr.DataArray,
+    time: str,
+    fields: Sequence[str] | None,
+    auxiliary: Sequence[str] | None,
+    periodic: Periodic | None,
+    mesh: Mesh | None,
+    nodes: str | None,
+    axes: Mapping[str, str],
+) -> Parts:
+    """Times, fields, geometry, auxiliary fields, and the fields that are marked as having missing values.
+
+    The arguments are those of ``Data.from_xarray``.
+    """
     ds = _dataset(source)
-    times = _times(ds, choice.time)
-    fields, known = _variables(ds, choice)
-    dims = _space_dims(ds, fields, choice.time)
-    mesh = choice.mesh if choice.mesh is not None else _stored_mesh(ds, dims)
-    space = _grid(ds, dims, choice) if mesh is None else _mesh(ds, dims, mesh, choice)
+    times = _times(ds, time)
+    read_fields, known = _variables(ds, time, fields, auxiliary)
+    dims = _space_dims(ds, read_fields, time)
+    mesh = mesh if mesh is not None else _stored_mesh(ds, dims)
+    if mesh is None:
+        space = _grid(ds, dims, axes, periodic)
+    elif axes:
+        raise DataError("axes applies to grids; with a mesh name the node dimension with nodes=")
+    elif periodic:
+        raise DataError("periodic applies to grids; leave it out for data on a mesh")
+    else:
+        space = _mesh(ds, dims, mesh, nodes)
     return (
         times,
-        {name: _array(ds, name, "field", choice.time, space) for name in fields},
+        {name: _array(ds, name, "field", time, space) for name in read_fields},
         space.geometry,
-        {name: _array(ds, name, "auxiliary", choice.time, space) for name in known},
-        tuple(name for name in fields if ds[name].attrs.get(MISSING) == "nan"),
+        {name: _array(ds, name, "auxiliary", time, space) for name in known},
+        tuple(name for name in read_fields if ds[name].attrs.get(MISSING) == "nan"),
     )
 
 
@@ -232,24 +244,26 @@ def _times(ds: xr.Dataset, time: str) -> Floats:
     return real_array(values, f"times: coordinate {time!r}")
 
 
-def _variables(ds: xr.Dataset, choice: Choice) -> tuple[list[str], list[str]]:
+def _variables(
+    ds: xr.Dataset, time: str, chosen: Sequence[str] | None, auxiliary: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
     """Names of the fields and of the auxiliary fields."""
-    for argument, names in (("fields", choice.fields), ("auxiliary", choice.auxiliary)):
+    for argument, names in (("fields", chosen), ("auxiliary", auxiliary)):
         if isinstance(names, str):
             raise DataError(f"{argument} is the text {names!r}; pass a list of names, [{names!r}]")
         missing = [name for name in names or () if name not in ds.data_vars]
         if missing:
             raise DataError(f"{argument}: no variable {missing[0]!r}; the dataset has {_listed(ds.data_vars)}")
-    if choice.auxiliary is not None:
-        known = list(choice.auxiliary)
+    if auxiliary is not None:
+        known = list(auxiliary)
     else:
         marked = [str(n) for n, v in ds.data_vars.items() if v.attrs.get("role") == "auxiliary"]
-        known = [name for name in marked if name not in (choice.fields or ())]
-    if choice.fields is not None:
-        return list(choice.fields), known
-    fields = [name for name, v in ds.data_vars.items() if choice.time in v.dims and name not in known]
+        known = [name for name in marked if name not in (chosen or ())]
+    if chosen is not None:
+        return list(chosen), known
+    fields = [name for name, v in ds.data_vars.items() if time in v.dims and name not in known]
     if not fields:
-        raise DataError(f"fields: no variable has the time dimension {choice.time!r}; transpose or rename the data")
+        raise DataError(f"fields: no variable has the time dimension {time!r}; transpose or rename the data")
     return fields, known  # type: ignore[return-value]  # names that are no text are refused by Data
 
 
@@ -266,9 +280,9 @@ def _space_dims(ds: xr.Dataset, fields: Sequence[str], time: str) -> tuple[str, 
     return tuple(dims)
 
 
-def _grid(ds: xr.Dataset, dims: tuple[str, ...], choice: Choice) -> _Space:
+def _grid(ds: xr.Dataset, dims: tuple[str, ...], axes: Mapping[str, str], periodic: Periodic | None) -> _Space:
     """Grid with the axes in the order x, y, z."""
-    dim_of = _axes(dims, choice.axes)
+    dim_of = _axes(dims, axes)
     coordinates, flipped, stored = {}, [], {}
     for axis, dim in dim_of.items():
         if dim not in ds.coords:
@@ -280,7 +294,7 @@ def _grid(ds: xr.Dataset, dims: tuple[str, ...], choice: Choice) -> _Space:
         coordinates[axis] = values
         if "period" in ds.coords[dim].attrs:
             stored[axis] = float(ds.coords[dim].attrs["period"])
-    grid = Grid(periodic=stored if choice.periodic is None else choice.periodic, **coordinates)
+    grid = Grid(periodic=stored if periodic is None else periodic, **coordinates)
     return _Space(grid, tuple(dim_of.values()), tuple(flipped))
 
 
@@ -301,8 +315,6 @@ def _axes(dims: tuple[str, ...], axes: Mapping[str, str]) -> dict[str, str]:
         if axis in dim_of:
             raise DataError(f"axes: dimensions {dim_of[axis]!r} and {dim!r} both become {axis!r}; name one axis each")
         dim_of[axis] = dim
-    if not dim_of:
-        raise DataError("fields have no space dimension, only time; at least one of x, y, z is needed")
     return {axis: dim_of[axis] for axis in COORDINATE_NAMES if axis in dim_of}
 
 
@@ -315,24 +327,20 @@ def _stored_mesh(ds: xr.Dataset, dims: tuple[str, ...]) -> Mesh | None:
     return Mesh(points, ds.coords[CELLS].values, str(ds.coords[CELLS].attrs["cell_type"]))
 
 
-def _mesh(ds: xr.Dataset, dims: tuple[str, ...], mesh: Mesh, choice: Choice) -> _Space:
+def _mesh(ds: xr.Dataset, dims: tuple[str, ...], mesh: Mesh, nodes: str | None) -> _Space:
     """The mesh and the dimension that numbers its nodes."""
-    if choice.axes:
-        raise DataError("axes applies to grids; with a mesh name the node dimension with nodes=")
-    if choice.periodic:
-        raise DataError("periodic applies to grids; leave it out for data on a mesh")
-    extra = [dim for dim in dims if dim != choice.nodes]
-    if choice.nodes is None and len(dims) != 1:
+    extra = [dim for dim in dims if dim != nodes]
+    if nodes is None and len(dims) != 1:
         raise DataError(
             f"nodes: which of the dimensions {_listed(dims)} numbers the nodes? pass nodes=, select the rest"
         )
-    if choice.nodes is not None and choice.nodes not in dims:
-        raise DataError(f"nodes: {choice.nodes!r} is not a dimension of the fields; they have {_listed(dims)}")
-    if choice.nodes is not None and extra:
+    if nodes is not None and nodes not in dims:
+        raise DataError(f"nodes: {nodes!r} is not a dimension of the fields; they have {_listed(dims)}")
+    if nodes is not None and extra:
         raise DataError(
             f"dimension {extra[0]!r} is neither time nor nodes; select one entry with ds.isel({extra[0]}=0)"
         )
-    dim = dims[0] if choice.nodes is None else choice.nodes
+    dim = dims[0] if nodes is None else nodes
     if ds.sizes[dim] != mesh.n_nodes:
         raise DataError(f"dimension {dim!r} has {ds.sizes[dim]} entries, the mesh has {mesh.n_nodes}; pass its mesh")
     _check_positions(ds, dim, mesh)

@@ -1,4 +1,4 @@
-"""One experiment: fields in time on a grid or mesh, checked when made, never changed after."""
+"""One experiment: fields in time on a grid or mesh, or series without space, checked when made, never changed after."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bvsi.data._measured import Mask, check_fill, check_missing, checked_masks, 
 from bvsi.data._xarray import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
-from bvsi.errors import DataError
+from bvsi.errors import DataError, MissingValuesError
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -36,7 +36,7 @@ class Data:
     fields
         û by name, each (T, n_nodes), in the node order of the geometry.
     geometry
-        The grid or mesh.
+        The grid or mesh; of a series the grid without axes.
     auxiliary
         Known fields by name, (T, n_nodes), or (n_nodes,) when static.
     measured
@@ -51,10 +51,9 @@ class Data:
     measured: Mapping[str, Mask] | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.geometry, Grid | Mesh):
-            raise DataError(f"geometry is a {type(self.geometry).__name__}; pass a Grid or a Mesh")
+        _check_geometry(self.geometry)
         times = _times(self.times)
-        _check_names(self.fields, self.auxiliary)
+        _check_names(self.fields, self.auxiliary, self.geometry)
         shape = (times.size, self.geometry.n_nodes)
         fields = {n: _values(v, f"field {n!r}", (shape,)) for n, v in self.fields.items()}
         known = {n: _values(v, f"auxiliary {n!r}", (shape, shape[1:])) for n, v in self.auxiliary.items()}
@@ -65,7 +64,7 @@ class Data:
             masks = checked_masks({n: m[kept] for n, m in masks.items()}, tuple(fields), (times.size, shape[1]))
         for name, values in fields.items():
             mask = None if masks is None else masks[name]
-            _check_finite(values, f"field {name!r}", times, self.geometry, mask)
+            _check_finite(values, f"field {name!r}", times, self.geometry, mask, may_miss=True)
             check_fill(values, f"field {name!r}", mask)
         for name, values in known.items():
             _check_finite(values, f"auxiliary {name!r}", times, self.geometry)
@@ -83,7 +82,7 @@ class Data:
         fields: Mapping[str, ArrayLike],
         *,
         times: ArrayLike,
-        geometry: Geometry,
+        geometry: Geometry | None = None,
         dims: Sequence[str] | None = None,
         auxiliary: Mapping[str, ArrayLike] | None = None,
         missing: Literal["nan"] | None = None,
@@ -96,11 +95,11 @@ class Data:
         ----------
         fields
             Arrays by name. On a grid ``(T, *grid.shape)`` or flattened (T, n_nodes), or with the axes ``dims``;
-            on a mesh (T, n_nodes).
+            on a mesh (T, n_nodes); of a series (T,).
         times
             (T,).
         geometry
-            The grid or mesh.
+            The grid or mesh. Left out the fields are series, a system without space, and may be called x, y, z.
         dims
             Names of the axes of every array, such as ``("time", "y", "x")``; on a mesh "time" and "node".
         auxiliary
@@ -111,9 +110,9 @@ class Data:
         """
         check_missing(missing)
         known = {} if auxiliary is None else auxiliary
-        _check_names(fields, known)
-        if not isinstance(geometry, Grid | Mesh):
-            raise DataError(f"geometry is a {type(geometry).__name__}; pass a Grid or a Mesh")
+        geometry = Grid() if geometry is None else geometry
+        _check_geometry(geometry)
+        _check_names(fields, known, geometry)
         t = _times(times)
         sizes = axis_sizes(t.size, geometry)
         order = check_dims(dims, sizes)
@@ -165,8 +164,8 @@ class Data:
             this holds for fields that :meth:`to_xarray` marked so.
         """
         check_missing(missing)
-        chosen = _xarray.Choice(time, fields, auxiliary, periodic, mesh, nodes, axes or {})
-        times, values, geometry, known, marked = _xarray.read(ds, chosen)
+        parts = _xarray.read(ds, time, fields, auxiliary, periodic, mesh, nodes, axes or {})
+        times, values, geometry, known, marked = parts
         with_gaps = marked if missing is None else tuple(values)
         return Data(times, values, geometry, known, {name: ~np.isnan(values[name]) for name in with_gaps})
 
@@ -275,13 +274,14 @@ class Data:
         return Data(self.times, values, self.geometry, self.auxiliary, self.measured)
 
     def __repr__(self) -> str:
-        kind = "grid" if isinstance(self.geometry, Grid) else "mesh of"
+        kind = "grid " if isinstance(self.geometry, Grid) else "mesh of "
+        where = f"{kind}{self.geometry.summary}" if self.geometry.dim else "series"
         known = f", auxiliary {', '.join(self.auxiliary)}" if self.auxiliary else ""
         if self.measured is not None:
             known += f", {1 - np.mean([mask.mean() for mask in self.measured.values()]):.2g} of the values missing"
         return (
             f"Data: {self.n_times} times in {interval(self.times[0], self.times[-1])}, "
-            f"{kind} {self.geometry.summary}, fields {', '.join(self.fields)}{known}"
+            f"{where}, fields {', '.join(self.fields)}{known}"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -304,10 +304,15 @@ def _times(value: ArrayLike) -> Floats:
     return times
 
 
-def _check_names(fields: object, auxiliary: object) -> None:
+def _check_geometry(geometry: object) -> None:
+    if not isinstance(geometry, Grid | Mesh):
+        raise DataError(f"geometry is a {type(geometry).__name__}; pass a Grid or a Mesh")
+
+
+def _check_names(fields: object, auxiliary: object, geometry: Geometry) -> None:
     """Refuse missing, unusable and doubly used names."""
-    names = _names("fields", fields, "field")
-    known = _names("auxiliary", auxiliary, "auxiliary field")
+    names = _names("fields", fields, "field", series=not geometry.dim)
+    known = _names("auxiliary", auxiliary, "auxiliary field", series=not geometry.dim)
     if not names:
         raise DataError("fields is empty; pass at least one field, such as {'u': array}")
     both = [name for name in names if name in known]
@@ -315,11 +320,11 @@ def _check_names(fields: object, auxiliary: object) -> None:
         raise DataError(f"{both[0]!r} is given as field and as auxiliary; rename one of them, or leave it out")
 
 
-def _names(argument: str, mapping: object, noun: str) -> tuple[str, ...]:
+def _names(argument: str, mapping: object, noun: str, *, series: bool) -> tuple[str, ...]:
     """Checked names of a mapping."""
     if not isinstance(mapping, Mapping):
         raise DataError(f"{argument} is a {type(mapping).__name__}; pass arrays by name, such as {{'u': array}}")
-    return tuple(check_field_name(name, noun) for name in mapping)
+    return tuple(check_field_name(name, noun, series=series) for name in mapping)
 
 
 def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) -> Floats:
@@ -333,8 +338,16 @@ def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) ->
     return values
 
 
-def _check_finite(values: Floats, what: str, times: Floats, geometry: Geometry, mask: Mask | None = None) -> None:
-    """Refuse NaN and infinity where measured; say how many, and where the first one is in time and space."""
+def _check_finite(
+    values: Floats, what: str, times: Floats, geometry: Geometry, mask: Mask | None = None, *, may_miss: bool = False
+) -> None:
+    """Refuse NaN and infinity where measured; say how many, and where the first one is in time and space.
+
+    Parameters
+    ----------
+    may_miss
+        Whether NaN may stand for values that were not measured.
+    """
     finite = np.isfinite(values) if mask is None else np.isfinite(values) | ~mask
     if finite.all():
         return
@@ -346,13 +359,15 @@ def _check_finite(values: Floats, what: str, times: Floats, geometry: Geometry, 
         place = f"grid index {tuple(int(i) for i in np.unravel_index(node, geometry.shape))}"
     else:
         place = f"node {node}"
-    remedy = "fill them, or select a part of the data without them"
-    if what.startswith("field") and np.isnan(values[first]):
-        remedy += "; if NaN means not measured, say so with missing='nan', or with measured={name: mask}"
-    raise DataError(
+    message = (
         f"{what} has {np.sum(~finite)} values that are not finite, first {values[first]} at {when}{place} "
-        f"({where}); {remedy}"
+        f"({where}); fill them, or select a part of the data without them"
     )
+    if may_miss and np.isnan(values[first]):
+        raise MissingValuesError(
+            f"{message}; if NaN means not measured, say so with missing='nan', or with measured={{name: mask}}"
+        )
+    raise DataError(message)
 
 
 def _steps(grid: Grid, every: int | Mapping[str, int]) -> dict[str, int]:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.data._arrays import COORDINATE_NAMES, Floats, check_increasing, frozen, interval, read_only, real_array
+from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.data._arrays import Floats, check_increasing, frozen, interval, read_only, real_array
 from bvsi.errors import DataError
 
 Periodic = Iterable[str] | Mapping[str, float]
@@ -30,6 +31,8 @@ class Grid:
         Grid(x=xs, y=ys)                          Grid(x=xs, periodic="x")
         Grid(x=xs, y=ys, periodic=("x", "y"))     Grid(x=xs, periodic={"x": 2 * np.pi})
 
+    ``Grid()`` has no axes and one node: that of a series, a system without space.
+
     With the bare name the period of a uniform axis of n points is n times its spacing; a non-uniform axis
     needs its period. Without a period nothing can show that the end point was kept by mistake: give the
     period where it is known.
@@ -47,8 +50,6 @@ class Grid:
     periods: Mapping[str, float]
 
     def __init__(self, *, periodic: Periodic = (), **axes: ArrayLike) -> None:
-        if not axes:
-            raise DataError("grid: no axes given; pass the coordinates by name, Grid(x=..., y=...)")
         unknown = [name for name in axes if name not in COORDINATE_NAMES]
         if unknown:
             raise DataError(f"grid: axis {unknown[0]!r} is none of x, y, z; rename it to one of them")
@@ -79,12 +80,16 @@ class Grid:
     @cached_property
     def points(self) -> Floats:
         """Coordinates of the nodes, (n_nodes, dim)."""
+        if not self.axes:
+            return frozen(np.zeros((1, 0)))
         mesh = np.meshgrid(*self.axes.values(), indexing="ij")
         return frozen(np.stack([values.ravel() for values in mesh], axis=1))
 
     @property
     def summary(self) -> str:
         """Size and extent as a short text."""
+        if not self.axes:
+            return "one point, no space"
         ends = {name: axis[0] + self.periods.get(name, axis[-1] - axis[0]) for name, axis in self.axes.items()}
         extent = " × ".join(
             interval(axis[0], ends[name], open_end=name in self.periods) for name, axis in self.axes.items()
@@ -93,7 +98,7 @@ class Grid:
         return f"{' × '.join(map(str, self.shape))} in {extent}{periodic}"
 
     def __repr__(self) -> str:
-        return f"Grid: {', '.join(self.names)}, {self.summary}"
+        return f"Grid: {', '.join((*self.names, self.summary))}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (dict(self.axes), dict(self.periods))

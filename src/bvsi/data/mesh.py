@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.data._arrays import COORDINATE_NAMES, Floats, frozen, interval, real_array
+from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.data._arrays import Floats, frozen, interval, real_array
 from bvsi.errors import DataError
 
 Group = tuple[int, ...]

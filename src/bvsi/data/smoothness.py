@@ -24,7 +24,7 @@ Geometry = Grid | Mesh
 # Values of the frames that are handled together: bounds intermediate arrays to some 10 MB.
 SLAB = 1_000_000
 # Steps of conjugate gradients at most; the system is diagonally scaled, and usual gaps take some tens.
-_STEPS = 2000
+_STEPS = 200
 
 
 def difference_filter(x: Floats, order: int, period: float | None = None) -> Any:

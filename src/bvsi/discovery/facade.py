@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
-from bvsi.discovery.method import Estimator, Method, Selection, choose_method, with_treatment
+from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_worth
 from bvsi.discovery.ties import needed, ties_of
@@ -30,7 +31,7 @@ from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
 from bvsi.operators import Library
-from bvsi.select import SelectionPath, Sweep
+from bvsi.select import Backward, SelectionPath, Sweep
 from bvsi.setup import Setup
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def discover(
     method: Method | None = None,
     prior: Prior | GaussianPrior | None = None,
     constraints: AnyConstraints = None,
-    relinearise: int = 0,
+    relinearise: int | None = None,
     check: bool | CheckLevels = True,
     client: Any = None,
     stored: Sequence[Stored] | None = None,
@@ -79,8 +80,9 @@ def discover(
         Texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities tie
         together are selected together; inequalities hold in the posterior.
     relinearise
-        How often the selected operators are linearised anew, at states smoothed by their own residual, before the last
-        fit; it matters where nonlinear operators meet large noise.
+        How often operators are linearised anew, at states smoothed by the residual of those selected, which are then
+        selected again; it matters where nonlinear operators meet large noise. By default once where they take
+        derivatives of the data, such as ``dx(u)**2``, else never.
     check
         Whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
         thresholds of that check.
@@ -91,15 +93,16 @@ def discover(
         With a client, the files of the experiments, one each: workers then read their frames themselves, unless
         outliers were replaced or the data were coarsened.
     rng
-        For draws of the noise in the check and for samplers, by default ``numpy.random.default_rng(0)``. Every step
-        starts from a copy of it, so that its numbers do not depend on the other steps.
+        For draws of the noise in selection and check, and for samplers, by default ``numpy.random.default_rng(0)``.
+        Every step starts from a copy of it, so that its numbers do not depend on the other steps.
     """
     begin = time.perf_counter()
     rng = np.random.default_rng(0) if rng is None else rng
     check_arguments(data, library)
     _check_cluster(client, stored)
     _check_prior(prior, library)
-    allowed, rounds = as_linear(constraints, library.names), _count(relinearise)
+    allowed = None if constraints is None else as_linear(constraints, library.names)
+    rounds = _count(relinearise)
     experiments = as_experiments(data)
     check_worth(experiments, tuple(library.equations))
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
@@ -108,8 +111,16 @@ def discover(
     chosen = choose_method(measured, library, method)
     used = chosen.method
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
-    whole = setup.likelihood(progress=progress)
-    path, keep = _select(whole, setup.library, used, allowed, progress)
+    select, keep = _selector(setup.library, used, allowed, rng)
+    if len(setup.library.orders) > 1:
+        setup, whole, path, orders = selected_order(setup, partial(select, keep=keep, progress=progress), progress)
+    else:
+        whole, orders = setup.likelihood(progress=progress), ""
+        path = select(whole, keep=keep, progress=progress)
+    rounds = int(setup.derives(path.best.names)) if rounds is None else rounds
+    if rounds and client is None:  # with Jacobians at the data themselves noise may let further operators in
+        whole = setup.relinearised(whole, _of_all(path, whole.names), rounds, progress)
+        path = select(whole, keep=keep, progress=progress)
     model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
     if not keep:
         fields = tuple(library.equations)
@@ -123,12 +134,13 @@ def discover(
         "noise": "; ".join(m.summary for m in measured),
         "noise levels": repr(NOISE_LEVELS),
         "prior": "flat" if prior is None else str(prior_density(prior, model.likelihood)),
-        "constraints": "; ".join(allowed.texts),
+        "constraints": "; ".join(allowed.texts) if allowed else "",
         **({"check": repr(levels)} if check else {}),
         **({"biharmonic": str(treated)} if treated.chi2 else {}),
+        **({"time order": orders} if orders else {}),
     }
     seconds = time.perf_counter() - begin
-    return _result(library, model, path, whole.rows, used, settings, judged, pictures, seconds)
+    return _result(setup.library, model, path, whole.rows, used, settings, judged, pictures, seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,12 +151,15 @@ class _Model:
     ----------
     here
         Whether the residuals of the likelihood are on this machine.
+    rounds
+        How often its operators were linearised anew.
     """
 
     likelihood: ResidualLikelihood
     fit: Fit
-    limits: LinearConstraints
+    limits: LinearConstraints | None
     here: bool
+    rounds: int
 
 
 def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequence[Stored] | None) -> Setup:
@@ -172,15 +187,23 @@ def _check_cluster(client: Any, stored: Sequence[Stored] | None) -> None:
         raise BvsiError("stored: files are read by the workers of a cluster; give client= too, or leave it out.")
 
 
-def _select(
-    likelihood: ResidualLikelihood, library: Library, method: Method, allowed: LinearConstraints, progress: Progress
-) -> tuple[SelectionPath, list[str]]:
-    """How the operators are selected, and those that were not up for selection."""
+def _selector(
+    library: Library, method: Method, allowed: LinearConstraints | None, rng: Rng
+) -> tuple[Callable[..., SelectionPath], list[str]]:
+    """What selects the operators, and those that are not up for selection."""
     assert method.selection is not None
-    ties = ties_of(allowed)
-    keep = ties.keep([*library.keep, *needed(allowed)])
-    path = method.selection.select(ties.likelihood(likelihood), keep=keep, progress=progress)
-    return ties.path(path), keep
+    keep = [*library.keep, *(needed(allowed) if allowed else ())]
+    select: Callable[..., SelectionPath] = method.selection.select
+    if not isinstance(method.selection, Backward):  # which draws nothing of its own
+        select = partial(method.selection.select, rng=copy.deepcopy(rng))
+    ties = ties_of(allowed) if allowed else None
+    return (select if ties is None else partial(ties.selected, select)), keep
+
+
+def _of_all(path: SelectionPath, names: tuple[str, ...]) -> Array:
+    """Coefficients of the selected model among those of all operators, (d,)."""
+    chosen = dict(zip(path.best.names, path.best.theta, strict=True))
+    return np.array([chosen.get(name, 0.0) for name in names])
 
 
 def _fit(
@@ -190,7 +213,7 @@ def _fit(
     method: Method,
     measured: Sequence[Measurement],
     prior: Prior | GaussianPrior | None,
-    allowed: LinearConstraints,
+    allowed: LinearConstraints | None,
     rounds: int,
     rng: Rng,
     progress: Progress,
@@ -204,28 +227,17 @@ def _fit(
     """
     assert method.estimator is not None
     selected, here = whole.restrict(path.best.names), setup.client is None
-    limits = allowed.restrict(selected.names)
-    for _ in range(rounds):
-        selected = selected if here else setup.here.likelihood(selected.names)
-        smooth = _smoothed(setup.data, selected, path.best.theta)
-        selected, here = setup.here.likelihood(selected.names, linearise_at=smooth), True
+    limits = allowed.restrict(selected.names) if allowed else None
+    if rounds and not here:  # of the library that a cluster has, only what was selected is linearised anew
+        selected = setup.relinearised(setup.here.likelihood(selected.names), path.best.theta, rounds)
+        here = True
     level = _level_prior(measured, path) if selected.scale_known else None
     fit = path.best.fit if _estimates_with(method.selection, method.estimator) else None
     if fit is None or prior is not None or limits or rounds or level is not None:
         fit = _posterior(method.estimator, selected, path.best.theta, prior, limits, level, rng, progress)
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
-    return _Model(selected, fit, limits, here)
-
-
-def _smoothed(data: Sequence[Data], likelihood: ResidualLikelihood, theta: Array) -> list[Data]:
-    """States û − ε̂(θ), at which operators are linearised."""
-    if any(part.residuals.structure.transfer is not None for part in likelihood.parts):
-        raise BvsiError("relinearise: needs data on the nodes of the space; leave it out, or Galerkin(on=...).")
-    pairs = zip(data, likelihood.noise_estimates(theta), strict=True)
-    return [
-        one.with_fields({f: v - noise[f] if f in noise else v for f, v in one.fields.items()}) for one, noise in pairs
-    ]
+    return _Model(selected, fit, limits, here, rounds)
 
 
 def _check(
@@ -242,10 +254,19 @@ def _check(
     pictures = frames_of(setup.data, likelihood, model.fit.theta, rng=copy.deepcopy(rng))
     # Constraints mask discretisation drift, so that the unconstrained fit is checked, unless they cause a misfit.
     contradicted = bool(model.limits) and misfit_excess(model.fit.chi2, likelihood.n)
-    subject = model.fit if contradicted else path.best.fit
+    subject = model.fit if contradicted else None if model.rounds and setup.client else path.best.fit
     start, draws = path.best.theta, copy.deepcopy(rng)
     judged = check_discovery(
-        subject, setup, likelihood, start, measured, draws, progress, held=contradicted, levels=levels
+        subject,
+        setup,
+        likelihood,
+        start,
+        measured,
+        draws,
+        progress,
+        rounds=model.rounds,
+        held=contradicted,
+        levels=levels,
     )
     return judged, pictures
 
@@ -255,8 +276,8 @@ def _estimates_with(selection: Selection | None, estimator: Estimator) -> bool:
     return isinstance(selection, Sweep) and getattr(selection.criterion, "estimator", None) == estimator
 
 
-def _count(relinearise: int) -> int:
-    if not isinstance(relinearise, int) or relinearise < 0:
+def _count(relinearise: int | None) -> int | None:
+    if relinearise is not None and (not isinstance(relinearise, int) or relinearise < 0):
         raise BvsiError(f"relinearise: a number of times, 0 or more, is needed; got {relinearise!r}.")
     return relinearise
 
@@ -266,7 +287,7 @@ def _posterior(
     selected: ResidualLikelihood,
     theta: Array,
     prior: Prior | GaussianPrior | None,
-    constraints: LinearConstraints,
+    constraints: LinearConstraints | None,
     level: InverseGammaPrior | None,
     rng: Rng,
     progress: Progress,

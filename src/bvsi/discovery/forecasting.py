@@ -60,6 +60,8 @@ def forecast(
     options
         What else was given to ``discover``: noise, prior, constraints and so on.
     """
+    if len(library.orders) > 1:
+        library = library.with_time_order(found.time_order)
     _check(holdout, draws, library)
     experiments = as_experiments(data)
     first, given = experiments[0], dict(options or {})
@@ -101,6 +103,8 @@ def simulate_found(
     draws, budget
         As in :func:`forecast`.
     """
+    if len(library.orders) > 1:
+        library = library.with_time_order(found.time_order)
     _check(0.5, draws, library)
     t = _checked_times(times, initial)
     chosen = library.subset(found.names)

@@ -25,8 +25,8 @@ Array = NDArray[np.float64]
 
 _DRAWS = 24  # the sd of 24 draws is known to 15%, enough for a picture; not measured
 # Nodes per axis and frames that are kept, by dimension; together about 64,000 values a field.
-_NODES = {1: 256, 2: 96, 3: 24}
-_FRAMES = {1: 256, 2: 12, 3: 6}  # see above
+_NODES = {0: 1, 1: 256, 2: 96, 3: 24}
+_FRAMES = {0: 4096, 1: 256, 2: 12, 3: 6}  # see above; of a series as many as a picture can show
 _MESH_NODES = 20_000  # nodes of a mesh beyond which only one frame is kept
 
 
@@ -101,7 +101,8 @@ def _experiment(
     structure = part.residuals.structure
     times, nodes, axes = _thinned(data)
     at = np.ix_(times, nodes)
-    fit = {} if structure.transfer is not None else {f: data.fields[f][at] - e[at] for f, e in estimate.items()}
+    seen = {f: observed(data, f)[at] for f in data.names}
+    fit = {} if structure.transfer is not None else {f: seen[f] - e[at] for f, e in estimate.items()}
     w = _standardised(part, likelihood, theta, rng)
     rows = {name: structure.equation_of_row == i for i, name in enumerate(structure.equations)}
     return ExperimentFrames(
@@ -109,7 +110,7 @@ def _experiment(
         points=data.geometry.points[nodes],
         axes=axes,
         cells=None if isinstance(data.geometry, Grid) else np.asarray(data.geometry.cells),
-        data={f: observed(data, f)[at] for f in data.names},
+        data=seen,
         fit=fit,
         residual_times=structure.block_times,
         residual_points={name: structure.coordinates[chosen] for name, chosen in rows.items()},

@@ -1,15 +1,15 @@
 """How an equation is looked for: test functions in space and time, weights, selection, estimator.
 
-What the user leaves open is chosen from the data: spline tests with all correlations on grids, elements elsewhere.
+What the user leaves open is chosen from the data: spline tests with all correlations, elements where data are few.
 """
 
 from __future__ import annotations
 
 import ast
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,29 +20,51 @@ import bvsi.select
 import bvsi.spaces
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
-from bvsi.errors import BvsiError, RankError
+from bvsi.errors import BvsiError, DataError, RankError
 from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile
-from bvsi.likelihood import Block, Stacked, Weighting
-from bvsi.noise import Noise, UnknownScale
-from bvsi.noise.measurement import Measurement
+from bvsi.infer.fit import misfit_excess
+from bvsi.likelihood import Block, ResidualLikelihood, Stacked, Tiles, Weighting
+from bvsi.noise import Covariance, Noise, UnknownScale
+from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
-from bvsi.residual.widths import TIME_DEGREE, choose_tests
-from bvsi.select import Backward, BestSubset, ResidualBIC, Sweep
+from bvsi.residual.background_widths import background_tests, ball_reach, enough_tests, resolved, waves_text
+from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
+from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
 from bvsi.setup import Setup
-from bvsi.spaces import H3, P1, P2, Q1, Q2, Element, Galerkin, SplineTests, spline_obstacle
+from bvsi.spaces import H3, P1, P2, Q1, Q2, Element, Galerkin, SplineTests, is_uniform
 from bvsi.spaces.galerkin import fills_q2
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
 
 Selection = Backward | Sweep | BestSubset
 Estimator = Profile | Lagged | Maximum | SVGD | NUTS
 
-# Times, and nodes along an axis, from which on splines have enough to stand on.
-_TIMES = TIME_DEGREE + 4
-_NODES = 16  # not measured
+# Nodes along an axis from which on splines have enough to stand on; not measured.
+_NODES = 16
 # Steps within this part of the typical one are even; the longest step, in typical ones, of frames that mostly are not.
 _EVEN, _LONG = 0.01, 2.5
+
+# Residuals of a tile on a line, where there are tiles from twice as many on: one factor of 18,000 residuals took as
+# long as nine of 6,000 with what they share.
+_LINE = 9000
+# The same in two and three dimensions, where tiles are a partition: on λ–ω data of 2 × 64² × 51 values they lose 2 to
+# 9% of the precision of tiles that overlap, at less than half of the work; those of 1,500 lose 15 to 27%.
+_TILE = 3000
+# Part by which tiles make error bars wider, on KS 512 × 160 and on these data.
+_LOST = {True: "9 to 16%", False: "2 to 9%"}
+# Times as many residuals as are used from which on it is told that the spectrum asks for more; not measured.
+_FEWER = 1.2
+
+# Models of one size and equation that are looked at in a series: all of four operators among the twenty monomials of
+# three fields to degree three. With 600, of two, a Lorenz trajectory around one of its fixed points was explained by
+# eleven operators.
+_SERIES = 5000
+
+_ORDERS = {1: "first", 2: "second"}
 
 _ELEMENTS: dict[str, Element] = {"P1": P1, "P2": P2, "Q1": Q1, "Q2": Q2, "H3": H3}
 
@@ -54,13 +76,12 @@ class Method:
     Parameters
     ----------
     tests
-        ``SplineTests()`` or ``Galerkin()``; by default spline tests on uniform grids, where no operator needs a
-        derivative of the data, else elements: Q2 where the grid has whole Q2 elements, else Q1, and on meshes their own
-        degree.
+        ``SplineTests()`` or ``Galerkin()``; by default spline tests, and elements where data are too few for them: Q2
+        where the grid has whole Q2 elements, else Q1, and on meshes their own degree.
     stencil
         By default temporal test functions with spline tests, Crank–Nicolson with elements.
     weighting
-        By default ``Stacked()`` with spline tests, ``Block()`` with elements.
+        By default ``Stacked()`` with spline tests, ``Tiles()`` where residuals are many, ``Block()`` with elements.
     selection
         By default ``BestSubset()`` with stacked weighting, else ``Sweep()``, elimination with the Wald criterion on the
         quadratic model of the misfit; ``Backward()`` refits at every step.
@@ -169,59 +190,114 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
     if isinstance(asked.tests, Galerkin):
         return _elements(experiments, library, asked), "elements, as asked for"
     if isinstance(asked.tests, SplineTests):
-        return _splines(measured, library, asked), "spline tests, as asked for"
+        return _splines(measured, library, asked, "spline tests, as asked for")
     if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests):
         return _elements(experiments, library, asked), f"elements, to go with {type(asked.stencil).__name__}()"
     if asked.weighting is not None and asked.weighting.uses_noise and not asked.weighting.couples_blocks:
         return _elements(experiments, library, asked), "elements, to go with Block() weighting"
     if obstacle := spline_obstacle_of(experiments, library):
         return _elements(experiments, library, asked), f"elements: {obstacle}"
-    return _splines(measured, library, asked), "spline tests: a uniform grid, and all derivatives go onto them"
+    on_data = _on_data(experiments[0], library)
+    if on_data and any(isinstance(_shape(m.noise), Covariance) for m in measured):
+        obstacle = f"{on_data} would need derivatives of the data, whose noise is not independent"
+        return _elements(experiments, library, asked), f"elements: {obstacle}"
+    reason = "spline tests" if on_data else "spline tests: all derivatives go onto them"
+    try:
+        return _splines(measured, library, asked, reason)
+    except DataError as problem:  # too few nodes
+        if not library.declares_boundary:
+            raise
+        return _elements(experiments, library, asked), f"elements, which know the boundary conditions: {problem}"
+
+
+def _on_data(data: Data, library: Library) -> str:
+    """Names of the operators that take derivatives of the data with spline tests."""
+    return ", ".join(o.name for o in _on_splines(data, library) if o.on_data)
+
+
+def _shape(noise: Noise) -> Noise:
+    return noise.shape if isinstance(noise, UnknownScale) else noise
 
 
 def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:
     """Why spline tests in space and time cannot be used; empty where they can."""
     for data in experiments:
-        if reason := spline_obstacle(data.geometry):
-            return reason
-        assert isinstance(data.geometry, Grid)
         steps = np.diff(data.times) / np.median(np.diff(data.times))
         if np.mean(np.abs(steps - 1) < _EVEN) < 0.5 and steps.max() > _LONG:
             return "spline tests in time need frames that are more evenly spaced"
-        if len(data.times) < _TIMES:
-            return f"spline tests in time need {_TIMES} frames, and there are {len(data.times)}"
-        if min(data.geometry.shape) < _NODES:
-            return f"spline tests need {_NODES} nodes along every axis, and one has {min(data.geometry.shape)}"
+        if len(data.times) < FEWEST_FRAMES:
+            return f"spline tests in time need {FEWEST_FRAMES} frames, and there are {len(data.times)}"
+        if isinstance(grid := data.geometry, Grid) and is_uniform(grid) and min(grid.shape, default=_NODES) < _NODES:
+            return f"spline tests need {_NODES} nodes along every axis, and one has {min(grid.shape)}"
     words = _vocabulary(experiments[0])
     reason = library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES)
-    return f"spline tests take no derivative of the data ({reason})" if reason else ""
+    return f"spline tests cannot carry the derivatives ({reason})" if reason else ""
 
 
-def takes_splines(data: Data) -> bool:
-    """Whether the data allow spline tests, whatever the operators."""
-    return not spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]}))
+def takes_high_orders(data: Data) -> bool:
+    """Whether third and fourth derivatives may be proposed: spline tests that carry them fit between the nodes."""
+    if spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]})):
+        return False
+    return is_uniform(data.geometry) or enough_tests(data.geometry, 4)
 
 
-def _derivatives(data: Data, library: Library) -> int:
-    """Highest derivative that the operators put on a spline along one axis."""
-    return on_tests(library.weak(_vocabulary(data), trial_order=0, test_order=MAX_DERIVATIVES))
+def _on_splines(data: Data, library: Library) -> tuple[WeakOperator, ...]:
+    return library.weak(_vocabulary(data), trial_order=0, test_order=MAX_DERIVATIVES)
 
 
 def _vocabulary(data: Data) -> Vocabulary:
     return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
 
 
-def _splines(measured: Sequence[Measurement], library: Library, asked: Method) -> Method:
+def _splines(measured: Sequence[Measurement], library: Library, asked: Method, reason: str) -> tuple[Method, str]:
+    """The method, and the reason with what test functions wider than the spectrum asks for leave of the residuals."""
     experiments = [m.data for m in measured]
-    space, time = choose_tests(experiments, [m.sigma for m in measured], _derivatives(experiments[0], library))
+    operators, sigma = _on_splines(experiments[0], library), [m.sigma for m in measured]
+    equations = len({operator.equation for operator in operators})
+    uniform, wanted, g = all(is_uniform(data.geometry) for data in experiments), 0.0, 0.0
+    if uniform:
+        cycles = cycles_of(measured)
+        space, time, wanted = choose_tests(experiments, sigma, on_tests(operators), equations, cycles)
+    else:
+        g = resolved(experiments, sigma)
+        space, time = background_tests(experiments, sigma, on_tests(operators), g)
+        reason = f"{reason}; {waves_text(g)}"
     given = asked.tests if isinstance(asked.tests, SplineTests) else SplineTests()
-    tests = dataclasses.replace(given, gap=given.gap or space.gap, degree=given.degree or space.degree)
-    return _complete(asked, tests, asked.stencil or time, asked.weighting or Stacked())
+    tests = dataclasses.replace(
+        given,
+        gap=given.gap or space.gap,
+        degree=given.degree or space.degree,
+        reconstruction=given.reconstruction or space.reconstruction,
+    )
+    if on_data := _on_data(experiments[0], library):
+        reach = given.reach or (
+            derivative_reach(experiments, sigma) if uniform else ball_reach(experiments, sigma, g, on_data)
+        )
+        tests = dataclasses.replace(tests, reach=reach)
+        how = tests.derivatives_text(experiments[0].geometry)
+        reason = f"{reason}, with derivatives of the data for {on_data} by {how}"
+    weighting: Weighting = Stacked()
+    if uniform:
+        gaps = {"time": time.gap, **{name: tests.gap_of(name) for name in experiments[0].geometry.names}}
+        used = residual_counts(gaps, experiments, equations)
+        line = experiments[0].geometry.dim == 1
+        if asked.weighting is None and max(used) > 2 * (_LINE if line else _TILE):
+            weighting = Tiles(_LINE) if line else Tiles(_TILE, shared=0.0)
+            reason += f"; {sum(used):.0f} residuals in tiles, with error bars that are {_LOST[line]} wider"
+        if wanted > _FEWER * sum(used):
+            told = (
+                f"the spectrum asks for {wanted:.0f} residuals; test functions are wider, and {sum(used):.0f} are "
+                f"used, with error bars that may be up to {np.sqrt(wanted / sum(used)):.2g} times as wide"
+            )
+            reason = f"{reason}; {told}"
+    if not experiments[0].geometry.dim and asked.selection is None:
+        asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
+    return _complete(asked, tests, asked.stencil or time, asked.weighting or weighting), reason
 
 
 def _elements(experiments: Sequence[Data], library: Library, asked: Method) -> Method:
     # difference stencils have first time derivatives only
-    stencil = asked.stencil or (CrankNicolson() if library.time_order == 1 else TemporalTests())
+    stencil = asked.stencil or (CrankNicolson() if library.orders == (1,) else TemporalTests())
     weighting = asked.weighting or (Stacked() if isinstance(asked.selection, BestSubset) else Block())
     return _complete(asked, asked.tests or default_discretisation(experiments), stencil, weighting)
 
@@ -279,3 +355,47 @@ def with_treatment(setup: Setup, progress: Progress = silent) -> tuple[Setup, Tr
         found.append((fit.equations.q / fit.equations.n, treatment.name, candidate))
     found.sort(key=lambda entry: entry[0])
     return found[0][2], TreatmentCheck(tuple((name, chi2) for chi2, name, _ in found))
+
+
+Selected = tuple[Setup, ResidualLikelihood, SelectionPath, str]
+"""Setup with one order, likelihood of all its operators, what was selected, and why in words."""
+
+
+def selected_order(
+    setup: Setup, select: Callable[[ResidualLikelihood], SelectionPath], progress: Progress = silent
+) -> Selected:
+    """The selection of the better order of the time derivative of a library that leaves it open.
+
+    Both are selected from the same data with the same test functions. The first order is taken where noise explains its
+    misfit: the other follows from it, as u_tt = D² ∇⁴u from u_t = D ∇²u. Otherwise the lower χ²/n decides.
+    """
+    orders = setup.library.orders
+    found: list[tuple[float, int, Selected]] = []
+    failed = []
+    for order in orders:
+        ordered = setup.with_(library=setup.library.with_time_order(order))
+        try:
+            whole = ordered.likelihood(progress=progress)
+            path = select(whole)
+        except BvsiError as error:
+            failed.append(error)
+            continue
+        found.append((_misfit(path, whole), order, (ordered, whole, path, "")))
+    if not found:
+        raise failed[0]
+    first = found[0]
+    explained = first[1] == orders[0] and first[2][1].scale_known and not misfit_excess(first[0], first[2][1].n)
+    chi2, order, best = first if explained else min(found, key=lambda one: one[0])
+    others = [f"{_ORDERS[other]} order: {value:.4g}" for value, other, _ in found if other != order]
+    others += [f"the other cannot be fitted: {error}" for error in failed]
+    return (*best[:3], f"{_ORDERS[order]} order, with χ²/n = {chi2:.4g}; {'; '.join(others)}")
+
+
+def _misfit(path: SelectionPath, whole: ResidualLikelihood) -> float:
+    """χ²/n of the selected model; with an unknown level of the noise its square in units of the model."""
+    fit = path.best.fit
+    if fit is not None:
+        return fit.equations.q / fit.equations.n
+    theta = dict(zip(path.best.names, path.best.theta, strict=True))
+    equations = whole.normal_equations(whole.system.vector([theta.get(name, 0.0) for name in whole.names]))
+    return equations.q / equations.n

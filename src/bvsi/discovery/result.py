@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 
 from bvsi.check import Check
 from bvsi.common.files import write_whole
@@ -21,6 +22,7 @@ from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
 from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.select import SelectionPath
+from bvsi.spaces import Galerkin, SplineTests
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -143,7 +145,7 @@ class Discovery:
 
     @property
     def verdict(self) -> str:
-        """``consistent``, or what is wrong: noise model, resolution in time or space, a missing operator."""
+        """``consistent``, or what is wrong: noise model, resolution in time or space, a missing operator, ill-posed."""
         return "not checked" if self.check is None else str(self.check.verdict)
 
     @property
@@ -160,11 +162,29 @@ class Discovery:
             found.append(f"No forecast could be made. {self.no_simulation}")
         return tuple(found)
 
+    def inclusion(self) -> dict[str, float]:
+        """P(in) by operator: the weight of models with it among those that the selection compared.
+
+        Not more than 1/(1 + exp(−½ (z² − log n))), z = θ_i/sd_i: without operator i the misfit grows by z², and the
+        price falls by log n (BIC). So it agrees with the error bars, bias included, also for operators that are kept.
+        """
+        z = np.divide(self.theta, self.sd, out=np.full(len(self.theta), np.inf), where=self.sd > 0)
+        alone = expit(0.5 * (z**2 - math.log(self._residuals)))
+        found = self.path.inclusion()
+        return {
+            **found,
+            **{name: min(found.get(name, 1.0), float(p)) for name, p in zip(self.names, alone, strict=True)},
+        }
+
+    @property
+    def _residuals(self) -> int:
+        return sum(len(blocks) * rows for blocks, rows in zip(self.chi2_blocks, self.block_rows, strict=True))
+
     @property
     def table(self) -> str:
         """Coefficients with standard deviation, 95% interval and probability of being in the equation."""
         width = max(len(name) for name in self.names)
-        inclusion = self.path.inclusion()
+        inclusion = self.inclusion()
         rows = [f"{'operator':<{width}}  {'coefficient':>12}  {'sd':>9}  {'95% interval':>25}  {'P(in)':>6}"]
         for name, value, sd, (low, high) in zip(
             self.names, self.theta, self.sd, self.posterior.interval(), strict=True
@@ -177,8 +197,7 @@ class Discovery:
     def diagnostics(self) -> str:
         """χ²/n, the frames that fit worst, and how the fit ended."""
         lines = [f"χ²/n = {self.chi2:.4g}; {self.status.message}"]
-        n = sum(len(blocks) * rows for blocks, rows in zip(self.chi2_blocks, self.block_rows, strict=True))
-        if self.check is None and misfit_excess(self.chi2, n):
+        if self.check is None and misfit_excess(self.chi2, self._residuals):
             lines.append(
                 "the misfit is more than the noise explains: the discretisation is too coarse, the noise larger than "
                 "stated, or an operator is missing."
@@ -199,7 +218,14 @@ class Discovery:
                 "coarse or an operator is missing, and the error bars are too small."
             )
         lines += [self.path.doubts] if self.path.doubts else []
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._unusual])
+
+    @property
+    def _unusual(self) -> list[str]:
+        """How test functions were chosen, where they are elements or derivatives of the data were needed."""
+        tests = None if self.method is None else self.method.tests
+        told = isinstance(tests, Galerkin) or (isinstance(tests, SplineTests) and tests.reach is not None)
+        return [self.settings["reason"]] if told and "reason" in self.settings else []
 
     def to_datatree(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
         """Draws of the coefficients with labels; see :func:`bvsi.infer.posteriors.to_datatree`."""
@@ -215,14 +241,14 @@ class Discovery:
 
     def save(self, path: str | Path) -> None:
         """Write to a NetCDF file; an earlier file is replaced only when the new one is whole."""
-        from bvsi.discovery.storage import save
+        from bvsi.app.storage import save
 
         save(self, Path(path))
 
     @staticmethod
     def load(path: str | Path) -> Discovery:
         """Read a file written by :meth:`save`."""
-        from bvsi.discovery.storage import load
+        from bvsi.app.storage import load
 
         return load(Path(path))
 

@@ -121,21 +121,25 @@ def _repeated(u: Array) -> bool:
         even = np.max(np.abs(second - before)) <= 1e-6 * np.max(np.abs(second - first))
         if np.mean(first != second) > _DIFFER and not even:
             return True
-    kinked, mended = _roughness(u), _roughness(u[:-1])
-    seam = [0, 1, 2, -3, -2, -1]
-    elsewhere = float(np.delete(kinked, seam).max()) * (1 + _BEYOND * np.sqrt(2 / u.shape[1]))
     square = [float(np.mean((a - b) ** 2)) for a, b in ((last, first), (first, second), (last, before))]
-    return (
-        min(kinked[0], kinked[-1]) > elsewhere
-        and max(mended[i] for i in (0, 1, -1)) <= elsewhere
-        and square[0] < min(square[1:])
-    )
+    if square[0] >= min(square[1:]):
+        return False
+    kinked, seam = _roughness(u), [0, 1, 2, -3, -2, -1]
+    elsewhere = float(np.delete(kinked, seam).max()) * (1 + _BEYOND * np.sqrt(2 / u.shape[1]))
+    if min(kinked[0], kinked[-1]) <= elsewhere:
+        return False
+    mended = _roughness(u[:-1])
+    return bool(max(mended[i] for i in (0, 1, -1)) <= elsewhere)
 
 
 def _roughness(u: Array) -> Array:
     """Mean square of each column minus its cubic prediction (4(u_−1 + u_1) − (u_−2 + u_2))/6, (n,); periodic."""
-    near, far = (np.roll(u, k, axis=0) + np.roll(u, -k, axis=0) for k in (1, 2))
-    return np.asarray(np.mean((u - (4 * near - far) / 6) ** 2, axis=1))
+    n, mean = len(u), np.empty(len(u))
+    for i in range(n):  # a column at a time stays in the cache
+        near, far = (u[i - k] + u[(i + k) % n] for k in (1, 2))
+        off = u[i] - (4 * near - far) / 6
+        mean[i] = off @ off / len(off)
+    return mean
 
 
 def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: Sequence[str]) -> None:

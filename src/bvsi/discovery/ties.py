@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.naming import position
+from bvsi.common.progress import Progress
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select import SelectionPath, Visited
@@ -39,22 +40,22 @@ class Ties:
     T: Array
     free: tuple[str, ...]
 
-    def likelihood(self, likelihood: ResidualLikelihood) -> ResidualLikelihood:
-        """The likelihood of η."""
-        if len(self.free) == len(self.names):
-            return likelihood
-        return likelihood.combined(self.T, self.free)
+    def selected(
+        self,
+        select: Callable[..., SelectionPath],
+        likelihood: ResidualLikelihood,
+        *,
+        keep: Iterable[str],
+        progress: Progress,
+    ) -> SelectionPath:
+        """The path of a selection among η, with the models written in θ."""
+        path = select(likelihood.combined(self.T, self.free), keep=self.keep(keep), progress=progress)
+        return replace(path, visited=tuple(self._visited(v) for v in path.visited))
 
     def keep(self, names: Iterable[str]) -> list[str]:
         """Names of η on which the given operators depend."""
         rows = [position(name, self.names) for name in names]
         return [free for free, column in zip(self.free, self.T.T, strict=True) if column[rows].any()]
-
-    def path(self, path: SelectionPath) -> SelectionPath:
-        """A path of η with the models written in θ."""
-        if len(self.free) == len(self.names):
-            return path
-        return replace(path, visited=tuple(self._visited(v) for v in path.visited))
 
     def _visited(self, visited: Visited) -> Visited:
         T = self.T[:, [self.free.index(name) for name in visited.names]]
@@ -62,12 +63,10 @@ class Ties:
         return replace(visited, names=tuple(self.names[i] for i in rows), theta=T[rows] @ visited.theta, fit=None)
 
 
-def ties_of(constraints: LinearConstraints) -> Ties:
-    """The ties among operators that homogeneous equalities make."""
-    names, affine = constraints.names, constraints.ties()
-    if affine is None:
-        return Ties(names, np.eye(len(names)), names)
-    return Ties(names, affine.T, affine.free_names)
+def ties_of(constraints: LinearConstraints) -> Ties | None:
+    """The ties among operators that homogeneous equalities make; None where there are none."""
+    affine = constraints.ties()
+    return None if affine is None else Ties(constraints.names, affine.T, affine.free_names)
 
 
 def needed(constraints: LinearConstraints) -> list[str]:

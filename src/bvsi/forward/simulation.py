@@ -5,7 +5,7 @@ M (w − u)/h = ϑ F(w, t + h) + (1 − ϑ) F(u, t)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -151,12 +151,10 @@ class Stepper:
     @np.errstate(over="ignore", invalid="ignore")  # such updates are not finite, and so a failed step
     def _newton(self, u: Array, t: float, h: float) -> Array:
         """Solve for w by Newton's method."""
-        s, theta = self.system, self.scheme.implicitness
-        known = s.M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
-
+        s, residual = self.system, self._residual(u, t, h)
         w = u.copy()
         for _ in range(self.scheme.max_newton):
-            G = s.M @ w / h - theta * s.F(w, t + h) - known
+            G = residual(w)
             factor = self._factor(w, t + h, h)
             update = factor.solve(-G)
             if not np.all(np.isfinite(update)):
@@ -171,12 +169,7 @@ class Stepper:
 
     def _damped(self, u: Array, w: Array, t: float, h: float) -> Array:
         """One step from u by Newton's method from w, with a line search on ‖G‖; ends where no step lowers ‖G‖."""
-        s, theta = self.system, self.scheme.implicitness
-        known = s.M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
-
-        def residual(w: Array) -> Array:
-            return np.asarray(s.M @ w / h - theta * s.F(w, t + h) - known)
-
+        residual = self._residual(u, t, h)
         G = residual(w)
         for _ in range(_DAMPED_ITERATIONS):
             update = self._factor(w, t + h, h).solve(-G)
@@ -193,6 +186,12 @@ class Stepper:
             if small:
                 return w
         return w
+
+    def _residual(self, u: Array, t: float, h: float) -> Callable[[Array], Array]:
+        """G(w) = M (w − u)/h − ϑ F(w, t + h) − (1 − ϑ) F(u, t) of a step from u."""
+        s, theta = self.system, self.scheme.implicitness
+        known = s.M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
+        return lambda w: np.asarray(s.M @ w / h - theta * s.F(w, t + h) - known)
 
     def _factor(self, w: Array, t: float, h: float) -> StepFactor:
         """Factors of M/h − ϑJ(w); kept by step size where the system is linear."""

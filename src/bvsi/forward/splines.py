@@ -27,8 +27,7 @@ from bvsi.operators import Library, Vocabulary
 from bvsi.spaces import Measure, Space
 from bvsi.spaces.axis import AxisBasis
 from bvsi.spaces.element import facet_size
-from bvsi.spaces.measure import Evaluation, derivatives
-from bvsi.spaces.tensor import Patch, boundary_nodes, kronecker
+from bvsi.spaces.tensor import boundary_nodes, boundary_of, cells_of, tensor_points
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
@@ -56,13 +55,14 @@ def spline_tests(
 ) -> dict[str, NDArray[np.int64]]:
     """Test functions by equation: all, or those that vanish on the boundary, with more than two derivatives flatly.
 
+    The first and last function of an axis carry the value on the boundary, the next ones its slope.
     Where they are not all, values on the boundary, and slopes, are left to be prescribed.
     """
     tests = {}
     for equation in dict.fromkeys(operator.equation for operator in operators):
         steep = any(o.equation == equation and library.keeps_inside(o) for o in operators)
         layers = 2 if steep else 1 if library.condition(equation).tests_vanish else 0
-        tests[equation] = np.setdiff1d(np.arange(splines.grid.n_nodes), splines.near_boundary(layers))
+        tests[equation] = np.setdiff1d(np.arange(splines.grid.n_nodes), boundary_nodes(splines.grid, layers))
     return tests
 
 
@@ -123,80 +123,35 @@ class Splines:
             cube = np.moveaxis(out.reshape(moved.shape), 0, axis)
         return np.ascontiguousarray(cube.reshape(values.shape))
 
-    def near_boundary(self, layers: int) -> Integers:
-        """Functions among the first or last ``layers`` of an axis: 1, values on the boundary; 2, slopes there too."""
-        near = np.zeros(self.grid.shape, dtype=bool)
-        for axis, name in enumerate(self.grid.names):
-            if name not in self.grid.periods and layers:
-                ends: list[slice | list[int]] = [slice(None)] * self.grid.dim
-                ends[axis] = [*range(layers), *range(-layers, 0)]
-                near[tuple(ends)] = True
-        return np.flatnonzero(near)
-
     def space(self) -> Space:
         """Degrees of freedom are the coefficients, in the order of the nodes."""
         places = [
             np.roll(self.grid.axes[n], 1) if n in self.grid.periods else self.grid.axes[n] for n in self.grid.names
         ]
-        points = np.stack([x.ravel() for x in np.meshgrid(*places, indexing="ij")], axis=1)
+        points = tensor_points(places)
         name = f"cubic splines on {self.grid.summary}"
-        return Space(name, points, points, boundary_nodes(self.grid), self._cells(), self._boundary, _no_facets)
-
-    def _cells(self) -> Measure:
-        rules = [axis.basis.gauss(_QUADRATURE_POINTS) for axis in self.axes]
-        patch = Patch(tuple(values for values, _ in rules), tuple(w for _, w in rules))
-        evaluation = self._evaluation([patch])
-        return Measure(_weights(patch), patch.points, None, evaluation, evaluation)
+        cells = cells_of(self.grid, self._bases, _QUADRATURE_POINTS)
+        return Space(name, points, points, boundary_nodes(self.grid), cells, self._boundary, _no_facets)
 
     def _boundary(self) -> Measure:
         """Faces at both ends of every axis that is not periodic."""
-        gauss = [axis.basis.gauss(_QUADRATURE_POINTS) for axis in self.axes]
-        patches = []
-        for axis, (name, one) in enumerate(zip(self.grid.names, self.axes, strict=True)):
-            basis = one.basis
-            last = len(basis.ends) - 1
-            for sign, element, x in ((-1.0, 0, basis.ends[0, 0]), (1.0, last, basis.ends[last, 1])):
-                if name in self.grid.periods:
-                    continue
-                here = basis.at(np.array([element]), np.array([x]))
-                values = tuple(here if k == axis else rule[0] for k, rule in enumerate(gauss))
-                weights = tuple(np.ones(1) if k == axis else rule[1] for k, rule in enumerate(gauss))
-                patches.append(Patch(values, weights, axis, sign))
-        evaluation = self._evaluation(patches)
-        empty = np.zeros((0, self.grid.dim))
-        sizes = np.concatenate([np.zeros(0), *(patch.sizes for patch in patches)])
-        return Measure(
-            np.concatenate([np.zeros(0), *(_weights(patch) for patch in patches)]),
-            np.concatenate([empty, *(patch.points for patch in patches)]),
-            np.concatenate([empty, *(patch.normals for patch in patches)]),
-            evaluation,
-            evaluation,
-            sizes,
-            _PENALTY * self._around() / sizes,
-        )
+        return boundary_of(self.grid, self._bases, _QUADRATURE_POINTS, _PENALTY * self._around())
+
+    @property
+    def _bases(self) -> list[AxisBasis]:
+        return [axis.basis for axis in self.axes]
 
     def _around(self) -> float:
         """max_K Σ_{E ⊂ ∂K} h_E |E|/|K|, as in :mod:`bvsi.spaces.element`."""
-        bases = [axis.basis for axis in self.axes]
+        bases = self._bases
+        if not bases:
+            return 0.0
         if len(bases) == 1:
             return float((bases[0].joint_sizes.sum(axis=1) / bases[0].widths).max())
         widest = [float(basis.widths.max()) for basis in bases]
         others = [np.prod([w for k, w in enumerate(widest) if k != axis]) for axis in range(len(bases))]
         sizes = facet_size(np.array(others), len(bases))
         return float(sum(2 * h / basis.widths.min() for h, basis in zip(sizes, bases, strict=True)))
-
-    def _evaluation(self, patches: list[Patch]) -> Evaluation:
-        offered, n = derivatives(self.grid.dim), self.grid.n_nodes
-        if not patches:
-            return Evaluation.from_local(n, np.zeros((0, 1), np.int64), offered, lambda _: np.zeros((0, 1)))
-        columns = np.concatenate([patch.columns(1) for patch in patches])
-        return Evaluation.from_local(
-            n, columns, offered, lambda index: np.concatenate([patch.entries(index, 1) for patch in patches])
-        )
-
-
-def _weights(patch: Patch) -> Array:
-    return kronecker([w[:, None] for w in patch.weights])[:, 0]
 
 
 def _no_facets() -> Measure:

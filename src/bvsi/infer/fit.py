@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError
-from bvsi.infer.constrained import active_text, truncated
 from bvsi.infer.constraints import LinearConstraints
-from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior
+from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior, TruncatedPosterior
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
@@ -24,6 +22,12 @@ Array = NDArray[np.float64]
 #: χ²/n further from one than this factor is reported with the status, and calls for other starts: noise that is stated
 #: too small or too large by more than 40%.
 CHI2_FACTOR = 2.0
+#: Standard deviations by which the data may be against a constraint before the status says so: 1 in 700 by chance.
+CONTRADICTION = 3.0
+# Violation in standard deviations that is rounding.
+_VIOLATED = 1e-9
+
+ClosedForm = GaussianPosterior | NormalInverseGammaPosterior
 
 
 def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) -> bool:
@@ -92,16 +96,6 @@ class Status:
         reasons = self.reasons if reason is None else self.reasons | {reason}
         converged = self.converged and not failed
         return replace(self, converged=converged, message=f"{self.message} {text}", reasons=reasons)
-
-    def to_record(self) -> dict[str, object]:
-        """Plain values, for files."""
-        return {**self.__dict__, "reasons": sorted(self.reasons)}
-
-    @staticmethod
-    def from_record(record: dict[str, Any]) -> Status:
-        """The status of :meth:`to_record`."""
-        reasons, starts = frozenset(Reason(name) for name in record["reasons"]), tuple(record["starts"])
-        return Status(**{**record, "reasons": reasons, "starts": starts})
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +187,7 @@ def make_fit(
     history: tuple[Step, ...],
     method: str,
     score_covariance: Array | None = None,
-    constraints: LinearConstraints,
+    constraints: LinearConstraints | None,
     centre: Array | None = None,
 ) -> Fit:
     """Fit with a Gaussian posterior, or a normal-inverse-gamma one where the noise scale is unknown.
@@ -208,7 +202,7 @@ def make_fit(
         (d,) the estimate without inequalities; the posterior around it is truncated by them.
     """
     centre = theta if centre is None else centre
-    base: GaussianPosterior | NormalInverseGammaPosterior
+    base: ClosedForm
     base, scale = GaussianPosterior(likelihood.names, centre, covariance), 1.0
     if not likelihood.scale_known:
         given = noise_prior or InverseGammaPrior()
@@ -251,3 +245,22 @@ def _misfit(chi2: float) -> str:
         else "the noise is smaller than stated"
     )
     return f"But χ²/n = {chi2:.3g} is far from one: {reason}; do not trust the error bars."
+
+
+def truncated(base: ClosedForm, constraints: LinearConstraints | None, mode: Array) -> ClosedForm | TruncatedPosterior:
+    """The posterior on the allowed set; the base itself where there are no inequalities."""
+    return TruncatedPosterior(base, constraints, mode) if constraints and constraints.reduced[1] else base
+
+
+def active_text(base: ClosedForm, constraints: LinearConstraints | None) -> str:
+    """Which inequalities the estimate without them violates, and where the data contradict them; empty where none."""
+    if not constraints:
+        return ""
+    excess = constraints.excess(base.mean)
+    sd = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", constraints.A, base.covariance, constraints.A), 0.0))
+    notes = []
+    for i in np.flatnonzero((excess > _VIOLATED * sd) & ~constraints.equality):
+        distance = excess[i] / sd[i] if sd[i] > 0 else np.inf
+        doubt = ", which the data contradict" if distance > CONTRADICTION else ""
+        notes.append(f"{constraints.texts[i]!r} by {distance:.2g} sd{doubt}")
+    return f"Constraints hold that the estimate without them would violate: {'; '.join(notes)}." if notes else ""

@@ -10,7 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, JointNormal, Normal, Prior, PriorDensity, PriorFactor
+from bvsi.infer.priors import (
+    BoundPrior,
+    ColumnScale,
+    Flat,
+    GaussianPrior,
+    JointNormal,
+    Normal,
+    Prior,
+    PriorDensity,
+    PriorFactor,
+)
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 
@@ -38,8 +48,10 @@ def prior_density(prior: AnyPrior, likelihood: ResidualLikelihood, *, in_units: 
     return prior.bind(names, _information(likelihood, in_units) if prior.needs_information(names) else None)
 
 
-def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
-    """The prior for a closed-form update; refused where its units do not fit the noise."""
+def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity | None:
+    """The prior for a closed-form update, None where it is flat; refused where its units do not fit the noise."""
+    if prior is None:
+        return None
     in_units = isinstance(prior, Prior) and (prior.terms or not isinstance(prior.default, ColumnScale | Flat))
     if in_units and not likelihood.scale_known:
         raise BvsiError(
@@ -49,8 +61,15 @@ def matched(prior: AnyPrior, likelihood: ResidualLikelihood) -> PriorDensity:
     return prior_density(prior, likelihood, in_units=True)
 
 
-def replaced_text(density: PriorDensity) -> str:
+def bound(density: PriorDensity | None, d: int) -> BoundPrior:
+    """The Gaussian that stands for a prior of d coefficients."""
+    return BoundPrior(np.zeros(d), np.zeros((d, d))) if density is None else density.gaussian
+
+
+def replaced_text(density: PriorDensity | None) -> str:
     """Which priors a closed form replaces by Gaussians; empty where all are Gaussian or flat."""
+    if density is None:
+        return ""
     other = [
         name
         for factor in density.factors
@@ -63,11 +82,13 @@ def replaced_text(density: PriorDensity) -> str:
     return f"Gaussians stand for the priors of {listed}; Maximum(), SVGD() and NUTS() take these as they are."
 
 
-def with_support(constraints: AnyConstraints, prior: PriorDensity) -> LinearConstraints:
-    """The constraints together with the support of the prior."""
-    linear = as_linear(constraints, prior.names)
-    if not (np.isfinite(prior.lower).any() or np.isfinite(prior.upper).any()):
-        return linear
+def with_support(
+    constraints: AnyConstraints, prior: PriorDensity | None, names: tuple[str, ...]
+) -> LinearConstraints | None:
+    """The constraints together with the support of the prior; None where there are none."""
+    if prior is None or not (np.isfinite(prior.lower).any() or np.isfinite(prior.upper).any()):
+        return None if constraints is None else as_linear(constraints, names)
+    linear = as_linear(constraints, names)
     return linear.with_bounds(prior.lower, prior.upper, [f"support of the prior of {name!r}" for name in prior.names])
 
 

@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.common.progress import Progress, silent
-from bvsi.infer.constrained import constrained
 from bvsi.infer.constraints import AnyConstraints
 from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
-from bvsi.infer.gaussian_prior import AnyPrior, matched, replaced_text, with_support
+from bvsi.infer.gaussian_prior import AnyPrior, bound, matched, replaced_text, with_support
 from bvsi.infer.priors import InverseGammaPrior
+from bvsi.infer.quadratic import constrained
 from bvsi.infer.starts import PLATEAU, Starts, feasible, lagged_start, on_plateau, start_vector
 from bvsi.likelihood import ResidualLikelihood
 
@@ -82,9 +82,10 @@ class Lagged:
             First θ; by default least squares, or :class:`Dominant` weights where these fit better.
         """
         density = matched(prior, likelihood)
-        bound, allowed = density.gaussian, with_support(constraints, density)
+        gaussian = bound(density, likelihood.d)
+        allowed = with_support(constraints, density, likelihood.names)
         if start is None:
-            theta, tried, kept = lagged_start(likelihood, bound, allowed, self.starts)
+            theta, tried, kept = lagged_start(likelihood, gaussian, allowed, self.starts)
         else:
             theta, tried, kept = start_vector(likelihood, start), ("given",), "given"
         theta = feasible(likelihood, theta, allowed)
@@ -93,8 +94,8 @@ class Lagged:
         status = Status(False, self.max_iterations, self._advice(), frozenset({Reason.LIMIT}))
         for iteration in range(1, self.max_iterations + 1):
             equations = likelihood.normal_equations(theta)
-            solver = constrained(equations.H + bound.precision, allowed)
-            downhill = equations.g + bound.gradient(theta)
+            solver = constrained(equations.H + gaussian.precision, allowed, likelihood.names)
+            downhill = equations.g + gaussian.gradient(theta)
             centre = solver.free(theta, downhill)
             updated = solver.update(theta, downhill)
             step = updated - theta
@@ -103,24 +104,24 @@ class Lagged:
             history.append(Step(theta, change, equations.q / equations.n))
             progress(iteration, None, f"lagged covariance, change {change:.1e}")
             # constraints bend the iteration where they are met, and far away it is anything but linear
-            free = not allowed.equality.any() and np.array_equal(updated, centre)
+            free = not (allowed and allowed.equality.any()) and np.array_equal(updated, centre)
             smooth = free and self.tol < change < _NEAR and iteration < self.max_iterations
             further = ahead.next(theta, updated, np.maximum(sd, _TINY)) if smooth else updated
-            theta = further if allowed.satisfied(further, tol=0.0) else updated
+            theta = further if not allowed or allowed.satisfied(further, tol=0.0) else updated
             if change <= self.tol:
                 status = Status(True, iteration, f"converged (iterations: {iteration}).")
                 break
         status = status.noted(replaced_text(density))
         moved = equations.moved(step)
         if (start is not None or moved.q > self.starts.chi2 * moved.n) and on_plateau(
-            likelihood, bound, theta, moved.q, allowed, self.starts
+            likelihood, gaussian, theta, moved.q, allowed, self.starts
         ):
             status = status.noted(PLATEAU, Reason.PLATEAU, failed=True)
         return make_fit(
             likelihood,
             theta,
             moved,
-            bound,
+            gaussian,
             noise_prior,
             covariance=solver.inverse(),
             inverse=solver.inverse(),

@@ -19,15 +19,14 @@ from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
-from bvsi.infer.constrained import truncated
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, project
-from bvsi.infer.fit import Fit, Reason, Status, assessed, check_iteration
+from bvsi.infer.fit import Fit, Reason, Status, assessed, check_iteration, truncated
 from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.posteriors.closed_form import covariance_root
 from bvsi.infer.priors import InverseGammaPrior
-from bvsi.infer.sampling import LogPosterior, closed_form_start, make_target, usable_start
+from bvsi.infer.sampling import LogPosterior, started
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -77,10 +76,7 @@ class Maximum:
         progress: Progress = silent,
     ) -> Fit:
         """Maximise; arguments as for :meth:`SVGD.fit`. Error bars are those of the Laplace approximation."""
-        target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
-        if start is None:
-            start = closed_form_start(likelihood, self.objective, target, prior, progress)
-        begin = usable_start(target, start)
+        target, begin = started(likelihood, self.objective, prior, constraints, noise_prior, start, progress)
         # the mean, since priors may vanish on bounds, where the mode can lie
         frame = _Frame(target, begin.mean, covariance_root(begin.covariance).R, progress)
         theta, message, iterations = frame.maximise(self.tol, self.max_iterations)

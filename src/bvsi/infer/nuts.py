@@ -20,21 +20,13 @@ from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, MissingDependencyError
-from bvsi.infer.constraints import AnyConstraints, LinearConstraints
+from bvsi.infer.constraints import AnyConstraints
 from bvsi.infer.fit import Fit, Reason, Status
 from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective, settled
-from bvsi.infer.posteriors import ChainPosterior, Posterior
-from bvsi.infer.priors import InverseGammaPrior, PriorDensity
-from bvsi.infer.sampling import (
-    Coordinates,
-    LogPosterior,
-    SamplingProblem,
-    closed_form_start,
-    make_target,
-    prepare,
-    sampled_fit,
-)
+from bvsi.infer.posteriors import ChainPosterior
+from bvsi.infer.priors import InverseGammaPrior
+from bvsi.infer.sampling import SamplingProblem, prepare, sampled_fit, started
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -90,21 +82,10 @@ class NUTS:
             _nutpie()  # refuses before anything is worked out
         rng = np.random.default_rng(0) if rng is None else rng
         objective = settled(self.objective, likelihood)
-        target = make_target(likelihood, objective, prior, constraints, noise_prior)
-        if start is None:
-            start = closed_form_start(likelihood, objective, target, prior, progress)
-        problem = prepare(likelihood, target, start, rng)
-        chain = _Chain(
-            self,
-            objective,
-            noise_prior or InverseGammaPrior(),
-            problem.target.prior,
-            problem.target.constraints,
-            problem.approximation,
-            problem.coordinates,
-            progress,
-        )
-        posterior = self._sampled(chain, problem, rng)
+        target, begin = started(likelihood, objective, prior, constraints, noise_prior, start, progress)
+        problem = prepare(target, begin, rng)
+        chain = _Chain(self, objective, noise_prior or InverseGammaPrior(), problem, progress)
+        posterior = self._sampled(chain, likelihood, rng)
         r_hat, ess = np.nanmax(posterior.r_hat), np.nanmin(posterior.ess_bulk)
         agree = f"chains agree: R̂ ≤ {r_hat:.3f}, at least {ess:.0f} effective draws."
         if posterior.divergences:
@@ -112,21 +93,21 @@ class NUTS:
         notes = posterior.warnings
         reasons = frozenset({Reason.SAMPLING}) if notes else frozenset()
         status = Status(not notes, self.chains * (self.draws + self.tune), " ".join(notes) or agree, reasons)
-        return sampled_fit(problem, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
+        return sampled_fit(likelihood, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
-    def _sampled(self, chain: _Chain, problem: SamplingProblem, rng: np.random.Generator) -> ChainPosterior:
+    def _sampled(self, chain: _Chain, likelihood: ResidualLikelihood, rng: np.random.Generator) -> ChainPosterior:
         """Chains side by side, each with a seed of its own."""
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
         with _quiet():  # here and not in the threads, since filters of warnings belong to all of them
-            found = problem.likelihood.each(chain, seeds, threads=True)
+            found = likelihood.each(chain, seeds, threads=True)
         w, log_density, diverging = (np.stack(arrays) for arrays in zip(*found, strict=True))
-        chains = ChainPosterior(problem.likelihood.names, problem.coordinates.theta(w), log_density, diverging)
+        chains = ChainPosterior(likelihood.names, chain.problem.coordinates.theta(w), log_density, diverging)
         return replace(chains, warnings=_doubts(chains))
 
 
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """One chain for a seed: what makes up the target, but for the likelihood, which may be on another machine.
+    """One chain for a seed; the likelihood that the target is bound to may be on another machine.
 
     Attributes
     ----------
@@ -139,10 +120,7 @@ class _Chain:
     settings: NUTS
     objective: Objective
     noise_prior: InverseGammaPrior
-    prior: PriorDensity
-    constraints: LinearConstraints
-    approximation: Posterior
-    coordinates: Coordinates
+    problem: SamplingProblem
     progress: Progress
 
     def __getstate__(self) -> dict[str, object]:
@@ -151,8 +129,7 @@ class _Chain:
     def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
         """Draws w (draws, n), their log-density (draws,), and where steps diverged (draws,)."""
         bound = self.objective.bind(likelihood, self.noise_prior)
-        target = LogPosterior(likelihood.names, bound, self.prior, self.constraints)
-        problem = SamplingProblem(likelihood, target, self.approximation, self.coordinates)
+        problem = replace(self.problem, target=replace(self.problem.target, log_likelihood=bound))
         trace = self._trace(problem, seed)
         w = np.asarray(trace.posterior["w"].values, dtype=np.float64)
         log_density = np.asarray(trace.sample_stats["logp"].values, dtype=np.float64)

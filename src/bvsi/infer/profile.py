@@ -17,13 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import NotPositiveDefiniteError, RankError
-from bvsi.infer.constrained import ConstrainedSolver, constrained
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
 from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
-from bvsi.infer.gaussian_prior import AnyPrior, matched, replaced_text, with_support
+from bvsi.infer.gaussian_prior import AnyPrior, bound, matched, replaced_text, with_support
 from bvsi.infer.lagged import Lagged
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.quadratic import expanded, noise_share, sandwich
+from bvsi.infer.quadratic import Solver, constrained, expanded, noise_share, sandwich
 from bvsi.infer.starts import (
     PLATEAU,
     Dominant,
@@ -114,7 +113,8 @@ class Profile:
             For the one draw of noise that the covariance takes (default: as ``starts`` says, seed 0).
         """
         density = matched(prior, likelihood)
-        problem = _Problem(likelihood, density.gaussian, with_support(constraints, density), self, progress)
+        allowed = with_support(constraints, density, likelihood.names)
+        problem = _Problem(likelihood, bound(density, likelihood.d), allowed, self, progress)
         if start is None:
             best = problem.search(prior)
         else:
@@ -137,7 +137,7 @@ class _Point:
 
     theta: Array
     equations: NormalEquations
-    solver: ConstrainedSolver
+    solver: Solver
     profile: ProfileEquations | None
 
 
@@ -167,23 +167,25 @@ class _Attempt:
 class _Problem:
     likelihood: ResidualLikelihood
     prior: BoundPrior
-    constraints: LinearConstraints
+    constraints: LinearConstraints | None
     settings: Profile
     progress: Progress
 
     def at(self, theta: Array, smoothing: float = 1.0, rng: np.random.Generator | None = None) -> _Point:
-        """Everything at one θ; S and N only with an rng."""
+        """Everything at one θ; S and N only with an rng, or where data are so many that no evaluation is wasted."""
+        if rng is None and smoothing and self.likelihood.costly:
+            rng = np.random.default_rng(self.settings.starts.seed)
         profile = self.likelihood.profile_equations(theta, smoothing=smoothing, rng=rng)
         return _Point(theta, profile.equations, self._solver(profile.equations.H), profile)
 
-    def near(self, theta: Array, H: Array, solver: ConstrainedSolver | None = None) -> _Point:
+    def near(self, theta: Array, H: Array, solver: Solver | None = None) -> _Point:
         """q and g at θ with the matrix of a point near it: a solve for r alone, none for the columns of X̃."""
         q = self.likelihood.density(theta, gradient=True, logdet=False).q
         equations = NormalEquations(H, -0.5 * q.gradient, (np.array([q.value]),), 0.0, self.likelihood.n)
         return _Point(theta, equations, self._solver(H) if solver is None else solver, None)
 
-    def _solver(self, H: Array) -> ConstrainedSolver:
-        return constrained(H + self.prior.precision, self.constraints)
+    def _solver(self, H: Array) -> Solver:
+        return constrained(H + self.prior.precision, self.constraints, self.likelihood.names)
 
     def objective(self, point: _Point) -> float:
         """Q, with the prior."""
@@ -205,11 +207,15 @@ class _Problem:
         for s, y in secants:
             if s @ y > 0:
                 B = B - np.outer(B @ s, B @ s) / (s @ B @ s) + np.outer(y, y) / (s @ y)
-        return constrained(B, self.constraints).update(point.theta, self.downhill(point)) - point.theta
+        return (
+            constrained(B, self.constraints, self.likelihood.names).update(point.theta, self.downhill(point))
+            - point.theta
+        )
 
     def moved(self, point: _Point, step: Array) -> Array:
         """θ + step, with bounds kept to the last bit."""
-        return self.constraints.clipped(point.theta + step)
+        theta = point.theta + step
+        return self.constraints.clipped(theta) if self.constraints else theta
 
     def minimise(self, theta: Array, metric: Array | None = None) -> _Attempt:
         """Gauss–Newton with secant corrections; steps that do not lower Q are halved.
@@ -223,7 +229,8 @@ class _Problem:
         """
         history: list[Step] = []
         secants: list[tuple[Array, Array]] = []
-        cheap = self.likelihood.slope_is_cheap
+        cheap, costly = self.likelihood.slope_is_cheap, self.likelihood.costly
+        tol = max(self.settings.tol, _NEGLIGIBLE) if costly else self.settings.tol
         theta = feasible(self.likelihood, theta, self.constraints)
         point = self.at(theta) if metric is None or not cheap else self.near(theta, metric)
 
@@ -236,8 +243,9 @@ class _Problem:
             change = self._size(step, point)
             history.append(Step(point.theta, change, point.equations.q / self.likelihood.n))
             self.progress(iteration, None, f"profile, change {change:.1e} sd")
-            if change <= self.settings.tol:
-                return ended(self.moved(point, step), f"converged (iterations: {iteration}).")
+            if change <= tol:
+                last = ended(self.moved(point, step), f"converged (iterations: {iteration}).")
+                return replace(last, point=self._carried(point, last.theta)) if costly else last
             halvings = 2 if change <= _NEGLIGIBLE else _HALVINGS
             lower = self._descend(point, step, halvings, close=cheap and self._close(step, point))
             if lower is None and point.profile is None:  # with a matrix of its own it may go on
@@ -250,6 +258,13 @@ class _Problem:
             secants.append((lower.theta - point.theta, self.downhill(point) - self.downhill(lower)))
             point = lower
         return ended(point.theta, f"not converged in {self.settings.max_iterations} iterations.", Reason.LIMIT)
+
+    def _carried(self, point: _Point, theta: Array) -> _Point | None:
+        """Everything at a θ that is next to a point, from what is known there; None where that has no S and N."""
+        if point.profile is None or point.profile.S is None:
+            return None
+        equations = point.equations.moved(theta - point.theta)
+        return replace(point, theta=theta, equations=equations, profile=replace(point.profile, equations=equations))
 
     def _descend(self, point: _Point, step: Array, attempts: int, *, close: bool) -> _Point | None:
         for _ in range(attempts):
@@ -403,6 +418,8 @@ class _Problem:
 
     def _assessed(self, attempt: _Attempt) -> _Attempt:
         """With S and N at the estimate."""
+        if attempt.point is not None:
+            return attempt
         return replace(attempt, point=self.at(attempt.theta, rng=np.random.default_rng(self.settings.starts.seed)))
 
     def _settled(self, attempt: _Attempt) -> bool:
@@ -442,7 +459,7 @@ class _Problem:
         assert quadratic.S_blocks is not None
         solver, status = point.solver, attempt.status
         try:
-            solver = constrained(quadratic.A, self.constraints)
+            solver = constrained(quadratic.A, self.constraints, self.likelihood.names)
         except (RankError, np.linalg.LinAlgError):
             status = status.noted(_SWAMPED, Reason.SWAMPED, failed=True)
         inverse = solver.inverse()

@@ -1,4 +1,4 @@
-"""The misfit around a point as a quadratic function, and its minimum on any subset of the operators.
+"""The misfit around a point as a quadratic function, its minimum on any subset of the operators, and under constraints.
 
     Q(θ) = q − 2 gᵀ(θ−θ_0) + (θ−θ_0)ᵀ A (θ−θ_0),        A = H − σ²N
 
@@ -27,7 +27,8 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from bvsi.errors import RankError
+from bvsi.errors import BvsiError, RankError
+from bvsi.infer.constraints import LinearConstraints, project, solve_program
 from bvsi.infer.priors import BoundPrior
 from bvsi.likelihood import ProfileEquations, ResidualLikelihood
 from bvsi.linalg import ScaledCholesky
@@ -42,6 +43,8 @@ MOST_NOISE = 0.5
 #: Blocks further apart than this share no data in the stencils at hand.
 SCORE_LAGS = 2
 
+# Relative ridge of a metric: operators that are alike are no obstacle to a projection.
+_RIDGE = 1e-12
 # Part of Q(0) below which a misfit is rounding: Q is a difference of numbers of that size.
 _ROUNDING = 1e-14
 # Parts of the largest weight of a lost combination: from the first on an operator is named as a member of it, from the
@@ -97,6 +100,12 @@ class Quadratic:
         except (RankError, np.linalg.LinAlgError):
             return 1.0
 
+    def of(self, some: Sequence[int]) -> Quadratic:
+        """Q of some operators, with the coefficients of the others held at θ_0; without error bars."""
+        s, both = np.array(some), np.ix_(some, some)
+        names = tuple(self.names[i] for i in some)
+        return Quadratic(names, self.theta[s], self.q, self.g[s], self.A[both], self.H[both], self.n, self.scale_known)
+
     def solve(self, models: Sequence[Model], most_noise: float = MOST_NOISE) -> tuple[Array, Array]:
         """θ_s (m, k) and Q_s (m,) of m models of one size k.
 
@@ -114,6 +123,57 @@ class Quadratic:
         Q = np.maximum(c - np.sum(h**2 / kept, axis=1), _ROUNDING * self._at_zero)
         theta = self.theta[s] + np.einsum("mij,mj->mi", B, h / kept)
         return theta, np.where(usable & np.isfinite(Q), Q, np.inf)
+
+    def without_each(self, model: Model) -> Array:
+        """Q of a model without each of its k operators, (k,), in one factorisation: Q_s + θ_i²/P_ii.
+
+        Models that :meth:`solve` refuses are not seen; −∞ where A_ss is not positive definite, and nothing is known.
+        """
+        s = list(model)
+        try:
+            _, c, h, root = self._half_solved(s, np.eye(len(s)))
+        except np.linalg.LinAlgError:
+            return np.full(len(s), -np.inf)
+        theta = self.theta[s] + root.T @ h
+        Q = c - h @ h + theta**2 / np.sum(root**2, axis=0)
+        return np.asarray(np.maximum(Q, _ROUNDING * self._at_zero))
+
+    def with_each(self, model: Model, most_noise: float = MOST_NOISE) -> Array:
+        """Q of a model with one operator more, each of the d in turn, in one factorisation. ::
+
+            Q_s+j = Q_s − (b_j − A_js P b_s)² / a_j,      a_j = A_jj − A_js P A_sj
+
+        It is infinite for operators of the model, and where :meth:`solve` refuses the larger model for sure: H_ss or
+        A_ss is not positive definite, or a_j is less than 1 − ``most_noise`` of the same expression in H, which no
+        model with smaller shares of noise can have. The other models that ``solve`` refuses are not seen.
+        """
+        s = list(model)
+        try:
+            b, c, h, half = self._half_solved(s, self.A[s])
+            noisy = replace(self, A=self.H)._half_solved(s, self.H[s])[3]
+        except np.linalg.LinAlgError:
+            return np.full(len(self.names), np.inf)
+        a, whole = (np.diag(M) - np.sum(B**2, axis=0) for M, B in ((self.A, half), (self.H, noisy)))
+        possible = (a > 0) & (a > (1 - most_noise) * whole)
+        possible[s] = False
+        Q = c - h @ h - (b - half.T @ h) ** 2 / np.where(possible, a, 1.0)
+        return np.where(possible, np.maximum(Q, _ROUNDING * self._at_zero), np.inf)
+
+    def _half_solved(self, s: list[int], B: Array) -> tuple[Array, float, Array, Array]:
+        """b (d,) and c of the model s, and L⁻¹b_s and L⁻¹B, where A_ss = L Lᵀ."""
+        move = -self.theta
+        move[s] = 0.0
+        b = self.g - self.A @ move
+        c = float(self.q - move @ self.g - move @ b)
+        if not s:
+            return b, c, np.zeros(0), np.zeros((0, B.shape[1]))
+        A = self.A[np.ix_(s, s)]
+        if not np.all(np.diag(A) > 0):
+            raise np.linalg.LinAlgError("noise makes up all of an operator")
+        scale = np.sqrt(np.diag(A))[:, None]
+        L = np.linalg.cholesky(A / scale / scale.T)
+        half = scipy.linalg.solve_triangular(L, np.column_stack([b[s], B]) / scale, lower=True)
+        return b, c, half[:, 0], half[:, 1:]
 
     def minimum(self, names: Iterable[str]) -> Minimum:
         """The minimum with only these operators; with H for A where noise makes up all of a combination of them."""
@@ -251,15 +311,15 @@ def sandwich(inverse: Array, S: Array) -> Array:
     return np.asarray(0.5 * (covariance + covariance.T))
 
 
-def score_covariance(scores: tuple[Array, ...], lags: int = SCORE_LAGS) -> Array:
+def score_covariance(scores: tuple[Array, ...]) -> Array:
     """S from the block scores of each experiment, (K, d) each."""
     d = scores[0].shape[1]
     total = np.zeros((d, d))
     for g in scores:
         total += g.T @ g
-        for lag in range(1, min(lags, len(g) - 1) + 1):
+        for lag in range(1, min(SCORE_LAGS, len(g) - 1) + 1):
             cross = g[lag:].T @ g[:-lag]
-            total += (1 - lag / (lags + 1)) * (cross + cross.T)
+            total += (1 - lag / (SCORE_LAGS + 1)) * (cross + cross.T)
     return total
 
 
@@ -305,3 +365,73 @@ def _rank_error(combinations: Array, weights: Array, names: tuple[str, ...]) -> 
 
 def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(repr(name) for name in names)
+
+
+@dataclass(frozen=True, eq=False)
+class ConstrainedSolver:
+    """Steps s with the matrix H (d, d) under constraints (eq:constrained_lagged_update). ::
+
+        s = argmin ½ sᵀHs − gᵀs   subject to   l ≤ A(θ + s) ≤ u
+
+    Equalities are solved for, θ = c + Tη, and leave H_η = TᵀHT; inequalities make it a quadratic program where the step
+    without them would violate one. Make it with :func:`constrained`.
+
+    Attributes
+    ----------
+    reduced
+        Factor of H_η = TᵀHT.
+    """
+
+    H: Array
+    constraints: LinearConstraints
+    reduced: ScaledCholesky
+
+    def free(self, theta: Array, g: Array) -> Array:
+        """θ + s (d,) with the equalities only."""
+        affine, _ = self.constraints.reduced
+        eta = affine.eta(theta)
+        return affine.theta(eta + self.reduced.solve(self._slope(theta, g)))
+
+    def update(self, theta: Array, g: Array) -> Array:
+        """θ + s (d,) with all constraints."""
+        affine, inside = self.constraints.reduced
+        free = self.free(theta, g)
+        if not inside or inside.satisfied(affine.eta(free), tol=0.0):
+            return free
+        eta = affine.eta(theta)
+        shift = inside.A @ eta
+        moved = replace(inside, lower=inside.lower - shift, upper=inside.upper - shift)
+        step = solve_program(affine.T.T @ self.H @ affine.T, self._slope(theta, g), moved)
+        return self.constraints.clipped(affine.theta(eta + step))
+
+    def inverse(self) -> Array:
+        """T H_η⁻¹ Tᵀ (d, d)."""
+        T = self.constraints.reduced[0].T
+        return np.asarray(T @ self.reduced.inverse() @ T.T)
+
+    def _slope(self, theta: Array, g: Array) -> Array:
+        """Tᵀ(g − H s_0) with the step s_0 that brings θ onto the equalities."""
+        affine, _ = self.constraints.reduced
+        return np.asarray(affine.T.T @ (g - self.H @ (affine.theta(affine.eta(theta)) - theta)))
+
+
+Solver = ConstrainedSolver | ScaledCholesky
+"""θ + s with all constraints (``update``) and with the equalities only (``free``), and the inverse of H."""
+
+
+def constrained(H: Array, constraints: LinearConstraints | None, names: tuple[str, ...]) -> Solver:
+    """A solver; :class:`RankError` where the data do not determine all coefficients that are left."""
+    if not constraints:
+        return factorise(H, names)
+    affine, _ = constraints.reduced
+    if not affine.free_names:
+        raise BvsiError("constraints: they fix every coefficient, so that nothing is left to infer; relax one of them.")
+    return ConstrainedSolver(H, constraints, factorise(affine.T.T @ H @ affine.T, affine.free_names))
+
+
+def nearest(theta: Array, constraints: LinearConstraints, H: Array) -> Array:
+    """The point of the allowed set that is nearest to θ in the metric of H; θ itself where it is allowed."""
+    if not constraints or constraints.satisfied(theta, tol=0.0):
+        return theta
+    ridge = _RIDGE * np.diag(np.where(np.diag(H) > 0, np.diag(H), 1.0))
+    return project(theta, constraints, H + ridge)

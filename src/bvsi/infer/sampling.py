@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
-from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints
+from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import Fit, Status, assessed
 from bvsi.infer.gaussian_prior import AnyPrior, prior_density, with_support
 from bvsi.infer.objective import LogLikelihood, Objective
@@ -55,7 +55,7 @@ class LogPosterior:
     Attributes
     ----------
     log_likelihood
-        ℓ.
+        ℓ; it stays behind when the record travels, and the data there give another.
     prior
         Log p(θ).
     constraints
@@ -71,6 +71,9 @@ class LogPosterior:
         """ℓ(θ) + log p(θ) and its gradient (d,); for θ that constraints allow."""
         return self.log_likelihood(theta) + ValueGradient(float(self.prior.logpdf(theta)), self.prior.gradient(theta))
 
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "log_likelihood": None}
+
     def smooth(self, theta: Array) -> ValueGradient:
         """The same without the part of the prior that has corners."""
         prior = ValueGradient(float(self.prior.smooth_logpdf(theta)), self.prior.smooth_gradient(theta))
@@ -78,15 +81,6 @@ class LogPosterior:
 
 
 Integers = NDArray[np.intp]
-
-
-@dataclass(frozen=True, eq=False)
-class Slope:
-    """∂v/∂z, log |∂v/∂z| and its derivative, each (…, n)."""
-
-    value: Array
-    log: Array
-    log_gradient: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,26 +107,24 @@ class Bounded:
         """Whether there is a bound."""
         return any(len(case) for case in self._cases)
 
-    def forward(self, z: Array) -> tuple[Array, Slope]:
-        """v and its slope, for z (…, n)."""
-        v, one, zero = z.copy(), np.ones_like(z), np.zeros_like(z)
-        slope = Slope(one, zero, zero.copy())
+    def forward(self, z: Array) -> tuple[Array, Array, Array, Array]:
+        """v, ∂v/∂z, log |∂v/∂z| and its derivative, each (…, n), for z (…, n)."""
+        v, slope, log, log_gradient = z.copy(), np.ones_like(z), np.zeros_like(z), np.zeros_like(z)
         for positions, bound, sign in zip(self._cases[:2], (self.lower, self.upper), (1.0, -1.0), strict=True):
             if len(positions):
                 exponent = np.clip(z[..., positions], -_STEEPEST, _STEEPEST)
                 power = sign * np.exp(exponent)
                 v[..., positions] = bound[positions] + power
-                slope.value[..., positions], slope.log[..., positions] = power, exponent
-                slope.log_gradient[..., positions] = 1.0
+                slope[..., positions], log[..., positions], log_gradient[..., positions] = power, exponent, 1.0
         if len(both := self._cases[2]):
             exponent = np.clip(z[..., both], -_STEEPEST, _STEEPEST)
             width, share = self.upper[both] - self.lower[both], scipy.special.expit(exponent)
             v[..., both] = self.lower[both] + width * share
-            slope.value[..., both] = width * share * (1 - share)
+            slope[..., both] = width * share * (1 - share)
             halves = scipy.special.log_expit(exponent) + scipy.special.log_expit(-exponent)
-            slope.log[..., both] = np.log(width) + halves
-            slope.log_gradient[..., both] = 1 - 2 * share
-        return v, slope
+            log[..., both] = np.log(width) + halves
+            log_gradient[..., both] = 1 - 2 * share
+        return v, slope, log, log_gradient
 
     def inverse(self, v: Array) -> Array:
         """z, for v (…, n) inside the bounds; what rounding puts on them is taken to be next to them."""
@@ -182,7 +174,7 @@ class Coordinates:
 
     def theta(self, w: Array) -> Array:
         """θ of w (…, n); bounds of single coefficients hold to the last digit, where they are components of v."""
-        v, _ = self.bounds.forward(self.centre + w @ self.L.T)
+        v = self.bounds.forward(self.centre + w @ self.L.T)[0]
         theta = np.asarray(self.offset + v @ self.G.T)
         if not self.bounds.any:
             return theta
@@ -198,9 +190,9 @@ class Coordinates:
 
     def pull_back(self, w: Array, density: ValueGradient) -> ValueGradient:
         """log-density of w (n,) with its gradient, from that of θ(w)."""
-        _, slope = self.bounds.forward(self.centre + w @ self.L.T)
-        gradient = self.L.T @ (slope.value * (self.G.T @ density.gradient) + slope.log_gradient)
-        return ValueGradient(density.value + float(slope.log.sum()), gradient)
+        _, slope, log, log_gradient = self.bounds.forward(self.centre + w @ self.L.T)
+        gradient = self.L.T @ (slope * (self.G.T @ density.gradient) + log_gradient)
+        return ValueGradient(density.value + float(log.sum()), gradient)
 
     def allows(self, theta: Array) -> NDArray[np.bool_]:
         """Whether θ (…, d) satisfies the rows that the coordinates do not take care of, too."""
@@ -254,7 +246,6 @@ def _components_of(inside: LinearConstraints, draws: Array) -> tuple[Array, Boun
 class SamplingProblem:
     """A target in coordinates w (n,) of its own."""
 
-    likelihood: ResidualLikelihood
     target: LogPosterior
     approximation: Posterior
     coordinates: Coordinates
@@ -291,28 +282,38 @@ def make_target(
     """The target for the data at hand; the support of the prior is among its constraints."""
     density = prior_density(prior, likelihood)
     bound = objective.bind(likelihood, noise_prior or InverseGammaPrior())
-    return LogPosterior(likelihood.names, bound, density, with_support(constraints, density))
+    names = likelihood.names
+    return LogPosterior(names, bound, density, with_support(constraints, density, names) or as_linear(None, names))
 
 
-def closed_form_start(
-    likelihood: ResidualLikelihood, objective: Objective, target: LogPosterior, prior: AnyPrior, progress: Progress
-) -> Fit:
-    """The closed form that the objective names, with the Gaussian of the prior's moments, under its constraints."""
-    # with unknown noise a prior of the coefficients has no closed form, and the data have to do alone
-    usable = prior if likelihood.scale_known else None
-    return objective.approximation.fit(likelihood, prior=usable, constraints=target.constraints, progress=progress)
+def started(
+    likelihood: ResidualLikelihood,
+    objective: Objective,
+    prior: AnyPrior,
+    constraints: AnyConstraints,
+    noise_prior: InverseGammaPrior | None,
+    start: Fit | None,
+    progress: Progress,
+) -> tuple[LogPosterior, Posterior]:
+    """The target, and the posterior to start from.
+
+    By default that is the closed form which the objective names, with the Gaussian of the prior's moments.
+    """
+    target = make_target(likelihood, objective, prior, constraints, noise_prior)
+    if start is None:
+        # with unknown noise a prior of the coefficients has no closed form, and the data have to do alone
+        usable, allowed = prior if likelihood.scale_known else None, target.constraints
+        start = objective.approximation.fit(likelihood, prior=usable, constraints=allowed, progress=progress)
+    return target, _usable(target, start)
 
 
-def prepare(
-    likelihood: ResidualLikelihood, target: LogPosterior, start: Fit, rng: np.random.Generator
-) -> SamplingProblem:
-    """The target with coordinates from a fit."""
-    approximation = usable_start(target, start)
+def prepare(target: LogPosterior, approximation: Posterior, rng: np.random.Generator) -> SamplingProblem:
+    """The target with coordinates from an approximation."""
     _check_inside(approximation, target.constraints, copy.deepcopy(rng))
-    return SamplingProblem(likelihood, target, approximation, coordinates(approximation, target.constraints, rng))
+    return SamplingProblem(target, approximation, coordinates(approximation, target.constraints, rng))
 
 
-def usable_start(target: LogPosterior, start: Fit) -> Posterior:
+def _usable(target: LogPosterior, start: Fit) -> Posterior:
     """The posterior of a fit to start from, which has to spread in all directions that the target has."""
     if not isinstance(start, Fit) or start.posterior is None or start.names != target.names:
         raise BvsiError("start: a fit of the same operators with a posterior is needed, such as Lagged().fit(...).")
@@ -337,9 +338,8 @@ def _check_inside(approximation: Posterior, constraints: LinearConstraints, rng:
         )
 
 
-def sampled_fit(problem: SamplingProblem, posterior: Posterior, status: Status, method: str) -> Fit:
+def sampled_fit(likelihood: ResidualLikelihood, posterior: Posterior, status: Status, method: str) -> Fit:
     """A fit from draws: the estimate is their mean."""
-    likelihood = problem.likelihood
     equations = likelihood.normal_equations(posterior.mean)
     scale = likelihood.noise_scale(equations)
     return assessed(likelihood, posterior, posterior.mean, equations, scale, status=status, method=method)

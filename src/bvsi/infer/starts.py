@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
-from bvsi.infer.constrained import nearest
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.priors import BoundPrior
-from bvsi.infer.quadratic import factorise
+from bvsi.infer.quadratic import factorise, nearest
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 
@@ -160,6 +159,8 @@ class Dominant:
     def balance(self, likelihood: ResidualLikelihood, rng: np.random.Generator | None = None) -> Array:
         """θ* (d,) for κ = 1, with one operator per equation: the roughest of those with much noise.
 
+        In a series none is rougher than another, and the one that carries noise most evenly over time is taken.
+
         Parameters
         ----------
         rng
@@ -167,8 +168,9 @@ class Dominant:
         """
         noise = likelihood.noise_share(np.random.default_rng(0) if rng is None else rng)
         theta = np.zeros(likelihood.system.d)
-        for y, X, share, rough in zip(noise.y, noise.X, noise.share, noise.roughness, strict=True):
-            i = int(np.argmax(np.where(share > min(self.much, share.max() / 2), rough, 0.0)))
+        for y, X, share, rough, even in zip(noise.y, noise.X, noise.share, noise.roughness, noise.even, strict=True):
+            rank = even if even.any() else np.where(share > min(self.much, share.max() / 2), rough, 0.0)
+            i = int(np.argmax(rank))
             if X[i] > 0:
                 theta[i] = np.sqrt(y / X[i])
         return theta
@@ -239,7 +241,7 @@ def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str,
     return system.vector(np.array(theta))
 
 
-def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearConstraints) -> Array:
+def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearConstraints | None) -> Array:
     """θ where it is allowed, else the nearest allowed one in the metric XᵀW(θ)X."""
     if not constraints or constraints.satisfied(theta, tol=0.0):
         return theta
@@ -247,7 +249,7 @@ def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearCo
 
 
 def lagged_start(
-    likelihood: ResidualLikelihood, prior: BoundPrior, constraints: LinearConstraints, rules: Starts
+    likelihood: ResidualLikelihood, prior: BoundPrior, constraints: LinearConstraints | None, rules: Starts
 ) -> tuple[Array, tuple[str, ...], str]:
     """Least squares; where its misfit is large, or of unknown scale, the dominant weights if they fit better.
 
@@ -258,7 +260,7 @@ def lagged_start(
     try:
         theta = LeastSquares().fit(likelihood).theta
     except RankError:
-        if not (prior.precision.any() or constraints.equality.any()):
+        if not (prior.precision.any() or (constraints and constraints.equality.any())):
             raise
         return prior.mean, (plain, "prior mean"), "prior mean"  # prior or equalities settle what the data leave open
     if not likelihood.weighting.uses_noise:
@@ -280,7 +282,7 @@ def on_plateau(
     prior: BoundPrior,
     estimate: Array,
     q: float,
-    constraints: LinearConstraints,
+    constraints: LinearConstraints | None,
     rules: Starts = Starts(),  # noqa: B008 (frozen)
 ) -> bool:
     """Whether an estimate with the misfit q = rᵀWr is stuck: noise does not explain q, and Dominant() is far below q.
@@ -295,7 +297,7 @@ def on_plateau(
         if (few := likelihood.pilot(rules.pilot)) is not None:
             likelihood, q = few, few.normal_equations(estimate).q
         theta = Dominant().estimate(likelihood, prior, np.random.default_rng(rules.seed))
-        if not constraints.satisfied(theta):
+        if constraints and not constraints.satisfied(theta):
             return False
         return bool(likelihood.normal_equations(theta).q < rules.lower * q)
     except (RankError, NotPositiveDefiniteError):

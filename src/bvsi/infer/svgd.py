@@ -29,7 +29,7 @@ from bvsi.infer.gaussian_prior import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import ParticlePosterior
 from bvsi.infer.priors import InverseGammaPrior
-from bvsi.infer.sampling import SamplingProblem, closed_form_start, make_target, prepare, sampled_fit
+from bvsi.infer.sampling import SamplingProblem, prepare, sampled_fit, started
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
 
@@ -157,13 +157,11 @@ class SVGD:
             For the first particles (default: seed 0).
         """
         rng = np.random.default_rng(0) if rng is None else rng
-        target = make_target(likelihood, self.objective, prior, constraints, noise_prior)
-        if start is None:
-            start = closed_form_start(likelihood, self.objective, target, prior, progress)
-        problem = prepare(likelihood, target, start, rng)
+        target, begin = started(likelihood, self.objective, prior, constraints, noise_prior, start, progress)
+        problem = prepare(target, begin, rng)
         w = problem.start(self.particles, rng)
         with single_threaded_blas(), ThreadPoolExecutor(usable_cores()) as pool:
-            return self._result(problem, self._descend(problem, pool, w, progress))
+            return self._result(likelihood, problem, self._descend(problem, pool, w, progress))
 
     def _descend(self, problem: SamplingProblem, pool: Executor, w: Array, progress: Progress) -> _Flow:
         """Steps that do not raise the discrepancy, larger while that goes well."""
@@ -193,18 +191,18 @@ class SVGD:
         """Whether the discrepancy is not above that of as many independent draws, with room for other laws."""
         return bool(seen[-1] <= _ROOM * self.kernel.independent(w))
 
-    def _result(self, problem: SamplingProblem, flow: _Flow) -> Fit:
+    def _result(self, likelihood: ResidualLikelihood, problem: SamplingProblem, flow: _Flow) -> Fit:
         discrepancy, short = float(np.sqrt(flow.seen[-1])), variance_shortfall(flow.w, flow.score)
         warnings = _warnings(self.particles, problem.coordinates.n, short)
         diagnostics = {"stein_discrepancy": discrepancy, "variance_shortfall": short, "iterations": flow.tries}
         theta = problem.coordinates.theta(flow.w)
-        posterior = ParticlePosterior(problem.likelihood.names, theta, diagnostics, warnings)
+        posterior = ParticlePosterior(likelihood.names, theta, diagnostics, warnings)
         message = f"converged in {flow.tries} iterations, Stein discrepancy {discrepancy:.3g}."
         if not flow.converged:
             message = f"not {message} Raise max_iterations, or give a start that is nearer, such as Maximum().fit(...)."
         reasons = frozenset({Reason.SAMPLING}) if warnings or not flow.converged else frozenset()
         status = Status(flow.converged, flow.tries, " ".join([message, *warnings]), reasons)
-        return sampled_fit(problem, posterior, status, f"SVGD, {self.particles} particles")
+        return sampled_fit(likelihood, posterior, status, f"SVGD, {self.particles} particles")
 
 
 @dataclass(frozen=True, eq=False)

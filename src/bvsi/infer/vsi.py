@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.infer.constrained import constrained
 from bvsi.infer.constraints import AnyConstraints, as_linear
 from bvsi.infer.fit import Fit, Reason, Status, check_iteration
-from bvsi.infer.quadratic import factorise
+from bvsi.infer.quadratic import constrained, factorise
 from bvsi.likelihood import Isotropic, NormalEquations, ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import ResidualSystem
@@ -37,11 +36,12 @@ class LeastSquares:
         constraints
             As for :meth:`Lagged.fit`.
         """
-        unweighted, allowed = _unweighted(system), as_linear(constraints, system.names)
+        unweighted, names = _unweighted(system), system.names
+        allowed = None if constraints is None else as_linear(constraints, names)
         theta = np.zeros(system.d)
         for _ in range(2):  # the second step, on the residual of the first, recovers the digits lost in XᵀX
             equations = unweighted.normal_equations(theta)
-            solver = constrained(equations.H, allowed)
+            solver = constrained(equations.H, allowed, names)
             theta = solver.update(theta, equations.g)
         return _result(unweighted, theta, "VSI, least squares", 1, solver.inverse())
 
@@ -72,7 +72,7 @@ class Ridge:
         unweighted, zero = _unweighted(system), np.zeros(system.d)
         equations = unweighted.normal_equations(zero)
         H = equations.H + self.alpha * np.diag(np.diag(equations.H))
-        theta = constrained(H, as_linear(constraints, system.names)).update(zero, equations.g)
+        theta = constrained(H, as_linear(constraints, system.names), system.names).update(zero, equations.g)
         return _result(unweighted, theta, f"VSI, ridge {self.alpha:g}", 1)
 
 

@@ -5,7 +5,7 @@ from bvsi.likelihood.covariance import CovariancePlan, plan_covariance, sensitiv
 from bvsi.likelihood.density import Density, ValueGradient
 from bvsi.likelihood.equations import InstrumentalEquations, NormalEquations, ProfileEquations
 from bvsi.likelihood.likelihood import ResidualLikelihood, residual_likelihood
-from bvsi.likelihood.stacked import Stacked
+from bvsi.likelihood.stacked import Stacked, Tiles
 
 __all__ = [
     "Block",
@@ -17,6 +17,7 @@ __all__ = [
     "ProfileEquations",
     "ResidualLikelihood",
     "Stacked",
+    "Tiles",
     "ValueGradient",
     "Weighting",
     "plan_covariance",

@@ -3,6 +3,7 @@
 isotropic  W = I                                classical VSI
 block      W = blockdiag(Σ_kk(θ))⁻¹             the paper (eq:block_diagonal_residual_covariance)
 stacked    W = Σ(θ)⁻¹                           :mod:`bvsi.likelihood.stacked`
+tiles      W = blockdiag(Σ_ττ(θ))⁻¹             tiles of neighbouring test functions, in the same module
 
 A weighting is a partition of the residuals into tiles with W = blockdiag(Σ_ττ⁻¹): a tile for every time block is
 ``Block``, one tile is ``Stacked``. Whatever depends on the partition is asked of the weighting; no other module
@@ -29,7 +30,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,8 +48,7 @@ from bvsi.likelihood.covariance import (
     stencil_row,
 )
 from bvsi.likelihood.density import Density, ValueGradient, block_density
-from bvsi.likelihood.equations import NormalEquations, ProfileEquations, accumulate
-from bvsi.linalg import Backend
+from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.noise.models import Noise
 from bvsi.residual import Structure
 from bvsi.residual.system import residual_weights
@@ -105,10 +106,21 @@ class Weighting(ABC):
         del near
         return self.weights(part, theta)(Z)
 
-    def estimates(self, structure: Structure) -> Array:
+    def pilot(self, part: Part) -> tuple[Part, ...]:
+        """A few tiles as experiments of their own, for rough estimates; none where that would save little."""
+        del part
+        return ()
+
+    def estimates(self, part: Part) -> Array:
         """Number of tiles that touch the state of each time, (T,): so many estimates of its noise Σ_u Cᵀ W r sums."""
+        structure = part.residuals.structure
         used = abs(structure.a) + abs(structure.b)
         return np.maximum(np.bincount(used.indices, minlength=structure.n_times), 1)
+
+    def costly(self, part: Part) -> bool:
+        """Whether data are so many that estimates to a hundredth of a standard deviation have to do."""
+        del part
+        return False
 
     def slope_is_cheap(self, part: Part) -> bool:
         """Whether q and ∇q cost far less than H: here where one factor serves many blocks."""
@@ -127,7 +139,11 @@ class Isotropic(Weighting):
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """XᵀX, Xᵀr and rᵀr."""
-        return accumulate(part.residuals.Z, theta, part.residuals.n)
+        Z = part.residuals.Z
+        flat = Z.reshape(-1, Z.shape[2])
+        r = flat @ residual_weights(theta)
+        q = np.square(r.reshape(Z.shape[:2])).sum(axis=0)
+        return NormalEquations((flat.T @ flat)[1:, 1:], (flat.T @ r)[1:], (q,), 0.0, part.residuals.n)
 
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
         """Refused: unweighted residuals know nothing of the noise."""
@@ -150,19 +166,11 @@ class Isotropic(Weighting):
 
 @dataclass(frozen=True)
 class Block(Weighting):
-    """W = blockdiag(Σ_kk(θ))⁻¹: noise propagated within each time block, correlation between blocks left out.
-
-    Parameters
-    ----------
-    backend
-        Cholesky engine; by default the fastest available.
-    """
-
-    backend: Backend | None = None
+    """W = blockdiag(Σ_kk(θ))⁻¹: noise propagated within each time block, correlation between blocks left out."""
 
     def plan(self, structure: Structure, noise: Noise) -> CovariancePlan:
         """Patterns, products and symbolic factorisation."""
-        return plan_covariance(structure, noise, self.backend)
+        return plan_covariance(structure, noise)
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """The same without smoothing: one factorisation per distinct covariance, one half solve per column."""
@@ -238,36 +246,47 @@ class _Smoother:
         residuals = part.residuals
         self.plan, self.residuals, self.one = part.covariance, residuals, one
         self.smoothing, self.draw = smoothing, draw
-        self.C = [residuals.structure.pattern.matrix(c) for c in one.C]
         self.weights = residual_weights(theta)
         structure = residuals.structure
         self.rows, self.inactive = structure.block_rows, structure.inactive(int(one.group.blocks[0]))
+
+    @cached_property
+    def C(self) -> list[Any]:
+        """C_kj at each time of the stencil, sparse."""
+        return [self.residuals.structure.pattern.matrix(c) for c in self.one.C]
 
     def equations(self) -> tuple[list[tuple[Integers, NormalEquations, Array]], Array, dict[int, Array]]:
         """Blocks, equations and scores (blocks, d), a slab of the group at a time; the group's part of N and V."""
         d, factor = self.residuals.d, self.one.factor
         logdet, slabs = factor.logdet(), []
         N, V = np.zeros((d, d)), dict[int, Array]()
+        plain = self.draw is None and not self.smoothing
         for blocks in self.one.group.slabs(1 + d if self.draw is None else 1 + 2 * d):
-            Z = self.columns(blocks)
+            Z = self.given(blocks) if plain else self.columns(blocks)
             white = factor.whiten(Z.reshape(len(Z), -1)).reshape(Z.shape)
             smoothed = np.ascontiguousarray(white[:, :, : 1 + d])
-            equations = accumulate(smoothed, np.zeros(d), int(self.rows[blocks].sum()), len(blocks) * logdet)
-            scores = np.einsum("nk,nki->ki", smoothed[:, :, 0], smoothed[:, :, 1:])
-            slabs.append((blocks, equations, scores))
+            flat, n = smoothed.reshape(-1, 1 + d), int(self.rows[blocks].sum())
+            r = (flat @ self.weights).reshape(Z.shape[:2]) if plain else smoothed[:, :, 0]
+            scores, q = np.einsum("nk,nki->ki", r, smoothed[:, :, 1:]), np.square(r).sum(axis=0)
+            H = (flat.T @ flat)[1:, 1:]
+            slabs.append((blocks, NormalEquations(H, scores.sum(axis=0), (q,), len(blocks) * logdet, n), scores))
             if self.draw is not None:
                 xi = np.ascontiguousarray(white[:, :, 1 + d :]).reshape(-1, d)
                 N += xi.T @ xi
                 self.add_spread(V, blocks, smoothed[:, :, 1:])
         return slabs, N, V
 
+    def given(self, blocks: Integers) -> Array:
+        """[y, X] of some blocks, (N, blocks, 1 + d); a view of neighbours, the usual case."""
+        first, last = int(blocks[0]), int(blocks[-1])
+        return self.residuals.Z[:, first : last + 1] if last - first < len(blocks) else self.residuals.Z[:, blocks]
+
     def columns(self, blocks: Integers) -> Array:
         """[r, X̃] of some blocks, (N, blocks, 1 + d); with a draw [r, X̃, ξ], (N, blocks, 1 + 2d)."""
-        Z = self.residuals.Z[:, blocks]  # a copy, since blocks is an index array
+        Z = np.array(self.given(blocks), order="C")
         Z[:, :, 0] = r = Z @ self.weights
         if self.draw is None:
-            if self.smoothing:
-                Z[:, :, 1:] -= self.smoothing * self.operators_on(self.noise_estimate(r))
+            Z[:, :, 1:] -= self.smoothing * self.operators_on(self.noise_estimate(r))
             return Z
         # The data and the draw go through the same solve and the same operators, side by side.
         drawn = self.drawn(blocks)

@@ -22,11 +22,11 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Analysis, Backend, Factor, Pattern, Product, analyse, single_threaded_blas, usable_cores
-from bvsi.noise.models import Noise, StateCovariance
+from bvsi.linalg import Analysis, Factor, Pattern, Product, analyse, single_threaded_blas, usable_cores
+from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
@@ -68,8 +68,6 @@ class CovariancePlan:
         Σ_u by time.
     product
         Pattern of (C Σ_u) Cᵀ.
-    analysis
-        Symbolic Cholesky of a diagonal block.
     smear
         Pattern of C Σ_u where Σ_u is not diagonal.
     spread
@@ -79,7 +77,6 @@ class CovariancePlan:
     structure: Structure
     noise: StateCovariance
     product: Product
-    analysis: DeferredAnalysis
     smear: Product | None
     spread: tuple[Array, ...]
 
@@ -87,6 +84,11 @@ class CovariancePlan:
     def pattern(self) -> Pattern:
         """Pattern of Σ_kl."""
         return self.product.out
+
+    @cached_property
+    def analysis(self) -> Analysis:
+        """Symbolic Cholesky of a diagonal block, for which stacked weighting has no use."""
+        return analyse(self.pattern, coordinates=self.structure.coordinates)
 
     def groups(self, residuals: Residuals) -> tuple[BlockGroup, ...]:
         """Blocks sorted by what their covariance is made of."""
@@ -161,9 +163,9 @@ class CovariancePlan:
         return self.smear.values(c, self.spread[label])
 
 
-def plan_covariance(structure: Structure, noise: Noise, backend: Backend | None = None) -> CovariancePlan:
+def plan_covariance(structure: Structure, noise: Noise | StateCovariance) -> CovariancePlan:
     """Plan products and factorisation for one experiment."""
-    state = noise.covariance(structure)
+    state = noise if isinstance(noise, StateCovariance) else state_covariance(noise, structure)
     smear: Product | None = None
     spread: tuple[Array, ...] = ()
     left = structure.pattern
@@ -174,24 +176,7 @@ def plan_covariance(structure: Structure, noise: Noise, backend: Backend | None 
         smear = Product.plan(structure.pattern, common)
         left = smear.out
     product = Product.plan(left, structure.pattern)
-    return CovariancePlan(structure, state, product, DeferredAnalysis(product, structure, backend), smear, spread)
-
-
-@dataclass(frozen=True, eq=False)
-class DeferredAnalysis:
-    """Symbolic Cholesky of Σ_kk, worked out when a block is first factorised: stacked weighting has no use for it."""
-
-    product: Product
-    structure: Structure
-    chosen: Backend | None
-
-    @cached_property
-    def _made(self) -> Analysis:
-        return analyse(self.product.out, coordinates=self.structure.coordinates, backend=self.chosen)
-
-    def factor(self, values: ArrayLike, *, label: str = "matrix") -> Factor:
-        """Factorise."""
-        return self._made.factor(values, label=label)
+    return CovariancePlan(structure, state, product, smear, spread)
 
 
 def stencil_row(structure: Structure, k: int) -> tuple[Integers, Array, Array]:

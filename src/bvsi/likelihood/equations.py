@@ -30,7 +30,6 @@ from numpy.typing import NDArray
 
 from bvsi.likelihood.covariance import FactorisedGroup, Part, over_groups
 from bvsi.residual import Residuals
-from bvsi.residual.system import residual_weights
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -81,21 +80,16 @@ class NormalEquations:
         """rᵀWr."""
         return float(sum(q.sum() for q in self.q_blocks))
 
+    def times(self, factor: int) -> NormalEquations:
+        """Those of residuals that count so often."""
+        q = tuple(factor * one for one in self.q_blocks)
+        return NormalEquations(factor * self.H, factor * self.g, q, factor * self.logdet, factor * self.n)
+
     def moved(self, step: Array) -> NormalEquations:
         """The equations at θ + step with the same W; q by block is scaled to the new total."""
         q = self.q - 2 * self.g @ step + step @ self.H @ step
         scale = q / self.q if self.q > 0 else 1.0
         return replace(self, g=self.g - self.H @ step, q_blocks=tuple(scale * b for b in self.q_blocks))
-
-
-def accumulate(Z: Array, theta: Array, n: int, logdet: float = 0.0) -> NormalEquations:
-    """Normal equations of whitened columns Z = R [y, X], (N, K, 1 + d) in C order, of n residuals that are used."""
-    N, K, m = Z.shape
-    flat = Z.reshape(-1, m)
-    r = flat @ residual_weights(theta)
-    H = flat.T @ flat
-    q = np.square(r.reshape(N, K)).sum(axis=0)
-    return NormalEquations(H[1:, 1:], (flat.T @ r)[1:], (q,), logdet, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +124,11 @@ class ProfileEquations:
         scores = tuple(s for part in parts for s in part.scores)
         asked = all(part.S is not None for part in parts)
         return ProfileEquations(equations, scores, *(_summed(parts, "S", "N") if asked else (None, None)))
+
+    def times(self, factor: int) -> ProfileEquations:
+        """Those of residuals that count so often."""
+        S, N = (None if M is None else factor * M for M in (self.S, self.N))
+        return replace(self, equations=self.equations.times(factor), S=S, N=N)
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,8 @@ from bvsi.likelihood.equations import (
     ProfileEquations,
     instrumental_equations,
 )
-from bvsi.likelihood.products import NoiseShare, moment_equations, noise_estimate, noise_share
+from bvsi.likelihood.products import NoiseShare, moment_equations, noise_estimate, noise_sizes
+from bvsi.likelihood.stacked import Stacked
 from bvsi.linalg import limited_cores, single_threaded_blas, usable_cores
 from bvsi.noise.models import Noise, noise_of_experiments
 from bvsi.residual import ResidualSystem
@@ -112,17 +113,34 @@ class ResidualLikelihood:
     @property
     def slope_is_cheap(self) -> bool:
         """Whether q and ∇q cost far less than H: one factor serves many blocks, or conjugate gradients do without."""
-        return all(self.weighting.slope_is_cheap(part) for part in self.parts)
+        return all(map(self.weighting.slope_is_cheap, self.parts))
+
+    @property
+    def costly(self) -> bool:
+        """Whether data are so many that estimates to a hundredth of a standard deviation have to do."""
+        return any(map(self.weighting.costly, self.parts))
 
     def pilot(self, blocks: int) -> ResidualLikelihood | None:
         """A likelihood with about so many blocks of each experiment, evenly spread: rough estimates for less.
 
-        None where the weights couple blocks, or where that would save little.
+        Where the weights couple blocks, with some tiles, each an experiment. None where that would save little.
         """
+        if self.weighting.couples_blocks:
+            return self.some_tiles()
         numbers = [len(rows) for rows in self.block_rows]
-        if self.weighting.couples_blocks or min(numbers) < _WORTH_A_PILOT * blocks:
+        if min(numbers) < _WORTH_A_PILOT * blocks:
             return None
         return self.some_blocks([np.arange(K // blocks // 2, K, K // blocks) for K in numbers])
+
+    def some_tiles(self) -> ResidualLikelihood | None:
+        """The likelihood of some tiles, each an experiment; None where that would save little."""
+        chosen = [self.weighting.pilot(part) for part in self.parts]
+        if not all(chosen):
+            return None
+        noise = tuple(model for model, some in zip(self.noise, chosen, strict=True) for _ in some)
+        few = [part for some in chosen for part in some]
+        system = replace(self.system, experiments=tuple(part.residuals for part in few))
+        return ResidualLikelihood(system, noise, Stacked(), tuple(part.plan for part in few))
 
     def some_blocks(self, chosen: Sequence[NDArray[np.int64]]) -> ResidualLikelihood:
         """The likelihood of some blocks of each experiment, by index; nothing is planned or assembled again."""
@@ -192,7 +210,7 @@ class ResidualLikelihood:
     def noise_share(self, rng: np.random.Generator) -> NoiseShare:
         """How much of each operator is noise, by equation, summed over experiments."""
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
-        return NoiseShare.total([noise_share(part, own) for part, own in pairs])
+        return NoiseShare.of([noise_sizes(part, own) for part, own in pairs])
 
     def noise_estimates(self, theta: Array) -> tuple[dict[str, Array], ...]:
         """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals tell of the noise of the states.
@@ -200,10 +218,7 @@ class ResidualLikelihood:
         Nonlinear operators can be linearised at û − ε̂, see ``assemble(linearise_at=...)``.
         """
         one = self.weighting
-        return tuple(
-            noise_estimate(part, theta, one.weights(part, theta), one.estimates(part.residuals.structure))
-            for part in self.parts
-        )
+        return tuple(noise_estimate(part, theta, one.weights(part, theta), one.estimates(part)) for part in self.parts)
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False

@@ -27,6 +27,7 @@ from bvsi.likelihood.covariance import Part, Weights
 from bvsi.likelihood.equations import MomentEquations
 from bvsi.linalg.kronecker import dense_if_full
 from bvsi.residual import Sensitivity, Structure
+from bvsi.residual.jacobians import summed_each
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -65,9 +66,12 @@ class SpaceTime:
 
     def spread(self, w: Array) -> Array:
         """Σ_u Cᵀ w, (n_u, T): the noise that goes with weighted residuals w = W r."""
+        return self.plan.noise_everywhere(self.transposed(w))
+
+    def transposed(self, w: Array) -> Array:
+        """Cᵀ w, (n_u, T)."""
         w = self.structure.only_active(np.array(w))
-        transposed = self.M.summed_transposed(self.a, w) - self.G.summed_transposed(self.b, w)
-        return self.plan.noise_everywhere(transposed)
+        return self.M.summed_transposed(self.a, w) - self.G.summed_transposed(self.b, w)
 
     def covariance(self, w: Array) -> Array:
         """Σ w = C Σ_u Cᵀ w for w (N, K, m)."""
@@ -76,12 +80,19 @@ class SpaceTime:
             out[~self.structure.active] = w[~self.structure.active]
         return out
 
+    def gram(self, w: Array) -> Array:
+        """wᵀ Σ w = Σ_j V_jᵀ Σ_u,j V_j, V = Cᵀ w, for w (N, K, m); (m, m)."""
+        m, size = w.shape[2], self.structure.n_state * self.structure.n_times
+        if self.structure.active is not None or m * size > _AT_ONCE * 50:
+            return np.asarray(np.einsum("nki,nkj->ij", w, self.covariance(w), optimize=True))
+        V = np.stack([self.transposed(w[:, :, i]).ravel() for i in range(m)])
+        spread = np.stack([self.plan.noise_everywhere(one.reshape(self.structure.n_state, -1)).ravel() for one in V])
+        gram = V @ spread.T
+        return np.asarray(0.5 * (gram + gram.T))
+
     def operators(self, e: Array) -> Array:
         """Σ_j b_kj J_i(û_j) e_j, (N, K, d)."""
-        out = np.empty((self.structure.n_rows, self.structure.n_blocks, self.residuals.d))
-        for i, J in enumerate(self.residuals.J):
-            out[:, :, i] = J.summed(self.b, e)
-        return self.structure.only_active(out)
+        return self.structure.only_active(summed_each(self.residuals.J, self.b, e, self.structure.n_rows))
 
     def draw(self, rng: Rng) -> Array:
         """One draw of the noise, (n_u, T)."""
@@ -109,7 +120,8 @@ def noise_estimate(part: Part, theta: Array, weights: Weights, estimates: Array)
     structure, r = part.residuals.structure, part.residuals.residual(theta)
     estimate = SpaceTime(part, theta).spread(weights(r[:, :, None])[:, :, 0]) / estimates
     by_field = estimate.reshape(len(structure.fields), structure.n_dofs, structure.n_times)
-    return {field: values.T for field, values in zip(structure.fields, by_field, strict=True)}
+    everywhere = structure.thinned.everywhere if structure.thinned else np.asarray
+    return {field: everywhere(values).T for field, values in zip(structure.fields, by_field, strict=True)}
 
 
 def moment_equations(part: Part, theta: Array, weights: Weights, *, rng: Rng, draws: int) -> MomentEquations:
@@ -138,35 +150,37 @@ class NoiseShare:
         Noise in the time terms (E,).
     X
         In the operators (E, d).
-    smooth
-        Same of ε̃ (E, d).
     size
         ‖X_i‖² (E, d).
+    share
+        ν (E, d), zero where an operator does not stand in the equation.
+    roughness
+        ρ (E, d), zero where an operator has no noise.
+    even
+        Of a series, how evenly operators carry the noise of the equation's own field over time, 1 for that field
+        itself, (E, d); zero where there is space.
     """
 
     y: Array
     X: Array
-    smooth: Array
     size: Array
+    share: Array
+    roughness: Array
+    even: Array
 
     @staticmethod
-    def total(parts: Sequence[NoiseShare]) -> NoiseShare:
-        """Sum over parts."""
-        fields = ("y", "X", "smooth", "size")
-        return NoiseShare(*(np.sum([getattr(part, field) for part in parts], axis=0) for field in fields))
-
-    @property
-    def share(self) -> Array:
-        """ν (E, d), zero where an operator does not stand in the equation."""
-        return np.divide(self.X, self.size, out=np.zeros_like(self.X), where=self.size > 0)
-
-    @property
-    def roughness(self) -> Array:
-        """ρ (E, d), zero where an operator has no noise."""
-        return np.sqrt(np.divide(self.X, self.smooth, out=np.zeros_like(self.X), where=self.smooth > 0))
+    def of(parts: Sequence[NoiseSizes]) -> NoiseShare:
+        """From the sizes of all parts."""
+        y, X, smooth, size, even = (np.sum(one, axis=0) for one in zip(*parts, strict=True))
+        share, rough = (np.divide(X, by, out=np.zeros_like(X), where=by > 0) for by in (size, smooth))
+        return NoiseShare(y, X, size, share, np.sqrt(rough), even)
 
 
-def noise_share(part: Part, rng: Rng) -> NoiseShare:
+NoiseSizes = tuple[Array, Array, Array, Array, Array]
+"""Noise in the time terms (E,), in the operators (E, d), the same of ε̃ (E, d), ‖X_i‖² (E, d), and how even it is."""
+
+
+def noise_sizes(part: Part, rng: Rng) -> NoiseSizes:
     """Sizes of noise of one experiment."""
     residuals, structure = part.residuals, part.residuals.structure
     draw = np.stack(part.covariance.noise.draws(rng)).T
@@ -177,8 +191,24 @@ def noise_share(part: Part, rng: Rng) -> NoiseShare:
         return np.asarray(equations @ np.square(structure.only_active(tested)).sum(axis=1))
 
     y = sizes(structure.mass.summed(structure.a, draw))
-    X, smooth = (np.stack([sizes(J.summed(structure.b, e)) for J in residuals.J], axis=1) for e in (draw, smoothed))
-    return NoiseShare(y, X, smooth, equations @ np.square(residuals.X).sum(axis=1))
+    each = (summed_each(residuals.J, structure.b, e, structure.n_rows) for e in (draw, smoothed))
+    X, smooth = (np.stack([sizes(one) for one in np.moveaxis(X, 2, 0)], axis=1) for X in each)
+    return y, X, smooth, equations @ np.square(residuals.X).sum(axis=1), _evenness(part)
+
+
+def _evenness(part: Part) -> Array:
+    """(Σ_j |c_ej|)² / (T Σ_fj c_fj²), c_fj = ∂F_i(û_j)/∂u_f without space; (E, d)."""
+    structure = part.residuals.structure
+    even = np.zeros((len(structure.equations), len(part.residuals.J)))
+    if structure.coordinates.shape[1]:
+        return even
+    for i, J in enumerate(part.residuals.J):
+        for term in J.at_nodes():
+            e = int(structure.equation_of_row[term.tests.rows.start])
+            squares = sum(float(np.mean(np.square(other.factor))) for other in J.at_nodes())
+            if structure.fields[term.first] == structure.equations[e] and squares > 0:
+                even[e, i] = float(np.mean(np.abs(term.factor))) ** 2 / squares
+    return even
 
 
 def _smoothed(epsilon: Array, structure: Structure) -> Array:

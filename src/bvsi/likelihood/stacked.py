@@ -1,10 +1,13 @@
-"""Stacked weighting: the inverse of the whole residual covariance, all blocks of it.
+"""Weights of tiles of residuals, each with the inverse of its own covariance, all blocks of it; one tile is `Stacked`.
 
-    W = Σ(θ)⁻¹,   ε̂ = Σ_u Cᵀ W r,   X̃_i = X_i − J_i ε̂,   H = X̃ᵀWX̃,   g = X̃ᵀWr,   q = rᵀWr
+    W_τ = Σ_ττ(θ)⁻¹,   ε̂_τ = Σ_u C_τᵀ W_τ r_τ,   X̃_τi = X_τi − J_τi ε̂_τ
+    q = Σ_τ n_τ r_τᵀ W_τ r_τ,   g = Σ_τ n_τ X̃_τᵀ W_τ r_τ,   H = Σ_τ n_τ X̃_τᵀ W_τ X̃_τ
+    S = Cov(g) = Vᵀ Σ V,   V = Σ_τ n_τ W_τ X̃_τ
 
-Nothing is left out, so that Cov(g) = H: error bars are H⁻¹, up to what noise leaves in X̃ (N, see
-:mod:`bvsi.likelihood.block`). û − ε̂ are the smoothed states, those that satisfy the equation to first
-order. With log-determinant and change of variables,
+n_τ is −1 for what two tiles share (:mod:`bvsi.residual.tiles`). Every tile has E[X̃_τᵀ W_τ r_τ] = 0 at the truth, and so
+has their sum. S takes all of Σ, with the correlation that the weights leave out. Nothing is left out of one tile, so
+that S = H: error bars are H⁻¹, up to what noise leaves in X̃ (N, see :mod:`bvsi.likelihood.block`). û − ε̂ are the
+smoothed states, those that satisfy the equation to first order. With log-determinant and change of variables,
 
     log p(û | θ) = −½ q − ½ log det Σ + Σ_k log |det C_kk| − ½ n log 2π
 
@@ -14,6 +17,7 @@ is the exact density of the data of a linear equation, with a flat prior on the 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -28,22 +32,29 @@ from bvsi.likelihood.density import Density, ValueGradient, change_of_variables
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
 from bvsi.likelihood.products import SpaceTime
+from bvsi.likelihood.rows_covariance import RowsCovariance
 from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coordinates
-from bvsi.linalg import Analysis, Backend, Factor, analyse
-from bvsi.linalg.cholesky import SupernodalAnalysis
+from bvsi.linalg import Analysis, Factor, analyse
 from bvsi.linalg.factor import DenseFactor
-from bvsi.noise.models import Noise
+from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
+from bvsi.residual.tiles import Tile, tiles_of
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 Rng = np.random.Generator
 
 # Bytes per entry of Σ that its pattern, values and places take while it is factorised: five numbers.
 _BYTES_PER_ENTRY = 40
-# Part of the entries of Σ that are not zero from which on a dense factor is faster than a sparse one.
+# Part of the entries of Σ that are not zero from which on a dense factor is faster than a sparse one; the same for the
+# few rows of a tile, where the symbolic analysis counts: 2,750 rows, a third of them not zero, take 0.1 s dense, and
+# 1 s with 0.2 s for every further one.
 _FULL = 0.52
-# Bytes of a factor up to which it is kept for the next evaluation; bounds memory.
-_KEPT = 3e8
+_FEW, _FULL_OF_FEW = 3600, 0.15  # see above
+# Bytes of factors up to which they are kept for the next evaluation; bounds memory.
+_KEPT = 1e9
+# Part of a tile that it may share with the next at most: with more a function would be in three tiles.
+_MOST_SHARED = 0.5
 # Relative error of weights that only have to be near enough, as those of a test statistic; not measured.
 _ROUGH = 1e-4
 # Steps of conjugate gradients beyond which a factor is made for them; not measured.
@@ -76,24 +87,58 @@ class Work:
 WORK = Work()
 
 
+@dataclass(frozen=True)
+class Pilot:
+    """Some of the residuals, on which a search begins; not measured one by one.
+
+    Parameters
+    ----------
+    work
+        Residuals times values of the data below which a search is quick without one.
+    rows, tiles
+        Residuals of a pilot at most, and the number of its tiles.
+    worth
+        How many times as many residuals there are at least.
+    """
+
+    work: float = 3e8
+    rows: float = 1500.0
+    tiles: int = 2
+    worth: float = 3.0
+
+
+PILOT = Pilot()
+
+
 @dataclass(frozen=True, eq=False)
 class StackedPlan(CovariancePlan):
     """A covariance plan with the whole covariance of the experiment.
 
     Parameters
     ----------
-    backend
-        Cholesky engine.
     max_memory
         Bytes that its factor may take.
+    kept
+        Bytes of a factor up to which it is kept for the next evaluation.
+    tiles
+        The tiles of the experiment and their plans; empty where it is one tile.
     """
 
-    backend: Backend | None = None
     max_memory: float = math.inf
+    kept: float = _KEPT
+    tiles: tuple[tuple[Tile, StackedPlan], ...] = ()
     _last: dict[tuple[Any, ...], Factor] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_last": {}}  # a factor is large, and made anew for less than it costs to send
+
+    def parts(self, part: Part) -> Iterator[tuple[int, Any, Part]]:
+        """Every tile: how often it counts, the places of its residuals in arrays (N, K, …), and it as an experiment."""
+        if not self.tiles:
+            yield 1, np.s_[:, :], part
+        for number, (tile, plan) in enumerate(self.tiles):
+            own = Part(tile.residuals(part.residuals), plan, f"{part.label}, tile {number}")
+            yield tile.count, np.ix_(tile.rows, tile.blocks), own
 
     def factor(self, part: Part, theta: Array) -> Factor:
         """Cholesky factor of Σ(θ); the last one is kept, since one θ is often asked for twice in a row."""
@@ -102,33 +147,42 @@ class StackedPlan(CovariancePlan):
         if found is None:
             self._last.clear()
             stacked, label = self.stacked, f"residual covariance of {part.label}"
-            if self.dense:  # the factor must not hold the plan that keeps it, see ``stacked``
+            if isinstance(stacked, RowsCovariance) or self.dense:
+                # the factor must not hold the plan that keeps it, see ``stacked``
                 A = stacked.dense(part.residuals, theta)
                 found = DenseFactor.of(A, lambda: stacked.pattern, label=label)
             else:
                 found = self.stacked_analysis.factor(stacked.values(part.residuals, theta), label=label)
-            if self.factor_memory <= _KEPT:
+            if self.factor_memory <= self.kept:
                 self._last[key] = found
         return found
 
     @cached_property
     def dense(self) -> bool:
         """Whether Σ is so full that it is factorised as a dense matrix."""
-        return self.backend is None and self.stacked.tensor is not None and self.stacked.density > _FULL
+        if isinstance(self.stacked, RowsCovariance):
+            return True
+        few = self.structure.n_rows * self.structure.n_blocks <= _FEW
+        return self.stacked.tensor is not None and self.stacked.density > (_FULL_OF_FEW if few else _FULL)
+
+    @property
+    def rows(self) -> Integers | slice:
+        """Residuals k N + i that Σ is of; those that are not used have the rows of the identity where they are few."""
+        return self.stacked.rows if isinstance(self.stacked, RowsCovariance) else slice(None)
 
     @cached_property
-    def stacked(self) -> StackedCovariance:
+    def stacked(self) -> StackedCovariance | RowsCovariance:
         """Where the entries of Σ stand.
 
         It is built on a copy of the block plan: a reference back to this plan would be a cycle and keep the factor.
         """
-        one = CovariancePlan(self.structure, self.noise, self.product, self.analysis, self.smear, self.spread)
-        return StackedCovariance.of(one)
+        one = CovariancePlan(self.structure, self.noise, self.product, self.smear, self.spread)
+        return RowsCovariance.of(one) or StackedCovariance.of(one)
 
     @cached_property
     def stacked_analysis(self) -> Analysis:
         """Symbolic Cholesky of Σ."""
-        return analyse(self.stacked.pattern, coordinates=space_time_coordinates(self.structure), backend=self.backend)
+        return analyse(self.stacked.pattern, coordinates=space_time_coordinates(self.structure))
 
     @cached_property
     def direct(self) -> bool:
@@ -144,92 +198,180 @@ class StackedPlan(CovariancePlan):
         With unlimited memory Σ is always factorised.
         """
         structure = self.structure
-        if not self.dense or structure.mass_at_nodes is None or math.isinf(self.max_memory):
+        some = isinstance(self.stacked, RowsCovariance) or structure.mass_at_nodes is None
+        if some or not self.dense or math.isinf(self.max_memory):
             return False
         n = float(structure.n_rows * structure.n_blocks)
         return n > WORK.rows and n**2 * (n + WORK.entry) > WORK.value * structure.n_state * structure.n_times
 
     @property
     def factor_memory(self) -> float:
-        """Bytes of the Cholesky factor, from the symbolic analysis, or else as if blocks of Σ filled up."""
+        """Bytes of the Cholesky factor, dense or from the symbolic analysis."""
+        if isinstance(self.stacked, RowsCovariance):
+            return 8.0 * float(self.stacked.nnz)
         if self.dense:
             return 8.0 * float(self.structure.n_rows * self.structure.n_blocks) ** 2
         analysis = self.stacked_analysis
-        if isinstance(analysis, SupernodalAnalysis):
-            return 8.0 * float(analysis.symbolic.value_start[-1] + analysis.symbolic.stack_size)
-        return 4.0 * len(self.stacked.k) * float(self.structure.n_rows) ** 2
+        return 8.0 * float(analysis.value_start[-1] + analysis.stack_size)
 
 
 @dataclass(frozen=True)
-class Stacked(Weighting):
-    """W = Σ(θ)⁻¹ with all blocks: exact to first order in the noise, and efficient.
+class Tiles(Weighting):
+    """W = Σ_τ n_τ Σ_ττ(θ)⁻¹ with tiles of neighbouring test functions in space and time.
 
-    It trusts the discretisation over the whole time span; where that is poor, Block() is more forgiving.
+    The cost is linear in the data. Correlation that the weights leave out is in the error bars: what is lost is
+    precision.
 
     Parameters
     ----------
-    backend
-        Cholesky engine; by default the fastest available.
+    rows
+        Residuals of a tile at most; tiles are as long in all directions, in widths of a test function.
+    shared
+        Part of a tile, in every direction in which there are several, which it shares with the next; what they share
+        is subtracted once. Without, the tiles are a partition of the residuals.
     max_memory
-        Bytes that the Cholesky factor may take; beyond, or where it would take far longer (spline tests in three
+        Bytes that a Cholesky factor may take; beyond, or where it would take far longer (spline tests in three
         dimensions; not with ``math.inf``), W comes from conjugate gradients, without a log-determinant.
     """
 
-    backend: Backend | None = None
+    rows: float = 3000
+    shared: float = 1 / 3
     max_memory: float = 2e9
     couples_blocks: ClassVar[bool] = True
-    exact: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        if not self.rows >= 1:
+            raise BvsiError(f"rows: a number of residuals is needed, such as 3000; got {self.rows}.")
+        if not 0 <= self.shared <= _MOST_SHARED:
+            raise BvsiError(f"shared: a part from 0 to {_MOST_SHARED} is needed, such as 1/3; got {self.shared}.")
         if not self.max_memory >= 0:
             raise BvsiError(f"max_memory: a number of bytes is needed, such as 2e9; got {self.max_memory}.")
 
     def plan(self, structure: Structure, noise: Noise) -> StackedPlan:
-        """Patterns, products and symbolic factorisation."""
-        one = plan_covariance(structure, noise, self.backend)
-        return StackedPlan(
-            one.structure, one.noise, one.product, one.analysis, one.smear, one.spread, self.backend, self.max_memory
-        )
+        """Patterns, products and symbolic factorisation, of all tiles."""
+        state, tiles = state_covariance(noise, structure), tiles_of(structure, self.rows, self.shared)
+        plans = [self._plan(t.structure, state.at(t.columns, t.times), _KEPT / len(tiles)) for t in tiles]
+        return replace(self._plan(structure, state), tiles=tuple(zip(tiles, plans, strict=True)))
+
+    def _plan(self, structure: Structure, state: StateCovariance, kept: float = _KEPT) -> StackedPlan:
+        one = plan_covariance(structure, state)
+        return StackedPlan(one.structure, one.noise, one.product, one.smear, one.spread, self.max_memory, kept)
 
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """XᵀWX, XᵀWr and rᵀWr."""
-        return Whole.of(part, theta).profile_equations(smoothing=0.0, rng=None).equations
+        return self.profile_equations(part, theta, smoothing=0.0, rng=None).equations
 
     def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
-        """Smoothed regressors; S is H, since nothing is left out of the weights."""
-        return Whole.of(part, theta).profile_equations(smoothing=smoothing, rng=rng)
+        """Smoothed regressors, tile by tile; S is H where there is one tile."""
+        plan, Z = _plan(part), part.residuals.Z
+        q, WX, found = np.zeros(Z.shape[1]), np.zeros_like(Z[:, :, 1:]), []
+        for count, place, own in plan.parts(part):
+            one, W_X = Whole.of(own, theta).weighted_equations(smoothing=smoothing, rng=rng)
+            q[place[1]] += count * one.equations.q_blocks[0]
+            WX[place] += count * W_X
+            found.append(one if count == 1 else one.times(count))
+        total = ProfileEquations.total(found)
+        equations = replace(total.equations, q_blocks=(q,))
+        S = total.S
+        if S is not None and plan.tiles:
+            S = SpaceTime(part, theta).gram(WX)
+        return replace(total, equations=equations, S=S)
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
         """Exact: one factorisation, and its selected inverse for the gradient of the log-determinant."""
         zero = ValueGradient(0.0, np.zeros(len(theta)))
         changed = change_of_variables(part, theta, gradient) if change else zero
-        whole = Whole.of(part, theta)
-        determinant = whole.determinant(gradient) if logdet else zero
-        return Density(whole.misfit(gradient), determinant, changed, part.residuals.n)
+        found = []
+        for count, _, own in _plan(part).parts(part):
+            whole = Whole.of(own, theta)
+            determinant = whole.determinant(gradient) if logdet else zero
+            found.append(Density(whole.misfit(gradient) * count, determinant * count, zero, count * own.residuals.n))
+        return replace(Density.total(found), change=changed)
 
     def weights(self, part: Part, theta: Array) -> Weights:
-        """From the factor, or by conjugate gradients."""
-        return Whole.of(part, theta).weighted
+        """From the factors, or by conjugate gradients."""
+        if not _plan(part).tiles:
+            return Whole.of(part, theta).weighted
+
+        def weighted(Z: Array) -> Array:
+            out = np.zeros_like(Z)
+            for count, place, own in _plan(part).parts(part):
+                out[place] += count * Whole.of(own, theta).weighted(Z[place])
+            return out
+
+        return weighted
 
     def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
-        """By conjugate gradients to 1e-4, with the weights of a θ close by as preconditioner; no factor is made."""
+        """Of one tile by conjugate gradients to 1e-4, preconditioned by weights of a θ close by; no factor is made."""
         product, label = SpaceTime(part, theta).covariance, f"residual covariance of {part.label}"
+        if _plan(part).tiles:
+            return self.weights(part, theta)(Z)
         try:
             return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
         except NotPositiveDefiniteError:
             return self.weights(part, theta)(Z)
 
-    def estimates(self, structure: Structure) -> Array:
-        """One: all blocks are weighted together."""
-        return np.ones(structure.n_times)
+    def estimates(self, part: Part) -> Array:
+        """Number of tiles that touch the state of each node and time, less those that count −1, (n_u, T)."""
+        structure, tiles = part.residuals.structure, _plan(part).tiles
+        touched = np.zeros((structure.n_state, structure.n_times))
+        for tile, _ in tiles:
+            touched[np.ix_(tile.columns, tile.times)] += tile.count
+        return np.maximum(touched, 1)
+
+    def pilot(self, part: Part) -> tuple[Part, ...]:
+        """Some tiles as experiments, those with the largest det(Σ_τ X_τᵀX_τ), chosen one after the other."""
+        structure, plan, n = part.residuals.structure, _plan(part), part.residuals.n
+        if n * float(structure.n_state * structure.n_times) < PILOT.work:
+            return ()
+        tiles = tiles_of(structure, min(PILOT.rows, n / PILOT.worth) / PILOT.tiles, 0.0)
+        if len(tiles) < PILOT.worth * PILOT.tiles:
+            return ()
+        X = part.residuals.X / np.maximum(np.linalg.norm(part.residuals.X, axis=(0, 1)), np.finfo(float).tiny)
+        own = [X[np.ix_(tile.rows, tile.blocks)] for tile in tiles]
+        grams = np.array([np.einsum("nki,nkj->ij", x, x, optimize=True) for x in own])
+        total, chosen = np.finfo(float).eps * np.eye(X.shape[2]), list[int]()
+        for _ in range(PILOT.tiles):
+            gain = np.linalg.slogdet(total + grams)[1]
+            gain[chosen] = -np.inf
+            chosen.append(int(np.argmax(gain)))
+            total = total + grams[chosen[-1]]
+        few = [tiles[i] for i in sorted(chosen)]
+        plans = [self._plan(tile.structure, plan.noise.at(tile.columns, tile.times)) for tile in few]
+        return tuple(
+            Part(tile.residuals(part.residuals), own, f"{part.label}, some of it")
+            for tile, own in zip(few, plans, strict=True)
+        )
+
+    def costly(self, part: Part) -> bool:
+        """Where there are several tiles, or more data than the covariance is summed over."""
+        return bool(_plan(part).tiles) or part.residuals.structure.thinned is not None
 
     def slope_is_cheap(self, part: Part) -> bool:
         """Where conjugate gradients take the place of a factor."""
-        return not _plan(part).direct
+        plan = _plan(part)
+        return not any(own.direct for own in ([one for _, one in plan.tiles] or [plan]))
+
+
+@dataclass(frozen=True)
+class Stacked(Tiles):
+    """W = Σ(θ)⁻¹, one tile: exact to first order in the noise, and efficient.
+
+    It trusts the discretisation over the whole time span; where that is poor, Block() is more forgiving.
+
+    Parameters
+    ----------
+    max_memory
+        As for :class:`Tiles`.
+    """
+
+    rows: float = field(default=math.inf, init=False, repr=False)
+    shared: float = field(default=0.0, init=False, repr=False)
+    exact: ClassVar[bool] = True
 
 
 def _plan(part: Part) -> StackedPlan:
-    """The plan, which :meth:`Stacked.plan` has made."""
+    """The plan, which :meth:`Tiles.plan` has made."""
     plan = part.covariance
     assert isinstance(plan, StackedPlan)
     return plan
@@ -268,7 +410,9 @@ class Whole:
             return self.solver.solve(Z)
         N, K, m = Z.shape
         columns = np.ascontiguousarray(Z.transpose(1, 0, 2)).reshape(K * N, m)
-        return self.solver.solve(columns).reshape(K, N, m).transpose(1, 0, 2)
+        solved = np.zeros(columns.shape)
+        solved[self.plan.rows] = self.solver.solve(columns[self.plan.rows])
+        return solved.reshape(K, N, m).transpose(1, 0, 2)
 
     def smoothed(self, W_r: Array, smoothing: float = 1.0) -> Array:
         """X̃ = X − smoothing · J ε̂ with ε̂ = Σ_u Cᵀ W r, from W r (N, K); (N, K, d)."""
@@ -278,6 +422,10 @@ class Whole:
 
     def profile_equations(self, *, smoothing: float = 1.0, rng: Rng | None = None) -> ProfileEquations:
         """H, g and q; with an rng S, which is H, and N from one draw of the noise. Without a factor logdet is NaN."""
+        return self.weighted_equations(smoothing=smoothing, rng=rng)[0]
+
+    def weighted_equations(self, *, smoothing: float, rng: Rng | None) -> tuple[ProfileEquations, Array]:
+        """The same, and W X̃ (N, K, d)."""
         if rng is None:
             columns = self.r[:, :, None]
         else:
@@ -287,17 +435,18 @@ class Whole:
         W_r = weighted[:, :, 0]
         X, q = self.smoothed(W_r, smoothing), np.einsum("nk,nk->k", self.r, W_r)
         logdet = math.nan if isinstance(self.solver, Iterative) else self.solver.logdet()
-        H, g = self._gram(X), np.einsum("nki,nk->i", X, W_r)
+        (H, WX), g = self._gram(X), np.einsum("nki,nk->i", X, W_r)
         equations = NormalEquations(H, g, (q,), logdet, self.residuals.n)
         if rng is None:
-            return ProfileEquations(equations, (), None, None)
+            return ProfileEquations(equations, (), None, None), WX
         xi = self.products.operators(draw - self.products.spread(weighted[:, :, 1]))
-        return ProfileEquations(equations, (), H, self._gram(xi))
+        return ProfileEquations(equations, (), H, self._gram(xi)[0]), WX
 
-    def _gram(self, Z: Array) -> Array:
-        """ZᵀWZ, for Z (N, K, m)."""
-        gram = np.einsum("nki,nkj->ij", Z, self.weighted(Z), optimize=True)
-        return np.asarray(0.5 * (gram + gram.T))
+    def _gram(self, Z: Array) -> tuple[Array, Array]:
+        """ZᵀWZ and WZ, for Z (N, K, m)."""
+        WZ = self.weighted(Z)
+        gram = np.einsum("nki,nkj->ij", Z, WZ, optimize=True)
+        return np.asarray(0.5 * (gram + gram.T)), WZ
 
     def misfit(self, gradient: bool) -> ValueGradient:
         """q, with ∇q = −2 X̃ᵀWr from the same solve."""

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.linalg.kronecker import Pairs, dense_if_full, diagonal_products
+from bvsi.linalg.kronecker import Pairs, along_axes, dense_if_full
 from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.jacobians import NodalTests
@@ -86,7 +86,7 @@ class TensorCovariance:
 
     def values(self, G: Sensitivity) -> Array:
         """Σ_kl with C_kj = a_kj M − b_kj G_j, (pairs of blocks, E, E, pairs of functions)."""
-        starts = [own.tests.start for own in self.mass.at_nodes()]
+        starts = [own.tests.rows.start for own in self.mass.at_nodes()]
         terms: list[list[_Weighted]] = [[] for _ in starts]
         variances, stencils = np.stack(self.noise.distinct), ("a", "b")
         for stencil, J in zip(stencils, (self.mass, G), strict=True):
@@ -94,7 +94,7 @@ class TensorCovariance:
                 variance = variances[:, own.columns]
                 if not own.constant and len(variance) > 1:
                     variance = variance[self.noise.label]
-                terms[starts.index(own.tests.start)].append(_Weighted(stencil, own, own.factor * variance))
+                terms[starts.index(own.tests.rows.start)].append(_Weighted(stencil, own, own.factor * variance))
         E = len(terms)
         total = np.empty((self.times.n_pairs, E, E, len(self.mirror)))
         for e, f in np.ndindex(E, E):
@@ -159,17 +159,22 @@ class TensorCovariance:
             matrices.append(self._matrices[key][0])
         growth = float(np.prod([max(1.0, P.shape[0] / P.shape[1]) for P in matrices]))
         step = max(1, int(_CHUNK / (growth * c.shape[1])))
-        if len(c) <= step:
-            return diagonal_products(matrices, c)
-        return np.concatenate([diagonal_products(matrices, c[i : i + step]) for i in range(0, len(c), step)])
+        found = []
+        for i in range(0, len(c), step):
+            some = c[i : i + step]
+            found.append(along_axes(matrices, some, len(some), 1).reshape(len(some), -1))
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     @cached_property
     def ends(self) -> tuple[Integers, Integers]:
         """Rows of the residual of the two functions of every pair, (E, E, pairs) each; −1 where one is not used."""
-        tests = [_position(own.tests) for own in self.mass.at_nodes()]
+        tests = [own.tests for own in self.mass.at_nodes()]
+        position = np.stack(
+            [np.where(own.product.places < 0, -1, own.rows.start + own.product.places) for own in tests]
+        )
         shape = (len(tests), len(tests), len(self.mirror))
-        rows = np.broadcast_to(np.stack([own[self._ends[0]] for own in tests])[:, None], shape)
-        columns = np.broadcast_to(np.stack([own[self._ends[1]] for own in tests])[None], shape)
+        rows = np.broadcast_to(position[:, None, self._ends[0]], shape)
+        columns = np.broadcast_to(position[None, :, self._ends[1]], shape)
         used = (rows >= 0) & (columns >= 0)
         return np.where(used, rows, -1), np.where(used, columns, -1)
 
@@ -244,14 +249,3 @@ class TimeProducts:
             sums = sparse.csr_array((np.ones(T), (np.arange(T), row_of)), shape=shape)
             self._made[stencils, kind] = dense_if_full(self.coefficients[stencils] @ sums, _DENSE)
         return self._made[stencils, kind]
-
-
-def _position(tests: NodalTests) -> Integers:
-    """Row of the residual of every test function; −1 for those that are not used."""
-    product = tests.product
-    every = int(np.prod([A.shape[0] for A in product.factors]))
-    if product.rows is None:
-        return tests.start + np.arange(every)
-    position = np.full(every, -1, dtype=np.int64)
-    position[product.rows] = tests.start + np.arange(len(product.rows))
-    return position

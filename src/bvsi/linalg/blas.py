@@ -17,11 +17,13 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+from bvsi.errors import MissingDependencyError
 
 
 class _Cache(FunctionCache):
@@ -38,10 +40,15 @@ class _Cache(FunctionCache):
             super().save_overload(sig, data)
 
 
+def part(function: Callable[..., Any]) -> Any:
+    """A function that only kernels call: compiled into each of them, and not callable from Python."""
+    return njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
+
+
 def kernel(function: Callable[..., Any]) -> Any:
     """A function compiled without Python objects and without its lock."""
-    compiled = njit(cache=True, nogil=True)(function)
-    if hasattr(compiled, "enable_caching"):  # not where compilation is switched off
+    compiled = njit(nogil=True)(function)
+    with suppress(RuntimeError):  # there is no place that can be written to
         compiled._cache = _Cache(function)
     return compiled
 
@@ -66,25 +73,22 @@ _NON_UNIT = np.uint8(ord("N"))
 
 
 @cache
-def addresses() -> NDArray[np.int64] | None:
-    """Addresses of the routines, (6,), to pass to kernels; None if this SciPy has another interface.
+def addresses() -> NDArray[np.int64]:
+    """Addresses of the routines, (6,), to pass to kernels; :class:`MissingDependencyError` where this SciPy has others.
 
     The wrappers below pass 32-bit integers. SciPy states the C signature of every routine it exports, and one
     whose integers are not plain ``int`` (an ILP64 build) must not be called with them.
     """
-    found = [_address(module, name) for module, name in _ROUTINES]
-    known = [address for address in found if address is not None]
-    return np.array(known, dtype=np.int64) if len(known) == len(found) else None
+    if config.DISABLE_JIT:
+        raise MissingDependencyError("Cholesky factors are compiled by Numba: leave NUMBA_DISABLE_JIT unset.")
+    return np.array([_address(module, name) for module, name in _ROUTINES], dtype=np.int64)
 
 
 def _address(module: str, name: str) -> int | None:
-    """Address of one routine, or None if it is absent or its C signature is not the one assumed here."""
+    """Address of one routine, refused if its C signature is not the one assumed here."""
     from importlib import import_module
 
-    try:
-        capsule = import_module(module).__pyx_capi__[name]
-    except (ImportError, AttributeError, KeyError):
-        return None
+    capsule = import_module(module).__pyx_capi__[name]
     python = ctypes.pythonapi
     python.PyCapsule_GetName.restype = ctypes.c_char_p
     python.PyCapsule_GetName.argtypes = [ctypes.py_object]
@@ -92,7 +96,9 @@ def _address(module: str, name: str) -> int | None:
     python.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
     signature = python.PyCapsule_GetName(capsule)
     if not has_32_bit_integers(signature.decode()):
-        return None
+        raise MissingDependencyError(
+            "this build of SciPy exports BLAS with integers other than 32 bits: install SciPy from its wheels."
+        )
     address: int | None = python.PyCapsule_GetPointer(capsule, signature)
     return address
 
@@ -134,33 +140,33 @@ def _call_fortran(typing_context: Any, address: Any, arguments: Any) -> Any:  # 
 # columns.
 
 
-@kernel
+@part
 def potrf(blas: Any, n: int, a: Any, lda: int, info: Any) -> None:
     """A = L Lᵀ in place, lower triangle; ``info[0]`` is 0, or the order of the first minor not positive."""
     _call_fortran(blas[_POTRF], (LOWER, np.int32(n), a, np.int32(lda), info))
 
 
-@kernel
+@part
 def potri(blas: Any, n: int, a: Any, lda: int, info: Any) -> None:
     """L → (L Lᵀ)⁻¹ in place, lower triangle."""
     _call_fortran(blas[_POTRI], (LOWER, np.int32(n), a, np.int32(lda), info))
 
 
-@kernel
+@part
 def trsm_right(blas: Any, trans: int, m: int, n: int, a: Any, lda: int, b: Any, ldb: int) -> None:
     """B ← B op(L)⁻¹ with L lower (n, n) and B (m, n)."""
     arguments = (RIGHT, LOWER, trans, _NON_UNIT, np.int32(m), np.int32(n), 1.0)
     _call_fortran(blas[_TRSM], (*arguments, a, np.int32(lda), b, np.int32(ldb)))
 
 
-@kernel
+@part
 def syrk(blas: Any, n: int, k: int, alpha: float, a: Any, lda: int, beta: float, c: Any, ldc: int) -> None:
     """C ← alpha A Aᵀ + beta C, lower triangle, with A (n, k)."""
     arguments = (LOWER, PLAIN, np.int32(n), np.int32(k), alpha)
     _call_fortran(blas[_SYRK], (*arguments, a, np.int32(lda), beta, c, np.int32(ldc)))
 
 
-@kernel
+@part
 def symm_left(
     blas: Any, m: int, n: int, alpha: float, a: Any, lda: int, b: Any, ldb: int, beta: float, c: Any, ldc: int
 ) -> None:
@@ -169,7 +175,7 @@ def symm_left(
     _call_fortran(blas[_SYMM], (*arguments, a, np.int32(lda), b, np.int32(ldb), beta, c, np.int32(ldc)))
 
 
-@kernel
+@part
 def gemm(
     blas: Any,
     transa: int,

@@ -3,43 +3,27 @@
 analysis = analyse(pattern, coordinates=nodes)
 factor   = analysis.factor(values, label="residual covariance")
 factor.logdet(), factor.solve(B), factor.whiten(B), factor.selected_inverse()
+
+It is multifrontal and supernodal, compiled by Numba on SciPy's BLAS: SciPy's SuperLU takes four to five times as long.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.errors import MissingDependencyError
-from bvsi.linalg import machine
-from bvsi.linalg.factor import (
-    Analysis,
-    Backend,
-    Factor,
-    by_blocks,
-    check_pattern,
-    check_pivots,
-    check_values,
-    not_positive_definite,
-)
+from bvsi.linalg.factor import Factor, by_blocks, check_pattern, check_pivots, check_values, not_positive_definite
 from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import Pattern
-from bvsi.linalg.superlu import SuperLU
 
 Array = NDArray[np.float64]
 
 
-def available_backends() -> tuple[Backend, ...]:
-    """Back ends that work in this installation, fastest first; :func:`analyse` takes the first by default."""
-    backends: tuple[Backend, ...] = (Supernodal(), SuperLU())
-    return tuple(backend for backend in backends if backend.available())
-
-
-def analyse(pattern: Pattern, *, coordinates: ArrayLike | None = None, backend: Backend | None = None) -> Analysis:
+def analyse(pattern: Pattern, *, coordinates: ArrayLike | None = None) -> Analysis:
     """Symbolic analysis of ``P A Pᵀ = L Lᵀ`` for all symmetric positive definite A on a pattern.
 
     Parameters
@@ -47,114 +31,132 @@ def analyse(pattern: Pattern, *, coordinates: ArrayLike | None = None, backend: 
     pattern: symmetric, (n, n), with its whole diagonal.
     coordinates: (n, dim) place of every unknown. With them the order of elimination is geometric nested
         dissection, which is the better one on grids and meshes; without, minimum degree.
-    backend: default the fastest available. ``analysis.backend`` tells which one it is.
     """
+    from bvsi.linalg.symbolic import analyse_pattern  # imports Numba
+
     check_pattern(pattern)
-    chosen = available_backends()[0] if backend is None else backend
-    if not chosen.available():
-        raise MissingDependencyError(
-            f"the Cholesky back end {chosen.name!r} is not available here: {chosen.remedy}; "
-            "or leave `backend` out to take the fastest that is"
-        )
     permutation = minimum_degree(pattern) if coordinates is None else nested_dissection(pattern, coordinates)
-    return chosen.analyse(pattern, permutation)
-
-
-if TYPE_CHECKING:  # at run time these modules import Numba, so they are imported where they are used
-    from bvsi.linalg.symbolic import Symbolic
-
-
-@dataclass(frozen=True)
-class Supernodal:
-    """Multifrontal supernodal Cholesky in Numba on SciPy's BLAS, with a fast selected inverse."""
-
-    name: ClassVar[str] = "supernodal"
-
-    @property
-    def remedy(self) -> str:
-        """How to install what it needs."""
-        if not machine.numba_available():
-            return machine.REMEDY
-        return "install SciPy from its wheels: this build exports BLAS with integers other than 32 bits"
-
-    def available(self) -> bool:
-        """True if Numba imports and SciPy's BLAS takes 32-bit integers."""
-        return machine.numba_available() and _addresses() is not None
-
-    def analyse(self, pattern: Pattern, permutation: NDArray[np.int64]) -> SupernodalAnalysis:
-        """Elimination tree, supernodes and row structures of a symmetric pattern."""
-        from bvsi.linalg.symbolic import analyse_pattern
-
-        return SupernodalAnalysis(pattern, analyse_pattern(pattern, permutation))
+    return analyse_pattern(pattern, permutation)
 
 
 @dataclass(frozen=True, eq=False)
-class SupernodalAnalysis:
-    """A pattern and the structure of its factor; holds no work space, so threads may share it."""
+class Analysis:
+    """Structure of L in ``P A Pᵀ = L Lᵀ``; it holds no work space, so threads may share it.
+
+    Supernode J has the columns ``first[J] … first[J+1]−1``, the rows ``rows[row_start[J]:row_start[J+1]]``
+    (ascending; its own columns first), and the values ``L[value_start[J]:value_start[J+1]]``, a matrix of
+    that many rows and columns stored by columns.
+
+    Parameters
+    ----------
+    pattern: of A.
+    permutation: (n,) row of A in every row of L.
+    inverse: (n,) row of L of every row of A.
+    first: (n_super + 1,) first column of every supernode.
+    parent: (n_super,) the supernode that holds the first row below the diagonal block; −1 at a root.
+    row_start: (n_super + 1,); rows: concatenated row structures.
+    value_start: (n_super + 1,) places in the value array of L.
+    diagonal: (n,) place of every diagonal entry of L.
+    slots: (nnz,) place in L of every entry of A's pattern; the two mirror images share a place.
+    lower: entries of A's pattern that fill L: one of each mirror pair, and the diagonal.
+    stack_size: numbers that the update matrices of the multifrontal method need at most.
+    factor_nnz: entries of L without the zeros that merging added.
+    """
 
     pattern: Pattern
-    symbolic: Symbolic
+    permutation: NDArray[np.int64]
+    inverse: NDArray[np.int64]
+    first: NDArray[np.int64]
+    parent: NDArray[np.int64]
+    row_start: NDArray[np.int64]
+    rows: NDArray[np.int64]
+    value_start: NDArray[np.int64]
+    diagonal: NDArray[np.int64]
+    slots: NDArray[np.int64]
+    lower: NDArray[np.int64]
+    stack_size: int
+    factor_nnz: int
 
-    backend: ClassVar[str] = "supernodal"
+    @cached_property
+    def lower_slots(self) -> NDArray[np.int64]:
+        """Place in L of the entries ``lower``."""
+        return self.slots[self.lower]
+
+    @cached_property
+    def most_below(self) -> int:
+        """Most rows of a supernode below its own."""
+        return int(np.max(np.diff(self.row_start) - np.diff(self.first)))
+
+    @property
+    def structure(self) -> tuple[NDArray[np.int64], ...]:
+        """(first, parent, row_start, rows, value_start): what the numeric kernels take."""
+        return self.first, self.parent, self.row_start, self.rows, self.value_start
 
     def factor(self, values: ArrayLike, *, label: str = "matrix") -> SupernodalFactor:
-        """Factorise; of each pair of mirrored entries only one is read."""
-        from bvsi.linalg.supernodal import factorise
+        """Factorise the matrix with these values, (nnz,) on the full symmetric pattern.
+
+        The values are taken to be symmetric: of each pair of mirrored entries only one is read. A matrix that is not
+        positive definite, is singular to working precision (see :func:`~bvsi.linalg.factor.check_pivots`) or has
+        values that are not finite raises :class:`NotPositiveDefiniteError`, with ``label`` as its name.
+        """
+        from bvsi.linalg.blas import addresses
+        from bvsi.linalg.supernodal import factorise, work_space
 
         A = check_values(values, self.pattern, label)
-        s = self.symbolic
-        blas = _loaded_addresses()
-        L = np.zeros(s.value_start[-1])
-        L[s.lower_slots] = A[s.lower]
-        diagonal = L[s.diagonal]
+        blas = addresses()
+        L = np.zeros(self.value_start[-1])
+        L[self.lower_slots] = A[self.lower]
+        diagonal = L[self.diagonal]
         with single_threaded_blas():
-            broken = int(factorise(s.structure, L, s.stack_size, blas))
+            broken = int(factorise(self.structure, L, work_space(self.first, self.stack_size), blas))
         if broken >= 0:
-            raise not_positive_definite(label, int(s.permutation[broken]), float(diagonal[broken]))
-        check_pivots(L[s.diagonal] ** 2, diagonal, s.permutation, label)
-        return SupernodalFactor(s, L, blas)
+            raise not_positive_definite(label, int(self.permutation[broken]), float(diagonal[broken]))
+        check_pivots(L[self.diagonal] ** 2, diagonal, self.permutation, label)
+        return SupernodalFactor(self, L, blas)
 
 
 @dataclass(frozen=True, eq=False)
 class SupernodalFactor(Factor):
-    """``P A Pᵀ = L Lᵀ``; L (value_start[-1],) in the layout of :class:`~bvsi.linalg.symbolic.Symbolic`."""
+    """``P A Pᵀ = L Lᵀ``; L (value_start[-1],) in the layout of :class:`Analysis`."""
 
-    symbolic: Symbolic
+    analysis: Analysis
     L: Array
     blas: NDArray[np.int64]
 
-    backend: ClassVar[str] = "supernodal"
-
     def logdet(self) -> float:
         """``2 Σ_i log L_ii``."""
-        return float(2.0 * np.log(self.L[self.symbolic.diagonal]).sum())
+        return float(2.0 * np.log(self.L[self.analysis.diagonal]).sum())
 
     def solve(self, B: ArrayLike) -> Array:
         """``A⁻¹ B = Pᵀ L⁻ᵀ L⁻¹ P B``."""
-        perm = self.symbolic.permutation
+        perm = self.analysis.permutation
         return by_blocks(B, perm, perm, lambda X: self._upper(self._lower(X)))
 
     def whiten(self, B: ArrayLike) -> Array:
         """``L⁻¹ P B``, rows in the order of L."""
-        return by_blocks(B, self.symbolic.permutation, slice(None), self._lower)
+        return by_blocks(B, self.analysis.permutation, slice(None), self._lower)
 
     def whiten_transposed(self, Y: ArrayLike) -> Array:
         """``Pᵀ L⁻ᵀ Y``."""
-        perm = self.symbolic.permutation
+        perm = self.analysis.permutation
         return by_blocks(Y, np.arange(len(perm)), perm, self._upper)
 
     def _lower(self, X: Array) -> Array:
-        """``L⁻¹ X``, in place."""
+        """``L⁻¹ X``, in place where X is in C order."""
         from bvsi.linalg.supernodal import solve_lower
 
-        solve_lower(self.symbolic.structure, self.L, X, self.blas)
+        X = np.ascontiguousarray(X)
+        work = np.empty(self.analysis.most_below * X.shape[1])
+        solve_lower(self.analysis.structure, self.L, X.reshape(-1), X.shape[1], work, self.blas)
         return X
 
     def _upper(self, X: Array) -> Array:
-        """``L⁻ᵀ X``, in place."""
+        """``L⁻ᵀ X``, in place where X is in C order."""
         from bvsi.linalg.supernodal import solve_upper
 
-        solve_upper(self.symbolic.structure, self.L, X, self.blas)
+        X = np.ascontiguousarray(X)
+        work = np.empty(self.analysis.most_below * X.shape[1])
+        solve_upper(self.analysis.structure, self.L, X.reshape(-1), X.shape[1], work, self.blas)
         return X
 
     def selected_inverse(self) -> Array:
@@ -162,18 +164,5 @@ class SupernodalFactor(Factor):
         from bvsi.linalg.supernodal import takahashi
 
         with single_threaded_blas():
-            Z: Array = takahashi(self.symbolic.structure, self.L, self.blas)
-        return Z[self.symbolic.slots]
-
-
-def _addresses() -> NDArray[np.int64] | None:
-    from bvsi.linalg.blas import addresses
-
-    return addresses()
-
-
-def _loaded_addresses() -> NDArray[np.int64]:
-    found = _addresses()
-    if found is None:
-        raise RuntimeError(Supernodal().remedy)
-    return found
+            Z: Array = takahashi(self.analysis.structure, self.L, self.blas)
+        return Z[self.analysis.slots]

@@ -1,10 +1,10 @@
-"""What every Cholesky factor offers, the checks that back ends share, and factors of dense matrices."""
+"""What every Cholesky factor offers, the checks that they share, and factors of dense matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg
@@ -24,9 +24,6 @@ BLOCK = 64
 
 class Factor(Protocol):
     """``P A Pᵀ = L Lᵀ``: a factorised symmetric positive definite matrix, (n, n)."""
-
-    backend: ClassVar[str]
-    """Name of the back end that made it."""
 
     def logdet(self) -> float:
         """``log det A = 2 Σ_i log L_ii``."""
@@ -51,43 +48,6 @@ class Factor(Protocol):
 
     def selected_inverse(self) -> NDArray[np.float64]:
         """Entries of A⁻¹ on the pattern of A, (nnz,) in its slot order."""
-
-
-class Analysis(Protocol):
-    """Everything about factorising A that depends on its pattern only. Threads may share it."""
-
-    @property
-    def pattern(self) -> Pattern:
-        """Pattern of A."""
-
-    backend: ClassVar[str]
-    """Name of the back end that made it."""
-
-    def factor(self, values: ArrayLike, *, label: str = "matrix") -> Factor:
-        """Factorise the matrix with these values, (nnz,) on the full symmetric pattern.
-
-        The values are taken to be symmetric; that is not checked, and back ends differ in the triangle they
-        read. A matrix that is not positive definite, is singular to working precision (see
-        :func:`check_pivots`) or has values that are not finite raises :class:`NotPositiveDefiniteError`,
-        with ``label`` as its name.
-        """
-
-
-class Backend(Protocol):
-    """A way to factorise."""
-
-    name: ClassVar[str]
-    """Short name, as it appears in reports."""
-
-    @property
-    def remedy(self) -> str:
-        """What to do to make it available."""
-
-    def available(self) -> bool:
-        """True if it works in this installation."""
-
-    def analyse(self, pattern: Pattern, permutation: NDArray[np.int64]) -> Analysis:
-        """Symbolic analysis of a symmetric pattern under a fill-reducing permutation."""
 
 
 def check_pattern(pattern: Pattern) -> None:
@@ -193,25 +153,6 @@ def by_blocks(B: ArrayLike, take: NDArray[np.int64], put: Any, solve: Callable[[
     return out.reshape(np.shape(B))
 
 
-def inverse_by_columns(factor: Any, pattern: Pattern) -> NDArray[np.float64]:
-    """A⁻¹ on the pattern by solving for every unit vector, a block at a time: exact, and slow.
-
-    The price is n solves: fine for some thousand unknowns, 80 s and more for 40,000, where the supernodal
-    back end takes a fifth of a second.
-    """
-    n = pattern.shape[0]
-    transposed, order = pattern.transpose
-    out = np.empty(pattern.nnz)
-    for block in blocks(n):
-        unit = np.zeros((n, block.stop - block.start))
-        unit[np.arange(block.start, block.stop), np.arange(unit.shape[1])] = 1.0
-        inverse = factor.solve(unit)
-        slots = slice(int(transposed.indptr[block.start]), int(transposed.indptr[block.stop]))
-        column = transposed.rows[slots] - block.start
-        out[order[slots]] = inverse[transposed.indices[slots], column]
-    return out
-
-
 @dataclass(frozen=True, eq=False)
 class DenseFactor(Factor):
     """``A = UᵀU``; U (n, n) upper triangular, in Fortran order.
@@ -227,7 +168,7 @@ class DenseFactor(Factor):
 
     @staticmethod
     def of(A: Array, pattern: Callable[[], Pattern], *, label: str = "matrix") -> DenseFactor:
-        """Factorise A (n, n) in C order, in place; its lower triangle is read. Errors are those of sparse back ends."""
+        """Factorise A (n, n) in C order, in place; its lower triangle is read. Errors are those of sparse matrices."""
         diagonal = A.diagonal().copy()
         finite = np.isfinite(diagonal)
         if not finite.all():
@@ -243,8 +184,6 @@ class DenseFactor(Factor):
             raise not_positive_definite(label, info - 1, float(diagonal[info - 1]))
         check_pivots(U.diagonal() ** 2, diagonal, np.arange(len(A)), label)
         return DenseFactor(U, pattern)
-
-    backend: ClassVar[str] = "dense"
 
     def logdet(self) -> float:
         """``2 Σ_i log U_ii``."""
@@ -293,6 +232,12 @@ class ScaledCholesky:
         """H⁻¹ g."""
         inner = scipy.linalg.cho_solve((self.L, True), g / self.scale)
         return np.asarray(inner / self.scale)
+
+    def update(self, theta: Array, g: Array) -> Array:
+        """θ + H⁻¹ g."""
+        return np.asarray(theta + self.solve(g))
+
+    free = update
 
     def inverse(self) -> Array:
         """H⁻¹, symmetric."""

@@ -12,9 +12,10 @@ for pairs (i, k) that share a point.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,14 @@ Integers = NDArray[np.int64]
 
 # Part of the entries that are not zero from which on dense products are faster.
 _DENSE = 0.1
+
+# Products of pairs that are kept: beyond, on a mesh with 143 functions and 1134 nodes, a dense product for every time
+# was four times faster; below, on a line, it was two times slower.
+_KEPT = 5_000_000
+# Points of a slab: 200 were fastest with 288 functions and 2081 nodes, three times as fast as all at once.
+_SLAB = 200
+# Products of pairs that are made as arrays, 8 MB, however sparse; not measured on its own.
+_SMALL = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,9 +65,19 @@ class Kronecker:
         """Only some of the rows."""
         return Kronecker(self.factors, rows if self.rows is None else self.rows[rows])
 
+    @property
+    def places(self) -> Integers:
+        """Row of V of every row of A_1 ⊗ … ⊗ A_d; −1 for those that are not kept."""
+        every = int(np.prod([A.shape[0] for A in self.factors]))
+        if self.rows is None:
+            return np.arange(every)
+        found = np.full(every, -1, dtype=np.int64)
+        found[self.rows] = np.arange(len(self.rows))
+        return found
+
     def __matmul__(self, X: Array) -> Array:
         """V X for X (n, m)."""
-        product = _along_axes(self.factors, X)
+        product = along_axes(self.factors, X, 1, X.shape[1]).reshape(-1, X.shape[1])
         return product if self.rows is None else product[self.rows]
 
     def transposed_times(self, Y: Array) -> Array:
@@ -67,7 +86,7 @@ class Kronecker:
             full = np.zeros((int(np.prod([A.shape[0] for A in self.factors])), Y.shape[1]))
             full[self.rows] = Y
             Y = full
-        return _along_axes(self._transposed, Y)
+        return along_axes(self._transposed, Y, 1, Y.shape[1]).reshape(-1, Y.shape[1])
 
     @cached_property
     def _transposed(self) -> tuple[Any, ...]:
@@ -82,6 +101,11 @@ class Kronecker:
             values *= A[r, c]
         return values
 
+    def entrywise(self, other: Kronecker) -> Kronecker:
+        """V ∘ W, the product entry by entry."""
+        pairs = zip(self.factors, other.factors, strict=True)
+        return Kronecker(tuple(dense_if_full(sparse.csr_array(A).multiply(B)) for A, B in pairs), self.rows)
+
     def magnitude(self) -> Kronecker:
         """|V|, entry by entry."""
         return Kronecker(tuple(abs(A) for A in self.factors), self.rows)
@@ -93,39 +117,41 @@ def dense_if_full(A: Any, share: float = _DENSE) -> Any:
     return A.toarray() if A.nnz > share * A.shape[0] * A.shape[1] else A
 
 
-def _along_axes(factors: Sequence[Any], X: Array) -> Array:
-    """(A_1 ⊗ … ⊗ A_d) X, axes that shrink most first."""
-    sizes, columns = [int(A.shape[1]) for A in factors], X.shape[1]
-    for a in sorted(range(len(factors)), key=lambda a: factors[a].shape[0] / factors[a].shape[1]):
-        A, before, after = factors[a], int(np.prod(sizes[:a])), int(np.prod(sizes[a + 1 :])) * columns
-        X = _on_axis(A, X.reshape(before, sizes[a], after))
-        sizes[a] = int(A.shape[0])
-    return X.reshape(-1, columns)
-
-
-def _on_axis(A: Any, X: Array) -> Array:
-    """A along the middle axis of X (before, n, after)."""
-    before, n, after = X.shape
-    if after == 1:  # the last axis: one product with all lines
-        lines = X.reshape(before, n)
-        return np.asarray((A @ lines.T).T if sparse.issparse(A) else lines @ A.T)
-    if not sparse.issparse(A):
-        return np.asarray(np.matmul(A, X))
-    front = np.ascontiguousarray(X.transpose(1, 0, 2)).reshape(n, before * after)
-    return np.asarray((A @ front).reshape(A.shape[0], before, after).transpose(1, 0, 2))
-
-
-# Products of pairs that are kept: beyond, on a mesh with 143 functions and 1134 nodes, a dense product for every time
-# was four times faster; below, on a line, it was two times slower.
-_KEPT = 5_000_000
+def along_axes(factors: Sequence[Any], X: Array, lines: int, columns: int) -> Array:
+    """A_1 ⊗ … ⊗ A_d on the middle of X (lines, n_1 ⋯ n_d, columns), axes that shrink most first."""
+    shapes = np.array(list(map(attrgetter("shape"), factors)), dtype=np.int64).reshape(
+        -1, 2
+    )  # of one node there are none
+    sizes = shapes[:, 1].copy()
+    for a in np.argsort(shapes[:, 0] / shapes[:, 1], kind="stable"):
+        A, n, before, after = factors[a], sizes[a], lines * sizes[:a].prod(), sizes[a + 1 :].prod() * columns
+        sizes[a] = shapes[a, 0]
+        X = X.reshape(before, n, after)
+        if after == 1:  # the last axis: one product with all lines
+            X = (A @ X[:, :, 0].T).T if sparse.issparse(A) else X[:, :, 0] @ A.T
+        elif not sparse.issparse(A):
+            X = np.matmul(A, X)
+        else:
+            front = np.ascontiguousarray(X.transpose(1, 0, 2)).reshape(n, before * after)
+            X = (A @ front).reshape(A.shape[0], before, after).transpose(1, 0, 2)
+    return np.asarray(X)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Pairs of functions along one axis that share a point: left, right (p,), for functions numbered 0 … m − 1."""
+    """Pairs of functions along one axis that share a point.
+
+    Attributes
+    ----------
+    left, right
+        Functions, numbered 0 … m − 1, (p,).
+    slabs
+        All points in groups that meet few of the functions, each with the range of these.
+    """
 
     left: Integers
     right: Integers
+    slabs: tuple[tuple[Integers, slice], ...]
 
     @staticmethod
     def of(A: Any) -> Pairs:
@@ -133,12 +159,16 @@ class Pairs:
         there = sparse.csr_array(abs(sparse.csr_array(A)) > 0).astype(np.float64)
         shared = sparse.coo_array(there @ there.T)
         order = np.lexsort((shared.col, shared.row))
-        return Pairs(shared.row[order].astype(np.int64), shared.col[order].astype(np.int64))
+        return Pairs(shared.row[order].astype(np.int64), shared.col[order].astype(np.int64), tuple(_slabs(there)))
 
     def products(self, A: Any, B: Any) -> Any:
         """P[(i, k), x] = A[i, x] B[k, x], (p × n)."""
-        left, right = (sparse.csr_array(one) for one in (A, B))
-        return dense_if_full(left[self.left].multiply(right[self.right]))
+        if len(self.left) * A.shape[1] > _SMALL:
+            left, right = (sparse.csr_array(one) for one in (A, B))
+            return dense_if_full(left[self.left].multiply(right[self.right]))
+        first, second = (one.toarray() if sparse.issparse(one) else one for one in (A, B))
+        P = first[self.left] * second[self.right]
+        return P if np.count_nonzero(P) > _DENSE * P.size else sparse.csr_array(P)
 
     def many(self, n: int) -> bool:
         """Whether the products of all pairs at n points are too many to be kept, so that one at a time is faster."""
@@ -147,20 +177,35 @@ class Pairs:
     def diagonal_products(self, A: Any, B: Any, c: Array) -> Array:
         """Σ_x c_tx A[i, x] B[k, x] of all pairs (i, k), for c (T, n), (T, p)."""
         out = np.empty((len(c), len(self.left)))
-        for t, row in enumerate(c):
-            weighted = A.multiply(row) if sparse.issparse(A) else A * row
-            product = weighted @ B.T
-            dense = product.toarray() if sparse.issparse(product) else np.asarray(product)
-            out[t] = dense[self.left, self.right]
+        size = max(1, _KEPT // A.shape[0] ** 2)
+        for start in range(0, len(c), size):
+            rows = c[start : start + size]
+            total = np.zeros((len(rows), A.shape[0], A.shape[0]))
+            for points, met in self.slabs:
+                a, b = (_dense(M[met, :][:, points]) for M in (A, B))
+                for own, row in zip(total, rows[:, points], strict=True):
+                    own[met, met] += (a * row) @ b.T
+            out[start : start + size] = total[:, self.left, self.right]
         return out
 
 
-def diagonal_products(pairs: Sequence[Any], c: Array) -> Array:
-    """Σ_x c_tx Π_a P_a[·, x_a] for c (T, n) and P_a (p_a × n_a), (T, p_1 ⋯ p_d)."""
-    sizes, T = [int(P.shape[1]) for P in pairs], len(c)
-    X: Array = c
-    for a in sorted(range(len(pairs)), key=lambda a: pairs[a].shape[0] / pairs[a].shape[1]):
-        before, after = T * int(np.prod(sizes[:a])), int(np.prod(sizes[a + 1 :]))
-        X = _on_axis(pairs[a], X.reshape(before, sizes[a], after))
-        sizes[a] = int(pairs[a].shape[0])
-    return X.reshape(T, -1)
+def _slabs(there: sparse.csr_array) -> Iterator[tuple[Integers, slice]]:
+    """Points, sorted by the number of the middle function that they meet, and the range of functions of each slab.
+
+    Parameters
+    ----------
+    there
+        One where a function meets a point, (m × n).
+    """
+    met = np.asarray(there.sum(axis=0))
+    middle = (np.arange(there.shape[0]) @ there) / np.maximum(met, 1)
+    order = np.argsort(middle, kind="stable")
+    order, columns = order[met[order] > 0], sparse.csc_array(there)
+    for start in range(0, len(order), _SLAB):
+        points = order[start : start + _SLAB]
+        functions = columns[:, points].indices
+        yield points, slice(int(functions.min()), int(functions.max()) + 1)
+
+
+def _dense(M: Any) -> Array:
+    return np.asarray(M.toarray() if sparse.issparse(M) else M)

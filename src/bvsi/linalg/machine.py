@@ -1,4 +1,4 @@
-"""What this machine offers: cores, threads of BLAS, free memory, and whether Numba works.
+"""What this machine offers: cores and threads of BLAS.
 
 The dense blocks inside a sparse factor are small; on a busy machine threaded BLAS made them up to 100 times
 slower. The number of BLAS threads mostly belongs to the whole process, so threads of ours that each saved and
@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 
@@ -81,42 +80,3 @@ def _process_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-# Files of control groups (containers, batch systems), version 2 and 1: limit in bytes, and bytes in use.
-_CONTROL_GROUPS = (
-    ("memory.max", "memory.current"),
-    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
-)
-
-
-def free_memory() -> float | None:
-    """Bytes that Linux can give without swapping, and that the control group allows; None where nobody tells."""
-    try:
-        rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(1024.0 * float(row.split()[1]) for row in rows if row.startswith("MemAvailable"))
-    except (OSError, StopIteration, ValueError, IndexError):
-        return None
-    for limit, used in _CONTROL_GROUPS:
-        try:
-            bound, taken = (float(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in (limit, used))
-            free = min(free, bound - taken)
-        except (OSError, ValueError):  # no such group, or its limit reads "max"
-            continue
-    return free
-
-
-REMEDY = "pip install numba, leave NUMBA_DISABLE_JIT unset and let NUMBA_CACHE_DIR be a writable directory"
-
-
-@cache
-def numba_available() -> bool:
-    """True if Numba imports, compiles and can keep a cache; otherwise SciPy does the work."""
-    try:
-        import numba
-
-        # Decorating the kernel is the test of the cache: Numba refuses when it finds no place to write.
-        import bvsi.linalg.product_kernel  # noqa: F401
-    except Exception:  # not only ImportError: Numba raises others, also when it does not fit the NumPy installed
-        return False
-    return not numba.config.DISABLE_JIT

@@ -108,7 +108,7 @@ def _splittable(
     starts = _starts(part[active])
     sizes = np.diff(np.append(starts, len(active)))
     x = points[active]
-    extent = (np.maximum.reduceat(x, starts) - np.minimum.reduceat(x, starts)).max(axis=1)
+    extent = (np.maximum.reduceat(x, starts) - np.minimum.reduceat(x, starts)).max(axis=1, initial=0.0)
     kept: NDArray[np.intp] = active[np.repeat((sizes > leaf) & (extent > 0), sizes)]
     part[kept] = _renumber(part[kept])
     return kept
@@ -167,13 +167,3 @@ def _renumber(sorted_labels: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(sorted_labels) == 0:
         return sorted_labels
     return np.cumsum(np.diff(sorted_labels, prepend=sorted_labels[0]) != 0)
-
-
-def permuted(pattern: Pattern, permutation: NDArray[np.int64]) -> tuple[Pattern, NDArray[np.int64]]:
-    """Pattern of ``A[p][:, p]``, and ``order`` (nnz,) such that its values are ``values[order]``."""
-    inverse = np.empty_like(permutation)
-    inverse[permutation] = np.arange(len(permutation))
-    reordered, positions = Pattern.from_coo(inverse[pattern.rows], inverse[pattern.indices], pattern.shape)
-    order = np.empty_like(positions)
-    order[positions] = np.arange(len(positions))
-    return reordered, order

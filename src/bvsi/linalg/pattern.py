@@ -7,6 +7,7 @@ elimination ordering, a symbolic factorisation, a product plan) is worked out on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -160,6 +161,36 @@ class Pattern:
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         slots = np.repeat(self.indptr[kept] - indptr[:-1], counts) + np.arange(indptr[-1], dtype=np.int64)
         return Pattern((len(kept), self.shape[1]), indptr, self.indices[slots]), slots
+
+
+class DeferredPattern(Pattern):
+    """A pattern whose entries are worked out when they are first asked for; products of axes never do.
+
+    Parameters
+    ----------
+    shape: rows and columns.
+    make: gives the pattern.
+    """
+
+    def __init__(self, shape: tuple[int, int], make: Callable[[], Pattern]) -> None:
+        self.__dict__.update(shape=shape, _make=make)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pattern, (self.shape, self.indptr, self.indices)  # a function cannot travel
+
+    @cached_property
+    def _made(self) -> Pattern:
+        return self._make()  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def indptr(self) -> NDArray[np.int64]:
+        """First slot of every row."""
+        return self._made.indptr
+
+    @property
+    def indices(self) -> NDArray[np.int64]:
+        """Column of every slot."""
+        return self._made.indices
 
 
 def scatter(positions: ArrayLike, entries: ArrayLike, nnz: int) -> NDArray[np.float64]:

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import machine
 from bvsi.linalg.pattern import Pattern
 
 
@@ -52,15 +51,12 @@ class Product:
         right_values: (m, right.nnz), or (right.nnz,) for one B.
         """
         A, B = self._checked(left_values, right_values)
-        return self._compiled(A, B, symmetric=False) if machine.numba_available() else self._scipy(A, B)
+        return self._compiled(A, B, symmetric=False)
 
     def symmetric_values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
         """The same at half the price, where Σ_m A_m B_mᵀ is known to be symmetric and its pattern is."""
         A, B = self._checked(left_values, right_values)
-        if machine.numba_available():
-            return self._compiled(A, B, symmetric=True)
-        values = self._scipy(A, B)
-        return np.where(self.out.rows <= self.out.indices, values, values[self.out.transpose[1]])
+        return self._compiled(A, B, symmetric=True)
 
     def gradient(self, weights: ArrayLike, left_values: ArrayLike) -> NDArray[np.float64]:
         """``∂⟨W, Σ_m A_m B_mᵀ⟩/∂B_m = Wᵀ A_m`` on the pattern of the B_m, (m, right.nnz).
@@ -73,10 +69,6 @@ class Product:
         A = _value_sets(left_values, self.left, "left_values")
         W = _value_sets(weights, self.out, "weights")[0]
         by_rows, order = self.out.transpose
-        if not machine.numba_available():
-            mask = self.right.matrix(np.ones(self.right.nnz))
-            products = (by_rows.matrix(W[order]) @ self.left.matrix(a) for a in A)
-            return np.stack([self.right.gather(mask.multiply(product)) for product in products])
         from bvsi.linalg.product_kernel import product_gradient
 
         by_columns, columns_order = self.left.transpose
@@ -110,14 +102,6 @@ class Product:
             row_products(left, right, out, self.out.shape[1])
         return values
 
-    def _scipy(self, A: NDArray[np.float64], B: NDArray[np.float64]) -> NDArray[np.float64]:
-        transposed, order = self.right.transpose
-        out = np.zeros(self.out.nnz)
-        for a, b in zip(A, B, strict=True):
-            # SciPy drops sums that cancel exactly; `gather` puts the rest back on the fixed pattern.
-            out += self.out.gather(self.left.matrix(a) @ transposed.matrix(b[order]))
-        return out
-
 
 def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.float64]:
     """``Σ_m A_im B_jm`` at the entries (i, j) of a pattern, (nnz,): A Bᵀ where it is wanted, and nowhere else.
@@ -132,9 +116,6 @@ def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.
         raise BvsiError(f"A and B need {pattern.shape} rows; their shapes are {left.shape} and {right.shape}")
     if left.shape[1] != right.shape[1]:
         raise BvsiError(f"A and B need as many columns; their shapes are {left.shape} and {right.shape}")
-    if not machine.numba_available():
-        columns = zip(left.T, right.T, strict=True)
-        return sum((a[pattern.rows] * b[pattern.indices] for a, b in columns), start=np.zeros(pattern.nnz))
     from bvsi.linalg.product_kernel import sampled_products
 
     out = np.empty(pattern.nnz)
@@ -179,9 +160,6 @@ class Congruence:
     def values(self, A: Array, B: Array, c: Array) -> Array:
         """Aᵀ diag(c_m) B on ``out`` for values A (left.nnz,), B (right.nnz,) and c (q, m), (m, out.nnz)."""
         transposed, order = self.left.transpose
-        if not machine.numba_available():
-            left, right = transposed.matrix(A[order]), self.right.matrix(B)
-            return np.stack([self.out.gather(left.multiply(one[None]).tocsr() @ right) for one in c.T])
         from bvsi.linalg.product_kernel import congruences
 
         result = np.empty((self.out.nnz, c.shape[1]))
@@ -196,9 +174,6 @@ class Congruence:
 
     def adjoint(self, A: Array, B: Array, G: Array) -> Array:
         """(A G Bᵀ)_qq for values G (out.nnz,), (q,): ⟨G, Aᵀ diag(c) B⟩ is its inner product with c."""
-        if not machine.numba_available():
-            met = (self.left.matrix(A) @ self.out.matrix(G)).multiply(self.right.matrix(B))
-            return np.asarray(met.sum(axis=1)).ravel()
         from bvsi.linalg.product_kernel import congruence_adjoint
 
         transposed, order = self.left.transpose

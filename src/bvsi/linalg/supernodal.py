@@ -1,9 +1,9 @@
-"""Numeric kernels on the supernodal structure of :mod:`bvsi.linalg.symbolic`: factor, solves, selected inverse.
+"""Numeric kernels on the supernodal structure of an analysis: factor, solves, selected inverse.
 
 Importing this module imports Numba.
 
-All kernels work on arrays that the caller allocates or that they allocate themselves: nothing is shared
-between calls, so several threads may use one symbolic analysis. They run without the interpreter lock.
+Kernels work on arrays that the caller allocates for them: nothing is shared between calls, so several threads may use
+one symbolic analysis. They run without the interpreter lock.
 """
 
 from __future__ import annotations
@@ -11,12 +11,25 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bvsi.linalg.blas import PLAIN, TRANSPOSED, gemm, kernel, potrf, potri, symm_left, syrk, trsm_right
+from bvsi.linalg.blas import PLAIN, TRANSPOSED, gemm, kernel, part, potrf, potri, symm_left, syrk, trsm_right
+
+
+def work_space(first: NDArray[np.int64], stack_size: int) -> tuple[NDArray[Any], ...]:
+    """What :func:`factorise` works on: allocated here, since to compile allocations takes as long as to compile loops.
+
+    ``stack`` has the update matrices, and ``place`` says where on it they are; ``position`` is that of a row within a
+    supernode, ``target`` that of a row of its child; the children are a linked list (child, sibling).
+    """
+    n, total = int(first[-1]), len(first) - 1
+    position, target, place = (np.empty(size, np.int64) for size in (n, n, total))
+    child, sibling = (np.full(total, -1, np.int64) for _ in range(2))
+    return np.empty(stack_size), position, target, child, sibling, place, np.zeros(1, np.int32)
 
 
 @kernel
-def factorise(structure: Any, L: Any, stack_size: int, blas: Any) -> Any:
+def factorise(structure: Any, L: Any, work: Any, blas: Any) -> Any:
     """``A = L Lᵀ`` in place by the multifrontal method.
 
     Every supernode J adds up its part of A and the update matrices of its children, factorises its diagonal
@@ -25,9 +38,9 @@ def factorise(structure: Any, L: Any, stack_size: int, blas: Any) -> Any:
 
     Parameters
     ----------
-    structure: ``Symbolic.structure``.
+    structure: ``Analysis.structure``.
     L: values; on entry the lower triangle of A at its places and zero elsewhere, on return the factor.
-    stack_size: ``Symbolic.stack_size``.
+    work: (stack, position and target (n,), child, sibling and place (n_super,), info (1,)), see :func:`work_space`.
     blas: addresses.
 
     Returns
@@ -35,15 +48,9 @@ def factorise(structure: Any, L: Any, stack_size: int, blas: Any) -> Any:
     −1, or the row (in the order of L) whose pivot is not positive.
     """
     first, parent, row_start, rows, value_start = structure
-    n_super = len(first) - 1
-    stack = np.empty(stack_size)
-    position = np.empty(first[n_super], np.int64)  # of a row within the current supernode
-    child = np.full(n_super, -1, np.int64)
-    sibling = np.full(n_super, -1, np.int64)
-    place = np.empty(n_super, np.int64)  # of every waiting update matrix on the stack
-    info = np.zeros(1, np.int32)
+    stack, position, target, child, sibling, place, info = work
     top = 0
-    for J in range(n_super):
+    for J in range(len(first) - 1):
         n_columns = first[J + 1] - first[J]
         n_rows = row_start[J + 1] - row_start[J]
         m = n_rows - n_columns
@@ -60,7 +67,9 @@ def factorise(structure: Any, L: Any, stack_size: int, blas: Any) -> Any:
             base = min(base, place[C])
             below = rows[row_start[C] + first[C + 1] - first[C] : row_start[C + 1]]
             child_update = stack[place[C] : place[C] + len(below) * len(below)]
-            _extend_add(child_update, below, position, block, n_rows, n_columns, update)
+            for r in range(len(below)):
+                target[r] = position[below[r]]
+            _extend_add(child_update, len(below), target, block, n_rows, n_columns, update)
             C = sibling[C]
         potrf(blas, n_columns, block, n_rows, info)
         if info[0] != 0:
@@ -81,16 +90,12 @@ def factorise(structure: Any, L: Any, stack_size: int, blas: Any) -> Any:
     return -1
 
 
-@kernel
+@part
 def _extend_add(
-    child_update: Any, below: Any, position: Any, block: Any, n_rows: int, n_columns: int, update: Any
+    child_update: Any, m_child: int, target: Any, block: Any, n_rows: int, n_columns: int, update: Any
 ) -> None:
-    """Add a child's update matrix to its parent: to the columns of L, or to the parent's own update."""
-    m_child = len(below)
+    """Add a child's update matrix to its parent, at the rows ``target``: to columns of L, or to the parent's update."""
     m = n_rows - n_columns
-    target = np.empty(m_child, np.int64)
-    for r in range(m_child):
-        target[r] = position[below[r]]
     for c in range(m_child):
         column = target[c]
         source = c * m_child
@@ -105,55 +110,44 @@ def _extend_add(
 
 
 @kernel
-def solve_lower(structure: Any, L: Any, X: Any, blas: Any) -> None:
-    """``X ← L⁻¹ X`` in place, X (n, k) in C order: for BLAS that is Xᵀ (k, n), stored by columns."""
+def solve_lower(structure: Any, L: Any, X: Any, k: int, work: Any, blas: Any) -> None:
+    """``X ← L⁻¹ X`` in place, X (n·k,) with rows of k values: for BLAS that is Xᵀ (k, n), stored by columns.
+
+    ``work`` has k values for each of the most rows below a supernode.
+    """
     first, _, row_start, rows, value_start = structure
-    k = X.shape[1]
-    flat = X.reshape(-1)
-    work = np.empty(_most_rows_below(first, row_start) * k)
     for J in range(len(first) - 1):
         n_columns = first[J + 1] - first[J]
         n_rows = row_start[J + 1] - row_start[J]
         m = n_rows - n_columns
         block = L[value_start[J] : value_start[J + 1]]
-        own = flat[first[J] * k :]
+        own = X[first[J] * k :]
         trsm_right(blas, TRANSPOSED, k, n_columns, block, n_rows, own, k)
         if m > 0:
             gemm(blas, PLAIN, TRANSPOSED, k, m, n_columns, 1.0, own, k, block[n_columns:], n_rows, 0.0, work, k)
             for r in range(m):
                 target = rows[row_start[J] + n_columns + r] * k
                 for c in range(k):
-                    flat[target + c] -= work[r * k + c]
+                    X[target + c] -= work[r * k + c]
 
 
 @kernel
-def solve_upper(structure: Any, L: Any, X: Any, blas: Any) -> None:
-    """``X ← L⁻ᵀ X`` in place, X (n, k) in C order."""
+def solve_upper(structure: Any, L: Any, X: Any, k: int, work: Any, blas: Any) -> None:
+    """``X ← L⁻ᵀ X`` in place, X and work as for :func:`solve_lower`."""
     first, _, row_start, rows, value_start = structure
-    k = X.shape[1]
-    flat = X.reshape(-1)
-    work = np.empty(_most_rows_below(first, row_start) * k)
     for J in range(len(first) - 2, -1, -1):
         n_columns = first[J + 1] - first[J]
         n_rows = row_start[J + 1] - row_start[J]
         m = n_rows - n_columns
         block = L[value_start[J] : value_start[J + 1]]
-        own = flat[first[J] * k :]
+        own = X[first[J] * k :]
         if m > 0:
             for r in range(m):
                 source = rows[row_start[J] + n_columns + r] * k
                 for c in range(k):
-                    work[r * k + c] = flat[source + c]
+                    work[r * k + c] = X[source + c]
             gemm(blas, PLAIN, PLAIN, k, n_columns, m, -1.0, work, k, block[n_columns:], n_rows, 1.0, own, k)
         trsm_right(blas, PLAIN, k, n_columns, block, n_rows, own, k)
-
-
-@kernel
-def _most_rows_below(first: Any, row_start: Any) -> Any:
-    largest = 0
-    for J in range(len(first) - 1):
-        largest = max(largest, row_start[J + 1] - row_start[J] - first[J + 1] + first[J])
-    return largest
 
 
 @kernel
@@ -168,7 +162,7 @@ def takahashi(structure: Any, L: Any, blas: Any) -> Any:
 
     Parameters
     ----------
-    structure: ``Symbolic.structure``.
+    structure: ``Analysis.structure``.
     L: values of the factor.
     blas: addresses.
 
@@ -208,7 +202,7 @@ def takahashi(structure: Any, L: Any, blas: Any) -> Any:
     return Z
 
 
-@kernel
+@part
 def _gather(structure: Any, owner: Any, below: Any, Z: Any, position: Any, Z_RR: Any) -> None:
     """Lower triangle of Z on the rows and columns ``below``, (m, m) by columns."""
     first, _, row_start, rows, value_start = structure

@@ -8,65 +8,19 @@ imports Numba.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.linalg.blas import kernel
+from bvsi.linalg.blas import kernel, part
+from bvsi.linalg.cholesky import Analysis
 from bvsi.linalg.pattern import Pattern
 
-
-@dataclass(frozen=True, eq=False)
-class Symbolic:
-    """Structure of L in ``P A Pᵀ = L Lᵀ``.
-
-    Supernode J has the columns ``first[J] … first[J+1]−1``, the rows ``rows[row_start[J]:row_start[J+1]]``
-    (ascending; its own columns first), and the values ``L[value_start[J]:value_start[J+1]]``, a matrix of
-    that many rows and columns stored by columns.
-
-    Parameters
-    ----------
-    permutation: (n,) row of A in every row of L.
-    inverse: (n,) row of L of every row of A.
-    first: (n_super + 1,) first column of every supernode.
-    parent: (n_super,) the supernode that holds the first row below the diagonal block; −1 at a root.
-    row_start: (n_super + 1,); rows: concatenated row structures.
-    value_start: (n_super + 1,) places in the value array of L.
-    diagonal: (n,) place of every diagonal entry of L.
-    slots: (nnz,) place in L of every entry of A's pattern; the two mirror images share a place.
-    lower: entries of A's pattern that fill L: one of each mirror pair, and the diagonal.
-    stack_size: numbers that the update matrices of the multifrontal method need at most.
-    factor_nnz: entries of L without the zeros that merging added.
-    """
-
-    permutation: NDArray[np.int64]
-    inverse: NDArray[np.int64]
-    first: NDArray[np.int64]
-    parent: NDArray[np.int64]
-    row_start: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    value_start: NDArray[np.int64]
-    diagonal: NDArray[np.int64]
-    slots: NDArray[np.int64]
-    lower: NDArray[np.int64]
-    stack_size: int
-    factor_nnz: int
-
-    @cached_property
-    def lower_slots(self) -> NDArray[np.int64]:
-        """Place in L of the entries ``lower``."""
-        return self.slots[self.lower]
-
-    @property
-    def structure(self) -> tuple[NDArray[np.int64], ...]:
-        """(first, parent, row_start, rows, value_start): what the numeric kernels take."""
-        return self.first, self.parent, self.row_start, self.rows, self.value_start
+Indices = NDArray[np.int64]
 
 
-def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Symbolic:
+def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Analysis:
     """Symbolic factorisation of a symmetric pattern under a fill-reducing permutation.
 
     The permutation is refined to a postorder of the elimination tree: the fill is the same, and the columns
@@ -74,24 +28,30 @@ def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Symboli
     """
     n = pattern.shape[0]
     given = np.ascontiguousarray(permutation, dtype=np.int64)
-    tree = elimination_tree(pattern.indptr, pattern.indices, given, _inverse(given))
-    order = postorder(tree)
+    tree, ancestor = _none(n), _none(n)
+    elimination_tree((pattern.indptr, pattern.indices, given, _inverse(given)), tree, ancestor)
+    order = np.empty(n, np.int64)
+    postorder(tree, _none(n), _none(n), np.empty(n, np.int64), order)
     perm = given[order]
     inverse = _inverse(perm)
     # The same tree with its vertices renumbered.
     parent = np.where(tree[order] >= 0, _inverse(order)[tree[order]], -1)
-    counts = column_counts(pattern.indptr, pattern.indices, perm, inverse, parent)
-    first = relaxed_supernodes(parent, counts)
-    super_parent, row_start, rows = row_structure(pattern.indptr, pattern.indices, perm, inverse, first)
+    matrix = (pattern.indptr, pattern.indices, perm, inverse)
+    counts = np.ones(n, np.int64)
+    column_counts(matrix, parent, counts, _none(n))
+    first, row_start = relaxed_supernodes(parent, counts)
+    super_parent, rows = row_structure(matrix, first, row_start)
     n_columns, n_rows = np.diff(first), np.diff(row_start)
     value_start = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(n_columns * n_rows)])
     local = np.arange(n, dtype=np.int64) - np.repeat(first[:-1], n_columns)
     diagonal = np.repeat(value_start[:-1], n_columns) + local * (np.repeat(n_rows, n_columns) + 1)
-    slots = entry_slots((pattern.indptr, pattern.indices, perm, inverse), (first, row_start, rows, value_start))
+    slots = _none(pattern.nnz)
+    entry_slots(matrix, (first, row_start, rows, value_start), np.empty(n, np.int64), slots)
     lower = np.flatnonzero(slots >= 0)
     _, mirror = pattern.transpose
     slots = np.where(slots >= 0, slots, slots[mirror])
-    return Symbolic(
+    return Analysis(
+        pattern=pattern,
         permutation=perm,
         inverse=inverse,
         first=first,
@@ -102,7 +62,7 @@ def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Symboli
         diagonal=diagonal,
         slots=slots,
         lower=lower,
-        stack_size=int(update_stack_size(first, row_start, super_parent)),
+        stack_size=update_stack_size(first, row_start, super_parent),
         factor_nnz=int(counts.sum()),
     )
 
@@ -113,13 +73,19 @@ def _inverse(permutation: NDArray[np.int64]) -> NDArray[np.int64]:
     return inverse
 
 
+def _none(n: int) -> Indices:
+    """−1 at n places."""
+    return np.full(n, -1, np.int64)
+
+
+# Kernels get their results and work space as arguments: to compile an allocation takes as long as to compile the loops.
+
+
 @kernel
-def elimination_tree(indptr: Any, indices: Any, perm: Any, inverse: Any) -> Any:
-    """``parent[j] = min{i > j: L_ij ≠ 0}``, −1 at a root (Liu's algorithm with path compression)."""
-    n = len(perm)
-    parent = np.full(n, -1, np.int64)
-    ancestor = np.full(n, -1, np.int64)
-    for j in range(n):
+def elimination_tree(matrix: Any, parent: Any, ancestor: Any) -> None:
+    """``parent[j] = min{i > j: L_ij ≠ 0}``, −1 at a root (Liu's algorithm with path compression); −1 on entry."""
+    indptr, indices, perm, inverse = matrix
+    for j in range(len(perm)):
         for e in range(indptr[perm[j]], indptr[perm[j] + 1]):
             i = inverse[indices[e]]
             while i != -1 and i < j:
@@ -128,21 +94,19 @@ def elimination_tree(indptr: Any, indices: Any, perm: Any, inverse: Any) -> Any:
                 if following == -1:
                     parent[i] = j
                 i = following
-    return parent
 
 
 @kernel
-def postorder(parent: Any) -> Any:
-    """Vertices of a forest, children before parents and every subtree contiguous (depth first)."""
+def postorder(parent: Any, child: Any, sibling: Any, stack: Any, order: Any) -> None:
+    """Vertices of a forest, children before parents and every subtree contiguous (depth first).
+
+    ``child``, the first one not yet visited, and ``sibling`` are −1 on entry.
+    """
     n = len(parent)
-    child = np.full(n, -1, np.int64)  # first child not yet visited
-    sibling = np.full(n, -1, np.int64)
     for j in range(n - 1, -1, -1):
         if parent[j] != -1:
             sibling[j] = child[parent[j]]
             child[parent[j]] = j
-    order = np.empty(n, np.int64)
-    stack = np.empty(n, np.int64)
     done = 0
     for root in range(n):
         if parent[root] != -1:
@@ -160,16 +124,16 @@ def postorder(parent: Any) -> Any:
                 child[vertex] = sibling[below]
                 depth += 1
                 stack[depth] = below
-    return order
 
 
 @kernel
-def column_counts(indptr: Any, indices: Any, perm: Any, inverse: Any, parent: Any) -> Any:
-    """Entries of every column of L with the diagonal: row i of L is the subtree that row i of A spans."""
-    n = len(perm)
-    counts = np.ones(n, np.int64)
-    visited = np.full(n, -1, np.int64)
-    for i in range(n):
+def column_counts(matrix: Any, parent: Any, counts: Any, visited: Any) -> None:
+    """Entries of every column of L with the diagonal: row i of L is the subtree that row i of A spans.
+
+    ``counts`` is 1 on entry, ``visited`` −1.
+    """
+    indptr, indices, perm, inverse = matrix
+    for i in range(len(perm)):
         visited[i] = i
         for e in range(indptr[perm[i]], indptr[perm[i] + 1]):
             k = inverse[indices[e]]
@@ -177,62 +141,58 @@ def column_counts(indptr: Any, indices: Any, perm: Any, inverse: Any, parent: An
                 counts[k] += 1
                 visited[k] = i
                 k = parent[k]
-    return counts
 
 
-@kernel
-def fundamental_supernodes(parent: Any, counts: Any) -> Any:
+def fundamental_supernodes(parent: Indices, counts: Indices) -> Indices:
     """First columns, and n: column j joins j − 1 if that is its only child and has just one row more."""
     n = len(parent)
-    children = np.zeros(n, np.int64)
-    for j in range(n):
-        if parent[j] != -1:
-            children[parent[j]] += 1
-    first = np.empty(n + 1, np.int64)
-    total = 0
-    for j in range(n):
-        joins = j > 0 and parent[j - 1] == j and counts[j - 1] == counts[j] + 1 and children[j] == 1
-        if not joins:
-            first[total] = j
-            total += 1
-    first[total] = n
-    return first[: total + 1].copy()
+    children = np.bincount(parent[parent >= 0], minlength=n)
+    joins = (parent[:-1] == np.arange(1, n)) & (counts[:-1] == counts[1:] + 1) & (children[1:] == 1)
+    return np.concatenate([np.zeros(1, np.int64), 1 + np.flatnonzero(~joins), np.full(1, n, np.int64)])
+
+
+def relaxed_supernodes(parent: Indices, counts: Indices) -> tuple[Indices, Indices]:
+    """First column of every supernode, and n; where its rows begin, and their number.
+
+    Supernodes are fundamental ones, merged with their last child if that is cheap.
+    """
+    start = fundamental_supernodes(parent, counts)
+    columns, rows = np.diff(start), counts[start[:-1]]
+    kept = np.ones(len(rows), np.bool_)
+    merge_supernodes(parent, start[:-1].copy(), columns, rows, np.zeros_like(rows), np.empty_like(rows), kept)
+    first = np.concatenate([np.zeros(1, np.int64), np.cumsum(columns[kept])])
+    return first, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows[kept])])
 
 
 @kernel
-def relaxed_supernodes(parent: Any, counts: Any) -> Any:
-    """First column of every supernode, and n: fundamental ones, merged with their last child if cheap."""
-    start = fundamental_supernodes(parent, counts)
-    total = len(start) - 1
-    columns = start[1:] - start[:-1]
-    rows = counts[start[:-1]]
-    zeros = np.zeros(total, np.int64)
-    # Supernodes that survive so far, a stack: its top is the one that ends where the next begins.
-    kept = np.empty(total, np.int64)
+def merge_supernodes(parent: Any, start: Any, columns: Any, rows: Any, zeros: Any, stack: Any, kept: Any) -> None:
+    """First columns, columns and rows of merged supernodes, in place of those of the last that is merged.
+
+    ``zeros`` is 0 on entry and ``kept`` true; supernodes that join a later one are no longer kept. The stack has those
+    that are kept so far: its top is the one that ends where the next begins.
+    """
     top = 0
-    for J in range(total):
+    for J in range(len(start)):
         while top > 0:
-            child = kept[top - 1]
+            child = stack[top - 1]
             parent_column = parent[start[J] - 1]
             if parent_column < start[J] or parent_column >= start[J] + columns[J]:
                 break
-            child_below = rows[child] - columns[child]
-            merged_zeros = zeros[child] + zeros[J] + columns[child] * (rows[J] - child_below)
-            merged_columns = columns[child] + columns[J]
-            merged_rows = columns[child] + rows[J]
-            if not _is_cheap(merged_columns, merged_rows, merged_zeros):
+            added = columns[child]
+            merged_zeros = zeros[child] + zeros[J] + added * (rows[J] - rows[child] + added)
+            if not _is_cheap(added + columns[J], added + rows[J], merged_zeros):
                 break
-            start[J], columns[J], rows[J], zeros[J] = start[child], merged_columns, merged_rows, merged_zeros
+            start[J] = start[child]
+            columns[J] += added
+            rows[J] += added
+            zeros[J] = merged_zeros
+            kept[child] = False
             top -= 1
-        kept[top] = J
+        stack[top] = J
         top += 1
-    first = np.empty(top + 1, np.int64)
-    first[:top] = start[kept[:top]]
-    first[top] = len(parent)
-    return first
 
 
-@kernel
+@part
 def _is_cheap(columns: int, rows: int, zeros: int) -> Any:
     """CHOLMOD's rule: 4 columns at most, or less than 80%, 10%, 5% zeros for up to 16, 48, more columns."""
     size = columns * (columns + 1) / 2 + columns * (rows - columns)
@@ -241,68 +201,61 @@ def _is_cheap(columns: int, rows: int, zeros: int) -> Any:
     return columns <= 4 or relaxed or share < 0.05
 
 
-@kernel
-def row_structure(indptr: Any, indices: Any, perm: Any, inverse: Any, first: Any) -> Any:
-    """Rows of every supernode: its columns, then the union of its entries of A and its children's rows.
+def row_structure(matrix: tuple[Indices, ...], first: Indices, row_start: Indices) -> tuple[Indices, Indices]:
+    """The parent of every supernode, −1 at a root, and the rows of all, in ascending order in each."""
+    n, total = first[-1], len(first) - 1
+    owner = np.repeat(np.arange(total), np.diff(first))
+    rows, parent = np.empty(row_start[-1], np.int64), _none(total)
+    unite_rows(matrix, (first, owner, row_start), _none(n), _none(total), _none(total), rows, parent)
+    offset = n * np.repeat(np.arange(total), np.diff(row_start))
+    return parent, np.sort(rows + offset) - offset
 
-    Returns the parent of every supernode, and the row structures as (row_start, rows).
+
+@kernel
+def unite_rows(matrix: Any, columns: Any, seen: Any, child: Any, sibling: Any, rows: Any, parent: Any) -> None:
+    """Rows of every supernode: its columns, its entries of A below them, its children's rows; and its parent.
+
+    ``seen``, ``child``, ``sibling`` and ``parent`` are −1 on entry.
     """
+    indptr, indices, perm, inverse = matrix
+    first, owner, row_start = columns
     n = len(perm)
-    n_super = len(first) - 1
-    owner = np.empty(n, np.int64)
-    for J in range(n_super):
-        owner[first[J] : first[J + 1]] = J
-    parent = np.full(n_super, -1, np.int64)
-    child = np.full(n_super, -1, np.int64)
-    sibling = np.full(n_super, -1, np.int64)
-    row_start = np.zeros(n_super + 1, np.int64)
-    rows = np.empty(4 * n + 16, np.int64)  # grows as needed
-    seen = np.full(n, -1, np.int64)
-    below = np.empty(n, np.int64)
-    for J in range(n_super):
-        end = first[J + 1]
-        m = 0
+    for J in range(len(parent)):
+        end, at, next_row = first[J + 1], row_start[J], n
         for j in range(first[J], end):
-            neighbours = inverse[indices[indptr[perm[j]] : indptr[perm[j] + 1]]]
-            m = _unite(neighbours, J, end, seen, below, m)
+            rows[at] = j
+            at += 1
+        for j in range(first[J], end):
+            for e in range(indptr[perm[j]], indptr[perm[j] + 1]):
+                i = inverse[indices[e]]
+                if i >= end and seen[i] != J:
+                    seen[i] = J
+                    rows[at] = i
+                    at += 1
+                    if i < next_row:
+                        next_row = i
         C = child[J]
         while C != -1:
-            m = _unite(rows[row_start[C] : row_start[C + 1]], J, end, seen, below, m)
+            for e in range(row_start[C], row_start[C + 1]):
+                i = rows[e]
+                if i >= end and seen[i] != J:
+                    seen[i] = J
+                    rows[at] = i
+                    at += 1
+                    if i < next_row:
+                        next_row = i
             C = sibling[C]
-        begin = row_start[J]
-        middle = begin + end - first[J]
-        row_start[J + 1] = middle + m
-        if row_start[J + 1] > len(rows):
-            larger = np.empty(2 * row_start[J + 1], np.int64)
-            larger[:begin] = rows[:begin]
-            rows = larger
-        rows[begin:middle] = np.arange(first[J], end)
-        rows[middle : row_start[J + 1]] = np.sort(below[:m])
-        if m > 0:
-            parent[J] = owner[rows[middle]]
+        if next_row < n:
+            parent[J] = owner[next_row]
             sibling[J] = child[parent[J]]
             child[parent[J]] = J
-    return parent, row_start, rows[: row_start[n_super]].copy()
 
 
 @kernel
-def _unite(candidates: Any, J: int, end: int, seen: Any, below: Any, m: int) -> Any:
-    """Append to ``below[:m]`` the candidates from row ``end`` on that supernode J has not seen yet."""
-    for i in candidates:
-        if i >= end and seen[i] != J:
-            seen[i] = J
-            below[m] = i
-            m += 1
-    return m
-
-
-@kernel
-def entry_slots(matrix: Any, structure: Any) -> Any:
-    """Place in L of every entry of A that lies in the permuted lower triangle; −1 for the others."""
+def entry_slots(matrix: Any, structure: Any, position: Any, slots: Any) -> None:
+    """Place in L of every entry of A that lies in the permuted lower triangle; the others are left as they are."""
     indptr, indices, perm, inverse = matrix
     first, row_start, rows, value_start = structure
-    slots = np.full(len(indices), -1, np.int64)
-    position = np.empty(len(perm), np.int64)
     for J in range(len(first) - 1):
         n_rows = row_start[J + 1] - row_start[J]
         for q in range(n_rows):
@@ -312,20 +265,11 @@ def entry_slots(matrix: Any, structure: Any) -> Any:
                 i = inverse[indices[e]]
                 if i >= j:
                     slots[e] = value_start[J] + (j - first[J]) * n_rows + position[i]
-    return slots
 
 
-@kernel
-def update_stack_size(first: Any, row_start: Any, parent: Any) -> Any:
+def update_stack_size(first: Indices, row_start: Indices, parent: Indices) -> int:
     """Largest number of values on the stack of update matrices, when supernodes are eliminated in order."""
-    n_super = len(first) - 1
-    current = 0
-    largest = 0
-    from_children = np.zeros(n_super, np.int64)
-    for J in range(n_super):
-        m = row_start[J + 1] - row_start[J] - first[J + 1] + first[J]
-        largest = max(largest, current + m * m)
-        current += m * m - from_children[J]
-        if parent[J] != -1:
-            from_children[parent[J]] += m * m
-    return largest
+    own = (np.diff(row_start) - np.diff(first)) ** 2
+    from_children = np.zeros_like(own)
+    np.add.at(from_children, parent[parent >= 0], own[parent >= 0])
+    return int(np.max(np.cumsum(own - from_children) + from_children))

@@ -3,13 +3,15 @@
     e_L² = mean over hidden values of (value − interpolation)² − σ²
     Var at a gap = (2 − p)/(1 − p) σ² + max(0, e_L² − σ²)
 
-L is the length of the run of gaps through the place, the shortest over time and the axes; p the share of gaps. An
-interpolated value repeats the noise of its neighbours: the mean over n values with p n gaps has the variance
-σ²/((1 − p) n), and with independent gaps it has the same where theirs is the first part. The second is what
+L is the length of the run of gaps through the place, the shortest over time and the axes; p the share of such gaps
+outside holes. An interpolated value repeats the noise of its neighbours: the mean over n values with p n gaps has the
+variance σ²/((1 − p) n), and with independent gaps it has the same where theirs is the first part. The second is what
 interpolation misses of the signal, as noise alone makes e_L² at most σ².
 
 Every residual that depends on a gap would be lost otherwise, and with a few percent of scattered gaps that is all of
-them. Gaps inside larger holes, of which hidden values tell nothing, stay gaps.
+them. Gaps inside larger holes, of which hidden values tell nothing, stay gaps: residuals that touch them are left out.
+What stands there is interpolated too, so that nothing hangs on what the data held, and is used for nothing but the
+spectrum.
 """
 
 from __future__ import annotations
@@ -71,21 +73,33 @@ def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator)
     for name, mask in data.measured.items():
         if mask.all():
             continue
-        missing = 1 - float(mask.mean())
-        noise = (2 - missing) / (1 - missing)
-        errors = {0: noise} if sigma is None else _factors(data, name, sigma[name], noise, copy.deepcopy(rng))
         runs = _classes(mask, data.geometry)
+        errors = _errors(data, name, None if sigma is None else sigma[name], runs, copy.deepcopy(rng))
         found = np.ones(mask.shape)
         for number, value in errors.items():
             found[~mask & (runs == number)] = value
-        gaps = found != 1
+        gaps, known = found != 1, data.fields[name][mask]
+        values = filled(data.observed(name), data.geometry, data.times)
+        fields[name] = np.where(mask | gaps, values, np.clip(values, known.min(), known.max()))
         if gaps.any():
-            values = filled(data.observed(name), data.geometry, data.times)
-            fields[name] = np.where(gaps, values, data.fields[name])
             measured[name], factor[name] = mask | gaps, found
     whole = all(mask.all() for mask in measured.values())
     made = Data(data.times, fields, data.geometry, data.auxiliary, None if whole else measured)
     return Bridged(made, factor)
+
+
+def _errors(
+    data: Data, name: str, sigma: float | None, runs: NDArray[np.int64], rng: np.random.Generator
+) -> dict[int, float]:
+    """Variance at scattered gaps by class of run, in units of σ²; empty where there is none."""
+    assert data.measured is not None
+    mask = data.measured[name]
+    scattered = int(np.count_nonzero(~mask & (runs >= 0)))
+    if not scattered:
+        return {}
+    missing = scattered / (scattered + int(np.count_nonzero(mask)))
+    noise = (2 - missing) / (1 - missing)
+    return {0: noise} if sigma is None else _factors(data, name, sigma, noise, rng)
 
 
 def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.Generator) -> dict[int, float]:

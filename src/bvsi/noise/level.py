@@ -81,11 +81,6 @@ class _Estimate:
     error: float
     filters: tuple[AxisFilter, ...]
 
-    @property
-    def name(self) -> str:
-        """The filter in words."""
-        return _words(self.filters)
-
 
 def _words(filters: tuple[AxisFilter, ...]) -> str:
     return " × ".join(f.name for f in filters if f.name)
@@ -112,11 +107,11 @@ def estimate_noise(data: Data) -> NoiseLevel:
     for name in data.fields:
         estimates = _estimates(shaped(observed(data, name), data.geometry), banks)
         chosen[name] = _choose(estimates, name)
-        cleanest[name] = min(estimates, key=_upper).name
+        cleanest[name] = _words(min(estimates, key=_upper).filters)
     return NoiseLevel(
         sigma=read_only({name: e.sigma for name, e in chosen.items()}),
         relative_error=read_only({name: e.error for name, e in chosen.items()}),
-        filters=read_only({name: e.name for name, e in chosen.items()}),
+        filters=read_only({name: _words(e.filters) for name, e in chosen.items()}),
         cleanest=read_only(cleanest),
     )
 
@@ -211,7 +206,8 @@ def _filter_banks(geometry: Geometry, times: Floats) -> list[tuple[AxisFilter, .
     in_time = {f.name: f for f in _difference_bank("t", times)}
     if isinstance(geometry, Grid):
         axes = [_difference_bank(name, x, geometry.periods.get(name)) for name, x in geometry.axes.items()]
-        in_space = list({tuple(f.name for f in group): group for group in zip(*axes, strict=True)}.values())
+        groups = zip(*axes, strict=True) if axes else [()]  # a series has filters in time alone
+        in_space = list({tuple(f.name for f in group): group for group in groups}.values())
     else:
         in_space = [(f,) for f in _graph_bank(geometry)]
     return [(t, *s) for t in in_time.values() for s in in_space if t.name or any(f.name for f in s)]

@@ -7,21 +7,24 @@ Filters measure it before any fit; the fit then refines the level.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.data import Data
+from bvsi.data import Data, Grid
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.bridging import Bridged, bridge
 from bvsi.noise.level import observed
 from bvsi.noise.outliers import scattered_outliers
 from bvsi.noise.signal import smoothed
+from bvsi.residual.widths import bandwidth, widest_band
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class NoiseLevels:
         10% of noise reaches.
     least
         Weight that an outlier has at least: what replaces it is a prediction, and this well known for sure.
+    clear
+        Part of ``tail`` up to which, with no weight below ``far`` over it, the first look at the data decides that they
+        have no outliers: later ones take values off that were near an outlier, and it takes five of them. Not measured.
     """
 
     rounding: float = 1e-8
@@ -51,6 +57,7 @@ class NoiseLevels:
     few: int = 3
     far: float = 0.23
     least: float = 1e-3
+    clear: float = 0.5
 
 
 NOISE_LEVELS = NoiseLevels()
@@ -77,7 +84,7 @@ class Measurement:
     summary
         What was done, in words.
     bridged
-        Whether gaps were interpolated, so that the noise of neighbours is alike.
+        Where gaps were interpolated, by field, (T, nodes): the noise of neighbours is alike there.
     """
 
     data: Data
@@ -87,7 +94,22 @@ class Measurement:
     filtered: dict[str, float]
     error: float
     summary: str
-    bridged: bool = False
+    bridged: Mapping[str, Mask] = field(default_factory=dict)
+
+    @property
+    def observed(self) -> Data:
+        """The data without what was interpolated."""
+        if not self.bridged:
+            return self.data
+        every = np.ones((len(self.data.times), self.data.n_nodes), dtype=bool)
+        known = {f: every if self.data.measured is None else self.data.measured[f] for f in self.data.names}
+        masks = {f: mask & ~self.bridged[f] if f in self.bridged else mask for f, mask in known.items()}
+        return replace(self.data, measured=masks)
+
+    @cached_property
+    def band(self) -> dict[str, float] | None:
+        """f_99 of the data by axis, in cycles per step; None on meshes."""
+        return bandwidth(self.data, self.sigma) if isinstance(self.data.geometry, Grid) else None
 
     @property
     def noise_free(self) -> bool:
@@ -95,6 +117,12 @@ class Measurement:
         if not self.error:
             return False
         return all(s < NOISE_LEVELS.no_noise * _size(self.data, f) for f, s in self.sigma.items())
+
+
+def cycles_of(measured: Sequence[Measurement]) -> dict[str, float] | None:
+    """f_99 by axis, the highest over experiments; None where they are not all on grids."""
+    bands = [m.band for m in measured if m.band is not None]
+    return widest_band(bands) if len(bands) == len(measured) else None
 
 
 def measure(
@@ -110,9 +138,12 @@ def measure(
         For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
     """
     level = _level(data)
-    rng = np.random.default_rng(0) if rng is None else rng
-    bridged = bridge(data, None if level is None else dict(level.sigma), rng)
-    return replace(_measured(bridged, noise, level, robust), bridged=bool(bridged.factor))
+    bridged = Bridged(data, {})
+    if data.measured is not None:
+        known = None if level is None else dict(level.sigma)
+        bridged = bridge(data, known, np.random.default_rng(0) if rng is None else rng)
+    gaps = {name: factor != 1 for name, factor in bridged.factor.items()}
+    return replace(_measured(bridged, noise, level, robust), bridged=gaps)
 
 
 def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, robust: bool | None) -> Measurement:
@@ -162,8 +193,8 @@ def _level(data: Data) -> NoiseLevel | None:
 
 
 def _size(data: Data, name: str) -> float:
-    """RMS of a field."""
-    values = data.fields[name].ravel()
+    """RMS of the values of a field that were measured."""
+    values = data.fields[name].ravel() if data.measured is None else data.fields[name][data.measured[name]]
     return float(np.sqrt(values @ values / values.size))
 
 
@@ -185,18 +216,23 @@ def _without_outliers(
     """Data with outliers replaced, their weights by field, and what is said about it."""
     if robust is False or level is None:
         return data, {}, []
+    most = {f: max(NOISE_LEVELS.few, NOISE_LEVELS.tail * values.size) for f, values in data.fields.items()}
+
+    def ordinary(weights: Array, most: float) -> bool:
+        clear = NOISE_LEVELS.clear
+        return not robust and weights.size <= clear * most and not np.any(weights < NOISE_LEVELS.far / clear)
+
     try:
         found = {
-            f: scattered_outliers(observed(data, f), data.geometry, data.times, level.sigma[f]) for f in data.names
+            f: scattered_outliers(
+                observed(data, f), data.geometry, data.times, level.sigma[f], ordinary=partial(ordinary, most=most[f])
+            )
+            for f in data.names
         }
     except DataError:
         return data, {}, []
     total = {f: one.outliers.size for f, one in found.items()}
-    many = {
-        f
-        for f, n in total.items()
-        if n > (0 if robust else max(NOISE_LEVELS.few, NOISE_LEVELS.tail * data.fields[f].size))
-    }
+    many = {f for f, n in total.items() if n > (0 if robust else most[f])}
     many |= {f for f, one in found.items() if np.any(one.weights < NOISE_LEVELS.far)}
     if not many:
         return data, {}, []

@@ -50,6 +50,13 @@ class StateCovariance:
         """Whether all are diagonal."""
         return all(not sparse.issparse(s) for s in self.distinct)
 
+    def at(self, columns: NDArray[np.int64], times: NDArray[np.int64]) -> StateCovariance:
+        """That of some unknowns at some times."""
+        used, label = np.unique(self.label[times], return_inverse=True)
+        some = [self.distinct[n][columns] for n in used]
+        distinct = tuple(s[:, columns] if sparse.issparse(s) else s for s in some)
+        return StateCovariance(distinct, tuple(self.roots[n][columns] for n in used), label, self.first + int(times[0]))
+
     def logdet(self, time: int) -> float:
         """log det Σ_u at a time."""
         covariance = self.distinct[int(self.label[time])]
@@ -251,6 +258,11 @@ class UnknownScale:
         return UnknownScale(self.shape.at(frames, nodes))
 
 
+def correlated(noise: Noise) -> bool:
+    """Whether the noise of one node may depend on that of another."""
+    return isinstance(noise.shape if isinstance(noise, UnknownScale) else noise, Covariance)
+
+
 def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise, ...]:
     """One noise model for each of n experiments; a single one serves all."""
     several = isinstance(noise, Sequence) and not isinstance(noise, str)
@@ -262,6 +274,20 @@ def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise,
     if len({model.scale_known for model in models}) > 1:
         raise NoiseError("noise: the scale has to be known for all experiments or for none.")
     return models
+
+
+def state_covariance(noise: Noise, structure: Structure) -> StateCovariance:
+    """Σ_u at the unknowns of one experiment, which may be averages at some of its nodes and times."""
+    thinned = structure.thinned
+    if thinned is None:
+        return noise.covariance(structure)
+    times = sparse.csr_array((structure.n_blocks, thinned.time.n))
+    every = noise.covariance(dataclasses.replace(structure, n_dofs=thinned.n_nodes, a=times, thinned=None))
+    label, rows = np.zeros(structure.n_times, dtype=np.int64), np.stack(every.distinct)
+    if len(rows) > 1:
+        label, rows = np.arange(structure.n_times), thinned.time.cells @ rows[every.label]
+    variance = thinned.share * thinned.means(rows.T).T
+    return StateCovariance(tuple(variance), tuple(np.sqrt(variance)), label)
 
 
 def values_at(values: Array, frames: Frames, nodes: Mask | None = None) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -112,7 +112,12 @@ def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.
 
 
 def scattered_outliers(
-    values: Floats, geometry: Geometry, times: Floats, sigma: float | None = None, nu: float = 4.0
+    values: Floats,
+    geometry: Geometry,
+    times: Floats,
+    sigma: float | None = None,
+    nu: float = 4.0,
+    ordinary: Callable[[Floats], bool] | None = None,
 ) -> Scattered:
     """Outliers of one field as in :func:`find_outliers`, without arrays of all values; NaN are missing.
 
@@ -122,6 +127,8 @@ def scattered_outliers(
         (T, n_nodes).
     sigma
         Noise; measured when None.
+    ordinary
+        Whether weights (k,) are those of noise without outliers, so that the first sweep is enough.
     """
     axes, u = axes_of(geometry, times), shaped(np.ascontiguousarray(values), geometry)
     flat, missing = u.ravel(), np.flatnonzero(np.isnan(u))
@@ -141,9 +148,9 @@ def scattered_outliers(
         z = _standardised(flat, clean, axes, odd, total)
         far = np.abs(z) > _ORDINARY
         before, flagged = flagged, odd.index[far]
-        if np.array_equal(before, flagged):
+        weights = (nu + _ORDINARY**2) / (nu + z[far] ** 2)
+        if np.array_equal(before, flagged) or (ordinary is not None and not sweep and ordinary(weights)):
             break
-    weights = (nu + _ORDINARY**2) / (nu + z[far] ** 2)
     drawn = weights * flat[flagged] + (1.0 - weights) * odd.prediction[far]
     return Scattered(flagged, weights, drawn, missing, clean.ravel()[missing])
 

@@ -82,12 +82,6 @@ class Predictor(Roughness):
     A: Any
     average: PaddedRows
 
-    @property
-    def reach(self) -> int:
-        """How many nodes away the residuals are that are looked at."""
-        away = np.abs(self.neighbours.index - np.arange(len(self.spread))[:, None])
-        return int(away.max(initial=0, where=self.neighbours.used))
-
 
 @dataclass(frozen=True)
 class Predicted:
@@ -197,11 +191,13 @@ def _odd_in(
     u: Floats, axes: list[Predictor], sigma: float, limit: float, always: Integers, start: int, stop: int
 ) -> Predicted:
     """Predictions in some frames where an axis is off by more than the limit, and at ``always``."""
-    halo, nodes = axes[0].reach, u[0].size
+    near = axes[0].neighbours  # of the frames: how many away the residuals are that are looked at
+    halo = int(np.abs(near.index - np.arange(len(u))[:, None]).max(initial=0, where=near.used))
+    nodes = u[0].size
     first, last = max(0, start - halo), min(stop + halo, len(u))
-    near = u[first:last]
-    predicted = (along(axis.P, near, n) if n else along(axis.P[first:last], u, 0) for n, axis in enumerate(axes))
-    residuals = [np.subtract(near, p, out=np.empty_like(near)) for p in predicted]
+    some = u[first:last]
+    predicted = (along(axis.P, some, n) if n else along(axis.P[first:last], u, 0) for n, axis in enumerate(axes))
+    residuals = [np.subtract(some, p, out=np.empty_like(some)) for p in predicted]
     odd = np.zeros(u[start:stop].shape, dtype=bool)
     for r in residuals:
         odd |= np.abs(r[start - first : stop - first]) > limit

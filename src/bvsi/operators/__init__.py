@@ -13,7 +13,7 @@ from bvsi.operators.boundary import (
     ZeroNeumann,
 )
 from bvsi.operators.free_energy import energy_operator, free_energy_library, monomials, shared_free_energy
-from bvsi.operators.library import Library
+from bvsi.operators.library import Library, polynomials
 from bvsi.operators.vocabulary import Vocabulary
 
 __all__ = [
@@ -32,5 +32,6 @@ __all__ = [
     "energy_operator",
     "free_energy_library",
     "monomials",
+    "polynomials",
     "shared_free_energy",
 ]

@@ -16,8 +16,9 @@ from typing import Any
 
 import sympy as sp
 
+from bvsi.common.naming import FUNCTION_NAMES
 from bvsi.errors import OperatorError
-from bvsi.operators.syntax import FUNCTION_NAMES, MAX_CONSTANT, MAX_EXPONENT
+from bvsi.operators.syntax import MAX_CONSTANT, MAX_EXPONENT
 
 # Largest denominator of an exponent that is given as a float: u**1.5 is u**(3/2). Not measured.
 _MAX_DENOMINATOR = 64

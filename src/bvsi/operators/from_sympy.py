@@ -6,14 +6,17 @@ What has no counterpart in the language is printed by its own name and refused a
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import sympy as sp
 from sympy.core.function import AppliedUndef
 from sympy.printing.str import StrPrinter
 
+from bvsi.common.naming import COORDINATE_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.bounds import real_value
 from bvsi.operators.syntax import Syntax, read, shortened
-from bvsi.operators.vocabulary import COORDINATES, MAX_ORDER
+from bvsi.operators.vocabulary import MAX_ORDER
 
 
 def from_sympy(expression: sp.Expr) -> Syntax:
@@ -21,12 +24,12 @@ def from_sympy(expression: sp.Expr) -> Syntax:
     try:
         for atom in expression.atoms(sp.Number, sp.NumberSymbol, sp.zoo, sp.I):
             real_value(atom)
-        tree = read(_Printer().doprint(expression)).tree
+        printed = read(_Printer().doprint(expression))
     except OperatorError as error:
         raise OperatorError(f"operator {shortened(str(expression))!r}: {error}") from None
     names = {symbol.name for symbol in expression.free_symbols}
     names |= {function.func.__name__ for function in expression.atoms(AppliedUndef)}
-    return Syntax(str(expression), tree, frozenset(names))
+    return replace(printed, text=str(expression), names=frozenset(names))
 
 
 class _Printer(StrPrinter):  # type: ignore[misc]  # SymPy has no types
@@ -39,10 +42,10 @@ class _Printer(StrPrinter):  # type: ignore[misc]  # SymPy has no types
     def _print_Derivative(self, node: sp.Derivative) -> str:
         text = self._print(node.expr)
         for variable, order in node.variable_count:
-            if str(variable) not in COORDINATES:
+            if str(variable) not in COORDINATE_NAMES:
                 raise OperatorError(
                     f"derivative with respect to {str(variable)!r}: an operator stands on the right-hand side "
-                    f"of the equation; derivatives are by {', '.join(COORDINATES)}."
+                    f"of the equation; derivatives are by {', '.join(COORDINATE_NAMES)}."
                 )
             if not (order.is_Integer and order <= MAX_ORDER):
                 raise OperatorError(f"a derivative of order {order}; write a number up to {MAX_ORDER}.")

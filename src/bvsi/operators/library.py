@@ -6,15 +6,16 @@ u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 from bvsi.common.jets import order
-from bvsi.common.naming import position, squeeze
+from bvsi.common.naming import COORDINATE_NAMES, FUNCTION_NAMES, position, squeeze
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
-from bvsi.operators.syntax import Operator, Source, Syntax, read
-from bvsi.operators.vocabulary import COORDINATES, FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
+from bvsi.operators.syntax import MAX_EXPONENT, Operator, Source, Syntax, read
+from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
@@ -43,7 +44,8 @@ class Library:
         Treatment of ``biharmonic(...)`` on elements that are not C1, ``Mixed()`` or ``InteriorPenalty()``; by default
         the first that the element allows.
     time_order
-        Order m of the time derivative that the operators make up, ∂_t^m u = Σ θ_i F_i; 2 for wave equations.
+        Order m of the time derivative that the operators make up, ∂_t^m u = Σ θ_i F_i; 2 for wave equations. None
+        leaves it open: ``discover`` then compares the first and the second order; all else takes the first.
     """
 
     def __init__(
@@ -54,7 +56,7 @@ class Library:
         boundary: BoundaryCondition | Mapping[str, BoundaryCondition] | None = None,
         definitions: Mapping[str, str | Syntax] | None = None,
         biharmonic: Biharmonic | None = None,
-        time_order: int = 1,
+        time_order: int | None = 1,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -74,10 +76,15 @@ class Library:
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
             raise OperatorError(f"biharmonic: an instance such as Mixed() is needed, not {biharmonic!r}.")
         self.biharmonic = biharmonic
-        if time_order not in (1, 2, 3, 4):
-            raise OperatorError(f"time_order: 1, 2, 3 or 4 is needed; got {time_order!r}.")
-        self.time_order = time_order
+        if time_order not in (None, 1, 2, 3, 4):
+            raise OperatorError(f"time_order: 1, 2, 3 or 4 is needed, or None; got {time_order!r}.")
+        self.orders = (1, 2) if time_order is None else (time_order,)
         self.keep = tuple(self.names[self.index(name)] for name in keep)
+
+    @property
+    def time_order(self) -> int:
+        """Order of the time derivative; the first of ``orders`` where these are several."""
+        return self.orders[0]
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -101,7 +108,7 @@ class Library:
         return len(self._operators)
 
     def __repr__(self) -> str:
-        t = "t" * self.time_order
+        t = " or ".join("t" * order for order in self.orders)
         rows = (f"{f}_{t} = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self.equations.items())
         return "Library: " + "; ".join(rows)
 
@@ -121,9 +128,18 @@ class Library:
             boundary={field: self._conditions[field] for field in fields},
         )
 
+    @property
+    def declares_boundary(self) -> bool:
+        """Whether a boundary condition is declared for any field."""
+        return any(not isinstance(condition, Unknown) for condition in self._conditions.values())
+
     def with_biharmonic(self, treatment: Biharmonic) -> Library:
         """The library with another treatment of ∇⁴."""
         return self._with({field: self._of(field) for field in self._fields}, biharmonic=treatment)
+
+    def with_time_order(self, order: int) -> Library:
+        """The library with one order of the time derivative."""
+        return self._with({field: self._of(field) for field in self._fields}, time_order=order)
 
     def _with(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
         settings = {
@@ -131,7 +147,7 @@ class Library:
             "boundary": self._conditions,
             "definitions": self._definitions,
             "biharmonic": self.biharmonic,
-            "time_order": self.time_order,
+            "time_order": self.time_order if len(self.orders) == 1 else None,
         }
         return Library(equations, **{**settings, **changes})
 
@@ -186,8 +202,10 @@ class Library:
         missing = [field for field in self._fields if field not in words.fields]
         if missing:
             return f"library: equation for {missing[0]!r}, but the data have the fields {', '.join(words.fields)}."
-        forms = self._weak_forms(words, (trial_order, test_order), biharmonic)
-        return next((form for form in forms if isinstance(form, str)), "")
+        for form in self._weak_forms(words, (trial_order, test_order), biharmonic):
+            if isinstance(form, str):
+                return form
+        return ""
 
     def _weak_forms(
         self, words: Vocabulary, orders: tuple[int, int], biharmonic: Biharmonic | None
@@ -233,10 +251,11 @@ class Library:
         """
         names = frozenset[str]().union(*(syntax.names for syntax in self._syntaxes()))
         functions = frozenset[str]().union(*(syntax.functions for syntax in self._syntaxes()))
-        mentioned = [i + 1 for i, c in enumerate(COORDINATES) if c in names or f"d{c}" in functions]
-        dim = dim or max(mentioned, default=1)
-        free = names - set(self._fields) - set(COORDINATES) - set(self._definitions) - _WORDS
-        words = Vocabulary(COORDINATES[:dim], self._fields, tuple(auxiliary) or tuple(sorted(free)))
+        mentioned = [i + 1 for i, c in enumerate(COORDINATE_NAMES) if c in names or f"d{c}" in functions]
+        if dim is None:  # in a series x, y, z may be fields
+            dim = 0 if set(COORDINATE_NAMES) & set(self._fields) else max(mentioned, default=1)
+        free = names - set(self._fields) - set(COORDINATE_NAMES) - set(self._definitions) - _WORDS
+        words = Vocabulary(COORDINATE_NAMES[:dim], self._fields, tuple(auxiliary) or tuple(sorted(free)))
         inside = "\n  tests     away from the boundary only: too little is known there for so many derivatives"
         operators = self.weak(words, biharmonic=Mixed())
         return "\n\n".join(o.explain() + (inside if self.keeps_inside(o) else "") for o in operators)
@@ -310,3 +329,37 @@ def _definitions(definitions: Mapping[str, str | Syntax], fields: tuple[str, ...
         if not isinstance(name, str) or not name.isidentifier() or name in (*fields, *RESERVED_NAMES):
             raise OperatorError(f"definitions: {name!r} cannot be a name here; choose one that means nothing else.")
     return {name: text if isinstance(text, Syntax) else read(text) for name, text in definitions.items()}
+
+
+def polynomials(fields: Sequence[str], degree: int = 3, *, functions: Sequence[str] = ()) -> tuple[str, ...]:
+    """Texts of all monomials Π_j u_j^a_j, Σ a ≤ degree, the constant ``1`` first, then functions of each field. ::
+
+        Library({f: polynomials(["x", "y"], degree=2) for f in ("x", "y")})    # 1, x, y, x**2, x*y, y**2
+
+    Parameters
+    ----------
+    fields
+        Names of fields, auxiliary ones among them.
+    degree
+        Σ a of the highest.
+    functions
+        Functions of the operator language, such as ``("sin", "cos")``.
+    """
+    if isinstance(fields, str) or not fields:
+        raise OperatorError(f"fields: a list of names is needed, such as ['x', 'y']; got {fields!r}.")
+    if not isinstance(degree, int) or not 0 <= degree <= MAX_EXPONENT:
+        raise OperatorError(f"degree: a whole number from 0 to {MAX_EXPONENT} is needed; got {degree!r}.")
+    unknown = [f for f in functions if f not in FUNCTION_NAMES]
+    if unknown:
+        raise OperatorError(f"functions: {unknown[0]!r} is none of {', '.join(FUNCTION_NAMES)}.")
+    powers = (combinations_with_replacement(fields, n) for n in range(degree + 1))
+    return (
+        *(_monomial(chosen) for some in powers for chosen in some),
+        *(f"{function}({field})" for function in functions for field in fields),
+    )
+
+
+def _monomial(chosen: tuple[str, ...]) -> str:
+    """The product of some fields, ``x**2*y`` of x, x, y; ``1`` of none."""
+    counts = {field: chosen.count(field) for field in chosen}
+    return "*".join(f if n == 1 else f"{f}**{n}" for f, n in counts.items()) or "1"

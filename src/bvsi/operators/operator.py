@@ -2,9 +2,11 @@
 
 On nodal spaces integrands are replaced by others whose mean over the noise is their value without it:
 
-    g̃ = exp(−½ Σ_f s_f ∂²/∂u_f²) g,        E[g̃(u + ε)] = g(u)   for ε_f ~ N(0, s_f)
+    g̃ = exp(−½ Σ_ab C_ab ∂²/∂v_a∂v_b) g,        E[g̃(v + ε)] = g(v)   for ε ~ N(0, C)
 
-u² becomes u² − s, u³ becomes u³ − 3 s u. Exact for polynomials, where the series ends; to second order otherwise.
+v are the fields, and the derivatives of the data that g reads, at one node; C is the covariance of their noise. u²
+becomes u² − C_uu, u³ becomes u³ − 3 C_uu u, u_x² becomes u_x² − C_xx. Exact for polynomials, where the series ends; to
+second order otherwise.
 """
 
 from __future__ import annotations
@@ -12,18 +14,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations_with_replacement
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import sympy as sp
 from numpy.typing import NDArray
 
-from bvsi.common.jets import MEASURES, Jet, Sided, Where, order
+from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
 from bvsi.operators.parse import Dialect, strong_form
-from bvsi.operators.strong import Scalar, WeakTerm
+from bvsi.operators.strong import Scalar, WeakTerm, collected
 from bvsi.operators.syntax import Operator
 from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
 from bvsi.operators.weak import BoundaryTreatment, JacobianTerm, WeakForm, linearise, treat_boundary, weak_form
@@ -66,8 +69,7 @@ def compile_kernel(expressions: tuple[sp.Expr, ...]) -> Kernel:
     return Kernel(tuple(symbols), function, expressions)
 
 
-@dataclass(frozen=True, eq=False)
-class MeasureForm:
+class MeasureForm(NamedTuple):
     """The terms of an operator over one measure (cells, facets or boundary): F and its derivative.
 
     F[v] = Σ_terms ∫ ∂^α v g          J[v, δu] = Σ_jacobian ∫ ∂^α v c ∂^β δu
@@ -76,15 +78,9 @@ class MeasureForm:
     terms: tuple[WeakTerm, ...]
     jacobian: tuple[JacobianTerm, ...]
 
-    @cached_property
-    def value_kernel(self) -> Kernel:
-        """Compiled integrands g, in the order of ``terms``."""
-        return compile_kernel(tuple(term.integrand for term in self.terms))
 
-    @cached_property
-    def jacobian_kernel(self) -> Kernel:
-        """Compiled coefficients c, in the order of ``jacobian``."""
-        return compile_kernel(tuple(term.coefficient for term in self.jacobian))
+KernelKind = Literal["values", "unbiased", "jacobian"]
+"""Integrands g; those whose mean over the noise is their value without it; coefficients c of the Jacobian."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +111,25 @@ class WeakOperator:
     @cached_property
     def forms(self) -> Mapping[Where, MeasureForm]:
         """Terms by measure."""
-        made = {where: self.weak.terms(where, self.boundary.kept) for where in MEASURES}
+        every = collected((*self.weak.cells, *self.boundary.kept, *self.weak.written))
+        made = {where: tuple(term for term in every if term.where == where) for where in MEASURES}
         return {where: MeasureForm(terms, linearise(terms, self.words)) for where, terms in made.items()}
 
+    def kernel(self, where: Where, kind: KernelKind) -> Kernel:
+        """Compiled expressions of one measure, in the order of its terms."""
+        if (where, kind) not in self._kernels:
+            form = self.forms[where]
+            expressions = [term.coefficient for term in form.jacobian]
+            if kind != "jacobian":
+                integrands = (term.integrand for term in form.terms)
+                expressions = [unbiased(g, self.words) if kind == "unbiased" else g for g in integrands]
+            self._kernels[where, kind] = compile_kernel(tuple(expressions))
+        return self._kernels[where, kind]
+
     @cached_property
-    def unbiased_kernel(self) -> Kernel:
-        """Compiled integrands over the cells whose mean over the noise is their value without it."""
-        return compile_kernel(tuple(unbiased(term.integrand, self.words) for term in self.forms["cells"].terms))
+    def _kernels(self) -> dict[tuple[Where, KernelKind], Kernel]:
+        """Those that have been asked for."""
+        return {}
 
     @property
     def terms(self) -> tuple[WeakTerm, ...]:
@@ -153,17 +161,16 @@ class WeakOperator:
         if content == 1:
             return None, 1.0
 
-        def divided(terms: tuple[WeakTerm, ...]) -> tuple[WeakTerm, ...]:
-            return tuple(term.scaled(1 / content) for term in terms)
-
-        weak = WeakForm(divided(self.weak.cells), divided(self.weak.boundary), divided(self.weak.written))
-        boundary = replace(self.boundary, kept=divided(self.boundary.kept))
+        weak = WeakForm(
+            *(_scaled(part, 1 / content) for part in (self.weak.cells, self.weak.boundary, self.weak.written))
+        )
+        boundary = replace(self.boundary, kept=_scaled(self.boundary.kept, 1 / content))
         return replace(self, weak=weak, boundary=boundary), float(content)
 
     def summed(self, parts: Iterable[tuple[WeakOperator, float]]) -> WeakOperator:
         """Σ θ_i F_i over operators of this one's equation, as one operator."""
         parts = list(parts)
-        terms = tuple(term.scaled(theta) for operator, theta in parts for term in operator.terms)
+        terms = tuple(term for operator, theta in parts for term in _scaled(operator.terms, theta))
         name = " + ".join(operator.name for operator, _ in parts)
         boundary = BoundaryTreatment((), "as in the parts")
         return replace(self, name=name, weak=WeakForm((), (), terms), boundary=boundary)
@@ -190,6 +197,12 @@ class WeakOperator:
             if term.integrand.xreplace(dict.fromkeys(measured, sp.Integer(0))) != 0:
                 return True
         return any(operator.has_source for operator in self.recovered.values())
+
+    @cached_property
+    def on_data(self) -> tuple[MultiIndex, ...]:
+        """Derivatives of fields that integrals over the cells read; on spline tests they are taken of the data."""
+        jets = (jet for t in self.forms["cells"].terms for _, jet in self.words.jets(t.integrand).values())
+        return tuple(sorted({jet for jet in jets if not isinstance(jet, Sided) and order(jet)}))
 
     @property
     def second_derivatives(self) -> bool:
@@ -296,7 +309,8 @@ def build_operator(
     ) -> WeakOperator:
         weak = weak_form(strong, words, trial_order=trial_order, test_order=test_order)
         if not (weak.cells or weak.boundary or weak.written):
-            raise OperatorError("it is zero whatever the fields are; leave it out")
+            why = "it is zero whatever the fields are" if words.dim else "the data have no space, so that it is zero"
+            raise OperatorError(f"{why}; leave it out")
         boundary = treat_boundary(weak.boundary, equation, conditions, words)
         return WeakOperator(name, equation, str(operator.source), strong, weak, boundary, words, recovered)
 
@@ -310,6 +324,11 @@ def build_operator(
         return build(parsed.form, {**conditions, **dict.fromkeys(mirrored, ZeroNeumann())}, recovered)
     except OperatorError as error:
         raise OperatorError(f"operator {name!r}: {error}") from None
+
+
+def _scaled(terms: Iterable[WeakTerm], factor: sp.Expr | float) -> tuple[WeakTerm, ...]:
+    """The terms times a number."""
+    return tuple(replace(term, integrand=factor * term.integrand) for term in terms)
 
 
 def _sum(texts: Iterable[str]) -> str:
@@ -364,19 +383,23 @@ def integrand_degree(expression: sp.Expr, words: Vocabulary, element_degree: int
 
 
 def unbiased(g: sp.Expr, words: Vocabulary) -> sp.Expr:
-    """g̃ with ``words.variance(f)`` for s_f; g itself where it has derivatives of a field: their noise is correlated."""
-    jets = {s: jet for s, jet in words.jets(g).items() if jet[0] in words.fields}
-    if any(order(index) for _, index in jets.values()):
-        return g
-    for symbol, (name, _) in jets.items():
-        g = _unbiased_in(g, symbol, words.variance(name))
+    """g̃ with ``words.covariance(f, a, b)`` for C_ab: one factor exp(…) for every pair of jets of the same field."""
+    jets = [(s, *jet) for s, jet in words.jets(g).items() if jet[0] in words.fields]
+    for (a, name, i), (b, other, j) in combinations_with_replacement(jets, 2):
+        if name == other:
+            assert not isinstance(i, Sided)
+            assert not isinstance(j, Sided)
+            g = _unbiased_in(g, a, b, words.covariance(name, i, j))
     return g
 
 
-def _unbiased_in(g: sp.Expr, symbol: sp.Symbol, s: sp.Symbol) -> sp.Expr:
-    last = sp.degree(g, symbol) // 2 if g.is_polynomial(symbol) else 1
+def _unbiased_in(g: sp.Expr, a: sp.Symbol, b: sp.Symbol, C: sp.Symbol) -> sp.Expr:
+    """exp(−C ∂²/∂a∂b) g, and exp(−½ C ∂²/∂a²) g where both are the same."""
+    degrees = [sp.degree(g, one) if g.is_polynomial(one) else 1 for one in (a, b)]
+    same = a == b
+    last = degrees[0] // 2 if same and g.is_polynomial(a) else min(degrees)
     total = term = g
     for m in range(1, int(last) + 1):
-        term = -s * sp.diff(term, symbol, 2) / (2 * m)
+        term = -C * sp.diff(term, a, b) / ((1 + same) * m)
         total += term
-    return total
+    return total.replace(sp.DiracDelta, lambda *_: sp.Integer(0)) if total.has(sp.DiracDelta) else total

@@ -22,11 +22,12 @@ from dataclasses import dataclass, field, replace
 import sympy as sp
 
 from bvsi.common.jets import MEASURES, Sided, Where
-from bvsi.common.naming import squeeze
+from bvsi.common.naming import CONSTANT_NAMES, DERIVATIVES, FUNCTION_NAMES, squeeze
 from bvsi.errors import OperatorError
+from bvsi.operators import strong
 from bvsi.operators.bounds import number, tidy
-from bvsi.operators.strong import Scalar, Strong, StrongAlgebra, Vector, WeakTerm, collected, need_scalar
-from bvsi.operators.syntax import CONSTANT_NAMES, DERIVATIVES, FUNCTION_NAMES, SPECIAL, Syntax, read
+from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, evaluate, need_scalar, plain
+from bvsi.operators.syntax import SPECIAL, Syntax, read
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
@@ -81,7 +82,6 @@ class _Translator:
         self.text = text
         self.words = words
         self.dialect = dialect
-        self.algebra = StrongAlgebra(words)
         self.recovered: dict[str, Scalar] = {}
 
     def translate(self, node: ast.AST) -> Strong:
@@ -104,16 +104,16 @@ class _Translator:
         value = node.value
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise OperatorError(f"the constant {value!r} is not a real number")
-        return self.algebra.plain(number(value))
+        return plain(number(value), self.words)
 
     def _name(self, node: ast.Name) -> Strong:
         if node.id in CONSTANT_NAMES:
-            return self.algebra.plain(getattr(sp, node.id))
+            return plain(getattr(sp, node.id), self.words)
         if node.id in self.dialect.definitions:
             return self._nested(self.dialect.definitions[node.id], replace(self.dialect, definitions={}))
         if node.id in self._callable() and node.id not in (*self.words.fields, *self.words.auxiliary):
             raise OperatorError(f"{node.id} needs an argument: {node.id}(...)")
-        return self.algebra.plain(self.words.symbol(node.id))
+        return plain(self.words.symbol(node.id), self.words)
 
     def _nested(self, syntax: Syntax, dialect: Dialect) -> Strong:
         """Another text in the place of a name or call."""
@@ -134,23 +134,23 @@ class _Translator:
         if isinstance(node.op, ast.UAdd):
             return value
         if isinstance(node.op, ast.USub):
-            return self.algebra.multiply(self.algebra.plain(sp.Integer(-1)), value)
+            return strong.multiply(plain(sp.Integer(-1), self.words), value, self.words)
         raise OperatorError(f"{type(node.op).__name__} is not part of the operator language")
 
     def _binop(self, node: ast.BinOp) -> Strong:
         left, right = self.translate(node.left), self.translate(node.right)
-        minus_one = self.algebra.plain(sp.Integer(-1))
+        minus_one = plain(sp.Integer(-1), self.words)
         match node.op:
             case ast.Add():
-                return self.algebra.add(left, right)
+                return strong.add(left, right)
             case ast.Sub():
-                return self.algebra.add(left, self.algebra.multiply(minus_one, right))
+                return strong.add(left, strong.multiply(minus_one, right, self.words))
             case ast.Mult():
-                return self.algebra.multiply(left, right)
+                return strong.multiply(left, right, self.words)
             case ast.Div():
-                return self.algebra.multiply(left, self.algebra.power(right, minus_one))
+                return strong.multiply(left, strong.power(right, minus_one, self.words), self.words)
             case ast.Pow():
-                return self.algebra.power(left, right)
+                return strong.power(left, right, self.words)
         raise OperatorError(f"{type(node.op).__name__} is not part of the operator language; use + - * / **")
 
     def _call(self, node: ast.Call) -> Strong:
@@ -173,18 +173,18 @@ class _Translator:
             return self._recover(node.args[0])
         if name == "biharmonic" and self.dialect.biharmonic is not None:
             return self._nested(read(self.dialect.biharmonic(ast.unparse(node.args[0]))), self.dialect)
-        return self._apply(name, [self.translate(argument) for argument in node.args])
+        return self._apply(name, list(map(self.translate, node.args)))
 
     def _diff(self, node: ast.Call) -> Strong:
         """diff(f, u, …): ∂f/∂u… with f an expression of fields."""
         if node.keywords or len(node.args) < 2:
             raise OperatorError("diff takes an expression and the fields to differentiate by: diff(c1**2*c2, c1)")
-        value = self.algebra.evaluate(need_scalar(self.translate(node.args[0]), "diff(...)"))
+        value = evaluate(need_scalar(self.translate(node.args[0]), "diff(...)"), self.words)
         for argument in node.args[1:]:
             if not isinstance(argument, ast.Name) or argument.id not in self.words.fields:
                 raise OperatorError(f"diff differentiates by fields ({', '.join(self.words.fields)})")
             value = sp.diff(value, self.words.jet(argument.id))
-        return self.algebra.plain(value)
+        return plain(value, self.words)
 
     def _recover(self, argument: ast.AST) -> Strong:
         inner = need_scalar(self.translate(argument), "recover(...)")
@@ -192,7 +192,7 @@ class _Translator:
             raise OperatorError("recover(...) of a weak form or of another recover(...) is not possible")
         name = f"⟨{squeeze(ast.unparse(argument))}⟩"
         self.recovered[name] = inner
-        return self.algebra.plain(self.words.jet(name))
+        return plain(self.words.jet(name), self.words)
 
     def _weakly(self, where: str, argument: ast.AST) -> Scalar:
         """A form over one measure, as terms by derivative of the test function."""
@@ -200,19 +200,20 @@ class _Translator:
         return _WeakTranslator(self.text, self.words, self.dialect, measure).form(argument)
 
     def _apply(self, name: str, arguments: list[Strong]) -> Strong:
-        algebra = self.algebra
+        words = self.words
         if name in FUNCTIONS:
-            return algebra.function(FUNCTIONS[name], arguments[0])
+            return strong.function(FUNCTIONS[name], arguments[0], words)
         if name in ("dx", "dy", "dz"):
-            if name[1] not in self.words.coordinates:
-                raise OperatorError(f"{name}: the data have only the coordinates {', '.join(self.words.coordinates)}")
-            return algebra.directional(self.words.coordinates.index(name[1]), arguments[0])
+            if name[1] not in words.coordinates:
+                raise OperatorError(f"{name}: the data have only the coordinates {', '.join(words.coordinates)}")
+            return strong.directional(words.coordinates.index(name[1]), arguments[0], words)
         if name == "dot":
-            return algebra.dot(*arguments)
+            left, right = arguments
+            return strong.dot(left, right, words)
         if name == "biharmonic":
-            return algebra.laplacian(algebra.laplacian(arguments[0]))
-        operation: Callable[[Strong], Strong] = getattr(algebra, name)
-        return operation(arguments[0])
+            return strong.laplacian(strong.laplacian(arguments[0], words), words)
+        operation: Callable[[Strong, Vocabulary], Strong] = getattr(strong, name)
+        return operation(arguments[0], words)
 
 
 class _WeakTranslator(_Translator):
@@ -228,7 +229,7 @@ class _WeakTranslator(_Translator):
 
     def form(self, argument: ast.AST) -> Scalar:
         """Terms ∫ ∂^α v g from the expression, which has to be linear in the test function."""
-        value = self.algebra.evaluate(need_scalar(self.translate(argument), f"{self.where}(...)"))
+        value = evaluate(need_scalar(self.translate(argument), f"{self.where}(...)"), self.words)
         jets = self.words.jets(value)
         if self.where == "facets" and any(not isinstance(jet, Sided) for _, jet in jets.values()):
             raise OperatorError("on facets a field has two values: write jump(...) or avg(...) of it")
@@ -248,9 +249,9 @@ class _WeakTranslator(_Translator):
 
     def _name(self, node: ast.Name) -> Strong:
         if self.where != "cells" and node.id in (FACET_SIZE, PENALTY):
-            return self.algebra.plain(sp.Symbol(node.id, positive=True))
+            return plain(sp.Symbol(node.id, positive=True), self.words)
         if self.where != "cells" and node.id == "normal":
-            return Vector(tuple(self.algebra.plain(n) for n in self.words.n))
+            return Vector(tuple(plain(n, self.words) for n in self.words.n))
         return super()._name(node)
 
     def _inner(self, text: str, dialect: Dialect) -> _Translator:
@@ -260,9 +261,9 @@ class _WeakTranslator(_Translator):
         if name == "jump":
             return self._jump(arguments[0])
         if name == "avg":
-            value = self.algebra.evaluate(need_scalar(arguments[0], "avg(...)"))
+            value = evaluate(need_scalar(arguments[0], "avg(...)"), self.words)
             seen = [self._seen(value, side) for side in self._sides]
-            return self.algebra.plain(sp.Add(*seen) / len(seen))
+            return plain(sp.Add(*seen) / len(seen), self.words)
         return super()._apply(name, arguments)
 
     @property
@@ -276,11 +277,11 @@ class _WeakTranslator(_Translator):
         """[w] = w⁺·n⁺ + w⁻·n⁻ of a vector, [s] = s⁺n⁺ + s⁻n⁻ of a scalar; n⁺ = n = −n⁻."""
 
         def difference(part: Scalar) -> sp.Expr:
-            value = self.algebra.evaluate(part)
+            value = evaluate(part, self.words)
             return sp.Add(*(side * self._seen(value, side) for side in self._sides))
 
         n = self.words.n
         if isinstance(argument, Vector):
             pairs = zip(argument.components, n, strict=True)
-            return self.algebra.plain(sp.Add(*(difference(c) * normal for c, normal in pairs)))
-        return Vector(tuple(self.algebra.plain(difference(argument) * normal) for normal in n))
+            return plain(sp.Add(*(difference(c) * normal for c, normal in pairs)), self.words)
+        return Vector(tuple(plain(difference(argument) * normal, self.words) for normal in n))

@@ -15,7 +15,8 @@ import sympy as sp
 
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.errors import OperatorError
-from bvsi.operators.bounds import apply, checked, power
+from bvsi.operators.bounds import apply, checked
+from bvsi.operators.bounds import power as bounded_power
 from bvsi.operators.vocabulary import Vocabulary, raised
 
 
@@ -26,10 +27,6 @@ class WeakTerm:
     where: Where
     test: Jet
     integrand: sp.Expr
-
-    def scaled(self, factor: sp.Expr | float) -> WeakTerm:
-        """The term times a number."""
-        return replace(self, integrand=factor * self.integrand)
 
 
 def collected(terms: Iterable[WeakTerm]) -> tuple[WeakTerm, ...]:
@@ -68,118 +65,126 @@ class Vector:
 Strong = Scalar | Vector
 
 
-@dataclass(frozen=True)
-class StrongAlgebra:
-    """The operations of the operator language over one vocabulary."""
+def plain(expression: sp.Expr, words: Vocabulary) -> Scalar:
+    """An expression without outer derivatives."""
+    return Scalar.from_parts({words.zero: expression})
 
-    words: Vocabulary
 
-    def plain(self, expression: sp.Expr) -> Scalar:
-        """An expression without outer derivatives."""
-        return Scalar.from_parts({self.words.zero: expression})
+def evaluate(form: Scalar, words: Vocabulary) -> sp.Expr:
+    """Carry out the outer derivatives: Σ_α D^α g_α as one expression of jets."""
+    _need_strong(form)
+    total = sp.Integer(0)
+    for index, g in form.parts:
+        for axis, order in enumerate(index):
+            for _ in range(order):
+                g = words.derivative(g, axis)
+        total += g
+    return total
 
-    def evaluate(self, form: Scalar) -> sp.Expr:
-        """Carry out the outer derivatives: Σ_α D^α g_α as one expression of jets."""
-        _need_strong(form)
-        total = sp.Integer(0)
-        for index, g in form.parts:
-            for axis, order in enumerate(index):
-                for _ in range(order):
-                    g = self.words.derivative(g, axis)
-            total += g
-        return total
 
-    def add(self, left: Strong, right: Strong) -> Strong:
-        """Left + right, both scalars or both vectors."""
-        if isinstance(left, Vector) and isinstance(right, Vector):
-            pairs = zip(left.components, right.components, strict=True)
-            return Vector(tuple(self._add(a, b) for a, b in pairs))
-        return self._add(need_scalar(left, "+"), need_scalar(right, "+"))
-
-    def multiply(self, left: Strong, right: Strong) -> Strong:
-        """Left · right; at most one of them a vector."""
-        if isinstance(left, Vector) and isinstance(right, Vector):
-            raise OperatorError("a vector times a vector: write dot(a, b) for their inner product.")
-        if isinstance(left, Vector):
-            left, right = right, left
-        left = need_scalar(left, "*")
-        if isinstance(right, Vector):
-            return Vector(tuple(self._multiply(left, c) for c in right.components))
-        return self._multiply(left, right)
-
-    def power(self, base: Strong, exponent: Strong) -> Scalar:
-        """Base ** number."""
-        n = self.evaluate(need_scalar(exponent, "an exponent"))
-        return self.plain(power(self.evaluate(need_scalar(base, "**")), n))
-
-    def function(self, f: Callable[[sp.Expr], sp.Expr], argument: Strong) -> Scalar:
-        """A smooth function of a scalar."""
-        return self.plain(apply(f, self.evaluate(need_scalar(argument, "a function"))))
-
-    def directional(self, axis: int, argument: Strong) -> Scalar:
-        """∂/∂x_axis, carried out."""
-        value = self.evaluate(need_scalar(argument, "a derivative"))
-        return self.plain(self.words.derivative(value, axis))
-
-    def grad(self, argument: Strong) -> Vector:
-        """∇F, derivatives kept outside."""
-        scalar = need_scalar(argument, "grad")
-        return Vector(tuple(self._shift(scalar, axis) for axis in range(self.words.dim)))
-
-    def div(self, argument: Strong) -> Scalar:
-        """∇·F, derivatives kept outside."""
-        if not isinstance(argument, Vector):
-            raise OperatorError("div needs a vector, such as div(u*grad(x)) or div(grad(u)).")
-        total = Scalar(())
-        for axis, component in enumerate(argument.components):
-            total = self._add(total, self._shift(component, axis))
-        return total
-
-    def dot(self, left: Strong, right: Strong) -> Scalar:
-        """Inner product of two vectors, carried out."""
-        if not (isinstance(left, Vector) and isinstance(right, Vector)):
-            raise OperatorError("dot needs two vectors, such as dot(grad(u), grad(u)).")
+def add(left: Strong, right: Strong) -> Strong:
+    """Left + right, both scalars or both vectors."""
+    if isinstance(left, Vector) and isinstance(right, Vector):
         pairs = zip(left.components, right.components, strict=True)
-        return self.plain(checked(sp.Add(*(self.evaluate(a) * self.evaluate(b) for a, b in pairs))))
+        return Vector(tuple(_add(a, b) for a, b in pairs))
+    return _add(need_scalar(left, "+"), need_scalar(right, "+"))
 
-    def laplacian(self, argument: Strong) -> Scalar:
-        """∇·∇F."""
-        return self.div(self.grad(argument))
 
-    def _add(self, left: Scalar, right: Scalar) -> Scalar:
-        parts = dict(left.parts)
-        for index, g in right.parts:
-            parts[index] = checked(parts.get(index, sp.Integer(0)) + g)
-        return Scalar.from_parts(parts, collected((*left.written, *right.written)))
+def multiply(left: Strong, right: Strong, words: Vocabulary) -> Strong:
+    """Left · right; at most one of them a vector."""
+    if isinstance(left, Vector) and isinstance(right, Vector):
+        raise OperatorError("a vector times a vector: write dot(a, b) for their inner product.")
+    if isinstance(left, Vector):
+        left, right = right, left
+    left = need_scalar(left, "*")
+    if isinstance(right, Vector):
+        return Vector(tuple(_multiply(left, c, words) for c in right.components))
+    return _multiply(left, right, words)
 
-    def _multiply(self, left: Scalar, right: Scalar) -> Scalar:
-        for factor, form in ((left, right), (right, left)):
-            constant = self._constant(factor)
-            if constant is not None:
-                written = [replace(term, integrand=checked(constant * term.integrand)) for term in form.written]
-                return Scalar.from_parts({index: checked(constant * g) for index, g in form.parts}, collected(written))
-        return self.plain(checked(self.evaluate(left) * self.evaluate(right)))
 
-    def _constant(self, form: Scalar) -> sp.Expr | None:
-        """The value of a form that is a constant; a derivative of a constant has been carried out and is none."""
-        if form.written:
-            return None
-        if not form.parts:
-            return sp.Integer(0)
-        ((index, g), *others) = form.parts
-        return g if g.is_number and not others and index == self.words.zero else None
+def power(base: Strong, exponent: Strong, words: Vocabulary) -> Scalar:
+    """Base ** number."""
+    n = evaluate(need_scalar(exponent, "an exponent"), words)
+    return plain(bounded_power(evaluate(need_scalar(base, "**"), words), n), words)
 
-    def _shift(self, form: Scalar, axis: int) -> Scalar:
-        """D_axis put outside; a plain expression of the coordinates alone is differentiated at once."""
-        _need_strong(form)
-        parts: dict[MultiIndex, sp.Expr] = {}
-        for index, g in form.parts:
-            if self.words.jets(g):
-                index = raised(index, axis)
-            else:
-                g = self.words.derivative(g, axis)
-            parts[index] = parts.get(index, sp.Integer(0)) + g
-        return Scalar.from_parts(parts)
+
+def function(f: Callable[[sp.Expr], sp.Expr], argument: Strong, words: Vocabulary) -> Scalar:
+    """A smooth function of a scalar."""
+    return plain(apply(f, evaluate(need_scalar(argument, "a function"), words)), words)
+
+
+def directional(axis: int, argument: Strong, words: Vocabulary) -> Scalar:
+    """∂/∂x_axis, carried out."""
+    value = evaluate(need_scalar(argument, "a derivative"), words)
+    return plain(words.derivative(value, axis), words)
+
+
+def grad(argument: Strong, words: Vocabulary) -> Vector:
+    """∇F, derivatives kept outside."""
+    scalar = need_scalar(argument, "grad")
+    return Vector(tuple(_shift(scalar, axis, words) for axis in range(words.dim)))
+
+
+def div(argument: Strong, words: Vocabulary) -> Scalar:
+    """∇·F, derivatives kept outside."""
+    if not isinstance(argument, Vector):
+        raise OperatorError("div needs a vector, such as div(u*grad(x)) or div(grad(u)).")
+    total = Scalar(())
+    for axis, component in enumerate(argument.components):
+        total = _add(total, _shift(component, axis, words))
+    return total
+
+
+def dot(left: Strong, right: Strong, words: Vocabulary) -> Scalar:
+    """Inner product of two vectors, carried out."""
+    if not (isinstance(left, Vector) and isinstance(right, Vector)):
+        raise OperatorError("dot needs two vectors, such as dot(grad(u), grad(u)).")
+    pairs = zip(left.components, right.components, strict=True)
+    return plain(checked(sp.Add(*(evaluate(a, words) * evaluate(b, words) for a, b in pairs))), words)
+
+
+def laplacian(argument: Strong, words: Vocabulary) -> Scalar:
+    """∇·∇F."""
+    return div(grad(argument, words), words)
+
+
+def _add(left: Scalar, right: Scalar) -> Scalar:
+    parts = dict(left.parts)
+    for index, g in right.parts:
+        parts[index] = checked(parts.get(index, sp.Integer(0)) + g)
+    return Scalar.from_parts(parts, collected((*left.written, *right.written)))
+
+
+def _multiply(left: Scalar, right: Scalar, words: Vocabulary) -> Scalar:
+    for factor, form in ((left, right), (right, left)):
+        constant = _constant(factor, words)
+        if constant is not None:
+            written = [replace(term, integrand=checked(constant * term.integrand)) for term in form.written]
+            return Scalar.from_parts({index: checked(constant * g) for index, g in form.parts}, collected(written))
+    return plain(checked(evaluate(left, words) * evaluate(right, words)), words)
+
+
+def _constant(form: Scalar, words: Vocabulary) -> sp.Expr | None:
+    """The value of a form that is a constant; a derivative of a constant has been carried out and is none."""
+    if form.written:
+        return None
+    if not form.parts:
+        return sp.Integer(0)
+    ((index, g), *others) = form.parts
+    return g if g.is_number and not others and index == words.zero else None
+
+
+def _shift(form: Scalar, axis: int, words: Vocabulary) -> Scalar:
+    """D_axis put outside; a plain expression of the coordinates alone is differentiated at once."""
+    _need_strong(form)
+    parts: dict[MultiIndex, sp.Expr] = {}
+    for index, g in form.parts:
+        if words.jets(g):
+            index = raised(index, axis)
+        else:
+            g = words.derivative(g, axis)
+        parts[index] = parts.get(index, sp.Integer(0)) + g
+    return Scalar.from_parts(parts)
 
 
 def _need_strong(form: Scalar) -> None:

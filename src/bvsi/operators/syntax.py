@@ -9,10 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Hashable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, TypeAlias
 
 from bvsi.common.jets import MEASURES
+from bvsi.common.naming import CONSTANT_NAMES
 from bvsi.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -35,10 +35,7 @@ MAX_EXPONENT = 20
 # Characters of a text that a message shows; not measured, about one line.
 _MAX_SHOWN = 120
 
-FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
-DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
 SPECIAL = ("diff", "recover", *MEASURES)
-CONSTANT_NAMES = ("pi",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,23 +48,26 @@ class Syntax:
         As it was written.
     tree
         Nodes of Python's ``ast``, not to be changed.
-    names
-        What it uses besides functions.
+    names, functions
+        What it uses, and what it calls.
     """
 
     text: str
     tree: ast.expr
     names: frozenset[str]
+    functions: frozenset[str]
 
-    @cached_property
-    def functions(self) -> frozenset[str]:
-        """Functions that the text calls."""
-        calls = (node.func for node in ast.walk(self.tree) if isinstance(node, ast.Call))
-        return frozenset(f.id for f in calls if isinstance(f, ast.Name))
+    @staticmethod
+    def of(text: str, tree: ast.expr) -> Syntax:
+        """With the names and functions in the tree."""
+        calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        called, words = set(map(id, calls)), [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        names = frozenset(word.id for word in words if id(word) not in called and word.id not in CONSTANT_NAMES)
+        return Syntax(text, tree, names, frozenset(word.id for word in words if id(word) in called))
 
     def part(self, tree: ast.expr) -> Syntax:
         """A part of the tree by itself."""
-        return Syntax(ast.unparse(tree), tree, _names(tree))
+        return Syntax.of(ast.unparse(tree), tree)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,7 @@ class Operator:
 
 def read(text: str) -> Syntax:
     """The syntax of an operator text."""
-    tree = _tree(text)
-    return Syntax(text, tree, _names(tree))
+    return Syntax.of(text, _tree(text))
 
 
 def read_or_none(text: str) -> Syntax | None:
@@ -148,10 +147,3 @@ def _depth(tree: ast.AST) -> int:
     while level:
         depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
     return depth
-
-
-def _names(tree: ast.AST) -> frozenset[str]:
-    """Names in a tree, functions and constants left out."""
-    called = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    names = (node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and id(node) not in called)
-    return frozenset(name for name in names if name not in CONSTANT_NAMES)

@@ -16,12 +16,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
+from bvsi.common.naming import COORDINATE_NAMES
 from bvsi.errors import OperatorError
 
 if TYPE_CHECKING:
     import sympy as sp
 
-COORDINATES = ("x", "y", "z")
 TIME = "t"
 # Derivatives that may stand on one field. Not measured; no element carries more.
 MAX_ORDER = 6
@@ -34,7 +34,7 @@ PENALTY = "penalty"
 
 _JET = "__"
 _SIDES = {1: "p", -1: "m"}
-_VARIANCE = "variance of "
+_COVARIANCE = "covariance of "
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,18 @@ class Vocabulary:
         index = self.zero if index is None else index
         return _symbol(f"{field}{_JET}{self.letters(index)}")
 
-    def variance(self, field: str) -> sp.Symbol:
-        """The symbol of the noise variance of a field."""
-        return _symbol(f"{_VARIANCE}{field}", positive=True)
+    def covariance(self, field: str, a: MultiIndex | None = None, b: MultiIndex | None = None) -> sp.Symbol:
+        """The symbol of Cov(∂^a u, ∂^b u) of the noise of a field at one node; its variance where both are left out."""
+        letters = sorted(self.letters(index or self.zero) for index in (a, b))
+        return _symbol(f"{_COVARIANCE}{field}{_JET}{_JET.join(letters)}")
 
-    def variance_of(self, symbol: sp.Symbol) -> str | None:
-        """The field whose noise variance a symbol is; None for any other symbol."""
-        return symbol.name.removeprefix(_VARIANCE) if symbol.name.startswith(_VARIANCE) else None
+    def covariance_of(self, symbol: sp.Symbol) -> tuple[str, MultiIndex, MultiIndex] | None:
+        """Field and derivatives whose covariance a symbol is; None for any other symbol."""
+        if not symbol.name.startswith(_COVARIANCE):
+            return None
+        field, *letters = symbol.name.removeprefix(_COVARIANCE).split(_JET)
+        a, b = (tuple(one.count(name) for name in self.coordinates) for one in letters)
+        return field, a, b
 
     def letters(self, index: MultiIndex) -> str:
         """A multi-index in letters: ``(2, 1)`` is ``xxy``."""
@@ -106,9 +111,9 @@ class Vocabulary:
         return expression.xreplace({s: _symbol(f"{s.name}{_JET}{_SIDES[side]}") for s in self.jets(expression)})
 
     def decode(self, symbol: sp.Symbol) -> tuple[str, Jet] | None:
-        """Field and derivative of a jet; None for a coordinate, the time or a normal."""
+        """Field and derivative of a jet; None for a coordinate, the time, a normal or a covariance."""
         field, *rest = symbol.name.split(_JET)
-        if not rest:
+        if not rest or field.startswith(_COVARIANCE):
             return None
         index = tuple(rest[0].count(name) for name in self.coordinates)
         return field, index if len(rest) == 1 else Sided(index, 1 if rest[1] == _SIDES[1] else -1)
@@ -160,7 +165,7 @@ class Vocabulary:
             return self.x[self.coordinates.index(name)]
         if name == TIME:
             return _symbol(TIME)
-        if name in COORDINATES:
+        if name in COORDINATE_NAMES:
             raise OperatorError(f"coordinate {name!r} does not exist: the data have {', '.join(self.coordinates)}.")
         known = (*self.fields, *self.auxiliary, *self.coordinates, TIME)
         near = difflib.get_close_matches(name, known, n=1)
@@ -168,10 +173,10 @@ class Vocabulary:
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
 
 
-def _symbol(name: str, *, positive: bool = False) -> sp.Symbol:
+def _symbol(name: str) -> sp.Symbol:
     import sympy as sp
 
-    return sp.Symbol(name, positive=True) if positive else sp.Symbol(name, real=True)
+    return sp.Symbol(name, real=True)
 
 
 def raised(index: MultiIndex, axis: int) -> MultiIndex:

@@ -3,8 +3,9 @@
     ∫ v D^α g dx = (−1)^|α| ∫ ∂^α v · g dx + boundary terms,
 
 with every boundary term kept. Derivatives are moved between test function and data until the element can carry
-both: at most ``test_order`` derivatives on v and ``trial_order`` on the fields. A boundary term is dropped only where
-the declared condition proves it zero. The Gateaux derivative of a term with respect to the fields is
+both: at most ``test_order`` derivatives on v and ``trial_order`` on the fields. Where that is none (spline tests), what
+cannot be moved, such as u_x², stays on the data, which then have to be differentiated. A boundary term is dropped only
+where the declared condition proves it zero. The Gateaux derivative of a term with respect to the fields is
 
     d/dε ∫ ∂^α v g(u + ε δu) = Σ_fields Σ_β ∫ ∂^α v · (∂g/∂u_β) · ∂^β δu
 """
@@ -21,12 +22,15 @@ from bvsi.errors import OperatorError
 from bvsi.operators.antiderivative import antiderivative
 from bvsi.operators.boundary import BoundaryCondition, NoFlux, Unknown, ZeroNeumann
 from bvsi.operators.bounds import tidy
-from bvsi.operators.strong import Scalar, StrongAlgebra, WeakTerm, collected
+from bvsi.operators.strong import Scalar, WeakTerm, evaluate
 from bvsi.operators.syntax import shortened
 from bvsi.operators.vocabulary import Vocabulary, lowered, pretty, raised
 
 # Derivatives that are pulled out of one operator before it counts as hopeless. Not measured; circles end sooner.
 _MAX_PASSES = 40
+# Highest derivative that is taken of the data. Not measured; the noise of the third is some hundred times that of the
+# second.
+_MAX_ON_DATA = 2
 
 
 @dataclass(frozen=True)
@@ -45,18 +49,19 @@ class WeakForm:
     boundary: tuple[WeakTerm, ...]
     written: tuple[WeakTerm, ...] = ()
 
-    def terms(self, where: Where, treated: tuple[WeakTerm, ...]) -> tuple[WeakTerm, ...]:
-        """All terms over one measure; ``treated`` are the boundary terms that the boundary condition leaves."""
-        parts = {"cells": self.cells, "facets": (), "boundary": treated}[where]
-        return collected((*parts, *(term for term in self.written if term.where == where)))
-
 
 def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order: int) -> WeakForm:
     """Weak form of ``∫ v F dx`` with the derivative orders that the element carries."""
     if _strong_order(strong, words) > trial_order + test_order:
         # Derivatives can be moved, not lost; carrying them out only to find that may take long.
         raise _too_many_derivatives(strong, words, trial_order, test_order)
-    parts = _lower_trial_order(_lower_test_order(strong, words, test_order), words, trial_order, test_order)
+    outside = _lower_test_order(strong, words, test_order)
+    try:
+        parts = _lower_trial_order(outside, words, trial_order, test_order)
+    except OperatorError:
+        if trial_order:
+            raise
+        parts = _least_on_data(outside, words, test_order)
     cells = {}
     boundary: dict[MultiIndex, sp.Expr] = {}
     for index, g in parts.items():
@@ -101,6 +106,44 @@ def _lower_trial_order(
         parts[outer] = tidy(parts.get(outer, sp.Integer(0)) + split.flux)
         parts[index] = split.rest
     raise _too_many_derivatives(Scalar.from_parts(parts), words, trial_order, test_order)
+
+
+def _least_on_data(parts: dict[MultiIndex, sp.Expr], words: Vocabulary, test_order: int) -> dict[MultiIndex, sp.Expr]:
+    """Pull derivatives out of g as far as that goes; what stays is read from derivatives of the data."""
+    left, stays, seen = dict(parts), dict.fromkeys(parts, sp.Integer(0)), set()
+    for _ in range(_MAX_PASSES):
+        index, g = next(((i, g) for i, g in sorted(left.items()) if _order(g, words)), (words.zero, sp.Integer(0)))
+        if g == 0:
+            break
+        split = None if sum(index) >= test_order or (index, g) in seen else _lowering(g, words)
+        seen.add((index, g))
+        if split is None:
+            stuck = _stuck(g, words)
+            stays[index] = stays.get(index, sp.Integer(0)) + stuck
+            left[index] = tidy(g - stuck)
+        else:
+            outer = raised(index, split.axis)
+            left[outer], left[index] = tidy(left.get(outer, sp.Integer(0)) + split.flux), split.rest
+    total = {i: tidy(left.get(i, sp.Integer(0)) + stays.get(i, sp.Integer(0))) for i in {*left, *stays}}
+    if max(_order(g, words) for g in total.values()) > _MAX_ON_DATA:
+        raise _too_many_derivatives(Scalar.from_parts(total), words, _MAX_ON_DATA, test_order)
+    return total
+
+
+def _lowering(g: sp.Expr, words: Vocabulary) -> _Split | None:
+    """A split of g that raises no derivative; None where there is none."""
+    try:
+        split = _pull(g, words)
+    except OperatorError:
+        return None
+    return split if _order(split.rest, words) <= _order(g, words) else None
+
+
+def _stuck(g: sp.Expr, words: Vocabulary) -> sp.Expr:
+    """The summands of g that cannot be split by themselves; if all can, those with the highest derivative."""
+    summands, highest = sp.Add.make_args(tidy(g)), _order(g, words)
+    alone = [one for one in summands if _order(one, words) and _lowering(one, words) is None]
+    return sp.Add(*(alone or [one for one in summands if _order(one, words) == highest]))
 
 
 def _too_many_derivatives(form: Scalar, words: Vocabulary, trial_order: int, test_order: int) -> OperatorError:
@@ -170,7 +213,7 @@ def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tu
     while sum(left):
         axis = max(range(words.dim), key=lambda i: left[i])
         left = lowered(left, axis)
-        inner = StrongAlgebra(words).evaluate(Scalar.from_parts({left: g}))
+        inner = evaluate(Scalar.from_parts({left: g}), words)
         terms.append((moved, sign * words.n[axis] * inner))
         moved = raised(moved, axis)
         sign = -sign

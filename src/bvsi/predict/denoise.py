@@ -30,26 +30,20 @@ _REFINEMENTS = (1.0, 0.5, 0.25)  # steps of log₁₀ λ; a quarter is a factor 
 
 
 @dataclass(frozen=True, eq=False)
-class _Axis:
-    """V (n, n) and μ (n,) of DᵀD along one axis."""
-
-    V: Array
-    mu: Array
-
-
-@dataclass(frozen=True, eq=False)
 class Smoother:
     """A smoother of one field.
 
     Attributes
     ----------
+    V
+        Eigenvectors (n, n) along each axis, time first.
     f
         The filter, (T, *grid.shape) or (T, n).
     sigma
         Sigma of the noise, from what the smoothing takes away.
     """
 
-    axes: tuple[_Axis, ...]
+    V: tuple[Array, ...]
     f: Array
     sigma: float
 
@@ -63,43 +57,44 @@ class Smoother:
         return self._filtered(rng.standard_normal(shape) * sd, np.sqrt(self.f))
 
     def _filtered(self, values: Array, f: Array) -> Array:
-        transformed = f * _apply([axis.V.T for axis in self.axes], values.reshape(f.shape))
-        return _apply([axis.V for axis in self.axes], transformed).reshape(values.shape)
+        transformed = f * _apply([V.T for V in self.V], values.reshape(f.shape))
+        return _apply(self.V, transformed).reshape(values.shape)
 
 
 def smoothers(data: Data) -> dict[str, Smoother]:
     """One smoother per field; values that were not measured count as they were filled in."""
-    axes = _axes(data)
-    return {name: _smoother(axes, values) for name, values in data.fields.items()}
+    mu, V = zip(*_axes(data), strict=True)
+    return {name: _smoother(mu, V, values) for name, values in data.fields.items()}
 
 
-def _axes(data: Data) -> tuple[_Axis, ...]:
+def _axes(data: Data) -> list[tuple[Array, Array]]:
+    """μ (n,) and V (n, n) of DᵀD along each axis, time first."""
     geometry = data.geometry
     in_time = _axis("time", difference_filter(data.times, min(_ORDER, data.n_times - 1)))
     if isinstance(geometry, Mesh):
         once = graph_filter(geometry)
-        return in_time, _axis("node", once @ once)
+        return [in_time, _axis("node", once @ once)]
     assert isinstance(geometry, Grid)
     orders = {name: min(_ORDER, len(x) - 1) for name, x in geometry.axes.items()}
     in_space = (
         _axis(name, difference_filter(x, orders[name], geometry.periods.get(name))) for name, x in geometry.axes.items()
     )
-    return (in_time, *in_space)
+    return [in_time, *in_space]
 
 
-def _axis(name: str, D: object) -> _Axis:
+def _axis(name: str, D: object) -> tuple[Array, Array]:
     n = int(D.shape[1])  # type: ignore[attr-defined]
     if n > _LONGEST:
         raise DataError(f"axis {name!r} has {n} values, too many to be smoothed; use every second one.")
     mu, V = np.linalg.eigh((D.T @ D).toarray())  # type: ignore[attr-defined]
-    return _Axis(V, np.maximum(mu, 0.0))
+    return np.maximum(mu, 0.0), V
 
 
-def _smoother(axes: tuple[_Axis, ...], values: Array) -> Smoother:
-    shape = tuple(len(axis.mu) for axis in axes)
-    squares = np.square(_apply([axis.V.T for axis in axes], values.reshape(shape)))
-    mu_t = axes[0].mu.reshape(-1, *[1] * (len(shape) - 1))
-    mu_x = reduce(np.add.outer, [axis.mu for axis in axes[1:]])[None]
+def _smoother(mu: Sequence[Array], V: tuple[Array, ...], values: Array) -> Smoother:
+    shape = tuple(map(len, mu))
+    squares = np.square(_apply([one.T for one in V], values.reshape(shape)))
+    mu_t = mu[0].reshape(-1, *[1] * (len(shape) - 1))
+    mu_x = reduce(np.add.outer, mu[1:], np.zeros(()))[None]
 
     def filtered(exponents: tuple[float, float]) -> Array:
         return np.asarray(1 / (1 + 10.0 ** exponents[0] * mu_t + 10.0 ** exponents[1] * mu_x))
@@ -114,7 +109,7 @@ def _smoother(axes: tuple[_Axis, ...], values: Array) -> Smoother:
         best = min(near, key=score)
     f = filtered(best)
     left = 1 - f
-    return Smoother(axes, f, float(np.sqrt(np.sum(np.square(left) * squares) / np.sum(left))))
+    return Smoother(V, f, float(np.sqrt(np.sum(np.square(left) * squares) / np.sum(left))))
 
 
 def _apply(matrices: Sequence[Array], values: Array) -> Array:

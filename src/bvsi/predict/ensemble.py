@@ -77,6 +77,12 @@ class Start:
         except BvsiError as error:
             raise SimulationError(f"{cannot}: {error}") from error
         frames = slice(None) if made.needs_boundary else slice(0, _FRAMES)
+        if data.measured is not None and not all(mask[frames].all() for mask in data.measured.values()):
+            whole = "all frames, from which boundary values come," if made.needs_boundary else "the first frames"
+            raise ForecastError(
+                f"{cannot}: {whole} have holes, and what stands there is no state to begin with; declare the boundary "
+                "condition, or leave out frames with holes, to have it forecast."
+            )
         try:
             smoothing = smoothers(data.select_times(frames))
         except BvsiError as error:
@@ -102,7 +108,7 @@ class Start:
     def _resolved_by_half(self) -> bool:
         """Whether splines through every second node of the smoothed first frame give the others, up to noise."""
         grid = self.data.geometry
-        if not isinstance(grid, Grid) or min(grid.shape) < 2 * _FEWEST_NODES:
+        if not isinstance(grid, Grid) or min(grid.shape, default=0) < 2 * _FEWEST_NODES:
             return False
         if any((len(x) - (name not in grid.periods)) % 2 for name, x in grid.axes.items()):
             return False

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,23 +101,6 @@ class Forecast:
 
     def __repr__(self) -> str:
         return f"Forecast: {self.draws} simulations of {len(self.times)} times. {self.status}"
-
-    def to_arrays(self) -> dict[str, Any]:
-        """Arrays, numbers and one text by name, for storage."""
-        return dict(vars(self))
-
-    @staticmethod
-    def from_arrays(values: Mapping[str, Any]) -> Forecast:
-        """The record again."""
-        arrays = {key: np.asarray(values[key], dtype=float) for key in ("times", "error", "spread", "coverage")}
-        return Forecast(
-            held_out=np.asarray(values["held_out"], dtype=bool),
-            noise=float(values["noise"]),
-            draws=int(values["draws"]),
-            failed=int(values["failed"]),
-            status=str(values["status"]),
-            **arrays,
-        )
 
 
 def band_variance(variance: Array, noise: Array, draws: int) -> Array:

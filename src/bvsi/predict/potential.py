@@ -107,9 +107,9 @@ def evaluate(syntax: Syntax, points: Mapping[str, Array], words: Vocabulary) -> 
     """An expression of coordinates or fields of ``words`` at the points; None where it has derivatives."""
     from bvsi.operators.operator import compile_kernel
     from bvsi.operators.parse import strong_form
-    from bvsi.operators.strong import StrongAlgebra
+    from bvsi.operators.strong import evaluate as carried_out
 
-    expression = StrongAlgebra(words).evaluate(strong_form(syntax, words).form)
+    expression = carried_out(strong_form(syntax, words).form, words)
     values = {words.symbol(name): array for name, array in points.items()}
     if not set(expression.free_symbols) <= set(values):
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import add
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,9 +18,10 @@ from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabula
 from bvsi.residual.discrete import State, columns
 from bvsi.residual.jacobians import Sensitivity
 from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
-from bvsi.residual.stencils import BackwardEuler, Stencil
+from bvsi.residual.stencils import BackwardEuler, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
+from bvsi.residual.thinning import Thinned, Thinning
 from bvsi.spaces import Element, Galerkin, Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement
 
@@ -53,6 +55,7 @@ def assemble(
     variance: Variance | Sequence[Variance] | None = None,
     linearise_at: Data | Sequence[Data] | None = None,
     discretised: Discretised | None = None,
+    thin: Thinning | None = None,
     progress: Progress = silent,
 ) -> ResidualSystem:
     """Residual system of one or several experiments. ::
@@ -79,6 +82,9 @@ def assemble(
         States at which Jacobians are taken, such as smoothed data; by default the data.
     discretised
         What :func:`discretise_library` makes of other times of the same experiments, to save its work.
+    thin
+        How the sensitivity of many data with wide test functions is taken at some of the nodes and times, where their
+        noise is independent (:mod:`bvsi.residual.thinning`); by default at all of them.
     """
     discretisation = discretisation or Galerkin()
     stencil = stencil or BackwardEuler()
@@ -91,12 +97,19 @@ def assemble(
         state = replace(state_of(experiment, space), variance=_variance(variances[number], experiment))
         states = (state, state if at is experiment else state_of(at, space))
         label = f"experiment {number + 1} of {len(experiments)}"
-        parts.append(_residuals(experiment, library, operators, space, states, stencil, progress, label))
+        thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
+        parts.append(_residuals(experiment, library, operators, space, states, stencil, thinned, progress, label))
         spaces.append(space)
     treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
     described = f"{spaces[0].name}, {type(stencil).__name__}"
+    if isinstance(discretisation, SplineTests) and any(o.on_data for o in operators):
+        described += f", derivatives of the data by {discretisation.derivatives_text(experiments[0].geometry)}"
     if treatment is not None:
         described += f", ∇⁴ by {treatment.name}"
+    if (some := parts[0].structure.thinned) is not None:
+        described += f", {some}"
+    if any(experiment.measured is not None for experiment in experiments):
+        described += f", {sum(part.n for part in parts)} residuals, which touch no missing value"
     return ResidualSystem(library.names, tuple(parts), described)
 
 
@@ -124,8 +137,11 @@ def discretise_library(
 
 
 def on_tests(operators: tuple[WeakOperator, ...]) -> int:
-    """Highest derivative along one axis that operators put on a test function."""
-    return max((m for o in operators for t in o.forms["cells"].terms for m in _index(t.test)), default=0)
+    """Highest derivative along one axis that operators, or their Jacobians, put on a test function of splines."""
+    cells = [o.forms["cells"] for o in operators]
+    values = (m for form in cells for t in form.terms for m in _index(t.test))
+    slopes = (m for form in cells for t in form.jacobian for m in map(add, _index(t.test), _index(t.trial)))
+    return max((*values, *slopes), default=0)
 
 
 def _index(jet: Jet) -> MultiIndex:
@@ -192,6 +208,17 @@ def state_of(data: Data, space: Space) -> State:
     return State(data.times, fields, {name: nodal(values) for name, values in data.auxiliary.items()})
 
 
+def _thinned(
+    data: Data, operators: tuple[WeakOperator, ...], tests: Discretisation, stencil: Stencil, rules: Thinning
+) -> tuple[Thinned, Space] | None:
+    """Nodes and times that carry the sensitivity, and their space; None for all of them."""
+    if not isinstance(tests, SplineTests) or any(o.on_data for o in operators):
+        return None
+    derivatives = on_tests(operators)
+    found = Thinned.of(data, tests, stencil, tests.degree_for(derivatives), rules)
+    return None if found is None else (found, tests.build(data.geometry, 0, derivatives, found.grid))
+
+
 def _residuals(
     data: Data,
     library: Library,
@@ -199,6 +226,7 @@ def _residuals(
     space: Space,
     states: tuple[State, State],
     stencil: Stencil,
+    thinned: tuple[Thinned, Space] | None,
     progress: Progress,
     label: str,
 ) -> Residuals:
@@ -209,18 +237,25 @@ def _residuals(
     states
         Where operators are evaluated, and where they are linearised.
     """
-    layout, a, b, active = _usable(data, library, operators, space, stencil)
-    state = states[0]
-    structure = _structure(layout, data.times, a, b, active)
+    state, few = states[0], None
+    if thinned is None:
+        layout, a, b, active = _usable(data, library, operators, space, stencil)
+        structure = _structure(layout, data.times, a, b, active)
+    else:
+        chosen, few = thinned
+        layout, (a, b) = Layout(library, operators, few), stencil.matrices(data.times, library.time_order)
+        structure = _thinned_structure(layout, data.times, stencil, library.time_order, chosen)
+        states = (state, chosen.state(states[1]))
     Z = np.zeros((structure.n_rows, structure.n_blocks, 1 + len(operators)))
     for equation in layout.equations:
-        mass = space.mass_times(state.fields[equation])
-        Z[layout.rows(equation), :, 0] = (a @ mass[layout.tests[equation]].T).T
+        tested = _time_terms(space, state.fields[equation], a, times_first=few is not None)
+        Z[layout.rows(equation), :, 0] = tested[layout.tests[equation]]
     monic = [operator.monic() for operator in operators]
-    made = columns([one for one, _ in monic], space, states, b)
+    made = columns([one for one, _ in monic], space, states, b, few)
     streamed = {(one.key, one.equation): one for one, _ in monic if made[one.key].J is None}
     source = WeakJacobians(layout, tuple(streamed.values()), states[1])
-    source.check()
+    if streamed:
+        source.check()
     J = []
     for i, (operator, (one, factor)) in enumerate(zip(operators, monic, strict=True)):
         column = made[one.key]
@@ -233,16 +268,30 @@ def _residuals(
     return Residuals(structure, structure.only_active(Z), tuple(J))
 
 
+def _time_terms(space: Space, u: Array, a: Any, *, times_first: bool) -> Array:
+    """Σ_j a_kj M u_j of every test function for u (n, T), (n_tests, K); times go first where there are fewer blocks."""
+    if times_first:
+        return space.mass_times(u @ a.toarray().T)
+    return np.asarray((a @ space.mass_times(u).T).T)
+
+
+def _thinned_structure(layout: Layout, times: Array, stencil: Stencil, order: int, chosen: Thinned) -> Structure:
+    """The structure at some nodes and times."""
+    assert isinstance(stencil, TemporalTests)
+    a, b = stencil.at(times, chosen.time.chosen, order)
+    return replace(_structure(layout, times[chosen.time.chosen], a, b, None), thinned=chosen)
+
+
 def _usable(
     data: Data, library: Library, operators: tuple[WeakOperator, ...], space: Space, stencil: Stencil
 ) -> tuple[Layout, Any, Any, Mask | None]:
     """Layout, time stencil and active residuals (N, K), without tests and blocks that missing values leave empty."""
     layout = Layout(library, operators, space)
     a, b = stencil.matrices(data.times, library.time_order)
-    missing = missing_unknowns(data, layout.fields, space.transfer)
+    missing = _spread(missing_unknowns(data, layout.fields, space.transfer), operators, space)
     if missing is None:
         return layout, a, b, None
-    active = active_residuals(layout.pattern, layout.mass(), a, b, missing)
+    active = active_residuals(layout.pattern, layout.mass(), a, b, missing, nodal=space.nodal)
     tests, blocks = np.asarray(active.any(axis=1)), np.asarray(active.any(axis=0))
     for equation in layout.equations:
         if not tests[layout.rows(equation)].any():
@@ -257,13 +306,25 @@ def _usable(
     return layout, a[blocks], b[blocks], None if active.all() else active
 
 
+def _spread(missing: Array | None, operators: tuple[WeakOperator, ...], space: Space) -> Array | None:
+    """Missing unknowns (n_u, T), and on nodal spaces those whose derivative reads one."""
+    read = {index for operator in operators for index in operator.on_data}
+    if missing is None or not space.nodal or not read:
+        return missing
+    by_field, n = missing, space.n_dofs
+    for D in (space.derivative_at_nodes(index).magnitude() for index in read):
+        reached = [D @ missing[start : start + n] for start in range(0, len(missing), n)]
+        by_field = np.maximum(by_field, np.concatenate(reached) > 0)
+    return by_field
+
+
 def _structure(layout: Layout, times: Array, a: Any, b: Any, active: Mask | None) -> Structure:
     """What the residuals of an experiment share."""
     space = layout.space
     tests = [layout.tests[e] for e in layout.equations]
     return Structure(
         pattern=layout.pattern,
-        M=layout.mass(),
+        given=None if space.nodal else layout.mass(),
         a=a,
         b=b,
         coordinates=np.concatenate([space.test_points[t] for t in tests]),

@@ -9,14 +9,16 @@ rule then gives J_w M_lumped⁻¹ J_R.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.jets import MEASURES, Jet, Where
+from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.errors import OperatorError
 from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
@@ -25,12 +27,15 @@ from bvsi.spaces import Measure, Reach, Space
 if TYPE_CHECKING:
     import sympy as sp
 
-    from bvsi.operators.operator import WeakOperator
+    from bvsi.operators.operator import KernelKind, WeakOperator
+    from bvsi.operators.weak import JacobianTerm
 
 Array = NDArray[np.float64]
 
 # Bytes of one array of values at the points of quadrature; bounds what a pass over the times takes. Not measured.
 CHUNK_BYTES = 64 * 2**20
+# Bytes of sums of integrands over times that are kept at once; not measured.
+_SUMS = 256 * 2**20
 # F below this part of Σ |J| |u| is what rounding leaves of zero: some hundred times the unit roundoff.
 _ROUNDING = 1e-13
 # F above this part of max |J| max |u| is not rounding, which saves the products that tell exactly.
@@ -106,7 +111,7 @@ class NotFiniteError(OperatorError):
 
 
 def columns(
-    operators: Sequence[WeakOperator], space: Space, states: tuple[State, State], b: Any
+    operators: Sequence[WeakOperator], space: Space, states: tuple[State, State], b: Any, few: Space | None = None
 ) -> dict[object, Column]:
     """Columns by the operators' keys, each weak form once.
 
@@ -116,8 +121,11 @@ def columns(
         Where to evaluate, and where to linearise.
     b
         Stencil (K × T), sparse.
+    few
+        The space of the state at which operators are linearised, where that has fewer nodes.
     """
     state, at = states
+    own = space if few is None else few
     distinct = {operator.key: operator for operator in operators}
     constant = [o for o in distinct.values() if has_constant_jacobian(o, state)]
     linear = [] if space.nodal else constant
@@ -128,11 +136,54 @@ def columns(
     for operator, F in zip(streamed, _streamed_values(streamed, space, state), strict=True):
         found[operator.key] = Column(_summed(b, F), None)
     kept = [operator for key, operator in distinct.items() if key not in found]
-    for operator, J in zip(kept, jacobians(kept, space, at), strict=True):
-        F = evaluate(operator, space, state)
-        if not space.nodal or operator in constant:
-            F = _cleaned(F, J, operator, space, state)
-        found[operator.key] = Column(_summed(b, F), J)
+    J = jacobians(kept, own, at)
+    if space.nodal:
+        if any(operator.forms["facets"].terms for operator in kept):
+            space.measure("facets")  # refuses: there are none
+        near = state if few is None else at  # where J is
+        for operator, block, X in zip(kept, J, _nodal_sums(kept, space, state, b), strict=True):
+            zero = operator in constant and _is_rounding(X / _weight(b), block, operator, own, near)
+            found[operator.key] = Column(np.zeros_like(X) if zero else X, block)
+        return found
+    for operator, block in zip(kept, J, strict=True):
+        F = _cleaned(evaluate(operator, space, state), block, operator, space, state)
+        found[operator.key] = Column(_summed(b, F), block)
+    return found
+
+
+def _nodal_sums(operators: Sequence[WeakOperator], space: Space, state: State, b: Any) -> Iterator[Array]:
+    """X_ki = Σ_α E_α (w ∘ Σ_j b_kj g_α(û_j)) on nodal spaces, some operators at a time, to bound memory."""
+    most = max(1, _SUMS // (8 * len(space.measure("cells").weights) * b.shape[0]))
+    batch: list[WeakOperator] = []
+    for operator in operators:
+        batch.append(operator)
+        if len({term.integrand for one in batch for term in one.forms["cells"].terms}) >= most:
+            yield from _batch_sums(batch, space, state, b)
+            batch = []
+    yield from _batch_sums(batch, space, state, b) if batch else []
+
+
+def _batch_sums(operators: Sequence[WeakOperator], space: Space, state: State, b: Any) -> list[Array]:
+    """X_ki = Σ_α E_α (w ∘ Σ_j b_kj g_α(û_j)) for some operators: sums over times first, one for ∂_x g and ∂_y g."""
+    owner: dict[object, tuple[int, Jet]] = {}
+    for i, operator in enumerate(operators):
+        for term in operator.forms["cells"].terms:
+            owner.setdefault(term.integrand, (i, term.test))
+    used, measure = sorted({i for i, _ in owner.values()}), space.measure("cells")
+    sums = {g: np.zeros((len(measure.weights), b.shape[0])) for g in owner}
+    with np.errstate(all="ignore"):  # what is not finite is refused by name below
+        for _, times, terms in integrands([operators[i] for i in used], space, state):
+            shape = (len(measure.weights), times.stop - times.start)
+            for position, term, g in terms:
+                if owner[term.integrand] == (used[position], term.test):
+                    sums[term.integrand] += _summed(b[:, times], np.broadcast_to(g, shape))
+        found = [np.zeros((space.n_tests, b.shape[0])) for _ in operators]
+        for X, operator in zip(found, operators, strict=True):
+            for term in operator.forms["cells"].terms:
+                X += space.functional(measure, term.test, sums[term.integrand])
+    for X, operator in zip(found, operators, strict=True):
+        if not np.isfinite(X).all():
+            evaluate(operator, space, state)  # tells at which time
     return found
 
 
@@ -149,8 +200,12 @@ def _linear_columns(operators: Sequence[WeakOperator], space: Space, state: Stat
                 X += _summed(b, _integrated([operator], space, _with_recovered(operator, space, zero))[0])
         if not np.isfinite(X).all():
             evaluate(operator, space, state)  # tells at which time
-        weight = max(float(abs(b).sum(axis=1).max()), np.finfo(float).tiny)  # b may be as small as a time step
-        yield Column(np.zeros_like(X) if _is_rounding(X / weight, J, operator, space, state) else X, J)
+        yield Column(np.zeros_like(X) if _is_rounding(X / _weight(b), J, operator, space, state) else X, J)
+
+
+def _weight(b: Any) -> float:
+    """max_k Σ_j |b_kj|, which may be as small as a time step."""
+    return max(float(abs(b).sum(axis=1).max()), np.finfo(float).tiny)
 
 
 def _streamed_values(operators: Sequence[WeakOperator], space: Space, state: State) -> Iterator[Array]:
@@ -210,7 +265,7 @@ def _integrated(operators: Sequence[WeakOperator], space: Space, state: State) -
     with np.errstate(all="ignore"):  # callers refuse by name what is not finite
         for where, times, terms in integrands(operators, space, state):
             measure = space.measure(where)
-            shape = (measure.n_points, times.stop - times.start)
+            shape = (len(measure.weights), times.stop - times.start)
             for i, term, g in terms:
                 total[i][:, times] += space.functional(measure, term.test, np.broadcast_to(g, shape))
     return total
@@ -243,13 +298,56 @@ def jacobians(operators: Sequence[WeakOperator], space: Space, state: State) -> 
 
 
 def _nodal_jacobians(operators: Sequence[WeakOperator], space: Space, state: State) -> list[Blocks]:
-    """V diag(∂g/∂u) for every derivative of the test functions."""
-    found: list[dict[tuple[str, Jet], Array]] = [{} for _ in operators]
-    for _, times, terms in integrands(operators, space, state, derivative=True):
-        for i, term, c in terms:
-            shape = (state.n_times, space.n_dofs)
-            found[i].setdefault((term.field, term.test), np.zeros(shape))[times] += c.T
-    return [tuple((name, test, factor) for (name, test), factor in J.items()) for J in found]
+    """V diag(∂g/∂u) for every derivative of the test functions; that of ∂_x g and of ∂_y g is one array."""
+    recipes = [_recipes(operator, space) for operator in operators]
+    owner: dict[object, tuple[int, object]] = {}
+    for i, own in enumerate(recipes):
+        for place, recipe in own.items():
+            owner.setdefault(recipe, (i, place))
+    used = sorted({i for i, _ in owner.values()})
+    made: dict[object, Array] = {}
+    for _, times, terms in integrands([operators[i] for i in used], space, state, derivative=True):
+        for position, term, c in terms:
+            for test, diagonal in _by_parts(term, c, space):
+                i, place = used[position], (term.field, test)
+                if owner[recipes[i][place]] == (i, place):
+                    shape = (state.n_times, space.n_dofs)
+                    made.setdefault(recipes[i][place], np.zeros(shape))[times] += diagonal.T
+    return [tuple((*place, made[recipe]) for place, recipe in own.items() if recipe in made) for own in recipes]
+
+
+def _recipes(operator: WeakOperator, space: Space) -> dict[tuple[str, Jet], object]:
+    """What adds up to the diagonal behind each derivative of the test functions, by field and derivative."""
+    found: dict[tuple[str, Jet], tuple[object, ...]] = {}
+    for term in operator.forms["cells"].jacobian:
+        for test, _, moved in _shares(term, space):
+            place = (term.field, test)
+            found[place] = (*found.get(place, ()), (term.coefficient, term.trial, moved))
+    return dict(found)
+
+
+def _shares(term: JacobianTerm, space: Space) -> Iterator[tuple[MultiIndex, int, MultiIndex]]:
+    """Tests and sign of ∫ ∂^α v ∂^γ(…), and γ, for all γ ≤ β, where ∂^α stands on the test function and ∂^β on δu."""
+    assert not isinstance(term.trial, Sided)
+    assert not isinstance(term.test, Sided)
+    for moved in product(*(range(m + 1) for m in term.trial)):
+        test, sign = space.by_parts(term.test, moved) if any(term.trial) else (term.test, 1)
+        yield test, sign, moved
+
+
+def _by_parts(term: JacobianTerm, c: Array, space: Space) -> Iterator[tuple[Jet, Array]]:
+    """∫ ∂^α v c ∂^β δu = Σ_γ (−1)^|β−γ| (β over γ) ∫ ∂^α v ∂^γ(∂^(β−γ)c δu), as derivatives of v and their diagonals.
+
+    For D_β in place of ∂^β that holds as far as D_β is right for waves as short as those in v c. V diag(c) D_β itself
+    would be no matrix of test functions at the nodes times a diagonal one, and its covariance thirty times the work.
+    """
+    assert not isinstance(term.trial, Sided)
+    for test, sign, moved in _shares(term, space):
+        left = tuple(b - m for b, m in zip(term.trial, moved, strict=True))
+        if any(left) and len(c) == 1:
+            continue  # the same at all nodes
+        factor = sign * (-1) ** sum(left) * math.prod(map(math.comb, term.trial, moved))
+        yield test, factor * (space.derivative_at_nodes(left) @ c if any(left) else c)
 
 
 def _direct_jacobians(
@@ -264,7 +362,7 @@ def _direct_jacobians(
     """
     found: list[dict[str, Array]] = [{} for _ in operators]
     for where, times, terms in integrands(operators, space, state, derivative=True):
-        shape = (space.measure(where).n_points, times.stop - times.start)
+        shape = (len(space.measure(where).weights), times.stop - times.start)
         sites: dict[tuple[Jet, Jet, Reach], list[tuple[int, str, Array]]] = {}
         for i, term, c in terms:
             site = (term.test, term.trial, reach or reach_of(operators[i]))
@@ -344,37 +442,35 @@ def integrands(
     for where in MEASURES:
         forms = [(i, o, o.forms[where]) for i, o in enumerate(operators)]
         used = [(i, o) for i, o, form in forms if (form.jacobian if derivative else form.terms)]
-        if not used or not space.measure(where).n_points:
+        if not used or not len(space.measure(where).weights):
             continue
         measure = space.measure(where)
-        size = max(1, CHUNK_BYTES // (8 * max(measure.n_points, 1)))
+        size = max(1, CHUNK_BYTES // (8 * max(len(measure.weights), 1)))
         for start in range(0, state.n_times, size):
             times = slice(start, min(start + size, state.n_times))
-            values = SymbolValues(used[0][1].words, measure, state.at(times))
+            values = SymbolValues(used[0][1].words, space, measure, state.at(times))
             unbiased = where == "cells" and space.nodal and bool(state.variance)
-            yield where, times, _kernels(used, where, values, derivative=derivative, unbiased=unbiased)
+            kind: KernelKind = "jacobian" if derivative else "unbiased" if unbiased else "values"
+            yield where, times, _kernels(used, where, values, kind)
 
 
 def _kernels(
-    used: Sequence[tuple[int, WeakOperator]], where: Where, values: SymbolValues, *, derivative: bool, unbiased: bool
+    used: Sequence[tuple[int, WeakOperator]], where: Where, values: SymbolValues, kind: KernelKind
 ) -> Iterator[tuple[int, Any, Array]]:
     for i, operator in used:
         form = operator.forms[where]
-        terms = form.jacobian if derivative else form.terms
         with np.errstate(all="ignore"):  # what is not finite is refused by name
-            if derivative:
-                arrays = form.jacobian_kernel(values)
-            else:
-                arrays = operator.unbiased_kernel(values) if unbiased else form.value_kernel(values)
-        for term, c in zip(terms, arrays, strict=True):
+            arrays = operator.kernel(where, kind)(values)
+        for term, c in zip(form.jacobian if kind == "jacobian" else form.terms, arrays, strict=True):
             yield i, term, c if c.ndim == 2 else c.reshape(1, 1)
 
 
 class SymbolValues(Mapping["sp.Symbol", Array]):
     """Arrays of the symbols of a kernel at the points of a measure, made when first asked for."""
 
-    def __init__(self, words: Vocabulary, measure: Measure, state: State) -> None:
+    def __init__(self, words: Vocabulary, space: Space, measure: Measure, state: State) -> None:
         self._words = words
+        self._space = space
         self._measure = measure
         self._state = state
         self._made: dict[sp.Symbol, Array] = {}
@@ -395,11 +491,16 @@ class SymbolValues(Mapping["sp.Symbol", Array]):
         jet = self._words.decode(symbol)
         if jet is not None:
             name, derivative = jet
+            if self._space.nodal and not isinstance(derivative, Sided):
+                nodal = self._state.nodal(name)
+                return self._space.derivative_at_nodes(derivative) @ nodal if any(derivative) else nodal
             values: Array = self._measure.trial.matrix(derivative) @ self._state.nodal(name)
             return values
-        noisy = self._words.variance_of(symbol)
+        noisy = self._words.covariance_of(symbol)
         if noisy is not None:
-            return self._state.variance[noisy]
+            name, a, b = noisy
+            variance = self._state.variance[name]
+            return self._space.derivative_covariance(a, b, variance) if any((*a, *b)) else variance
         if symbol.name == TIME:
             return self._state.times[None, :]
         if symbol in self._words.x:

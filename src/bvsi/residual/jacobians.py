@@ -12,10 +12,10 @@ A new kind needs the methods of :class:`JacobianKind`; nothing else asks which k
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
@@ -25,14 +25,30 @@ from bvsi.linalg import Kronecker, Pattern
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Sums: TypeAlias = "dict[tuple[int, int], Array]"
+"""Σ_j b_kj c_j ∘ V_j (n, K) by the identity of the factor c and the first unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class Slots:
-    """Some slots of a pattern, ascending, so that rows are in order; terms on the same slots share this record."""
+    """Some slots of a pattern, ascending, so that rows are in order; terms on the same slots share this record.
+
+    Parameters
+    ----------
+    found
+        The slots, or what gives them when they are first asked for.
+    """
 
     pattern: Pattern
-    index: Integers
+    found: Integers | Callable[[], Integers]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Slots, (self.pattern, self.index)  # a function cannot travel
+
+    @cached_property
+    def index(self) -> Integers:
+        """The slots, (m,)."""
+        return self.found() if callable(self.found) else self.found
 
     @cached_property
     def _structure(self) -> tuple[Integers, Integers]:
@@ -103,8 +119,14 @@ class JacobianKind(ABC):
     def add_transposed(self, out: Array, W: Array) -> None:
         """J(û_j)ᵀ W_j at all times, for W (N, T)."""
 
-    def add_summed(self, out: Array, b: Any, V: Array) -> None:
-        """Σ_j b_kj J(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K)."""
+    def add_summed(self, out: Array, b: Any, V: Array, made: Sums | None = None) -> None:  # noqa: ARG002
+        """Σ_j b_kj J(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K).
+
+        Parameters
+        ----------
+        made
+            Sums over times that terms with the same b and V share.
+        """
         everywhere = np.zeros((len(out), V.shape[1]))
         self.add_everywhere(everywhere, V)
         out += (b @ everywhere.T).T
@@ -186,18 +208,13 @@ class NodalTests:
         V as a Kronecker product.
     pattern
         Pattern of V, in the order of the slots.
-    start
-        Row in which it begins.
+    rows
+        Rows of the residual.
     """
 
     product: Kronecker
     pattern: Pattern
-    start: int = 0
-
-    @property
-    def rows(self) -> slice:
-        """Rows of the residual."""
-        return slice(self.start, self.start + self.pattern.shape[0])
+    rows: slice
 
     @cached_property
     def values(self) -> Array:
@@ -267,11 +284,13 @@ class Scaled(JacobianKind):
         """c_j ∘ Vᵀ W_j."""
         out[self.columns] += self.factor.T * self.tests.product.transposed_times(W[self.tests.rows])
 
-    def add_summed(self, out: Array, b: Any, V: Array) -> None:
+    def add_summed(self, out: Array, b: Any, V: Array, made: Sums | None = None) -> None:
         """V Σ_j b_kj c_j ∘ V_j: sums over times go first."""
-        own = V[self.columns]
-        over_times = (own @ b.T) * self.factor.T if self.constant else (own * self.factor.T) @ b.T
-        out[self.tests.rows] += self.tests.product @ np.asarray(over_times)
+        made, key = {} if made is None else made, (id(self.factor), self.first)
+        if key not in made:
+            own = V[self.columns].T  # times before nodes, as in the factor: four times faster
+            made[key] = np.asarray((b @ own) * self.factor if self.constant else b @ (own * self.factor)).T
+        out[self.tests.rows] += self.tests.product @ made[key]
 
     def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
         """c_j ∘ Σ_k b_kj Vᵀ W_k: sums over blocks go last."""
@@ -348,11 +367,11 @@ class Sensitivity:
             term.add_transposed(out, W)
         return self.scale * out
 
-    def summed(self, b: Any, V: Array) -> Array:
+    def summed(self, b: Any, V: Array, made: Sums | None = None) -> Array:
         """Σ_j b_kj J_i(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K)."""
         out = np.zeros((self.pattern.shape[0], b.shape[0]))
         for term in self.terms:
-            term.add_summed(out, b, V)
+            term.add_summed(out, b, V, made)
         return self.scale * out
 
     def summed_transposed(self, b: Any, W: Array) -> Array:
@@ -361,6 +380,15 @@ class Sensitivity:
         for term in self.terms:
             term.add_summed_transposed(out, b, W)
         return self.scale * out
+
+
+def summed_each(J: Sequence[Sensitivity], b: Any, V: Array, rows: int) -> Array:
+    """Σ_j b_kj J_i(û_j) V_j of d operators, (rows, K, d); sums over times that operators share are made once."""
+    made: Sums = {}
+    out = np.empty((rows, b.shape[0], len(J)))
+    for i, one in enumerate(J):
+        out[:, :, i] = one.summed(b, V, made)
+    return out
 
 
 def combined_sensitivity(J: Sequence[Sensitivity], weights: Array) -> Sensitivity:

@@ -3,11 +3,14 @@
 Only residuals that depend on measured values can be used:
 
 active_ik = no (n, j) with û_nj not measured and  (a_kj ≠ 0 and M_in ≠ 0)  or  (b_kj ≠ 0 and some J_in ≠ 0)
+
+On nodal spaces M and every J are zero where the test function is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,7 +20,7 @@ from numpy.typing import NDArray
 from bvsi.common.jets import Jet
 from bvsi.data import Data
 from bvsi.errors import OperatorError
-from bvsi.linalg import Pattern
+from bvsi.linalg import DeferredPattern, Pattern
 from bvsi.operators import Library
 from bvsi.residual.discrete import Blocks, reach_of
 from bvsi.residual.jacobians import JacobianKind, Matrix, NodalTests, Scaled, Sensitivity, Slots
@@ -29,6 +32,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+
+# Part of the largest entry below which one is the rounding of zero: a spline of degree 5 is 1e-62 of its maximum where
+# a node misses a knot by 1e-12 of a gap.
+_ROUNDING = 1e-50
 
 Block: TypeAlias = tuple[str, str, Reach]
 """Equation, field, and how far the coupling reaches."""
@@ -64,9 +71,7 @@ class Layout:
         self.column_start = {f: i * space.n_dofs for i, f in enumerate(self.fields)}
         blocks: list[Block] = [(e, e, "cells") for e in self.equations]
         blocks += [(o.equation, f, reach_of(o)) for o in operators for f in o.reads]
-        self._restricted = {
-            (e, reach): space.reach(reach).restrict_rows(self.tests[e]) for e, reach in {(b[0], b[2]) for b in blocks}
-        }
+        self._made: dict[tuple[str, Reach], tuple[Pattern, Integers]] = {}
         self.pattern, self.slots = self._build(list(dict.fromkeys(blocks)))
         self._tests: dict[tuple[str, Jet], NodalTests] = {}
 
@@ -106,34 +111,72 @@ class Layout:
             product = self.space.tests_at_nodes(test)
             if len(self.tests[equation]) < self.space.n_tests:
                 product = product.restricted(self.tests[equation])
-            self._tests[key] = NodalTests(product, self._restricted[equation, "cells"][0], self.rows(equation).start)
+            self._tests[key] = NodalTests(product, self._rows_of(equation, "cells"), self.rows(equation))
         return Scaled(self.slots[equation, field, "cells"], self._tests[key], factor, self.column_start[field])
 
     def restrict(self, equation: str, values: NDArray[Any], reach: Reach = "cells") -> NDArray[Any]:
         """Values on the space's pattern of a reach → those in the rows of the equation."""
         if len(self.tests[equation]) == self.space.n_tests:
             return values
-        return values[..., self._restricted[equation, reach][1]]
+        return values[..., self._restricted(equation, reach)[1]]
 
     def widen(self, equation: str, values: Array, reach: Reach) -> Array:
         """The adjoint of :meth:`restrict`: values (m,) in the rows of the equation → the space's pattern, else zero."""
         if len(self.tests[equation]) == self.space.n_tests:
             return values
         wide = np.zeros(self.space.reach(reach).nnz)
-        wide[self._restricted[equation, reach][1]] = values
+        wide[self._restricted(equation, reach)[1]] = values
         return wide
 
+    def _restricted(self, equation: str, reach: Reach) -> tuple[Pattern, Integers]:
+        """The space's pattern of a reach in the rows of an equation, and its slots there."""
+        return _restricted(self.space, self.tests[equation], self._made, equation, reach)
+
+    def _rows_of(self, equation: str, reach: Reach) -> Pattern:
+        """That pattern, when it is first asked for."""
+        given = (self.space, self.tests[equation], self._made, equation, reach)  # ``self`` would be a cycle
+        return DeferredPattern((len(self.tests[equation]), self.space.n_dofs), lambda: _restricted(*given)[0])
+
     def _build(self, blocks: list[Block]) -> tuple[Pattern, dict[Block, Slots]]:
-        rows, columns, lengths = [], [], []
-        for equation, field, reach in blocks:
-            pattern = self._restricted[equation, reach][0]
-            rows.append(pattern.rows + self.rows(equation).start)
-            columns.append(pattern.indices + self.column_start[field])
-            lengths.append(pattern.nnz)
+        """Pattern of all blocks, and the slots of each; on nodal spaces, when they are first asked for."""
+        starts = {e: self.rows(e).start for e in self.equations}
         shape = (int(self.row_start[-1]), len(self.fields) * self.space.n_dofs)
-        pattern, positions = Pattern.from_coo(np.concatenate(rows), np.concatenate(columns), shape)
-        slots = [Slots(pattern, own) for own in np.split(positions, np.cumsum(lengths)[:-1])]
-        return pattern, dict(zip(blocks, slots, strict=True))
+        space, tests, kept, column_start = self.space, self.tests, self._made, self.column_start
+
+        @cache
+        def made() -> tuple[Pattern, list[Integers]]:
+            rows, columns, lengths = [], [], []
+            for equation, field, reach in blocks:
+                pattern = _restricted(space, tests[equation], kept, equation, reach)[0]
+                rows.append(pattern.rows + starts[equation])
+                columns.append(pattern.indices + column_start[field])
+                lengths.append(pattern.nnz)
+            pattern, positions = Pattern.from_coo(np.concatenate(rows), np.concatenate(columns), shape)
+            return pattern, np.split(positions, np.cumsum(lengths)[:-1])
+
+        if not self.space.nodal:
+            pattern, slots = made()
+            return pattern, {block: Slots(pattern, own) for block, own in zip(blocks, slots, strict=True)}
+        deferred = DeferredPattern(shape, lambda: made()[0])
+        return deferred, {block: Slots(deferred, _nth(made, n)) for n, block in enumerate(blocks)}
+
+
+def _restricted(
+    space: Space,
+    tests: Integers,
+    kept: dict[tuple[str, Reach], tuple[Pattern, Integers]],
+    equation: str,
+    reach: Reach,
+) -> tuple[Pattern, Integers]:
+    """The space's pattern of a reach in the rows of some tests, and its slots there, made once."""
+    if (equation, reach) not in kept:
+        kept[equation, reach] = space.reach(reach).restrict_rows(tests)
+    return kept[equation, reach]
+
+
+def _nth(made: Callable[[], tuple[Pattern, list[Integers]]], n: int) -> Callable[[], Integers]:
+    """What gives the slots of the n-th block."""
+    return lambda: made()[1][n]
 
 
 def _tests(library: Library, equation: str, operators: tuple[WeakOperator, ...], space: Space) -> Integers:
@@ -160,7 +203,7 @@ def _starts(lengths: list[int]) -> Integers:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
 
 
-def active_residuals(pattern: Pattern, M: Array, a: Any, b: Any, missing: Array) -> Mask:
+def active_residuals(pattern: Pattern, M: Array, a: Any, b: Any, missing: Array, *, nodal: bool = False) -> Mask:
     """active, (N, K).
 
     Parameters
@@ -173,10 +216,12 @@ def active_residuals(pattern: Pattern, M: Array, a: Any, b: Any, missing: Array)
         Time stencil (K × T).
     missing
         One where an unknown was not measured, else zero, (n_u, T).
+    nodal
+        Whether M is zero where every J is.
     """
-    mass = pattern.matrix((M != 0).astype(float)) @ missing != 0
-    operators = pattern.matrix(np.ones(pattern.nnz)) @ missing != 0
-    lost = _ones(a) @ mass.T.astype(float) + _ones(b) @ operators.T.astype(float)
+    mass = touched(pattern.matrix(M)) @ missing != 0
+    operators = mass if nodal else pattern.matrix(np.ones(pattern.nnz)) @ missing != 0
+    lost = touched(a) @ mass.T.astype(float) + touched(b) @ operators.T.astype(float)
     return np.asarray(lost.T == 0)
 
 
@@ -192,12 +237,13 @@ def missing_unknowns(data: Data, fields: tuple[str, ...], transfer: Any | None) 
         return None
     missing = [(~data.measured[field]).T.astype(float) for field in fields]
     if transfer is not None:
-        reads = _ones(transfer)
+        reads = touched(transfer)
         missing = [(reads @ one != 0).astype(float) for one in missing]
     stacked = np.concatenate(missing)
     return stacked if stacked.any() else None
 
 
-def _ones(matrix: Any) -> Any:
-    """One where a sparse matrix is not zero."""
-    return sparse.csr_array((sparse.csr_array(matrix) != 0).astype(float))
+def touched(matrix: Any) -> Any:
+    """One where a sparse matrix is not zero, nor the rounding of one."""
+    matrix = abs(sparse.csr_array(matrix))
+    return sparse.csr_array((matrix > _ROUNDING * matrix.max()).astype(float))

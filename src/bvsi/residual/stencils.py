@@ -129,6 +129,14 @@ class TemporalTests:
         except SpaceError as error:
             raise DataError(f"times: {error}") from None
 
+    def at(self, times: Array, chosen: slice, order: int = 1) -> tuple[Any, Any]:
+        """The same a and b at some of the times, evenly spaced: the trapezoidal rule with longer steps."""
+        splines, points = self.splines(times), times[chosen]
+        step, functions = float(points[1] - points[0]), splines.functions(points)
+        values = (-1) ** order * splines.values(points, order), splines.values(points)
+        a, b = (_spline_matrix(step * own, functions, splines.n) for own in values)
+        return a, b
+
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """a = (−1)^m ψ^(m)(t) w, b = ψ(t) w for the m-th time derivative."""
         if len(times) < self.degree + 2:
@@ -153,6 +161,12 @@ class TemporalTests:
         return a[whole], b[whole]
 
 
+def evenly_spaced(times: Array) -> bool:
+    """Whether all steps are alike."""
+    steps = np.diff(times)
+    return bool(np.ptp(steps) <= _EVEN * steps.mean())
+
+
 def trapezoidal(points: Array) -> Array:
     """Weights of the trapezoidal rule on points, (n,)."""
     steps = np.diff(points)
@@ -172,8 +186,7 @@ def _quadrature(splines: UniformSplines, times: Array) -> tuple[Array, Array, An
     Even steps: the times themselves. Uneven ones: Gauss points between times and knots, and E from the polynomial of
     degree 5 through the nearest times, so that a_kj = (−1)^m ∫ ψ_k^(m) ℓ_j dt with local Lagrange polynomials ℓ_j.
     """
-    steps = np.diff(times)
-    if np.ptp(steps) <= _EVEN * steps.mean() or len(times) <= _LOCAL:
+    if evenly_spaced(times) or len(times) <= _LOCAL:
         return times, trapezoidal(times), sparse.eye_array(len(times), format="csr")
     cuts = np.unique(np.concatenate([times, splines.start + np.arange(splines.pieces + 1) * splines.gap]))
     cuts = cuts[np.append(True, np.diff(cuts) > 1e-12 * splines.length)]

@@ -76,7 +76,7 @@ class WeakJacobians:
         layout, total = self.layout, np.zeros(self.pattern.nnz)
         for where, _, sums in self._combined(weights, self._at(time)):
             trials: dict[tuple[str, Reach, Jet, str], dict[Jet, Array]] = {}
-            n = layout.space.measure(where).n_points
+            n = len(layout.space.measure(where).weights)
             for site, c in sums.items():
                 key = (site.equation, site.reach, site.test, site.field)
                 trials.setdefault(key, {})[site.trial] = np.broadcast_to(c[:, 0], n)

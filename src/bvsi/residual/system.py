@@ -17,6 +17,7 @@ from bvsi.common.naming import position
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
 from bvsi.residual.jacobians import JacobianSource, Matrix, Sensitivity, Slots, combined_sensitivity
+from bvsi.residual.thinning import Thinned
 
 Array = NDArray[np.float64]
 
@@ -29,8 +30,8 @@ class Structure:
     ----------
     pattern
         (N × n_u) of M and every J_i; N residuals per block, n_u = fields × degrees of freedom.
-    M
-        Values (nnz,).
+    given
+        Values (nnz,) of M; None on nodal spaces, which have ``mass_at_nodes``.
     a, b
         Time stencil (K × T), sparse.
     coordinates
@@ -48,10 +49,12 @@ class Structure:
         are zero, its row of the covariance is that of the identity. None where all are used. No block is empty.
     mass_at_nodes
         M as a Kronecker product, on nodal spaces.
+    thinned
+        Which nodes and times of the data the unknowns are, where the covariance is summed over some of them.
     """
 
     pattern: Pattern
-    M: Array
+    given: Array | None
     a: Any
     b: Any
     coordinates: Array
@@ -63,6 +66,7 @@ class Structure:
     transfer: Any | None
     active: NDArray[np.bool_] | None = None
     mass_at_nodes: Sensitivity | None = None
+    thinned: Thinned | None = None
 
     @property
     def n_rows(self) -> int:
@@ -83,6 +87,14 @@ class Structure:
     def n_times(self) -> int:
         """Times, T."""
         return int(self.a.shape[1])
+
+    @cached_property
+    def M(self) -> Array:
+        """M on the pattern, (nnz,)."""
+        if self.given is not None:
+            return self.given
+        assert self.mass_at_nodes is not None
+        return self.mass_at_nodes.values(0)
 
     @cached_property
     def mass(self) -> Sensitivity:

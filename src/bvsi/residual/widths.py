@@ -10,7 +10,7 @@ resolve the signal little is lost, since stacked weighting makes narrow ones out
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,14 +18,23 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
 from bvsi.residual import TemporalTests
-from bvsi.spaces import SplineTests, spline_obstacle
-from bvsi.spaces.domain import Domain
-from bvsi.spaces.resolution import resolved_gap
+from bvsi.residual.mask_widths import gaps_in_mask
+from bvsi.spaces import SplineTests
+from bvsi.spaces.nodal_derivatives import NARROWEST, noise_gain
 
 Array = NDArray[np.float64]
 
 # Degree of the splines in time: smooth enough that quadrature over steps is exact to sixth order.
 TIME_DEGREE = 5
+# Degree where frames are fewer than splines of degree 5 can stand on. Advection–diffusion with 5 to 8 frames, 160 runs:
+# 154 were right with |z| of order one; of Crank–Nicolson on elements 98 were, and 13 were wrong and consistent.
+_FEW_DEGREE = 3
+_FEW_FRAMES = TIME_DEGREE + 4  # fewer are few
+FEWEST_FRAMES = _FEW_DEGREE + 2  # one function, and a frame beyond it
+# Cycles per step up to which the error of quadrature is summed; near one knot per step it falls off slowly.
+_CYCLES = np.arange(1, 21)[:, None]
+# A gap between knots is one step of the data at least: narrower test functions would be more than the data.
+SHORTEST = 1.0
 # Values that are transformed at a time, to bound memory; not measured.
 _SLAB = 500_000
 
@@ -44,17 +53,29 @@ class Widths:
         Functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a
         support; not measured.
     most
-        Residuals beyond which functions are made wider: the factorisation grows faster than what they know.
+        Residuals beyond which functions are made wider.
+    values
+        Values of a field to a residual, on uniform grids in two and three dimensions, where that allows more: tiles
+        make the work linear. A residual takes as long as 400 values ten to twenty times, so that with more of them the
+        work would be that of the residuals, not of the data. A quarter of those that the spectrum asks for cost 33 to
+        110% of precision on λ–ω data, half cost 9% on porous-medium data, and 4,228 of 14,400 cost nothing on
+        Fokker–Planck data, at a sixth of the time.
+    line
+        Part of the residuals that the spectrum asks for which is left on lines, where Σ is sparse. On KS 512 × 160
+        8,112 residuals of 13,000 cost 4 to 8% of the precision of 18,375, and 5,254 cost 28 to 63%.
     periodic
         Least gap on a periodic axis: with as many functions as nodes some combination of them sees no node.
-    quadrature, moved
-        What quadrature may leave of integrals that are zero, and how far a gap may move for that.
+    quadrature, harmonics, moved
+        What quadrature may leave of integrals that are zero, at one cycle per step and over all; how far a gap may
+        move for that. The second matters near one knot per step, where 6e-8 is 1e-6 of Σ_j |φ'(x_j)|.
     long
         Steps of this many typical ones end a stretch of the record; not measured.
-    spacings
-        Least gap where the nodes are no uniform grid, in spacings: with more functions than nodes Σ is singular.
-    resolved
-        Gap there over that of the coarsest splines that explain the field; as ``space`` on grids.
+    derivative
+        Nodes on either side over which a derivative of the data is fitted, in periods of the shortest wave that stands
+        out of the noise; of that wave it is then right to 5e-4.
+    loud
+        Noise in the squares of such derivatives, over those of the signal, beyond which they are fitted over more
+        nodes: Σ, which is linearised, is too large by about half of that.
     """
 
     energy: float = 0.99
@@ -62,12 +83,15 @@ class Widths:
     time: float = 0.125
     least: int = 6
     most: int = 4_500
+    line: float = 0.7
+    values: float = 400.0
     periodic: float = 1.07
     quadrature: float = 1e-8
+    harmonics: float = 6e-8
     moved: float = 1.5
     long: float = 4.0
-    spacings: float = 1.2
-    resolved: float = 1 / 3
+    derivative: float = 0.5
+    loud: float = 0.1
 
 
 WIDTHS = Widths()
@@ -83,15 +107,17 @@ def bandwidth(data: Data, sigma: Mapping[str, float]) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, values in data.fields.items():
         cube = np.asarray(values).reshape(len(data.times), *grid.shape)
+        noise = float(sigma.get(name, 0.0))
+        if data.measured is not None:  # values that were not measured are interpolated, and so without noise
+            noise *= float(np.sqrt(data.measured[name].mean()))
         for axis, label in enumerate(("time", *grid.names)):
-            cycles = _highest(cube, axis, float(sigma.get(name, 0.0)), periodic=label in grid.periods)
+            cycles = highest(cube, axis, noise, periodic=label in grid.periods)
             found[label] = max(found.get(label, 0.0), cycles)
     return found
 
 
-def widest_band(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """f_99 by axis, the highest over experiments on grids."""
-    bands = [bandwidth(data, level) for data, level in zip(experiments, sigma, strict=True)]
+def widest_band(bands: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """f_99 by axis, the highest over experiments."""
     return {name: max(band[name] for band in bands) for name in bands[0]}
 
 
@@ -112,7 +138,7 @@ def power_spectrum(cube: Array, axis: int, *, periodic: bool) -> Array:
     return power / (cube.size / n) / n
 
 
-def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
+def highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
     """f_99 along one axis."""
     n = int(cube.shape[axis])
     power = power_spectrum(cube, axis, periodic=periodic)
@@ -127,57 +153,83 @@ def _highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
 
 
 def choose_tests(
-    experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]], derivatives: int
-) -> tuple[SplineTests, TemporalTests]:
-    """Test functions in space and time for all experiments.
+    experiments: Sequence[Data],
+    sigma: Sequence[Mapping[str, float]],
+    derivatives: int,
+    equations: int | None = None,
+    cycles: Mapping[str, float] | None = None,
+) -> tuple[SplineTests, TemporalTests, float]:
+    """Test functions for experiments on uniform grids, and about how many residuals the spectrum asks for.
 
     Parameters
     ----------
     derivatives
         Highest order that a spatial test function has to carry.
+    equations
+        Fields that have one; by default all.
+    cycles
+        f_99 by axis of data on grids, where it is known.
     """
-    if any(spline_obstacle(data.geometry) for data in experiments):
-        return _on_background(experiments, sigma, derivatives + 4)
-    cycles = widest_band(experiments, sigma)
+    if cycles is None:
+        cycles = widest_band([bandwidth(data, level) for data, level in zip(experiments, sigma, strict=True)])
     gaps = {name: max(1.0, (WIDTHS.time if name == "time" else WIDTHS.space) / value) for name, value in cycles.items()}
-    degree = derivatives + 4
+    degree, in_time = derivatives + 4, time_degree(experiments)
     widest = dict.fromkeys(gaps, np.inf)
     for data in experiments:
-        gaps, widest = (_fitting(some, data, degree) for some in (gaps, widest))
-    gaps = _aligned(_fewer(gaps, widest, experiments), experiments[0], degree)
+        gaps, widest = (_fitting(some, data, degree, in_time) for some in (gaps, widest))
+    wanted = sum(residual_counts(gaps, experiments, equations))
+    gaps = _aligned(_fewer(gaps, widest, experiments, equations), experiments[0], degree, in_time)
+    if any(data.measured is not None for data in experiments):
+        gaps = gaps_in_mask(gaps, experiments, (degree, in_time), fewest=WIDTHS.least**2, most=WIDTHS.most)
     time = gaps.pop("time")
-    return SplineTests(gaps, degree), TemporalTests(TIME_DEGREE, time)
+    return SplineTests(gaps, degree), TemporalTests(in_time, time), wanted
 
 
-def _on_background(
-    experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]], degree: int
-) -> tuple[SplineTests, TemporalTests]:
-    """Test functions where the nodes are no uniform grid: one gap, in spacings, for all axes."""
-    gap, time = np.inf, np.inf
-    for data, level in zip(experiments, sigma, strict=True):
-        domain, frames = Domain.of(data.geometry), _longest_run(data.times)
-        for name, values in data.fields.items():
-            own = float(level.get(name, 0.0))
-            gap = min(gap, WIDTHS.resolved * resolved_gap(domain, values, own)[0])
-            time = min(time, WIDTHS.time / _highest(np.asarray(values), 0, own, periodic=False))
-        gap = max(WIDTHS.spacings, gap)
-        time = max(1.0, min(time, (frames - 1) / (TIME_DEGREE + WIDTHS.least)))
-    tests, many = SplineTests(gap, degree), WIDTHS.most * time / max(len(data.times) for data in experiments)
-    count = _background_count(tests, experiments)
-    if count > many:
-        return replace(tests, gap=gap * (count / many) ** (1 / experiments[0].geometry.dim)), TemporalTests(
-            TIME_DEGREE, time
-        )
-    while count < WIDTHS.least**2 and gap > WIDTHS.spacings:  # narrower, where few fit into the domain
-        gap = max(WIDTHS.spacings, 0.85 * gap)
-        tests = SplineTests(gap, degree)
-        count = _background_count(tests, experiments)
-    return tests, TemporalTests(TIME_DEGREE, float(round(time)) if time < 4 else time)
+def time_degree(experiments: Sequence[Data]) -> int:
+    """Degree of the splines in time."""
+    return TIME_DEGREE if min(data.n_times for data in experiments) >= _FEW_FRAMES else _FEW_DEGREE
 
 
-def _background_count(tests: SplineTests, experiments: Sequence[Data]) -> int:
-    """Test functions of all fields and experiments."""
-    return sum(len(data.fields) * tests.count(data.geometry) for data in experiments)
+def derivative_reach(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """Nodes on either side over which derivatives of the data are fitted, by axis of a uniform grid.
+
+    0.5/f, f the highest frequency at which the signal is stronger than the noise that fits along the other axes leave;
+    more where noise would still make up much of the derivatives. The least of all fields: damping is a bias.
+    """
+    pairs = zip(experiments, sigma, strict=True)
+    reaches = [_field_reach(data, u, float(level.get(f, 0.0))) for data, level in pairs for f, u in data.fields.items()]
+    return {axis: min(reach[axis] for reach in reaches) for axis in reaches[0]}
+
+
+def _field_reach(data: Data, values: Array, sigma: float) -> dict[str, float]:
+    """The reach that one field wants, from the spectra P along its axes."""
+    grid = data.geometry
+    assert isinstance(grid, Grid)
+    cube = values.reshape(len(data.times), *grid.shape)
+    power = {a: power_spectrum(cube, i + 1, periodic=a in grid.periods) for i, a in enumerate(grid.names)}
+    highest = dict.fromkeys(grid.names, 0.5)
+    for axis in (*grid.names, *grid.names):  # twice, since each depends on the others
+        n = len(grid.axes[axis])
+        others = float(np.prod([2 * highest[a] for a in grid.names if a != axis]))
+        heard = np.flatnonzero(power[axis] > sigma**2 * (1 + max(others, 4 / np.sqrt(cube.size / n))))
+        highest[axis] = max(float(heard.max()) if heard.size else 1.0, 1.0) / n
+    slope = sum(_slope(power[a], len(grid.axes[a]), highest[a], sigma) for a in grid.names)
+    reach = {axis: max(float(NARROWEST), WIDTHS.derivative / f) for axis, f in highest.items()}
+    while sigma**2 * _slope_gain(reach) > WIDTHS.loud * slope and min(reach.values()) < min(grid.shape) / 4:
+        reach = {axis: 1.1 * w for axis, w in reach.items()}
+    return reach
+
+
+def _slope(power: Array, n: int, highest: float, sigma: float) -> float:
+    """Mean square of the derivative, in steps, of the signal along one axis: Σ (2πf)² (P − σ²)/n up to a frequency."""
+    f = np.fft.rfftfreq(n)
+    signal = np.where(f <= highest, np.maximum(power - sigma**2, 0.0), 0.0)
+    return float(2 * np.sum((2 * np.pi * f) ** 2 * signal) / n)
+
+
+def _slope_gain(reach: Mapping[str, float]) -> float:
+    """Σ over axes of the variance of a first derivative along one and smoothing along the others."""
+    return float(sum(np.prod([noise_gain(w, int(a == axis)) for a, w in reach.items()]) for axis in reach))
 
 
 def _axes(data: Data) -> tuple[dict[str, int], frozenset[str]]:
@@ -187,51 +239,89 @@ def _axes(data: Data) -> tuple[dict[str, int], frozenset[str]]:
     return {"time": len(data.times), **dict(zip(grid.names, grid.shape, strict=True))}, frozenset(grid.periods)
 
 
-def _longest_run(times: Array) -> int:
+def longest_run(times: Array) -> int:
     """Frames of the longest stretch without missing ones; functions over a gap of the record are left out."""
     steps = np.diff(times)
     breaks = np.flatnonzero(np.concatenate([[True], steps > WIDTHS.long * np.median(steps), [True]]))
     return int(np.diff(breaks).max())
 
 
-def _fitting(gaps: dict[str, float], data: Data, degree: int) -> dict[str, float]:
+def _fitting(gaps: dict[str, float], data: Data, degree: int, in_time: int) -> dict[str, float]:
     """Narrow enough that an axis has some functions."""
     narrowed, (sizes, periodic) = {}, _axes(data)
-    for name, n in {**sizes, "time": _longest_run(data.times)}.items():
-        own = TIME_DEGREE if name == "time" else degree
+    for name, n in {**sizes, "time": longest_run(data.times)}.items():
+        own = in_time if name == "time" else degree
         least = WIDTHS.periodic if name in periodic else 1.0
         narrowed[name] = max(least, min(gaps[name], (n - 1) / (own + WIDTHS.least)))
     return narrowed
 
 
-def _aligned(gaps: dict[str, float], data: Data, degree: int) -> dict[str, float]:
-    """Gaps nearby for which quadrature is exact: whole numbers of steps, nearly so, or wide.
+def _aligned(gaps: dict[str, float], data: Data, degree: int, in_time: int) -> dict[str, float]:
+    """Gaps nearby for which quadrature is exact, by axis of a grid, ``time`` among them."""
+    sizes, periods = _axes(data)
+    space = {name: aligned_gap(gaps[name], n, degree, periodic=name in periods) for name, n in sizes.items()}
+    return {**space, "time": aligned_in_time(gaps["time"], data.times, in_time)}
 
-    Σ_j φ'(x_j) should be zero; with knots g steps apart it is off by the spectrum of φ at one cycle per step,
-    |sin(πg)/(πg)|^(p + 1). At g = 1.5 that is 1e-4 for degree 5, and more than the noise of good data.
+
+def aligned_in_time(gap: float, times: Array, degree: int) -> float:
+    """A gap in time near this one for which quadrature is exact, a narrower one if there is any."""
+    return aligned_gap(gap, len(times), degree, narrower=True)
+
+
+def aligned_gap(
+    gap: float,
+    nodes: int,
+    degree: int,
+    *,
+    periodic: bool = False,
+    narrower: bool = False,
+    least: int = WIDTHS.least,
+) -> float:
+    """A gap near this one for which quadrature over equal steps is exact: nearly whole numbers of steps, or wide.
+
+    Σ_j φ'(x_j) should be zero; with knots g steps apart it is off by the spectrum of φ' at m = 1, 2, … cycles per
+    step, m |sin(πmg)/(πmg)|^(p + 1). At g = 1.5 that is 1e-4 for degree 5, and more than the noise of good data.
+
+    Parameters
+    ----------
+    narrower
+        Whether narrower gaps are preferred.
+    least
+        Pieces beyond the degree that there should be.
     """
-    moved, (sizes, periods) = dict(gaps), _axes(data)
-    for name, n in sizes.items():
-        own, periodic = (TIME_DEGREE if name == "time" else degree), name in periods
-        steps = n if periodic else n - 1
-        wanted = max(round(steps / gaps[name]), own + 1)
-        pieces = np.arange(min(wanted, own + WIDTHS.least), (round(steps / WIDTHS.periodic) if periodic else steps) + 1)
-        near = pieces[np.abs(np.log(pieces / wanted)) <= np.log(WIDTHS.moved)]
-        exact = near[np.abs(np.sinc(steps / near)) ** (own + 1) <= WIDTHS.quadrature]
-        if name == "time" and np.any(exact >= wanted):
-            exact = exact[exact >= wanted]
-        if len(exact) and wanted not in exact:
-            moved[name] = steps / float(exact[np.argmin(np.abs(np.log(exact / wanted)))])
-    return moved
+    steps = nodes if periodic else nodes - 1
+    wanted = max(round(steps / gap), degree + 1)
+    most = round(steps / WIDTHS.periodic) if periodic else steps
+    pieces = np.arange(min(wanted, degree + least), most + 1)
+    near = pieces[np.abs(np.log(pieces / wanted)) <= np.log(WIDTHS.moved)]
+    left = _CYCLES * np.abs(np.sinc(_CYCLES * steps / near)) ** (degree + 1)
+    exact = near[(left[0] <= WIDTHS.quadrature) & (left.sum(axis=0) <= WIDTHS.harmonics)]
+    if narrower and np.any(exact >= wanted):
+        exact = exact[exact >= wanted]
+    if len(exact) and wanted not in exact:
+        return steps / float(exact[np.argmin(np.abs(np.log(exact / wanted)))])
+    return max(SHORTEST, gap)
 
 
-def _fewer(gaps: dict[str, float], widest: dict[str, float], experiments: Sequence[Data]) -> dict[str, float]:
+def residual_counts(
+    gaps: Mapping[str, float], experiments: Sequence[Data], equations: int | None = None
+) -> list[float]:
+    """About how many residuals experiments on grids have with these gaps, ``time`` among them."""
+    axes = [(equations or len(data.fields), _axes(data)[0]) for data in experiments]
+    return [fields * float(np.prod([n / gaps[name] for name, n in sizes.items()])) for fields, sizes in axes]
+
+
+def _fewer(
+    gaps: dict[str, float], widest: dict[str, float], experiments: Sequence[Data], equations: int | None
+) -> dict[str, float]:
     """Wide enough that there are not too many residuals, as far as axes have functions to spare."""
-    total = 0.0
-    for data in experiments:
-        sizes, _ = _axes(data)
-        total += len(data.fields) * float(np.prod([n / gaps[name] for name, n in sizes.items()]))
-    excess, wide = total / WIDTHS.most, dict(gaps)
+    total = sum(residual_counts(gaps, experiments, equations))
+    if experiments[0].geometry.dim == 1:
+        most = max(WIDTHS.most, WIDTHS.line * total)
+    else:
+        values = sum((equations or len(data.fields)) * data.n_nodes * data.n_times for data in experiments)
+        most = max(WIDTHS.most, values / WIDTHS.values)
+    excess, wide = total / most, dict(gaps)
     room = {name: max(1.0, widest[name] / gap) for name, gap in gaps.items()}
     # axes with the least room take what they can, and the others share what is left
     for left, name in zip(range(len(room), 0, -1), sorted(room, key=lambda name: room[name]), strict=True):

@@ -16,6 +16,7 @@ that candidates in which noise rules do no harm.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,7 +32,19 @@ from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
 from bvsi.select.criterion import ExtendedBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
 from bvsi.select.path import SelectionPath, Visited
-from bvsi.select.search import Ladder, Models, Protection, best_models, doubts, rival, rivals_text, walk
+from bvsi.select.search import (
+    ODDS,
+    Effort,
+    Ladder,
+    Models,
+    Protection,
+    best_models,
+    doubts,
+    near_models,
+    rival,
+    rivals_text,
+    walk,
+)
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -224,6 +237,9 @@ class BestSubset:
         A predicted gain that is worth a fit.
     misfit
         Standard deviations of χ²/n above one that noise does not explain.
+    by_equation
+        Models of one size and equation that are all looked at, the other equations held. It finds operators that stand
+        in for one another only together, as monomials on a short trajectory do; 0 leaves it out.
     larger
         Sizes beyond the selected one on the path. The last six bound the effort; they are not measured one by one.
     """
@@ -238,6 +254,7 @@ class BestSubset:
     gain: float = field(default=0.5, repr=False)
     misfit: float = field(default=2.0, repr=False)
     larger: int = field(default=3, repr=False)
+    by_equation: int = 0
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.draws < 1:
@@ -266,7 +283,9 @@ class BestSubset:
             For the draws of noise that moments and expansions take (default: seed 0, as in every fit).
         """
         search = _Subsets(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
-        search.propose(search.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(search.rng))), np.inf)
+        search.begin(keep, groups)
+        if not search.fits:
+            search.propose(search.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(search.rng))), np.inf)
         if not search.fits:
             raise BvsiError(
                 "selection: noise makes up more than half of every operator, or no model could be fitted; use fewer "
@@ -282,7 +301,7 @@ class BestSubset:
             if search.best == best:
                 return search.path(best, quadratic, ladder, "no model near it is better.")
         quadratic = around(likelihood, search.fits[search.best][1], search.rng)
-        ladder = best_models(quadratic, self.criterion, search.protection)
+        ladder = best_models(quadratic, self.criterion, search.protection, effort=search.effort)
         return search.path(search.best, quadratic, ladder, "the search was cut off; more rounds may find a better one.")
 
 
@@ -291,12 +310,27 @@ class _Subsets:
 
     def __init__(self, settings: BestSubset, likelihood: ResidualLikelihood, protection: Protection, rng: Rng) -> None:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
+        self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
 
     @property
     def best(self) -> Model:
         """The fitted model with the lowest score."""
         return min(self.fits, key=lambda model: self.fits[model][0])
+
+    def begin(self, keep: Iterable[str], groups: Sequence[Iterable[str]]) -> None:
+        """Fit the best model near that of a pilot, which searched some of the tiles, where there is one."""
+        few = self.likelihood.pilot(self.settings.estimator.starts.pilot)
+        if few is None:
+            return
+        try:
+            found = self.settings.select(few, keep=keep, groups=groups, rng=copy.deepcopy(self.rng)).best.fit
+        except BvsiError:  # what is wrong with some tiles need not be wrong with all
+            return
+        assert found is not None
+        quadratic = around(self.likelihood, found, self.rng)
+        ladder = best_models(quadratic, self.settings.criterion, self.protection, effort=self.effort)
+        self._fit([min(ladder.values())[1]] if ladder else [], quadratic)
 
     def misfits(self, model: Model) -> bool:
         """Whether noise does not explain the misfit of a model, so that it may be far from the truth."""
@@ -313,7 +347,7 @@ class _Subsets:
 
     def propose(self, quadratic: Quadratic, bound: float) -> Ladder:
         """The best models on a quadratic misfit; those that promise a score below the bound are fitted."""
-        ladder = best_models(quadratic, self.settings.criterion, self.protection)
+        ladder = best_models(quadratic, self.settings.criterion, self.protection, effort=self.effort)
         lowest = min(ladder.values(), default=(np.inf, ()))[0]
         limit = min(bound, lowest + self.settings.near * quadratic.n)
         near = [(score, model) for score, model in ladder.values() if score < limit]
@@ -324,13 +358,16 @@ class _Subsets:
         left = self.settings.fitted
         while models and left:
             batch, models = models[:left], models[left:]
-            new = [model for model in batch if model not in self.fits]
-            found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in new])
-            for model, fit in zip(new, found, strict=True):
-                if fit is not None:
-                    self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
+            self._fit([model for model in batch if model not in self.fits], quadratic)
             left -= sum(model in self.fits for model in batch)
         return ladder
+
+    def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
+        """Fit models from their minima on a quadratic misfit; those that fail are left out."""
+        found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in models])
+        for model, fit in zip(models, found, strict=True):
+            if fit is not None:
+                self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
 
     def _task(self, model: Model, quadratic: Quadratic) -> tuple[Profile, list[str], Array]:
         """Estimator, names and start of a fit."""
@@ -346,8 +383,9 @@ class _Subsets:
         shown = {size: entry for size, entry in ladder.items() if size <= len(best) + self.settings.larger}
         shown[len(best)] = (score, best)
         visited, before = [], set[str]()
-        for _, (predicted, model) in sorted(shown.items()):
-            J = self.fits[model][0] if model in self.fits else predicted
+        for _, (_, model) in sorted(shown.items()):
+            theta, Q = (one[0] for one in quadratic.solve([model]))
+            J = self.fits[model][0] if model in self.fits else self._score(Q, len(model), quadratic)
             if score > J:
                 continue  # promised more than a fit could hold, as those that noise swamps do
             names = tuple(self.likelihood.names[i] for i in model)
@@ -357,7 +395,6 @@ class _Subsets:
                 refitted = frozenset(() if changed is None else (changed,))
                 visited.append(Visited.of(fit, score, changed, {}, refitted))
             else:
-                theta, Q = (one[0] for one in quadratic.solve([model]))
                 visited.append(Visited(names, J, theta, float(Q) / quadratic.n, changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
         notes = " ".join(text for text in (self._doubts(best, quadratic), self._static(best, quadratic)) if text)
@@ -374,13 +411,17 @@ class _Subsets:
 
     def _doubts(self, best: Model, quadratic: Quadratic) -> str:
         """Models one operator away, or with one exchanged, that are nearly as good."""
-        names, models, rivals = quadratic.names, Models(quadratic.names, self.protection), []
-        for near in (models.reduced(best), models.enlarged(best), models.exchanged(best)):
-            scores = self.settings.criterion.values(quadratic.solve(near)[1], len(near[0]), quadratic) if near else ()
-            for J, model in zip(scores, near, strict=True):
-                change = (self.fits[model][0] if model in self.fits else float(J)) - self.fits[best][0]
-                lacks = tuple(names[i] for i in best if i not in model)
-                rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), change))
+        names, score, criterion = quadratic.names, self.fits[best][0], self.settings.criterion
+        models, bound = Models(names, self.protection), score + 2 * math.log(ODDS) + 1
+
+        def wanted(Q: Array, size: int) -> NDArray[np.bool_]:
+            return np.asarray(criterion.values(np.maximum(Q, 0.0), size, quadratic) < bound)
+
+        rivals = []
+        for model, Q in near_models(best, models, quadratic, wanted).items():
+            J = self.fits[model][0] if model in self.fits else self._score(Q, len(model), quadratic)
+            lacks = tuple(names[i] for i in best if i not in model)
+            rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
         return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
 
 

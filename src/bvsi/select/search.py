@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -48,6 +48,8 @@ _NAMED = 3
 _LONGEST_ODDS = 50.0
 # Gain by an exchange that is more than rounding of a score.
 _GAIN = 1e-9
+# Models with the lowest predicted misfits that are worked out at once: few are refused then. Not measured.
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True)
@@ -62,11 +64,18 @@ class Effort:
         Best models from which operators are added one by one.
     patience
         Operators to go on adding after the score has begun to rise.
+    by_equation
+        Models of one size and one equation that are all looked at, the other equations held; 0 for none.
+    neighbours
+        With ``by_equation``, models that are as good with one operator exchanged, from which operators are dropped: on
+        Hindmarsh–Rose z**3 stood for z in one equation at the price of two operators in another.
     """
 
     exhaustive: int = 600
     starts: int = 3
     patience: int = 3
+    by_equation: int = 0
+    neighbours: int = 20
 
 
 @dataclass(frozen=True)
@@ -95,7 +104,8 @@ class Models:
     def __init__(self, names: tuple[str, ...], protection: Protection) -> None:
         self.d = len(names)
         self.kept: Model = tuple(i for i, name in enumerate(names) if name in protection.keep)
-        self.groups = [frozenset(i for i, name in enumerate(names) if name in group) for group in protection.groups]
+        groups = (frozenset(i for i, name in enumerate(names) if name in group) for group in protection.groups)
+        self.groups = [group for group in groups if group]
 
     @property
     def least(self) -> Model:
@@ -113,23 +123,14 @@ class Models:
         """All models of a size."""
         rest = [i for i in range(self.d) if i not in self.kept]
         chosen = itertools.combinations(rest, size - len(self.kept))
-        return self._fine(tuple(sorted((*self.kept, *c))) for c in chosen)
+        return self.fine(tuple(sorted((*self.kept, *c))) for c in chosen)
 
-    def enlarged(self, model: Model) -> list[Model]:
-        """With one operator more."""
-        return [tuple(sorted((*model, i))) for i in range(self.d) if i not in model]
+    def free(self, model: Model) -> list[int]:
+        """Operators of a model that are not kept."""
+        return [i for i in model if i not in self.kept]
 
-    def reduced(self, model: Model) -> list[Model]:
-        """With one operator less."""
-        return self._fine(tuple(j for j in model if j != i) for i in model if i not in self.kept)
-
-    def exchanged(self, model: Model) -> list[Model]:
-        """With one operator exchanged."""
-        rest = [tuple(j for j in model if j != gone) for gone in model if gone not in self.kept]
-        added = [i for i in range(self.d) if i not in model]
-        return self._fine(tuple(sorted((*left, i))) for left in rest for i in added)
-
-    def _fine(self, models: Iterable[Model]) -> list[Model]:
+    def fine(self, models: Iterable[Model]) -> list[Model]:
+        """Those that have one of every group, and any operator at all."""
         return [model for model in models if model and all(group & set(model) for group in self.groups)]
 
 
@@ -187,11 +188,87 @@ def best_models(
     go on from the best so far; backward: drop the operator that costs least, from the model with all of them.
     """
     search = _Search(quadratic, criterion, Models(quadratic.names, protection), effort)
+    if effort.by_equation:
+        search.lowest([_by_equation(quadratic, criterion, protection, effort)])
     for direction in directions:
         {"exhaustive": search.exhaustive, "forward": search.forward, "backward": search.backward}[direction]()
+    if effort.by_equation:
+        search.polish()
     for size in sorted(search.best, reverse=True):  # exchanges may have led past smaller models
-        search.lowest(search.models.reduced(search.best[size][1]))
+        search.reduced(search.best[size][1])
     return search.best
+
+
+@dataclass(frozen=True, eq=False)
+class OneStep:
+    """Models one step away from a model, and their misfits by closed formulas.
+
+    Attributes
+    ----------
+    gone, added
+        Operators that leave, (m,), and that come, (j,); −1 for none.
+    Q
+        Misfits (m, j), infinite where the quadratic misfit refuses a model; it may refuse more.
+    """
+
+    model: Model
+    gone: Sequence[int]
+    added: Sequence[int]
+    Q: Array
+
+    @staticmethod
+    def reduced(model: Model, models: Models, quadratic: Quadratic) -> OneStep:
+        """With one operator less."""
+        without, free = dict(zip(model, quadratic.without_each(model), strict=True)), models.free(model)
+        return OneStep(model, free, (-1,), np.array([[without[i]] for i in free]).reshape(-1, 1))
+
+    @staticmethod
+    def enlarged(model: Model, gone: Sequence[int], quadratic: Quadratic) -> OneStep:
+        """With one operator more, or in place of one of those that leave."""
+        Q = [quadratic.with_each(tuple(j for j in model if j != i)) for i in gone]
+        every = range(len(quadratic.names))
+        return OneStep(model, gone, every, np.array(Q).reshape(len(gone), len(every)))
+
+    def at(self, places: Iterable[int]) -> list[Model]:
+        """The models at some places of ``Q``, counted row by row."""
+        steps = ((self.gone[i // len(self.added)], self.added[i % len(self.added)]) for i in places)
+        return [tuple(sorted((set(self.model) - {gone} | {i}) - {-1})) for gone, i in steps]
+
+
+def near_models(
+    model: Model, models: Models, quadratic: Quadratic, wanted: Callable[[Array, int], NDArray[np.bool_]]
+) -> dict[Model, float]:
+    """Models with one operator less, more or exchanged, and their misfits.
+
+    Parameters
+    ----------
+    wanted
+        Whether a misfit is, for misfits of models of a size.
+    """
+    found: dict[Model, float] = {}
+    for near, size in (
+        (OneStep.reduced(model, models, quadratic), len(model) - 1),
+        (OneStep.enlarged(model, [-1], quadratic), len(model) + 1),
+        (OneStep.enlarged(model, models.free(model), quadratic), len(model)),
+    ):
+        some = [one for one in models.fine(near.at(np.flatnonzero(wanted(near.Q, size)))) if one != model]
+        found |= dict(zip(some, quadratic.solve(some)[1], strict=True)) if some else {}
+    return found
+
+
+def _by_equation(quadratic: Quadratic, criterion: SubsetCriterion, protection: Protection, effort: Effort) -> Model:
+    """The best models of the equations, each looked for alone with the others held as they are at the expansion.
+
+    Where the weights do not couple equations, and the expansion is at zero, that is the best model of all.
+    """
+    of = [name.partition(": ")[0] if ": " in name else "" for name in quadratic.names]
+    alone, found = replace(effort, exhaustive=effort.by_equation, by_equation=0), list[int]()
+    for equation in dict.fromkeys(of):
+        own = [i for i, other in enumerate(of) if other == equation]
+        ladder = best_models(quadratic.of(own), criterion, protection, ("exhaustive", "forward"), alone)
+        if ladder:
+            found += [own[i] for i in min(ladder.values())[1]]
+    return tuple(sorted(found)) or Models(quadratic.names, protection).least
 
 
 class _Search:
@@ -205,12 +282,48 @@ class _Search:
         """The best of models of one size, and its score, which is infinite where there is none."""
         if not models:
             return np.inf, ()
-        J = self.criterion.values(self.quadratic.solve(models)[1], len(models[0]), self.quadratic)
+        return self._met(models, self.quadratic.solve(models)[1])
+
+    def _met(self, models: list[Model], Q: Array) -> tuple[float, Model]:
+        """The best of models of one size with these misfits."""
+        J = self.criterion.values(Q, len(models[0]), self.quadratic)
         i = int(np.argmin(J))
         size, score = len(models[i]), float(J[i])
         if np.isfinite(score) and (size not in self.best or score < self.best[size][0]):
             self.best[size] = (score, models[i])
         return score, models[i]
+
+    def reduced(self, model: Model) -> tuple[float, Model]:
+        """The best of the models with one operator less than a usable one; eigenvalues interlace: they are usable."""
+        near = OneStep.reduced(model, self.models, self.quadratic)
+        if not np.isfinite(near.Q).all():
+            return self.lowest(self.models.fine(near.at(range(near.Q.size))))
+        for i in np.argsort(near.Q[:, 0], kind="stable"):
+            found = self.models.fine(near.at([i]))
+            if found:
+                return self._met(found, near.Q[i])
+        return np.inf, ()
+
+    def enlarged(self, model: Model, gone: Sequence[int] = (-1,)) -> tuple[float, Model]:
+        """The best of the models with one operator more, or in place of one of those that leave."""
+        return self._lowest_near(OneStep.enlarged(model, gone, self.quadratic))
+
+    def _lowest_near(self, near: OneStep) -> tuple[float, Model]:
+        """The best of the neighbours, and its score, which is infinite where there is none.
+
+        Those with the lowest misfits are worked out, some at a time, until no other can be lower.
+        """
+        order = np.argsort(near.Q, axis=None, kind="stable")
+        left = order[near.Q.ravel()[order] < np.inf]
+        found: tuple[float, Model] = (np.inf, ())
+        while len(left):
+            some, left = self.models.fine(near.at(left[:_AT_ONCE])), left[_AT_ONCE:]
+            found = min(found, self.lowest(some))
+            if np.isfinite(found[0]) and len(left):
+                following = np.maximum(near.Q.ravel()[left[0]], 0.0)  # the lowest of those that are left
+                if found[0] <= self.criterion.values(following, len(found[1]), self.quadratic):
+                    break
+        return found
 
     def exhaustive(self) -> None:
         size = len(self.models.kept)
@@ -225,9 +338,9 @@ class _Search:
     def _climb(self, model: Model) -> None:
         lowest, rises = np.inf, 0
         while rises < self.effort.patience:
-            score, model = self.lowest(self.models.enlarged(model))
-            while True:
-                other, candidate = self.lowest(self.models.exchanged(model))
+            score, model = self.enlarged(model)
+            while np.isfinite(score):
+                other, candidate = self.enlarged(model, self.models.free(model))
                 if other >= score - _GAIN:
                     break
                 score, model = other, candidate
@@ -236,10 +349,25 @@ class _Search:
             rises = 0 if score < lowest else rises + 1
             lowest = min(lowest, score)
 
+    def polish(self) -> None:
+        """Exchange an operator of the best model, whatever that gains, and drop others, while there is a better one."""
+        while self.best:
+            score, model = min(self.best.values())
+            near = OneStep.enlarged(model, self.models.free(model), self.quadratic)
+            order = np.argsort(near.Q, axis=None, kind="stable")
+            finite = near.at(order[np.isfinite(near.Q.ravel()[order])])
+            others = [one for one in self.models.fine(finite) if len(one) == len(model) and one != model]
+            for other in others[: self.effort.neighbours]:
+                own = self.lowest([other])[0]
+                while len(other) > 1 and (lower := self.reduced(other))[0] < own:
+                    own, other = lower
+            if min(self.best.values())[0] >= score - _GAIN:
+                return
+
     def backward(self) -> None:
         score, model = self.lowest([tuple(range(self.models.d))])
-        while np.isfinite(score):
-            score, model = self.lowest(self.models.reduced(model))
+        while np.isfinite(score) and len(model) > 1:
+            score, model = self.reduced(model)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from bvsi.spaces.element import H3, P1, P2, Q1, Q2, Element, Hermite, Lagrange
 from bvsi.spaces.galerkin import Galerkin, Interpolation, LocalL2Projection, Transfer
 from bvsi.spaces.measure import Evaluation, Measure
 from bvsi.spaces.space import Reach, Space
-from bvsi.spaces.spline_tests import SplineTests, spline_obstacle
+from bvsi.spaces.spline_tests import SplineTests, is_uniform
 
 __all__ = [
     "H3",
@@ -24,5 +24,5 @@ __all__ = [
     "Space",
     "SplineTests",
     "Transfer",
-    "spline_obstacle",
+    "is_uniform",
 ]

@@ -8,11 +8,14 @@ functions whose support lies inside are i = 0 … m − p − 1; on a periodic a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.jets import MultiIndex
 from bvsi.errors import SpaceError
 
 Array = NDArray[np.float64]
@@ -88,3 +91,18 @@ class UniformSplines:
     def _piece(self, points: ArrayLike) -> Integers:
         piece = np.floor((np.asarray(points, dtype=float) - self.start) / self.gap).astype(np.int64)
         return np.clip(piece, 0, self.pieces - 1)
+
+
+def tensor_splines(axes: Sequence[UniformSplines], points: Array, index: MultiIndex) -> sparse.csr_array:
+    """∂^index of products of the axes' functions at scattered points (n, dim), (n × Π n_a), in C order."""
+    n = len(points)
+    functions, values = np.zeros((n, 1), dtype=np.int64), np.ones((n, 1))
+    for splines, x, order in zip(axes, points.T, index, strict=True):
+        more = splines.functions(x)[:, None]
+        both = np.where((functions[:, :, None] >= 0) & (more >= 0), functions[:, :, None] * splines.n + more, -1)
+        functions = both.reshape(n, -1)
+        values = (values[:, :, None] * splines.values(x, order)[:, None]).reshape(n, -1)
+    there = functions >= 0
+    start = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    shape = (n, int(np.prod([splines.n for splines in axes])))
+    return sparse.csr_array((values[there], functions[there], start), shape=shape)

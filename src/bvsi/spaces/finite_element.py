@@ -54,7 +54,9 @@ class FiniteElements:
     @cached_property
     def mesh(self) -> Any:
         """The scikit-fem mesh."""
-        return _grid_simplices(self.geometry, self.element) if isinstance(self.geometry, Grid) else _mesh(self.geometry)
+        if isinstance(self.geometry, Grid):
+            return _grid_simplices(self.geometry, self.element)
+        return vertex_mesh(self.geometry)[0]
 
     @cached_property
     def skfem_element(self) -> Any:
@@ -87,8 +89,7 @@ class FiniteElements:
 
     def cells(self, quadrature: int) -> Measure:
         """Quadrature over the cells, exact to the given degree."""
-        tetra = isinstance(self.mesh, skfem.MeshTet1)
-        xi, w = tetrahedron_rule(quadrature) if tetra else get_quadrature(self.skfem_element.refdom, quadrature)
+        xi, w = cell_rule(self.mesh, quadrature)
         mapping = self.mesh.mapping()
         here = self._places(np.arange(self.mesh.nelements), xi[:, None, :])
         evaluation = self._evaluation(here)
@@ -163,14 +164,22 @@ def _rows(values: Array) -> Array:
     return np.ascontiguousarray(values.reshape(len(values), -1).T)
 
 
-def _mesh(mesh: Mesh) -> Any:
-    """scikit-fem mesh of the vertices; further nodes of second-order cells are found again by their places."""
+def cell_rule(mesh: Any, degree: int) -> tuple[Array, Array]:
+    """Points (dim, n_q) and weights (n_q,) on the reference cell of a scikit-fem mesh, exact to a degree."""
+    if isinstance(mesh, skfem.MeshTet1):
+        return tetrahedron_rule(degree)
+    xi, w = get_quadrature(mesh.elem.refdom, degree)
+    return np.asarray(xi), np.asarray(w)
+
+
+def vertex_mesh(mesh: Mesh) -> tuple[Any, Integers]:
+    """scikit-fem mesh of the vertices, and their nodes; elements find further nodes again by their places."""
     shape = mesh.cell_type.rstrip("0123456789")  # triangle6 has the vertices of a triangle
     vertices, t = np.unique(mesh.cells[:, : mesh.vertices_per_cell], return_inverse=True)
     t = t.reshape(len(mesh.cells), -1).T
     if shape == "hexahedron":
         t = t[_HEX_VERTICES]
-    return _CELLS[shape][0](np.ascontiguousarray(mesh.points[vertices].T), np.ascontiguousarray(t))
+    return _CELLS[shape][0](np.ascontiguousarray(mesh.points[vertices].T), np.ascontiguousarray(t)), vertices
 
 
 def _grid_simplices(grid: Grid, element: Lagrange) -> Any:

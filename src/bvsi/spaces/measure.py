@@ -9,7 +9,7 @@ one sparsity pattern; each is made when first asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -37,28 +37,6 @@ def derivatives(dim: int) -> tuple[MultiIndex, ...]:
 
 
 @dataclass(frozen=True, eq=False)
-class LazyValues(Mapping[Jet, Array]):
-    """values[key] = make(key), made when first asked for and kept."""
-
-    offered: tuple[Jet, ...]
-    make: Callable[[Any], Array]
-    made: dict[Jet, Array] = field(default_factory=dict, init=False)
-
-    def __getitem__(self, key: Jet) -> Array:
-        if key not in self.made:
-            if key not in self.offered:
-                raise KeyError(key)
-            self.made[key] = self.make(key)
-        return self.made[key]
-
-    def __iter__(self) -> Iterator[Jet]:
-        return iter(self.offered)
-
-    def __len__(self) -> int:
-        return len(self.offered)
-
-
-@dataclass(frozen=True, eq=False)
 class Evaluation:
     """Basis functions and their derivatives at points.
 
@@ -66,12 +44,16 @@ class Evaluation:
     ----------
     pattern
         (n_q × n), the same for every derivative.
-    values
-        Multi-index β → entries of E_β (nnz,); on interior facets Sided(β, ±1) → entries.
+    offered
+        Multi-indices β; on interior facets Sided(β, ±1).
+    make
+        β → entries of E_β (nnz,), asked for once; ``made`` keeps them.
     """
 
     pattern: Pattern
-    values: Mapping[Jet, Array]
+    offered: tuple[Jet, ...]
+    make: Callable[[Any], Array]
+    made: dict[Jet, Array] = field(default_factory=dict, init=False)
 
     @staticmethod
     def from_local(
@@ -87,7 +69,7 @@ class Evaluation:
         def entries(index: MultiIndex) -> Array:
             return np.take_along_axis(make(index), order, axis=1).ravel()
 
-        return Evaluation(pattern, LazyValues(offered, entries))
+        return Evaluation(pattern, offered, entries)
 
     @staticmethod
     def from_sides(
@@ -112,7 +94,7 @@ class Evaluation:
             values[place[key.side]] = make(*key).ravel()
             return values
 
-        return Evaluation(pattern, LazyValues(tuple(Sided(i, side) for i in offered for side in (1, -1)), entries))
+        return Evaluation(pattern, tuple(Sided(i, side) for i in offered for side in (1, -1)), entries)
 
     def matrix(self, index: Jet) -> Any:
         """E_index as a sparse matrix."""
@@ -120,10 +102,11 @@ class Evaluation:
 
     def entries(self, index: Jet) -> Array:
         """Entries of E_index; a derivative that the element does not carry is refused."""
-        try:
-            return self.values[index]
-        except KeyError:
-            raise SpaceError(f"the element has no derivative {index}; use an element of higher order.") from None
+        if index not in self.offered:
+            raise SpaceError(f"the element has no derivative {index}; use an element of higher order.")
+        if index not in self.made:
+            self.made[index] = self.make(index)
+        return self.made[index]
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,11 +135,6 @@ class Measure:
     size: Array | None = None
     penalty: Array | None = None
 
-    @property
-    def n_points(self) -> int:
-        """Number of quadrature points."""
-        return len(self.weights)
-
 
 @dataclass(frozen=True, eq=False)
 class Bilinear:
@@ -177,7 +155,7 @@ class Bilinear:
         """Entries for coefficients c (n_q, m) or anything that broadcasts to it; returns (m, nnz)."""
         measure, m = self.measure, c.shape[1]
         ends = measure.test.entries(test), measure.trial.entries(trial)
-        weighted = np.broadcast_to(c, (measure.n_points, m)) * measure.weights[:, None]
+        weighted = np.broadcast_to(c, (len(measure.weights), m)) * measure.weights[:, None]
         parts = [weighted[:, s : s + _SIDE_BY_SIDE] for s in range(0, m, _SIDE_BY_SIDE)]
         return np.concatenate([self._congruence.values(*ends, part) for part in parts])
 

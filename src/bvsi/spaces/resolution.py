@@ -14,13 +14,15 @@ import scipy.sparse as sparse
 import scipy.sparse.linalg
 from numpy.typing import NDArray
 
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.bsplines import UniformSplines, tensor_splines
 from bvsi.spaces.domain import Domain
 
 Array = NDArray[np.float64]
 
 # Part of the signal's energy that may be left unexplained.
 _UNEXPLAINED = 0.01
+# Part of the noise's variance that may be left too: its level is known so well at best.
+_LEVEL = 0.1
 # Steps from one gap to the next, and the narrowest gap: splines with narrower ones interpolate the noise.
 _STEP, _NARROWEST = 0.9, 1.4
 # Ridge relative to the largest diagonal entry, for splines that no node sees.
@@ -31,17 +33,17 @@ _TRACED, _MOST = 1_500, 0.8
 _FRAMES = 20
 
 
-def resolved_gap(domain: Domain, values: Array, sigma: float) -> tuple[float, bool]:
-    """The widest gap in spacings whose splines explain values (T, n), and whether there is one; else the narrowest."""
+def resolved_gap(domain: Domain, values: Array, sigma: float) -> float:
+    """The widest gap in spacings whose splines explain values (T, n); where there is none, the narrowest."""
     some = values[:: max(1, len(values) // _FRAMES)]
     signal = float(np.mean((some - some.mean(axis=1, keepdims=True)) ** 2)) - sigma**2
     extent = np.ptp(domain.points, axis=0) / domain.spacing
     gap = float(extent.max()) / 2
     while gap > _NARROWEST:
-        if signal <= 0 or _unexplained(domain, some, sigma, gap) <= _UNEXPLAINED * signal:
-            return gap, True
+        if signal <= 0 or _unexplained(domain, some, sigma, gap) <= _UNEXPLAINED * signal + _LEVEL * sigma**2:
+            return gap
         gap *= _STEP
-    return _NARROWEST, False
+    return _NARROWEST
 
 
 def _unexplained(domain: Domain, values: Array, sigma: float, gap: float) -> float:
@@ -61,27 +63,11 @@ def _unexplained(domain: Domain, values: Array, sigma: float, gap: float) -> flo
 
 def _splines_at(points: Array, gaps: Array, degree: int = 3) -> sparse.csr_array:
     """Cubic tensor splines over the bounding box at points, (n × m)."""
-    total: sparse.csr_array | None = None
-    n = len(points)
-    for axis, gap in enumerate(gaps):
-        low, length = points[:, axis].min(), np.ptp(points[:, axis])
-        pieces = max(1, round(float(length / gap)))
-        own = length / pieces
-        splines = UniformSplines(low - degree * own, length + 2 * degree * own, pieces + 2 * degree, degree)
-        functions, values = splines.functions(points[:, axis]), splines.values(points[:, axis])
-        there = functions >= 0
-        rows = np.broadcast_to(np.arange(n)[:, None], functions.shape)
-        one = sparse.csr_array((values[there], (rows[there], functions[there])), shape=(n, splines.n))
-        total = one if total is None else _rowwise(total, one)
-    assert total is not None
-    return total
-
-
-def _rowwise(A: sparse.csr_array, B: sparse.csr_array) -> sparse.csr_array:
-    """All products of the entries of a row of A with those of the same row of B, (n × m_A m_B)."""
-    a, b = np.diff(A.indptr), np.diff(B.indptr)
-    rows = np.repeat(np.arange(A.shape[0]), a * b)
-    within = np.arange(len(rows)) - np.repeat(np.cumsum(a * b) - a * b, a * b)
-    i, j = A.indptr[rows] + within // b[rows], B.indptr[rows] + within % b[rows]
-    columns = A.indices[i].astype(np.int64) * B.shape[1] + B.indices[j]
-    return sparse.csr_array((A.data[i] * B.data[j], (rows, columns)), shape=(A.shape[0], A.shape[1] * B.shape[1]))
+    axes = []
+    for x, gap in zip(points.T, gaps, strict=True):
+        pieces = max(1, round(float(np.ptp(x) / gap)))
+        own = float(np.ptp(x)) / pieces
+        axes.append(
+            UniformSplines(float(x.min()) - degree * own, (pieces + 2 * degree) * own, pieces + 2 * degree, degree)
+        )
+    return tensor_splines(axes, points, (0,) * len(axes))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bvsi.common.jets import Jet, MultiIndex, Sided, Where
 from bvsi.errors import SpaceError
-from bvsi.linalg import Kronecker, Pattern, Product
+from bvsi.linalg import DeferredPattern, Kronecker, Pattern, Product
 from bvsi.spaces.measure import Bilinear, Measure
 
 Array = NDArray[np.float64]
@@ -50,6 +50,11 @@ class Space:
     nodal_tests
         Nodal tests of a nodal space, where the quadrature points of the cells are the degrees of freedom, so that
         fields enter as they are: w_n ∂^α v(x_n) as a Kronecker product (n_test × n) by α. None for all others.
+    nodal_derivatives
+        D_β (n × n) by β of a nodal space: derivatives of the data at the nodes, ∂^β u ≈ D_β û; D_0 is the identity.
+    composes
+        Whether ``nodal_tests`` also knows (α, γ), V_α D_γ with D_0 a fit that smooths: where nodes are uneven, noise
+        enters integrals of its derivatives through V_α D_γ, and not through the smooth test function's derivative.
     made_by
         Makes the same space again; where it is given, the space can be pickled.
     """
@@ -63,6 +68,8 @@ class Space:
     make_facets: Callable[[], Measure]
     transfer: Any | None = None
     nodal_tests: Callable[[MultiIndex], Kronecker] | None = None
+    nodal_derivatives: Callable[[MultiIndex], Kronecker] | None = None
+    composes: bool = False
     made_by: Callable[[], Space] | None = None
 
     def __reduce__(self) -> str | tuple[Any, ...]:
@@ -109,9 +116,12 @@ class Space:
     @property
     def pattern(self) -> Pattern:
         """Pattern (n_test × n) of every matrix ∫ ∂^α v c ∂^β u over the cells."""
-        if self.nodal:
-            return self.cells.test.pattern.transpose[0]
-        return self._forms("cells").pattern
+        return self._nodal_pattern if self.nodal else self._forms("cells").pattern
+
+    @cached_property
+    def _nodal_pattern(self) -> Pattern:
+        of_points = self.cells.test.pattern
+        return DeferredPattern((self.n_tests, self.n_dofs), lambda: of_points.transpose[0])
 
     @cached_property
     def _facet_pattern(self) -> Pattern:
@@ -146,7 +156,7 @@ class Space:
         Array
             (n_test, T).
         """
-        at_points = np.broadcast_to(g, (measure.n_points, g.shape[1]))
+        at_points = np.broadcast_to(g, (len(measure.weights), g.shape[1]))
         if self.nodal and measure is self.cells:
             return self.tests_at_nodes(test) @ at_points
         return np.asarray(measure.test.matrix(test).T @ (at_points * measure.weights[:, None]))
@@ -209,6 +219,22 @@ class Space:
         assert self.nodal_tests is not None
         assert not isinstance(test, Sided)
         return self.nodal_tests(test)
+
+    def derivative_at_nodes(self, index: MultiIndex) -> Kronecker:
+        """D_index (n × n) of a nodal space."""
+        assert self.nodal_derivatives is not None
+        return self.nodal_derivatives(index)
+
+    def by_parts(self, test: MultiIndex, moved: MultiIndex) -> tuple[MultiIndex, int]:
+        """Tests and sign s of ∫ ∂^test v ∂^moved f = s Σ_n (tests)_n f_n on a nodal space, f with the data's noise."""
+        if self.composes:
+            return (*test, *moved), 1
+        return tuple(a + m for a, m in zip(test, moved, strict=True)), (-1) ** sum(moved)
+
+    def derivative_covariance(self, a: MultiIndex, b: MultiIndex, variance: Array) -> Array:
+        """Cov(D_a ε, D_b ε) at the nodes, diag(D_a diag(s) D_bᵀ) = (D_a ∘ D_b) s, for s (n or 1, T), (n, T)."""
+        both = self.derivative_at_nodes(a).entrywise(self.derivative_at_nodes(b))
+        return both @ np.broadcast_to(variance, (self.n_dofs, variance.shape[1]))
 
     @cached_property
     def mass(self) -> Array:

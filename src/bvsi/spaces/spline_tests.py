@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
@@ -21,16 +22,26 @@ from numpy.typing import NDArray
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
-from bvsi.linalg import Kronecker, Pattern
+from bvsi.linalg import DeferredPattern, Kronecker, Pattern
 from bvsi.spaces.background import BackgroundTests
 from bvsi.spaces.bsplines import UniformSplines
 from bvsi.spaces.domain import Domain
-from bvsi.spaces.measure import Evaluation, LazyValues, Measure
+from bvsi.spaces.measure import Evaluation, Measure
+from bvsi.spaces.nodal_derivatives import (
+    BALL_DEGREES,
+    DEGREE,
+    NARROWEST,
+    derivative_matrix,
+    narrowest_ball,
+    nodes_in_ball,
+    window,
+)
 from bvsi.spaces.space import Space
-from bvsi.spaces.tensor import kronecker, numbers
+from bvsi.spaces.tensor import kronecker, numbers, tensor_points
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 # Derivatives that may go onto a test function. Not measured; each makes the functions one gap wider.
 MAX_DERIVATIVES = 8
@@ -44,13 +55,15 @@ _GAP = 4.0
 _UNEVEN = 1e-3
 
 
-# Degrees of the reconstruction: 1 was off by 7 to 10 sd from 150 sensors, and beyond 4 neighbourhoods grow too large.
+# Degrees of the reconstruction: from 150 sensors 2 was off by up to 2.5 sd, 3 and 4 by 1, with 4 error bars are wider
+# by a fifth, and beyond 4 neighbourhoods grow too large.
 _DEGREES = (2, 3, 4)
+_USUAL = 3  # where neither the user nor the data say
 
 
 @dataclass(frozen=True)
 class SplineElement:
-    """What weak forms need to know of spline tests: no derivative on the field, many on the test function."""
+    """What weak forms need to know of spline tests: many derivatives on the test function, none of the field."""
 
     name: str = "splines"
     trial_order: int = 0
@@ -72,18 +85,25 @@ class SplineTests:
     degree
         Degree of the splines; by default four more than the highest derivative that an operator puts on them.
     reconstruction
-        Degree of the polynomials between the nodes of a mesh or an uneven grid, 2 to 4.
+        Degree of the polynomials, among the splines between the nodes of a mesh or an uneven grid, 2 to 4.
+        Left out it is 3; ``discover`` takes 4 where nodes are few.
+    reach
+        For operators that need a derivative of the data, such as ``dx(u)**2``: nodes on either side of a node over
+        which it is fitted, one number or one per axis. Left out it is 4, for data without noise; ``discover`` chooses
+        it from the spectrum.
     """
 
     gap: float | Mapping[str, float] | None = None
     degree: int | None = None
-    reconstruction: int = 4
+    reconstruction: int | None = None
+    reach: float | Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
-        gaps = self.gap.values() if isinstance(self.gap, Mapping) else [] if self.gap is None else [self.gap]
-        if any(not (np.isfinite(g) and g > 0) for g in gaps):
-            raise SpaceError(f"gap: positive numbers of nodes are needed; got {self.gap!r}.")
-        if self.reconstruction not in _DEGREES:
+        for name, given in (("gap", self.gap), ("reach", self.reach)):
+            numbers = given.values() if isinstance(given, Mapping) else [] if given is None else [given]
+            if any(not (np.isfinite(g) and g > 0) for g in numbers):
+                raise SpaceError(f"{name}: positive numbers of nodes are needed; got {given!r}.")
+        if self.reconstruction is not None and self.reconstruction not in _DEGREES:
             raise SpaceError(f"reconstruction: a degree from 2 to 4 is needed; got {self.reconstruction!r}.")
 
     def element_for(self, geometry: Grid | Mesh) -> SplineElement:
@@ -91,33 +111,56 @@ class SplineTests:
         del geometry  # the same on all
         return SplineElement()
 
-    def build(self, geometry: Grid | Mesh, quadrature: int, derivatives: int = 2) -> Space:
-        """The space for data on a grid; ``derivatives`` is the highest order that a test function has to carry."""
+    def build(self, geometry: Grid | Mesh, quadrature: int, derivatives: int = 2, nodes: Grid | None = None) -> Space:
+        """The space for data on a grid; ``derivatives`` is the highest order that a test function has to carry.
+
+        Parameters
+        ----------
+        nodes
+            Some nodes of a uniform grid, evenly spaced, which take the place of all of them.
+        """
         del quadrature  # the nodes are the quadrature
-        degree = self.degree or derivatives + _SPARE
+        degree = self.degree_for(derivatives)
         if degree <= derivatives:
             raise SpaceError(f"degree: {degree} carries {degree - 1} derivatives, {derivatives} are needed; raise it.")
-        if spline_obstacle(geometry):
+        if not is_uniform(geometry):
             return self._on_background(geometry, degree, derivatives)
         assert isinstance(geometry, Grid)
         axes = [_axis_splines(geometry, name, self.gap_of(name), degree) for name in geometry.names]
         width = " × ".join(
             f"{(degree + 1) * s.gap / _step(geometry, n):.3g}" for s, n in zip(axes, geometry.names, strict=True)
         )
-        name = f"B-splines of degree {degree}, {width} nodes wide, on {geometry.summary}"
-        centres = np.meshgrid(*(s.centres for s in axes), indexing="ij")
-        cells = _measure(geometry, axes)
-        empty = _empty_measure(geometry.dim, geometry.n_nodes, cells)
+        name = f"B-splines of degree {degree}, {width} nodes wide, on {geometry.summary}" if axes else geometry.summary
+        at = geometry if nodes is None else nodes
+        cells = _measure(at, axes)
+        empty = _empty_measure(at.dim, at.n_nodes, cells)
         return Space(
             name,
-            geometry.points,
-            np.stack([c.ravel() for c in centres], axis=1),
+            at.points,
+            tensor_points([s.centres for s in axes]),
             np.zeros(0, dtype=np.int64),
             cells,
             lambda: empty,
             _no_facets,
-            nodal_tests=cache(partial(_at_nodes, geometry, axes)),
-            made_by=partial(self.build, geometry, 0, derivatives),
+            nodal_tests=cache(partial(_at_nodes, at, axes)),
+            nodal_derivatives=cache(partial(self._derivative, at)),
+            made_by=partial(self.build, geometry, 0, derivatives, nodes),
+        )
+
+    def degree_for(self, derivatives: int) -> int:
+        """Degree of functions that carry so many derivatives."""
+        return self.degree or derivatives + _SPARE
+
+    def _derivative(self, grid: Grid, index: MultiIndex) -> Kronecker:
+        """D_index: the derivative of each axis, with those of order zero smoothing; D_0 is the identity."""
+        if not any(index):
+            return Kronecker(tuple(sparse.eye_array(n, format="csr") for n in grid.shape))
+        axes = zip(grid.names, grid.shape, index, strict=True)
+        return Kronecker.of(
+            [
+                derivative_matrix(n, _step(grid, name), order, self.reach_of(name), periodic=name in grid.periods)
+                for name, n, order in axes
+            ]
         )
 
     def count(self, geometry: Grid | Mesh) -> int:
@@ -130,7 +173,8 @@ class SplineTests:
     def _background(self, geometry: Grid | Mesh, derivatives: int = 2) -> BackgroundTests:
         domain = Domain.of(geometry)
         gaps = np.array([self.gap_of(name) for name in geometry.names]) * domain.spacing
-        return BackgroundTests.by_gaps(domain, gaps, self.degree or derivatives + _SPARE, self.reconstruction)
+        degree = self.degree or derivatives + _SPARE
+        return BackgroundTests.by_gaps(domain, gaps, degree, self.reconstruction or _USUAL, self._ball(geometry))
 
     def _on_background(self, geometry: Grid | Mesh, degree: int, derivatives: int) -> Space:
         tests = self._background(geometry, derivatives)
@@ -140,44 +184,73 @@ class SplineTests:
         width = " × ".join(f"{(degree + 1) * s.gap / h:.3g}" for s, h in zip(tests.axes, domain.spacing, strict=True))
         n = len(domain.points)
         own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * domain.dim,), lambda _: np.ones((n, 1)))
-        at_nodes = tests.at_nodes()
+        at_nodes = cache(tests.at_nodes)
 
         def entries(index: MultiIndex) -> Array:
             return np.asarray(at_nodes(index).entries(tests.pattern.indices, tests.pattern.rows))
 
         offered = tuple(product(range(degree), repeat=domain.dim))
-        cells = Measure(np.ones(n), domain.points, None, own, Evaluation(tests.pattern, LazyValues(offered, entries)))
+        cells = Measure(np.ones(n), domain.points, None, own, Evaluation(tests.pattern, offered, entries))
         name = f"{len(tests.index)} B-splines of degree {degree}, {width} spacings wide, on {geometry.summary}"
         return Space(
             name, domain.points, tests.centres, np.zeros(0, dtype=np.int64), cells,
             lambda: _empty_measure(domain.dim, n, cells), _no_facets, nodal_tests=at_nodes,
+            nodal_derivatives=cache(tests.derivative_at_nodes), composes=True,
             made_by=partial(self.build, geometry, 0, derivatives),
         )  # fmt: skip
 
     def gap_of(self, name: str) -> float:
         """Nodes between knots along an axis."""
-        if isinstance(self.gap, Mapping):
-            if name not in self.gap:
-                raise SpaceError(f"gap: axis {name!r} has none; given are {', '.join(self.gap)}.")
-            return float(self.gap[name])
-        return _GAP if self.gap is None else float(self.gap)
+        return _of_axis("gap", self.gap, name, _GAP)
+
+    def reach_of(self, name: str) -> float:
+        """Nodes on either side over which a derivative of the data is fitted."""
+        return _of_axis("reach", self.reach, name, float(NARROWEST))
+
+    def _ball(self, geometry: Grid | Mesh) -> Array:
+        """Half axes of the window where the nodes are no uniform grid, in spacings, (dim,)."""
+        least = narrowest_ball(geometry.dim)
+        return np.array([_of_axis("reach", self.reach, name, least) for name in geometry.names])
+
+    def derivatives_text(self, geometry: Grid | Mesh) -> str:
+        """How derivatives of the data are taken, in words."""
+        if not (isinstance(geometry, Grid) and is_uniform(geometry)):
+            degree, count = BALL_DEGREES[geometry.dim], nodes_in_ball(self._ball(geometry))
+            return f"polynomials of degree {degree} fitted to the {count} nodes around each"
+        windows = (window(n, self.reach_of(name)) for name, n in zip(geometry.names, geometry.shape, strict=True))
+        nodes = " × ".join(f"{2 * w + 1}" for w in windows)
+        return f"polynomials of degree {DEGREE} fitted to {nodes} nodes"
 
 
-def spline_obstacle(geometry: Grid | Mesh) -> str:
-    """Why spline tests cannot be used on a geometry; empty where they can."""
+def _of_axis(argument: str, given: float | Mapping[str, float] | None, name: str, default: float) -> float:
+    """A setting of one axis."""
+    if isinstance(given, Mapping):
+        if name not in given:
+            raise SpaceError(f"{argument}: axis {name!r} has none; given are {', '.join(given)}.")
+        return float(given[name])
+    return default if given is None else float(given)
+
+
+def is_uniform(geometry: Grid | Mesh) -> bool:
+    """Whether the nodes are a grid with even steps, and carry the quadrature themselves."""
     if not isinstance(geometry, Grid):
-        return "spline tests need a grid, and the data are on a mesh"
+        return False
     for name, axis in geometry.axes.items():
         closed = [axis[0] + geometry.periods[name]] if name in geometry.periods else []
         steps = np.diff(np.append(axis, closed))
         if np.ptp(steps) > _UNEVEN * steps.mean():
-            return f"spline tests need evenly spaced nodes, and those of axis {name!r} are not"
-    return ""
+            return False
+    return True
 
 
 def _step(grid: Grid, name: str) -> float:
     axis = grid.axes[name]
     return float((axis[-1] - axis[0]) / (len(axis) - 1))
+
+
+def axis_gap(grid: Grid, name: str, gap: float, degree: int) -> float:
+    """Nodes between knots along an axis, as the splines that fill it have them."""
+    return _axis_splines(grid, name, gap, degree).gap / _step(grid, name)
 
 
 def _axis_splines(grid: Grid, name: str, gap: float, degree: int) -> UniformSplines:
@@ -194,34 +267,48 @@ def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
     n = grid.n_nodes
     own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * grid.dim,), lambda _: np.ones((n, 1)))
     points = list(grid.axes.values())
-    columns = numbers([s.functions(x) for s, x in zip(axes, points, strict=True)], [s.n for s in axes])
-    there = columns >= 0  # towards the ends of an axis a node meets fewer functions
-    rows = np.broadcast_to(np.arange(n)[:, None], columns.shape)[there]
-    pattern, slots = Pattern.from_coo(rows, columns[there], (n, int(np.prod([s.n for s in axes]))))
+    shape = (n, int(np.prod([s.n for s in axes])))
+
+    @cache
+    def places() -> tuple[Mask, Pattern, Integers]:
+        columns = numbers([s.functions(x) for s, x in zip(axes, points, strict=True)], [s.n for s in axes])
+        there = columns >= 0  # towards the ends of an axis a node meets fewer functions
+        rows = np.broadcast_to(np.arange(n)[:, None], columns.shape)[there]
+        return there, *Pattern.from_coo(rows, columns[there], shape)
 
     def make(index: MultiIndex) -> Array:
+        there, pattern, slots = places()
         values = np.empty(pattern.nnz)
         factors = [s.values(x, order) for s, x, order in zip(axes, points, index, strict=True)]
         values[slots] = kronecker(factors)[there]
         return values
 
     weights = kronecker([_weights(grid, name)[:, None] for name in grid.names])[:, 0]
-    test = Evaluation(pattern, LazyValues(tuple(product(range(axes[0].degree), repeat=grid.dim)), make))
+    pattern = DeferredPattern(shape, lambda: places()[1])
+    test = Evaluation(pattern, tuple(product(*(range(s.degree) for s in axes))), make)
     return Measure(weights, grid.points, None, own, test)
 
 
 def _at_nodes(grid: Grid, axes: list[UniformSplines], index: MultiIndex) -> Kronecker:
     """w_n ∂^index v(x_n) as a Kronecker product of the axes' matrices (functions × nodes)."""
-    factors = []
-    for splines, (name, x), order in zip(axes, grid.axes.items(), index, strict=True):
-        if order >= splines.degree:
-            raise SpaceError(f"degree: {splines.degree} does not carry {order} derivatives; raise it.")
-        functions, values = splines.functions(x), splines.values(x, order) * _weights(grid, name)[:, None]
-        there = functions >= 0  # towards the ends of an axis a node meets fewer functions
-        nodes = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
-        entries = (values[there], (functions[there], nodes[there]))
-        factors.append(sparse.csr_array(entries, shape=(splines.n, len(x))))
-    return Kronecker.of(factors)
+    factors = [_at_axis(grid, *some) for some in zip(grid.names, axes, index, strict=True)]
+    return Kronecker.of(factors or [sparse.eye_array(1, format="csr")])
+
+
+def axis_tests(grid: Grid, name: str, gap: float, degree: int) -> Any:
+    """w_n φ(x_n) of the functions along one axis, sparse (functions × nodes)."""
+    return _at_axis(grid, name, _axis_splines(grid, name, gap, degree), 0)
+
+
+def _at_axis(grid: Grid, name: str, splines: UniformSplines, order: int) -> Any:
+    """w_n φ^(order)(x_n), sparse (functions × nodes)."""
+    if order >= splines.degree:
+        raise SpaceError(f"degree: {splines.degree} does not carry {order} derivatives; raise it.")
+    x = grid.axes[name]
+    functions, values = splines.functions(x), splines.values(x, order) * _weights(grid, name)[:, None]
+    there = functions >= 0  # towards the ends of an axis a node meets fewer functions
+    nodes = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
+    return sparse.csr_array((values[there], (functions[there], nodes[there])), shape=(splines.n, len(x)))
 
 
 def _weights(grid: Grid, name: str) -> Array:

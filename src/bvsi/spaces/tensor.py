@@ -63,7 +63,7 @@ class Patch:
     @property
     def points(self) -> Array:
         """Coordinates, (n_q, dim)."""
-        return np.stack([x.ravel() for x in np.meshgrid(*(a.points for a in self.axes), indexing="ij")], axis=1)
+        return tensor_points([axis.points for axis in self.axes])
 
     @property
     def normals(self) -> Array:
@@ -83,7 +83,12 @@ class Patch:
 
 def cell_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
     """Tensor Gauss quadrature over the cells, exact to degree ``quadrature`` per axis."""
-    rules = [axis_basis(grid, name, element).gauss(quadrature // 2 + 1) for name in grid.names]
+    return cells_of(grid, _bases(grid, element), quadrature // 2 + 1)
+
+
+def cells_of(grid: Grid, bases: Sequence[AxisBasis], points: int) -> Measure:
+    """Tensor Gauss quadrature with so many points over the cells of every axis."""
+    rules = [basis.gauss(points) for basis in bases]
     patch = Patch(tuple(values for values, _ in rules), tuple(w for _, w in rules))
     evaluation = _evaluation([patch], grid)
     return Measure(_flat(patch.weights), patch.points, None, evaluation, evaluation)
@@ -91,6 +96,12 @@ def cell_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
 
 def boundary_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
     """Quadrature over the faces at both ends of every axis that is not periodic."""
+    bases = _bases(grid, element)
+    return boundary_of(grid, bases, quadrature // 2 + 1, _penalty(element, bases))
+
+
+def boundary_of(grid: Grid, bases: Sequence[AxisBasis], points: int, alpha: float) -> Measure:
+    """The same for any basis, with so many points per cell and the constant α of the penalty."""
 
     def faces(basis: AxisBasis) -> list[tuple[float, AxisValues, AxisValues | None]]:
         if basis.periodic:
@@ -99,7 +110,7 @@ def boundary_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
         ends = ((-1.0, [0], basis.ends[:1, 0]), (1.0, [last], basis.ends[-1:, 1]))
         return [(sign, basis.at(np.array(e), x), None) for sign, e, x in ends]
 
-    return _facet_measure(grid, element, quadrature, faces)
+    return _facet_measure(grid, bases, points, alpha, faces)
 
 
 def interior_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
@@ -113,16 +124,17 @@ def interior_measure(grid: Grid, element: Element, quadrature: int) -> Measure:
         here, there = basis.at(before, basis.ends[before, 1]), basis.at(behind, basis.ends[behind, 0])
         return [(1.0, here, there)]
 
-    return _facet_measure(grid, element, quadrature, faces)
+    bases = _bases(grid, element)
+    return _facet_measure(grid, bases, quadrature // 2 + 1, _penalty(element, bases), faces)
 
 
-def boundary_nodes(grid: Grid) -> Integers:
-    """Nodes on the ends of the axes that are not periodic."""
+def boundary_nodes(grid: Grid, layers: int = 1) -> Integers:
+    """Nodes on the ends of the axes that are not periodic, or in so many layers there."""
     on_boundary = np.zeros(grid.shape, dtype=bool)
     for axis, name in enumerate(grid.names):
         if name not in grid.periods:
             ends: list[slice | list[int]] = [slice(None)] * grid.dim
-            ends[axis] = [0, -1]
+            ends[axis] = [*range(layers), *range(-layers, 0)]
             on_boundary[tuple(ends)] = True
     return np.flatnonzero(on_boundary)
 
@@ -145,13 +157,13 @@ def evaluate_at(grid: Grid, element: Element, points: Array) -> tuple[Evaluation
 
 def _facet_measure(
     grid: Grid,
-    element: Element,
-    quadrature: int,
+    bases: Sequence[AxisBasis],
+    points: int,
+    alpha: float,
     faces: Callable[[AxisBasis], list[tuple[float, AxisValues, AxisValues | None]]],
 ) -> Measure:
     """Quadrature over facets, given the faces on each axis: sign of the normal, basis on its + and its − side."""
-    bases = [axis_basis(grid, name, element) for name in grid.names]
-    gauss = [basis.gauss(quadrature // 2 + 1) for basis in bases]
+    gauss = [basis.gauss(points) for basis in bases]
     patches = []
     for axis, basis in enumerate(bases):
         for sign, here, behind in faces(basis):
@@ -159,15 +171,22 @@ def _facet_measure(
             weights = [np.ones(len(here.points)) if k == axis else rule[1] for k, rule in enumerate(gauss)]
             patches.append(Patch(tuple(values), tuple(weights), axis, sign, behind))
     evaluation = _evaluation(patches, grid)
-    points = np.concatenate([np.zeros((0, grid.dim)), *(patch.points for patch in patches)])
+    places = np.concatenate([np.zeros((0, grid.dim)), *(patch.points for patch in patches)])
     sizes = np.concatenate([np.zeros(0), *(patch.sizes for patch in patches)])
     normals = np.concatenate([np.zeros((0, grid.dim)), *(patch.normals for patch in patches)])
     total = np.concatenate([np.zeros(0), *(_flat(patch.weights) for patch in patches)])
-    alpha = penalty_constant(element, grid.dim, _around(bases))
-    return Measure(total, points, normals, evaluation, evaluation, sizes, alpha / sizes)
+    return Measure(total, places, normals, evaluation, evaluation, sizes, alpha / sizes)
 
 
-def _around(bases: list[AxisBasis]) -> Array:
+def _bases(grid: Grid, element: Element) -> list[AxisBasis]:
+    return [axis_basis(grid, name, element) for name in grid.names]
+
+
+def _penalty(element: Element, bases: Sequence[AxisBasis]) -> float:
+    return penalty_constant(element, len(bases), _around(bases))
+
+
+def _around(bases: Sequence[AxisBasis]) -> Array:
     """Σ_{E ⊂ ∂K} h_E |E|/|K| for every element; a box has two facets normal to axis a, with |E|/|K| = 1/w_a."""
     if len(bases) == 1:
         return np.asarray(bases[0].joint_sizes.sum(axis=1) / bases[0].widths)
@@ -196,23 +215,30 @@ def _evaluation(patches: list[Patch], grid: Grid) -> Evaluation:
     return Evaluation.from_local(grid.n_nodes, columns(1), offered, make)
 
 
+def tensor_points(axes: Sequence[Array]) -> Array:
+    """All combinations of one coordinate of each axis, in C order, (n, dim); one point without axes."""
+    if not axes:
+        return np.zeros((1, 0))
+    return np.stack([x.ravel() for x in np.meshgrid(*axes, indexing="ij")], axis=1)
+
+
 def _flat(factors: Sequence[Array]) -> Array:
     """All products of one entry of each factor, in C order."""
     return kronecker([factor[:, None] for factor in factors])[:, 0]
 
 
 def kronecker(factors: Sequence[Array]) -> Array:
-    """Kronecker product of matrices (n_a, m_a): rows and columns of all combinations, in C order."""
-    result = factors[0]
-    for factor in factors[1:]:
+    """Kronecker product of matrices (n_a, m_a): rows and columns of all combinations, in C order; 1 of none."""
+    result = np.ones((1, 1))
+    for factor in factors:
         result = _pairs(result[:, None, :, None] * factor[None, :, None, :])
     return result
 
 
 def numbers(functions: Sequence[Integers], sizes: Sequence[int]) -> Integers:
     """C-order numbers of all combinations of the axes' functions, (n_q, m); −1 where an axis has none."""
-    result = functions[0]
-    for more, size in zip(functions[1:], sizes[1:], strict=True):
+    result = np.zeros((1, 1), dtype=np.int64)
+    for more, size in zip(functions, sizes, strict=True):
         left, right = result[:, None, :, None], more[None, :, None, :]
         result = _pairs(np.where((left >= 0) & (right >= 0), left * size + right, -1))
     return result

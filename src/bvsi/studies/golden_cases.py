@@ -154,7 +154,7 @@ def _stated_covariance() -> Figures:
     )
 
 
-def _triangles() -> Figures:
+def _triangles(method: Method | None = None) -> Figures:
     """u_t = 0.1 ∇²u + u_x on triangles: decaying waves, carried along."""
     mesh = skfem.MeshTri1.init_tensor(np.linspace(0, 1, 17), np.linspace(0, 1, 17))
     t = np.linspace(0, 0.3, 21)[:, None]
@@ -164,7 +164,7 @@ def _triangles() -> Figures:
         for k, m, phase in ((1, 1, 0.2), (2, 1, 0.5), (1, 2, 0.8), (2, 3, 0.1))
     )
     data = add_noise(Data(t[:, 0], {"u": u}, Mesh(mesh.p.T, mesh.t.T, "triangle")), 0.01, np.random.default_rng(8))
-    return of_discovery(discover(data, Library({"u": ["laplacian(u)", "dx(u)", "dy(u)", "u"]})))
+    return of_discovery(discover(data, Library({"u": ["laplacian(u)", "dx(u)", "dy(u)", "u"]}), method=method))
 
 
 def _two_species(n: int = 48) -> tuple[Data, Library]:
@@ -235,7 +235,8 @@ CASES: Mapping[str, GoldenCase] = MappingProxyType(
         "unknown-scale": GoldenCase("noise of unknown level", lambda: _classic(_burgers(), 0.05, noise=UnknownScale())),
         "per-time": GoldenCase("stated noise, one level per time", _stated_per_time),
         "covariance": GoldenCase("stated noise, correlated", _stated_covariance),
-        "triangles": GoldenCase("a mesh", _triangles),
+        "triangles": GoldenCase("elements on a mesh", lambda: _triangles(Method(tests=Galerkin()))),
+        "triangles-splines": GoldenCase("spline tests on a mesh", _triangles),
         "ties": GoldenCase("two fields, an equality and an inequality", _ties),
         "svgd": GoldenCase("particles", lambda: _sampler(SVGD(particles=20))),
         "nuts": GoldenCase("Markov chains", lambda: _sampler(NUTS(draws=100, tune=100, chains=2))),

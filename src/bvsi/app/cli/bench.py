@@ -101,6 +101,37 @@ def performance(
     sys.stdout.write(f"{written.text}\n{paths}")
 
 
+@bench.command()
+def scale(
+    out: Out = Path("bench-scale"),
+    size: Annotated[str, typer.Option(help="full, as published; small, half as long; or tiny.")] = "small",
+    cases: Annotated[str, typer.Option(help="Names of cases, with commas between; default: all.")] = "",
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+    cache: Annotated[Path | None, typer.Option(help="Folder in which the data are kept between runs.")] = None,
+    growth: Annotated[bool, typer.Option("--growth/--no-growth", help="Growth with the number of values too.")] = True,
+    cpu_limit: Annotated[float, typer.Option(min=0, help="CPU seconds for one measurement; 0 for no limit.")] = 1800,
+    memory_limit: Annotated[float, typer.Option(min=0, help="GB for one measurement; 0 for no limit.")] = 12,
+) -> None:
+    """Discoveries at the sizes that others publish, beside plain weak-form least squares in NumPy and PySINDy.
+
+    Spirals, porous medium, sine–Gordon, vorticity, Kuramoto–Sivashinsky, a cube; with ten candidates and with dozens.
+    """
+    check_folder(out)
+
+    from bvsi.common.progress import progress_bar
+    from bvsi.studies.benchmarks.scale import report
+    from bvsi.studies.benchmarks.scale.cases import CASES
+    from bvsi.studies.benchmarks.scale.run import ScalePlan, run
+
+    names = tuple(name.strip() for name in cases.split(",") if name.strip()) or tuple(CASES)
+    plan = ScalePlan(size, names, seed=seed, growth=growth, cache=cache, cpu_limit=cpu_limit, memory_limit=memory_limit)
+    with progress_bar() as progress:
+        record = run(plan, progress)
+    written = report.write(record, out)
+    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
+    sys.stdout.write(f"{written.text}\n{paths}")
+
+
 def _cases(text: str, known: Mapping[str, Classic]) -> list[Classic]:
     """The cases named, or all."""
     if not known:

@@ -121,7 +121,6 @@ def _reading(file: Path, dims: str, time: str, limits: Reading) -> Reading | Non
 
     if not dims and not time:
         return None
-    changed = suggest(file, limits)
-    if dims:
-        changed = replace(changed, dims=tuple(name.strip() for name in dims.split(",")))
+    known = tuple(name.strip() for name in dims.split(",")) if dims else None
+    changed = suggest(file, replace(limits, dims=known))
     return replace(changed, time=time) if time else changed

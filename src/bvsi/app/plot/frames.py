@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.plot.rasters import extent, field_images, residual_images, space_time, value_range
-from bvsi.app.plot.style import FIELD_MAP, RESIDUAL_MAP
+from bvsi.app.plot.style import BLUE, FIELD_MAP, GREY, ORANGE, RESIDUAL_MAP
 from bvsi.discovery.frames import ExperimentFrames
 from bvsi.errors import BvsiError
 
@@ -22,12 +22,15 @@ def frame_pictures(ax: Any, part: ExperimentFrames, field: str, *, frame: int = 
     """Three insets of the Axes: the field as measured, as fitted, and the residual of its equation.
 
     In one dimension they are space–time images of all frames; else images of one ``frame``, the residual at the block
-    of test functions nearest in time.
+    of test functions nearest in time. Of a series they are two curves over time.
     """
     if field not in part.data:
         raise BvsiError(f"field: {field!r} is not among the fields {', '.join(part.data)}.")
     if not -len(part.times) <= frame < len(part.times):
         raise BvsiError(f"frame: there are {len(part.times)}; got {frame}.")
+    if not part.points.shape[1]:
+        _series(ax, part, field)
+        return
     one_dimensional = part.points.shape[1] == 1
     images = _space_time(part, field) if one_dimensional else _at_frame(part, field, frame)
     low, high = value_range([image for key, image in images.items() if key != _RESIDUAL])
@@ -50,6 +53,21 @@ def frame_pictures(ax: Any, part: ExperimentFrames, field: str, *, frame: int = 
             drawn, cax=ax.inset_axes((place / 3 + 0.06, 0.08, 0.22, 0.04)), orientation="horizontal"
         )
         bar.ax.tick_params(labelsize="x-small")
+
+
+def _series(ax: Any, part: ExperimentFrames, field: str) -> None:
+    """Data as dots and fit as a line, and below the residual, all over time."""
+    ax.set_axis_off()
+    above = ax.inset_axes((0.08, 0.5, 0.9, 0.45))
+    above.plot(part.times, part.data[field][:, 0], ".", color=GREY, markersize=2, label="data")
+    if field in part.fit:
+        above.plot(part.times, part.fit[field][:, 0], color=BLUE, linewidth=1, label="fit")
+    above.set_ylabel(field)
+    above.legend(fontsize="x-small")
+    if field in part.residual:
+        below = ax.inset_axes((0.08, 0.1, 0.9, 0.3), sharex=above)
+        below.plot(part.residual_times, part.residual[field][:, 0], ".", color=ORANGE, markersize=2)
+        below.set(xlabel="t", ylabel=_RESIDUAL, ylim=(-RESIDUAL_RANGE, RESIDUAL_RANGE))
 
 
 _RESIDUAL = "whitened residual"

@@ -12,7 +12,11 @@ from bvsi.residual.widths import power_spectrum
 
 
 def field_view(ax: Any, data: Data, name: str) -> None:
-    """A field: over space and time in 1D, else its middle frame (in 3D the middle slice along z)."""
+    """A field: over time, in 1D over space and time, else its middle frame (in 3D the middle slice along z)."""
+    if not data.geometry.dim:
+        ax.plot(data.times, data.observed(name)[:, 0], ".", color=SERIES[0], markersize=2)
+        ax.set(title=name, xlabel="t", ylabel=name)
+        return
     if not isinstance(data.geometry, Grid):
         frame = data.n_times // 2
         points, values = data.geometry.points, data.observed(name)[frame]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import permutations
 
 from bvsi.app.readers.names import TIME_NAMES
@@ -34,16 +35,50 @@ def dims_line(source: DataSource) -> str:
         return (
             f"write dims with the {array.ndim} axes of {array.name!r} {array.shape} in order, such as {_example(array)}"
         )
-    lines = [_line(dims) for dims in fitting[:2]]
-    if len(lines) == 1:
-        return f"by the lengths of {array.name!r} {array.shape} write {lines[0]}"
-    return f"the lengths of {array.name!r} {array.shape} fit several orders: write {' or '.join(lines)}"
+    if len(fitting) == 1:
+        return f"by the lengths of {array.name!r} {array.shape} write {_line(fitting[0])}"
+    return _several(array, fitting)
 
 
-def suggestion(source: DataSource) -> Reading:
-    """Best guess of what to read from an open file."""
+def as_series(source: DataSource, time: str | None = None) -> DataSource | None:
+    """The source with time as the axis of all vectors as long as the times, where it has nothing but vectors.
+
+    Parameters
+    ----------
+    time
+        Name of the times, by default time or t.
+    """
+    arrays = {a.name: a for a in source.arrays.values() if a.numeric and a.ndim}
+    if any(a.ndim > 1 or a.dims is not None for a in arrays.values()):
+        return None
+    named = [name for name in arrays if name == time or (time is None and name.lower() in TIME_NAMES)]
+    if len(named) != 1:
+        return None
+    dims, shape = (named[0],), arrays[named[0]].shape
+    vectors = {name: replace(a, dims=dims) for name, a in arrays.items() if a.shape == shape}
+    return replace(source, arrays={**source.arrays, **vectors})
+
+
+def _several(array: Array, fitting: list[tuple[str, ...]]) -> str:
+    """A question about axes of equal lengths."""
+    lines, options = (" or ".join(write(dims) for dims in fitting[:2]) for write in (_line, ",".join))
+    return (
+        f"axes of {array.name!r} {array.shape} have equal lengths, and which is which is not guessed: write {lines} "
+        f"(--dims {options})"
+    )
+
+
+def suggestion(source: DataSource, dims: tuple[str, ...] | None = None) -> Reading:
+    """Best guess of what to read from an open file; axes of equal lengths without names are not guessed.
+
+    Parameters
+    ----------
+    dims
+        Names of the axes, where they are known.
+    """
+    source = as_series(source) or source
     nameless = any(a.dims is None and a.ndim > 1 and a.numeric for a in source.arrays.values())
-    return _for_nameless(source) if nameless else _for_named(source)
+    return _for_nameless(source, dims) if nameless else replace(_for_named(source), dims=dims)
 
 
 def table_suggestion(columns: Iterable[str]) -> Reading:
@@ -52,13 +87,17 @@ def table_suggestion(columns: Iterable[str]) -> Reading:
     role = {name: _MEANING.get(name.lower()) for name in names}
     time = next((name for name in names if role[name] == "t"), None)
     axes = {n: a for n, a in role.items() if a in COORDINATE_NAMES}
-    fields = [name for name in names if name != time and name not in axes]
-    return Reading(time=time, axes={n: a for n, a in axes.items() if n != a}, fields=_field_names(fields))
+    fields = _field_names(name for name in names if name != time and name not in axes)
+    # where no name has to change, the reader finds out which columns are fields
+    renamed = any(name != column for name, column in fields.items())
+    return Reading(time=time, axes={n: a for n, a in axes.items() if n != a}, fields=fields if renamed else None)
 
 
 def _for_named(source: DataSource) -> Reading:
     """Time, axes and fields from the names of the dimensions."""
     arrays = [array for array in source.arrays.values() if array.numeric and array.dims and len(array.dims) > 1]
+    if not arrays and (series := _of_series(source)) is not None:
+        return series
     dims = max((array.dims or () for array in arrays), key=len, default=())
     time = _time_of(source, dims)
     if time is None:
@@ -74,6 +113,18 @@ def _for_named(source: DataSource) -> Reading:
     if time not in has_coordinate:
         lacking.append(time)
     return Reading(time=time, fields=_field_names(same), axes=axes, spacing=dict.fromkeys(lacking, 1.0))
+
+
+def _of_series(source: DataSource) -> Reading | None:
+    """All vectors over time, where a file has nothing else over time."""
+    vectors = [array for array in source.arrays.values() if array.numeric and len(array.dims or ()) == 1]
+    time = _time_of(source, tuple(dict.fromkeys(dim for array in vectors for dim in array.dims or ())))
+    marked = {a.name for a in vectors if a.attributes.get("role") == "auxiliary"}
+    fields = [a.name for a in vectors if a.dims == (time,) and a.name not in {time, *marked}]
+    if time is None or not fields:
+        return None
+    spacing = {} if time in source.arrays else {time: 1.0}
+    return Reading(time=time, fields=_field_names(fields, series=True), spacing=spacing)
 
 
 def _time_of(source: DataSource, dims: tuple[str, ...]) -> str | None:
@@ -97,26 +148,37 @@ def _axes(dims: list[str]) -> dict[str, str]:
     return {dim: axes[dim] for dim in dims if dim in axes and axes[dim] != dim}
 
 
-def _for_nameless(source: DataSource) -> Reading:
+def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
     """Axes by matching their lengths with arrays of one axis; the rest in the usual order with step 1."""
     array = _main(source)
     fitting = _fitting_dims(source, array)
+    if given is not None:
+        fitting = [dims for dims in fitting if dims == given]
+    elif len(fitting) > 1 or (len(set(array.shape)) < array.ndim and array.name != IMAGE):
+        first, *rest = _example_names(array)
+        other = (first, *reversed(rest)) if len(rest) > 1 else (*rest, first)
+        raise DataError(f"{source.path}: {_several(array, fitting or [(first, *rest), other])}")
     if fitting:
         dims = fitting[0]
         same = [a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric]
         return Reading(time=_time_in(dims), dims=dims, fields=_field_names(same))
     coordinates: dict[str, str] = {}
     names: list[str | None] = []
-    for size in array.shape:
+    for size, dim in zip(array.shape, given or [None] * array.ndim, strict=False):
         own = [a.name for a in _vectors(source) if a.shape == (size,) and a.name not in coordinates.values()]
-        meant = [(name, _MEANING.get(name.lower())) for name in own]
-        name, axis = next(((n, m) for n, m in meant if m is not None and m not in names), (None, None))
+        meant = [(name, dim if dim == name else _MEANING.get(name.lower())) for name in own]
+        name, axis = next(
+            ((n, m) for n, m in meant if m is not None and m not in names and dim in (None, m)), (None, None)
+        )
         names.append(axis)
         if name is not None and axis is not None and name != axis:
             coordinates[axis] = name
     usual = iter(name for name in _example_names(array) if name not in names)
-    dims = tuple(name if name is not None else next(usual, f"axis{i}") for i, name in enumerate(names))
-    lacking = [dim for dim, known in zip(dims, names, strict=True) if known is None]
+    dims = given or tuple(name if name is not None else next(usual, f"axis{i}") for i, name in enumerate(names))
+    lacking = [dim for dim, known in zip(dims, names, strict=False) if known is None]
+    if given is not None:  # an array of the name with another length is an error, which the reader tells
+        there = {meaning for a in _vectors(source) for meaning in (a.name, _MEANING.get(a.name.lower()))}
+        lacking = [dim for dim in lacking if dim not in there]
     same = [a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric]
     return Reading(
         time=_time_in(dims),
@@ -172,11 +234,11 @@ def _line(dims: tuple[str, ...]) -> str:
     return f"dims = {list(dims)}".replace("'", '"')
 
 
-def _field_names(names: Iterable[str]) -> dict[str, str]:
+def _field_names(names: Iterable[str], *, series: bool = False) -> dict[str, str]:
     """Names that fields may have to the names in the file."""
     found: dict[str, str] = {}
     for name in names:
-        proper = _proper(name)
+        proper = _proper(name, series=series)
         found[next(n for n in (proper, *(f"{proper}{k}" for k in range(2, MOST_FIELDS + 3))) if n not in found)] = name
         if len(found) > MOST_FIELDS:
             raise DataError(
@@ -186,11 +248,11 @@ def _field_names(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _proper(name: str) -> str:
+def _proper(name: str, *, series: bool = False) -> str:
     """The nearest name that a field may have, and that operators may use: letters of ASCII, digits and ``_``."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     try:
-        return check_field_name(plain)
+        return check_field_name(plain, series=series)
     except DataError:
         plain = re.sub(r"[\W_]+", "_", plain).strip("_")
         if not plain or plain[0].isdigit():

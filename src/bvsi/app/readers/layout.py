@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.readers.coordinates import Axis, axis_of, trimmed
-from bvsi.app.readers.guess import MOST_FIELDS, dims_line
+from bvsi.app.readers.guess import MOST_FIELDS, as_series, dims_line
 from bvsi.app.readers.mesh_file import read_mesh
 from bvsi.app.readers.names import TIME_NAMES, file_names, time_name
 from bvsi.app.readers.reading import Reading
@@ -82,7 +82,7 @@ def resolve(source: DataSource, reading: Reading) -> ArrayLayout:
     fields, known = _variables(source, reading, time)
     dims = _space_dims(fields, time)
     sizes = _sizes((*fields.values(), *known.values()))
-    mesh, nodes = _mesh(source, reading, dims, sizes[dims[0]])
+    mesh, nodes = _mesh(source, reading, dims, sizes[dims[0]]) if dims else (None, None)
     t = trimmed(axis_of(source, reading, time, "time", sizes[time]), reading)
     if mesh is not None:
         space: tuple[Axis, ...] = (Axis(dims[0], "node", None, sizes[dims[0]]),)
@@ -92,8 +92,6 @@ def resolve(source: DataSource, reading: Reading) -> ArrayLayout:
     _check_names(reading, (time, *dims), mesh)
     single = tuple(axis for axis in space if axis.size == 1) if mesh is None else ()
     space = tuple(axis for axis in space if axis not in single)
-    if not space:
-        raise DataError("the fields have no space axis with more than one point; at least one of x, y, z is needed")
     known_gaps = tuple(name for name, array in fields.items() if array.attributes.get("missing") == "nan")
     return ArrayLayout(
         t,
@@ -122,6 +120,8 @@ def _with_dims(source: DataSource, reading: Reading) -> DataSource:
     """The source with names for the axes of all arrays that matter; the error holds the line to write."""
     nameless = [array for array in source.arrays.values() if array.dims is None]
     if reading.dims is None:
+        if (series := as_series(source, reading.time)) is not None:
+            return series
         if any(array.ndim > 1 and array.numeric for array in nameless):
             raise DataError(f"{source.path}: the file does not name the axes of its arrays; {dims_line(source)}")
         return source
@@ -165,11 +165,12 @@ def _variables(source: DataSource, reading: Reading, time: str) -> tuple[dict[st
         known = {name: name for name in marked if name not in taken}
     if fields is None:
         coordinates = {*reading.coordinates.values(), *known.values()}
-        fields = {
-            a.name: a.name
-            for a in source.arrays.values()
-            if a.numeric and time in (a.dims or ()) and len(a.dims or ()) > 1 and a.name not in coordinates
-        }
+        moving = [
+            a for a in source.arrays.values() if a.numeric and time in (a.dims or ()) and a.name not in coordinates
+        ]
+        spread = [a.name for a in moving if len(a.dims or ()) > 1]  # none in a file of series
+        alone = [a.name for a in moving if a.name != time and a.name.lower() not in TIME_NAMES]
+        fields = {name: name for name in spread or alone}
         if len(fields) > MOST_FIELDS:
             raise DataError(
                 f"fields: {len(fields)} arrays could be fields; name those of interest, such as fields = "
@@ -177,7 +178,7 @@ def _variables(source: DataSource, reading: Reading, time: str) -> tuple[dict[st
             )
         if not fields:
             raise DataError(
-                f"fields: no array has the time dimension {time!r} and one of space; the file has {_shapes(source)}"
+                f"fields: no array has the time dimension {time!r} beside the times; the file has {_shapes(source)}"
             )
     return (
         {name: _found(source, "fields", given) for name, given in fields.items()},
@@ -214,6 +215,8 @@ def _space_dims(fields: Mapping[str, Array], time: str) -> tuple[str, ...]:
     first_name, first = next(iter(fields.items()))
     for name, array in fields.items():
         dims = array.dims or ()
+        if dims == (time,) and array.name == time:
+            raise DataError(f"fields: {array.name!r} is the time itself; choose another array")
         if time not in dims:
             raise DataError(
                 f"fields: {name!r} lacks the time dimension {time!r} (it has {_listed(dims)}); list it in auxiliary "
@@ -224,10 +227,7 @@ def _space_dims(fields: Mapping[str, Array], time: str) -> tuple[str, ...]:
                 f"fields: {name!r} has the dimensions {_listed(dims)}, {first_name!r} has {_listed(first.dims or ())}; "
                 "name in fields those that belong together"
             )
-    space = tuple(dim for dim in first.dims or () if dim != time)
-    if not space:
-        raise DataError(f"fields: {first_name!r} has the time {time!r} and no space dimension; choose another array")
-    return space
+    return tuple(dim for dim in first.dims or () if dim != time)
 
 
 def _sizes(arrays: Iterable[Array]) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Positions of sensors or nodes: whether they form a grid, and a mesh through them where they do not."""
+"""Positions of sensors or nodes: whether they form a grid."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Mesh
-from bvsi.errors import DataError
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Coordinates that differ by less than this fraction of the extent are one, rounded in different ways.
 _SAME = 1e-9
-# A simplex below this fraction of (longest edge)^dim is a sliver between points on the hull.
-_FLAT = 1e-9
 _GRID_CELLS = {1: "line", 2: "quad", 3: "hexahedron"}
 
 
@@ -76,21 +73,3 @@ def lattice_of_mesh(mesh: Mesh) -> Lattice | None:
     unit = bool(np.all(np.ptp(index, axis=2) == 1))
     corners = np.ravel_multi_index(tuple(index.min(axis=2)), found.shape)
     return found if unit and np.unique(corners).size == len(mesh.cells) else None
-
-
-def triangulated(points: Floats) -> Mesh:
-    """Delaunay mesh of scattered points (n, 2) or (n, 3)."""
-    from scipy.spatial import Delaunay, QhullError
-
-    dim = points.shape[1]
-    try:
-        cells = Delaunay(points).simplices
-    except (QhullError, ValueError) as error:
-        raise DataError(
-            f"the {len(points)} positions in {dim}D span no mesh (too few, or all on one line or plane); "
-            "leave out the coordinate that does not vary"
-        ) from error
-    edges = points[cells[:, 1:]] - points[cells[:, :1]]
-    longest = np.linalg.norm(edges, axis=2).max(axis=1)
-    solid = np.abs(np.linalg.det(edges)) > _FLAT * longest**dim
-    return Mesh(points, cells[solid].astype(np.int64), "triangle" if dim == 2 else "tetra")

@@ -86,7 +86,7 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     Parameters
     ----------
     reading
-        Whose ``max_memory`` and ``allow_outside`` hold, here and in the guess.
+        Whose ``max_memory`` and ``allow_outside`` hold, here and in the guess, and whose ``dims``, if any, are taken.
     """
     place, limits = Path(path), reading or Reading()
     if format_of(place).name == "CSV":
@@ -94,7 +94,7 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     else:
         with opened(place, limits) as source, readable(place, source.format):
             require_numbers(source)
-            guess = suggestion(source)
+            guess = suggestion(source, None if limits.dims is None else tuple(limits.dims))
     return replace(guess, max_memory=limits.max_memory, allow_outside=limits.allow_outside, guarded=limits.guarded)
 
 

@@ -37,7 +37,10 @@ class Reading:
     missing
         "nan" where NaN in a field means that the value was not measured.
     mesh
-        Mesh file (Gmsh, VTU, …) for nodal values that are kept in another file.
+        Mesh file (Gmsh, VTU, …) for nodal values that are kept in another file. Where its nodes are not the sensors of
+        a table it tells the domain that they are in.
+    domain
+        Corners (x, y) of a polygon in which scattered sensors lie; without it, and without a mesh, it is found.
     select
         Dimension to lowest and highest coordinate taken, None for no limit.
     max_memory
@@ -64,6 +67,7 @@ class Reading:
     periodic: Mapping[str, float] | Sequence[str] | None = None
     missing: Literal["nan"] | None = None
     mesh: Path | None = None
+    domain: Sequence[tuple[float, float]] | None = None
     select: Mapping[str, Range] = field(default_factory=dict)
     max_memory: float = 1e9
     comfortable: float = 4e6

@@ -1,4 +1,4 @@
-"""CSV long tables: one row per sensor and time, with columns time, x, y, z and the fields."""
+"""CSV long tables: one row per sensor and time, with columns time, x, y, z and the fields; or one row per time."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from bvsi.app.readers.csv_columns import Header, header_of, is_entry, numbers, r
 from bvsi.app.readers.guess import MOST_FIELDS
 from bvsi.app.readers.mesh_file import read_mesh
 from bvsi.app.readers.names import file_names, time_name
-from bvsi.app.readers.points import lattice, triangulated
+from bvsi.app.readers.points import lattice
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource, Key, in_memory
 from bvsi.data import COORDINATE_NAMES, Mesh
+from bvsi.data.scattered import count_holes, mesh_through
 from bvsi.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -28,6 +29,8 @@ Integers = NDArray[np.int64]
 _FIXED = 0.5
 # Sensors closer than this fraction of the extent of the mesh to a node are at the node.
 _NEAR = 1e-5
+# Share of the sensors that lies inside of a domain that is meant for them; not measured.
+_INSIDE = 0.5
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,71 @@ def open_table(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource
     """Arrays over time and the axes of the grid that the sensors form, else over time and the nodes of a mesh."""
     path, header = paths[0], header_of(paths[0])
     time = time_name(reading.time, header.columns, "column")
+    if _is_series(path, header, reading, time):
+        yield _series(path, header, reading, time)
+        return
     axes = _axis_columns(header, reading)
     wanted = _value_columns(path, header, reading, (time, *axes))
     columns = numbers(path, header, (time, *axes, *wanted), time)
     sensors = _sensors(path, columns[time], np.stack([columns[name] for name in axes], axis=1), reading)
     known = file_names("auxiliary", reading.auxiliary) or {}
     tables = {name: _table(columns[name], sensors) for name in wanted}
+    labels = [n for n, t in tables.items() if reading.fields is None and n not in known.values() and _is_label(t)]
+    labels = labels if len(labels) < len(tables) else []
+    tables = {name: table for name, table in tables.items() if name not in labels}
     static = {name: _constant(tables[name]) for name in known.values() if name in tables}
     source = _placed(path, sensors, time, axes, tables, {n: v for n, v in static.items() if v is not None}, reading)
-    yield replace(source, notes=(*header.notes, *source.notes))
+    left_out = (f"column {name!r} numbers the sensors and is no field" for name in labels)
+    yield replace(source, notes=(*header.notes, *left_out, *source.notes))
+
+
+def _is_series(path: Path, header: Header, reading: Reading, time: str) -> bool:
+    """Whether a table has no positions: nothing but x, y, z, each time once, or none of them, or one named as a field.
+
+    With other columns beside x, y, z a row per time may as well be a sensor that moves.
+    """
+    if reading.axes or reading.mesh is not None:
+        return False
+    places = [name for name in COORDINATE_NAMES if name in header.columns]
+    if not places or set(places) & set((file_names("fields", reading.fields) or {}).values()):
+        return True
+    if len(header.columns) > len(places) + 1:
+        return False
+    columns = numbers(path, header, (time, *places), time)
+    once = np.unique(columns[time]).size == columns[time].size
+    return once and all(np.unique(columns[name]).size > 1 for name in places)
+
+
+def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSource:
+    """Columns over the times, sorted."""
+    wanted = _value_columns(path, header, reading, (time,))
+    columns = numbers(path, header, (time, *wanted), time)
+    if not np.isfinite(columns[time]).all():
+        raise DataError(f"{path}: some times are empty or not finite; every row needs one")
+    order = np.argsort(columns[time], kind="stable")
+    repeated = np.flatnonzero(np.diff(columns[time][order]) == 0)
+    if repeated.size:
+        a, b = order[repeated[0]], order[repeated[0] + 1]
+        raise DataError(
+            f"{path}: rows {a + 1} and {b + 1} have the same time; a table without positions has one row per time: "
+            f'drop one of them, or write axes = {{ {header.columns[-1]} = "x" }} for a column with positions'
+        )
+    arrays = {name: in_memory(name, (time,), columns[name][order]) for name in (time, *wanted)}
+    places = [name for name in COORDINATE_NAMES if name in wanted]
+    verb = "is" if len(places) == 1 else "are"
+    notes = (f"every time has one row: {', '.join(places)} {verb} no position but a series",) if places else ()
+    return DataSource(path, "CSV", arrays, {}, (*header.notes, *notes))
+
+
+def _is_label(table: Floats) -> bool:
+    """Whether a table (times, sensors) holds one whole number per sensor, a different one for each."""
+    fixed = _constant(table)
+    return (
+        fixed is not None
+        and len(table) > 1
+        and np.unique(fixed).size == fixed.size
+        and bool(np.all(fixed == np.round(fixed)))
+    )
 
 
 def _axis_columns(header: Header, reading: Reading) -> tuple[str, ...]:
@@ -129,7 +188,8 @@ def _sensors(path: Path, time: Floats, points: Floats, reading: Reading) -> _Sen
     if len(time) < _FIXED * n_cells:
         raise DataError(
             f"{path}: {len(places)} positions at {times.size} times in only {len(time)} rows: the sensors move or "
-            "differ from time to time; interpolate the data to fixed positions first"
+            "differ from time to time; interpolate the data to fixed positions first, or name all columns in fields, x "
+            "among them, if they are series"
         )
     rows = when * len(places) + where
     ordered = np.argsort(rows, kind="stable")
@@ -175,18 +235,24 @@ def _placed(
     reading: Reading,
 ) -> DataSource:
     """The tables on a grid, or on the nodes of a mesh; a mesh that is given comes first."""
-    grid = None if reading.mesh is not None else lattice(sensors.points)
+    told: Mesh | None = None if reading.mesh is None else read_mesh(reading.mesh).mesh
+    domain = reading.domain if told is None else told
+    grid = None if domain is not None else lattice(sensors.points)
     mesh: Mesh | None = None
+    notes: tuple[str, ...] = ()
     if grid is not None:
         order, space, shape = grid.order, axes, grid.shape
-    elif reading.mesh is None and sensors.points.shape[1] > 1:
-        mesh = triangulated(sensors.points)
-        order, space, shape = np.arange(mesh.n_nodes), ("node",), (mesh.n_nodes,)
-    elif reading.mesh is None:
-        raise DataError(f"{path}: there is one position only; at least 2 are needed")
+    elif told is not None and len(sensors.points) == told.n_nodes:
+        mesh, order = told, _matched(sensors.points, told)
+    elif sensors.points.shape[1] > 1:
+        mesh, used = mesh_through(sensors.points, domain)
+        order, notes = np.flatnonzero(used), (_laid(len(sensors.points), mesh, domain is not None),)
+        if len(order) < _INSIDE * len(used):
+            raise DataError(f"{path}: only {len(order)} of the {len(used)} sensors are inside of the domain or mesh")
     else:
-        mesh = read_mesh(reading.mesh).mesh
-        order, space, shape = _matched(sensors.points, mesh), ("node",), (mesh.n_nodes,)
+        raise DataError(f"{path}: there is one position only; at least 2 are needed")
+    if mesh is not None:
+        space, shape = ("node",), (mesh.n_nodes,)
     arrays = {}
     for name, table in tables.items():
         values = static.get(name, table)[..., order]
@@ -195,20 +261,27 @@ def _placed(
     arrays[time] = in_memory(time, (time,), sensors.times)
     if grid is not None:
         arrays |= {name: in_memory(name, (name,), axis) for name, axis in zip(axes, grid.axes, strict=True)}
-    made = mesh is not None and reading.mesh is None
-    notes = (f"a mesh was laid through the {len(sensors.points)} sensors (Delaunay)",) if made else ()
     return DataSource(path, "CSV", arrays, {}, notes, mesh)
+
+
+def _laid(count: int, mesh: Mesh, told: bool) -> str:
+    """What became of scattered sensors, in words."""
+    parts = [f"a mesh was laid through the {count} sensors (Delaunay){' inside of the domain given' * told}"]
+    if holes := count_holes(mesh):
+        parts.append(
+            f"{holes} hole{'s' * (holes > 1)}" if told else f"{holes} gap{'s' * (holes > 1)} without sensors left open"
+        )
+    if count > mesh.n_nodes:
+        parts.append(f"{count - mesh.n_nodes} {'outside' if told else 'far from all others'} left out")
+    return ", ".join(parts)
 
 
 def _matched(points: Floats, mesh: Mesh) -> Integers:
     """Sensor at each node of a mesh, (n_nodes,)."""
     from scipy.spatial import cKDTree
 
-    if points.shape[1] != mesh.dim or len(points) != mesh.n_nodes:
-        raise DataError(
-            f"mesh: it has {mesh.n_nodes} nodes in {mesh.dim}D, the table {len(points)} positions in "
-            f"{points.shape[1]}D; give the mesh whose nodes are the sensors"
-        )
+    if points.shape[1] != mesh.dim:
+        raise DataError(f"mesh: it is in {mesh.dim}D, the positions of the table in {points.shape[1]}D")
     distance, sensor = cKDTree(points).query(mesh.points)
     far = np.flatnonzero(distance > _NEAR * np.ptp(mesh.points, axis=0).max())
     if far.size or np.unique(sensor).size != len(sensor):

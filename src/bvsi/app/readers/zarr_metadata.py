@@ -174,6 +174,10 @@ def _check_array(path: Path, node: str, meta: Mapping[str, Any], largest: float)
             else f"the codec {odd[0]!r}; save it with zstd, gzip or blosc"
         )
         raise DataError(f"{path}: array {node!r} is stored with {told}")
+    if "blosc" in _codecs(meta) and "blosc" not in _codecs(meta, deep=False):  # its headers cannot be checked there
+        raise DataError(
+            f"{path}: array {node!r} is stored with the codec 'blosc' inside shards; save it with zstd or gzip"
+        )
     itemsize = _itemsize(path, node, meta)
     shape = _sizes(path, node, meta.get("shape"))
     grid = meta.get("chunk_grid")

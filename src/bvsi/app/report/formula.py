@@ -9,7 +9,8 @@ import ast
 import math
 from dataclasses import dataclass
 
-from bvsi.operators.syntax import CONSTANT_NAMES, FUNCTION_NAMES, Syntax, read_or_none
+from bvsi.common.naming import CONSTANT_NAMES, FUNCTION_NAMES
+from bvsi.operators.syntax import Syntax, read_or_none
 
 
 @dataclass(frozen=True)

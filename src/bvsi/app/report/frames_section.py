@@ -45,6 +45,8 @@ def frames_section(frames: Frames) -> Markup:
 def _experiment(part: ExperimentFrames, number: int, budget: int) -> Markup:
     """One slider for all fields of an experiment."""
     fields = [field for field in part.data if np.isfinite(part.data[field]).any()]
+    if not part.points.shape[1]:
+        return element("div", *(_series(part, field) for field in fields))
     chosen = _chosen(part, budget // max(1, len(fields)))
     rows = [_field(part, field, chosen) for field in fields]
     return element("div", _controls(part.times[chosen], f"frame-{number}"), *rows, class_="movie")
@@ -105,6 +107,30 @@ def _pictures_1d(part: ExperimentFrames, field: str, name: str) -> Markup:
     across, upwards = (f"from {short_number(a)} to {short_number(b)}" for a, b in ((left, right), part.times[[0, -1]]))
     note = element("p", f"across: x {across}; upwards: t {upwards}", class_="note")
     return element("div", element("div", *panels, class_="pictures"), note)
+
+
+def _series(part: ExperimentFrames, field: str) -> Markup:
+    """A series over time, data as dots and fit as a line, and beside it the residual of its equation."""
+    name = plain(name_formula(field))
+    data = part.data[field][:, 0]
+    fit = part.fit[field][:, 0] if field in part.fit else np.full_like(data, np.nan)
+    x = Scale(*padded(part.times, 0.0), _LEFT, _WIDTH - 12)
+    y = Scale(*padded(np.concatenate([data, fit])), _HEIGHT - _BOTTOM, _TOP)
+    at = x(part.times)
+    curves = (
+        element("path", d=dots_data(at, y(data)), class_="dots"),
+        element("path", d=path_data(at, y(fit)), class_="curve b"),
+    )
+    drawing = svg(_WIDTH, _HEIGHT, axes(x, y, "t", name), *curves, label=f"{name}: data and fit over t")
+    figures = [element("figure", drawing, element("figcaption", f"{name}: data (dots) and fit (line)"))]
+    if field in part.residual and len(part.residual_times):
+        z = Scale(-RESIDUAL_RANGE, RESIDUAL_RANGE, _HEIGHT - _BOTTOM, _TOP)
+        held = np.clip(part.residual[field][:, 0], -RESIDUAL_RANGE, RESIDUAL_RANGE)
+        dots = element("path", d=dots_data(x(part.residual_times), z(held)), class_="dots")
+        words = f"{name}: whitened residual"
+        drawing = svg(_WIDTH, _HEIGHT, axes(x, z, "t", "sd"), dots, label=words)
+        figures.append(element("figure", drawing, element("figcaption", words)))
+    return element("div", element("div", *figures, class_="pictures"), class_="field")
 
 
 def _kinds(part: ExperimentFrames, field: str) -> dict[str, Mapping[str, Array]]:

@@ -53,7 +53,7 @@ class CoefficientRow:
 
 def coefficient_rows(found: Discovery, level: float = 0.95) -> list[CoefficientRow]:
     """The table of coefficients, for all forms of the report."""
-    inclusion = found.path.inclusion()
+    inclusion = found.inclusion()
     rows = []
     for name, value, sd, (low, high) in zip(
         found.names, found.theta.tolist(), found.sd.tolist(), found.posterior.interval(level).tolist(), strict=True
@@ -166,7 +166,7 @@ def _left_out(found: Discovery) -> Markup:
     others = [name for name in found.candidates if name not in found.names]
     if not others:
         return Markup("")
-    inclusion = found.path.inclusion()
+    inclusion = found.inclusion()
     rows = [
         [operator_mathml(name, found.fields), element("code", name), f"{inclusion.get(name, 0.0):.3f}"]
         for name in others

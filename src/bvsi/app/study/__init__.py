@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from bvsi.app.study.run import Finished, read_inputs, run_study
     from bvsi.app.study.schema import json_schema
     from bvsi.app.study.settings import Settings
-    from bvsi.app.study.template import template
     from bvsi.app.study.toml import Study, load_study
 
 _HOME = {
@@ -27,7 +26,6 @@ _HOME = {
     "run": ("Finished", "read_inputs", "run_study"),
     "schema": ("json_schema",),
     "settings": ("Settings",),
-    "template": ("template",),
     "toml": ("Study", "load_study"),
 }
 _MODULE_OF = {name: f"bvsi.app.study.{module}" for module, names in _HOME.items() for name in names}
@@ -50,7 +48,6 @@ __all__ = [
     "resolved",
     "run_study",
     "suggested_operators",
-    "template",
     "validate",
 ]
 

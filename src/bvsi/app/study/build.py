@@ -43,6 +43,7 @@ def reading_of(study: Study) -> Reading:
         periodic=data.periodic,
         missing=data.missing,
         mesh=None if data.mesh is None else study.path.parent / data.mesh,
+        domain=data.domain,
         select={name: (_finite(low), _finite(high)) for name, (low, high) in data.select.items()},
         max_memory=data.max_memory,
         allow_outside=study.allow_outside,

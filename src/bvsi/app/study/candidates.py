@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
+from bvsi.operators import polynomials
+
 MAX_CANDIDATES = 14
 """Operators of one equation."""
+
+# Series up to which monomials of degree three are suggested: twenty of three; not measured.
+_CUBIC = 3
 
 _THIRD_AND_FOURTH = ("dx(dx(dx({u})))", "biharmonic({u})")
 
@@ -14,7 +19,7 @@ _THIRD_AND_FOURTH = ("dx(dx(dx({u})))", "biharmonic({u})")
 def suggested_operators(
     fields: Sequence[str], axes: Sequence[str], *, splines: bool = True, limit: int = MAX_CANDIDATES
 ) -> dict[str, list[str]]:
-    """Candidates by field, the likeliest first.
+    """Candidates by field, the likeliest first; of series all monomials.
 
     Parameters
     ----------
@@ -23,10 +28,13 @@ def suggested_operators(
     axes
         Names of the coordinates, ``("x", "y")``.
     splines
-        Whether the data allow spline tests; without them there are no third derivatives.
+        Whether the data allow spline tests for third and fourth derivatives; without them there are none.
     limit
         Operators of one equation.
     """
+    if not axes:
+        degree = 3 if len(fields) <= _CUBIC else 2
+        return {field: list(polynomials(fields, degree)) for field in fields}
     suggested = {}
     for field in fields:
         others = [other for other in fields if other != field]
@@ -39,7 +47,7 @@ def _own(u: str, axes: Sequence[str], splines: bool) -> list[str]:
     """Reaction, transport and diffusion of one field."""
     transport = [f"d{axis}({u})" for axis in axes]
     steepening = [f"{u}*d{axis}({u})" for axis in axes]
-    high = [text.format(u=u) for text in _THIRD_AND_FOURTH if splines or "dx" not in text]
+    high = [text.format(u=u) for text in _THIRD_AND_FOURTH] if splines else []
     if len(axes) > 1:
         high = [text for text in high if "dx" not in text]
     diffusion = [f"laplacian({u})", *transport, *steepening, *high, f"laplacian({u}**2)", f"laplacian({u}**3)"]

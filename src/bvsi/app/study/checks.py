@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from bvsi.app.study import objects
@@ -19,8 +20,9 @@ from bvsi.app.study.settings import (
     SelectionSettings,
 )
 from bvsi.app.study.toml import Study
+from bvsi.common.naming import COORDINATE_NAMES
 from bvsi.data import Data, as_experiments
-from bvsi.data._arrays import COORDINATE_NAMES, check_field_name
+from bvsi.data._arrays import check_field_name
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Library, Vocabulary
 
@@ -92,7 +94,7 @@ def _data(settings: DataSettings) -> Iterator[StudyProblem]:
                 yield StudyProblem(("data", key), f"{name!r} is no path; remove the control characters.")
     for key in ("fields", "auxiliary"):
         for name in getattr(settings, key) or ():
-            yield from attempt(("data", key), check_field_name, name)
+            yield from attempt(("data", key), partial(check_field_name, series=True), name)  # data refuse x, y, z
     both = sorted(set(settings.fields or ()) & set(settings.auxiliary or ()))
     if both:
         yield StudyProblem(("data", "auxiliary"), f"{both[0]!r} is listed in fields as well; keep one of them.")
@@ -185,7 +187,7 @@ def _discretisation(settings: DiscretisationSettings, library: LibrarySettings) 
     for axis in settings.gap if isinstance(settings.gap, dict) else ():
         if axis not in COORDINATE_NAMES:
             yield StudyProblem((section, "gap", axis), f"the axes are x, y and z, not {axis!r}.")
-    if library.time_order > 1 and settings.stencil not in (None, "temporal-tests"):
+    if library.time_order != 1 and settings.stencil not in (None, "temporal-tests"):
         message = 'differences have first time derivatives only; use "temporal-tests", or library.time_order = 1.'
         yield StudyProblem((section, "stencil"), message)
 

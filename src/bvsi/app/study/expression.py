@@ -19,9 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.naming import FUNCTION_NAMES
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.operators.syntax import (
-    FUNCTION_NAMES,
     MAX_CONSTANT,
     MAX_DEPTH,
     MAX_EXPONENT,

@@ -8,7 +8,7 @@ from pathlib import Path
 from bvsi.app.readers import Reading, read_with_notes, suggest
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
-from bvsi.errors import DataError
+from bvsi.errors import MissingValuesError
 
 
 def first_look(
@@ -31,8 +31,8 @@ def first_look(
     notes = [] if reading is not None else guesses(wanted)
     try:
         data, told = read_with_notes(path, wanted, progress=progress)
-    except DataError as error:
-        if wanted.missing is not None or "missing='nan'" not in str(error):
+    except MissingValuesError:
+        if wanted.missing is not None:
             raise
         wanted = replace(wanted, missing="nan")
         data, told = read_with_notes(path, wanted, progress=progress)

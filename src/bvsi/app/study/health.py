@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bvsi.app.report import versions
-from bvsi.linalg import available_backends
+from bvsi.errors import MissingDependencyError
 from bvsi.linalg.blas import addresses
 from bvsi.linalg.machine import usable_cores
 
@@ -30,8 +30,6 @@ class Health:
     ----------
     versions
         Versions by package.
-    backends
-        Sparse Cholesky, the default first.
     cores
         Cores that may be used.
     blas
@@ -43,7 +41,6 @@ class Health:
     """
 
     versions: dict[str, str]
-    backends: tuple[str, ...]
     cores: int
     blas: tuple[dict[str, str], ...]
     missing: dict[str, str]
@@ -51,11 +48,11 @@ class Health:
 
     def record(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**vars(self), "backends": list(self.backends), "blas": list(self.blas), "warnings": list(self.warnings)}
+        return {**vars(self), "blas": list(self.blas), "warnings": list(self.warnings)}
 
     def __str__(self) -> str:
         rows = [f"{name:<12} {version}" for name, version in self.versions.items()]
-        rows += [f"{'cores':<12} {self.cores}", f"{'Cholesky':<12} {', '.join(self.backends)} (the first is used)"]
+        rows += [f"{'cores':<12} {self.cores}"]
         rows += [f"{'BLAS':<12} {', '.join(f'{k} {v}' for k, v in one.items())}" for one in self.blas]
         rows += [f"{'not here':<12} {name}: {told}" for name, told in self.missing.items()]
         rows += [f"{'warning':<12} {warning}" for warning in self.warnings]
@@ -71,17 +68,18 @@ def health() -> Health:
         {key: str(lib[key]) for key in ("internal_api", "version", "architecture", "num_threads") if lib.get(key)}
         for lib in libraries
     )
-    backends = tuple(type(backend).__name__ for backend in available_backends())
     missing = {
         name: f"for {what}; {how}" for name, (what, how) in _OPTIONAL.items() if importlib.util.find_spec(name) is None
     }
-    return Health(versions(), backends, usable_cores(), blas, missing, tuple(_warnings(blas)))
+    return Health(versions(), usable_cores(), blas, missing, tuple(_warnings(blas)))
 
 
 def _warnings(blas: tuple[dict[str, str], ...]) -> list[str]:
     found = []
-    if addresses() is None:
-        found.append("the compiled Cholesky cannot reach LAPACK; SuperLU is used, several times slower.")
+    try:
+        addresses()
+    except MissingDependencyError as error:
+        found.append(str(error))
     for one in blas:
         if one.get("architecture", "").lower() in _OLD_KERNELS:
             found.append(

@@ -14,7 +14,7 @@ from bvsi.app.study.candidates import suggested_operators
 from bvsi.app.study.first_look import first_look
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
-from bvsi.discovery.method import choose_method, takes_splines
+from bvsi.discovery.method import choose_method, takes_high_orders
 from bvsi.discovery.screening import check_worth
 from bvsi.errors import BvsiError, DataError
 from bvsi.noise.measurement import Measurement, measure
@@ -137,7 +137,7 @@ def inspect(
     except DataError as error:
         notes = (*notes, str(error))
     measurement = measure(data, None)
-    operators = suggested_operators(data.names, data.geometry.names, splines=takes_splines(data))
+    operators = suggested_operators(data.names, data.geometry.names, splines=takes_high_orders(data))
     try:
         method = choose_method([measurement], Library(operators)).reason
     except BvsiError as error:

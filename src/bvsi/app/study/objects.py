@@ -93,7 +93,7 @@ def library(settings: LibrarySettings) -> Library:
             boundary=conditions,
             definitions=settings.definitions,
             biharmonic=None if settings.biharmonic is None else _TREATMENTS[settings.biharmonic],
-            time_order=settings.time_order,
+            time_order=None if settings.time_order == "open" else settings.time_order,
         )
 
     return made(made(()).names) if settings.keep == "all" else made(keep)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from bvsi.app.study.complaints import nearest
 from bvsi.app.study.errors import MAX_SHOWN, StudyProblem
 from bvsi.app.study.faults import attempt
 from bvsi.app.study.settings import DataSettings, DiscretisationSettings, LibrarySettings
-from bvsi.common.naming import position
+from bvsi.common.naming import COORDINATE_NAMES, position
 from bvsi.data import Data
-from bvsi.data._arrays import COORDINATE_NAMES, check_field_name
+from bvsi.data._arrays import check_field_name
 from bvsi.operators import Library, Mixed, Vocabulary
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.syntax import read, read_or_none
@@ -64,7 +65,7 @@ def _fields(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProbl
         elif field not in words.fields:
             yield StudyProblem(place, f"the data have no field {field!r}; {nearest(field, words.fields)}")
         else:
-            yield from attempt(place, check_field_name, field)
+            yield from attempt(place, partial(check_field_name, series=True), field)  # data refuse x, y, z
 
 
 def _definitions(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:

@@ -32,6 +32,8 @@ WRITTEN = (RESULT, REPORT, PAGE, EQUATION, COEFFICIENTS, SUMMARY, SETTINGS, TIMI
 
 _LARGEST = 10_000_000
 """Bytes of a text beside the result."""
+# Bytes of a quantity at most: a page holds all of its values, and took 2.2 GB for 80 MB of them.
+_LARGEST_BAND = 5e7
 
 
 def quantity_file(name: str) -> str:
@@ -103,7 +105,7 @@ def _quantities(folder: Path) -> dict[str, Any]:
     for path in sorted(folder.glob("*.nc")):
         check_no_link(path)
         with readable(path, "a quantity"):
-            found[path.stem] = _quantity(load_netcdf(path))
+            found[path.stem] = _quantity(load_netcdf(path, _LARGEST_BAND))
     return found
 
 

@@ -21,8 +21,10 @@ import numpy as np
 from bvsi.app.readers import read_with_notes
 from bvsi.app.readers.registry import format_of
 from bvsi.app.report import equation_latex, versions
+from bvsi.app.storage import to_bytes
 from bvsi.app.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
 from bvsi.app.study.checks import validate
+from bvsi.app.study.memory import Memory, estimate_memory, free_memory
 from bvsi.app.study.outputs import WORK, alone, check_place, finish_move, write_outputs
 from bvsi.app.study.result_folder import (
     COEFFICIENTS,
@@ -46,10 +48,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
-from bvsi.discovery.memory import Memory, estimate_memory
-from bvsi.discovery.storage import to_bytes
 from bvsi.errors import BvsiError
-from bvsi.linalg.machine import free_memory
 from bvsi.operators import Library
 from bvsi.predict.forecast import SimulationError
 

@@ -78,7 +78,14 @@ class DataSettings(Section):
         default=None, description='Set to "nan" where NaN stands for values that were not measured', examples=["nan"]
     )
     mesh: Name | None = Field(
-        default=None, description="Mesh file, for nodal values that are kept elsewhere", examples=["mesh.msh"]
+        default=None,
+        description="Mesh file, for nodal values that are kept elsewhere; or the domain of scattered sensors",
+        examples=["mesh.msh"],
+    )
+    domain: Annotated[tuple[tuple[Number, Number], ...], Many] | None = Field(
+        default=None,
+        description="Corners of a polygon in which scattered sensors lie; left out, large gaps between them are holes",
+        examples=[[[0.0, 0.0], [2.0, 0.0], [2.0, 1.0], [0.0, 1.0]]],
     )
     select: Annotated[dict[Name, tuple[Limit, Limit]], Few] = Field(
         default={}, description="Range of a coordinate or of the time that is used", examples=[{"t": [0.0, 10.0]}]
@@ -111,8 +118,10 @@ class LibrarySettings(Section):
     definitions: Annotated[dict[Name, Text], Few] = Field(
         default={}, description="Names that stand for expressions in operators", examples=[{"phi": "u**2*(1 - u)**2"}]
     )
-    time_order: Annotated[Count, Field(le=4)] = Field(
-        default=1, description="Order of the time derivative on the left side; 2 for wave equations", examples=[2]
+    time_order: Annotated[Count, Field(le=4)] | Literal["open"] = Field(
+        default=1,
+        description='Order of the time derivative on the left side; 2 for wave equations, "open" for the better one',
+        examples=[2],
     )
     biharmonic: Literal["mixed", "interior-penalty"] | None = Field(
         default=None,
@@ -205,8 +214,11 @@ class PosteriorSettings(Section):
     chains: Annotated[Count, Field(le=64)] | None = Field(
         default=None, description="NUTS: number of chains", examples=[4]
     )
-    relinearise: Annotated[Whole, Field(le=100)] = Field(
-        default=0, description="How often operators are linearised anew at smoothed states", examples=[1]
+    relinearise: Annotated[Whole, Field(le=100)] | None = Field(
+        default=None,
+        description="How often operators are linearised anew at smoothed states; left out, once where they take "
+        "derivatives of the data",
+        examples=[1],
     )
     constraints: Annotated[tuple[Text, ...], Many] = Field(
         default=(), description="Linear constraints on coefficients by operator name", examples=[["laplacian(u) > 0"]]

@@ -127,7 +127,7 @@ def data_parts(experiments: Sequence[Data]) -> Iterator[bytes | memoryview]:
         arrays += [] if data.measured is None else list(data.measured.values())
         arrays += [np.array(list(geometry.periods.values()))] if isinstance(geometry, Grid) else [geometry.cells]
         for array in arrays:
-            yield np.ascontiguousarray(array).data.cast("B")
+            yield np.ascontiguousarray(array).reshape(-1).data.cast("B")
 
 
 def file_parts(files: Sequence[Path]) -> Iterator[bytes]:

@@ -40,7 +40,7 @@ def coefficients_csv(found: Discovery) -> str:
 
 
 def _rows(found: Discovery) -> list[dict[str, Any]]:
-    inclusion = found.path.inclusion()
+    inclusion = found.inclusion()
     return [
         {"operator": name, "mean": float(mean), "sd": float(sd), "low": float(low), "high": float(high),
          "probability": float(inclusion[name])}

@@ -64,12 +64,12 @@ def template(
         What to take from the file; by default what the file suggests, within ``limits``.
     """
     from bvsi.app.study.first_look import first_look
-    from bvsi.discovery.method import takes_splines
+    from bvsi.discovery.method import takes_high_orders
 
     data, wanted, notes = first_look(file, reading, limits=limits)
     given = _reading_keys(wanted, study_file)
     named = _ascii(given.get("fields", list(data.names)))
-    operators = suggested_operators(tuple(named), data.geometry.names, splines=takes_splines(data))
+    operators = suggested_operators(tuple(named), data.geometry.names, splines=takes_high_orders(data))
     keys = {"file": _relative(file, study_file), **given, "fields": named}
     return study_text(keys, operators, title=file.stem.replace("*", ""), notes=notes)
 
@@ -161,6 +161,8 @@ def _reading_keys(reading: Reading, study_file: Path) -> dict[str, Any]:
             continue
         if field.name == "mesh":
             value = _relative(Path(value), study_file)
+        elif field.name == "domain":
+            value = [[float(x), float(y)] for x, y in value]
         elif field.name == "select":
             value = {name: [_limit(low, -math.inf), _limit(high, math.inf)] for name, (low, high) in value.items()}
         elif isinstance(value, Mapping):

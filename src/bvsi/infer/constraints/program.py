@@ -20,8 +20,6 @@ from bvsi.linalg import ScaledCholesky
 Array = NDArray[np.float64]
 Sides = NDArray[np.int8]
 
-# Slack, in units of the terms of a row, below which a row holds with equality.
-_TOUCH = 1e-12
 # Part of the gradient that multipliers may leave, in units of its terms.
 _STATIONARY = 1e-7
 # Violation that the solver allows, and what is added to all bounds, in units of the largest violation at the start.
@@ -37,27 +35,8 @@ SLACK = 0.1
 _FLAT = 1e-8
 
 
-@dataclass(frozen=True, eq=False)
-class Program:
-    """Solution of a quadratic program with m rows.
-
-    Attributes
-    ----------
-    x
-        (d,).
-    active
-        (m,) rows that hold with equality.
-    multipliers
-        (m,) λ with P x − g + Aᵀλ = 0: λ ≥ 0 at upper bounds, λ ≤ 0 at lower ones, 0 at rows not active.
-    """
-
-    x: Array
-    active: NDArray[np.bool_]
-    multipliers: Array
-
-
-def solve_program(P: Array, g: Array, constraints: LinearConstraints) -> Program:
-    """Minimise ½ xᵀPx − gᵀx subject to l ≤ A x ≤ u.
+def solve_program(P: Array, g: Array, constraints: LinearConstraints) -> Array:
+    """argmin ½ xᵀPx − gᵀx subject to l ≤ A x ≤ u, (d,).
 
     Parameters
     ----------
@@ -80,7 +59,7 @@ def project(theta: Array, constraints: LinearConstraints, metric: Array) -> Arra
         P (d, d).
     """
     d = len(constraints.names)
-    return _nearest(_checked(metric, d), _point(theta, d, "theta"), constraints).x
+    return _nearest(_checked(metric, d), _point(theta, d, "theta"), constraints)
 
 
 class _UnsolvedError(BvsiError):
@@ -138,24 +117,22 @@ def _factorised(P: Array) -> ScaledCholesky:
     return ScaledCholesky(scale, np.asarray(L))
 
 
-def _nearest(P: Array, centre: Array, constraints: LinearConstraints) -> Program:
+def _nearest(P: Array, centre: Array, constraints: LinearConstraints) -> Array:
     """argmin (x − centre)ᵀ P (x − centre), polished on its working set and checked by its multipliers."""
     affine = constraints.affine()
     start = affine.eta(_in_subspace(P, centre, affine))
     task = _whitened(affine.T.T @ P @ affine.T, start, constraints.rows_in(affine).take(~constraints.equality))
     sides = np.where(constraints.equality, 1, 0).astype(np.int8)
     if task is None and not sides.any():
-        return Program(centre, _touching(centre, constraints), np.zeros(len(constraints)))
+        return centre
     why = ""
     for tolerance, room in _ATTEMPTS:
         try:
             if task is not None:
                 sides[~constraints.equality] = _working_set(task, tolerance, room)
-            x, multipliers = _polished(P, centre, constraints, sides)
+            return _polished(P, centre, constraints, sides)
         except (_UnsolvedError, InfeasibleError) as error:
             why = str(error)
-        else:
-            return Program(x, _touching(x, constraints), multipliers)
     raise BvsiError(
         f"constraints: the quadratic program could not be solved ({why}); rescale or relax the constraints."
     )
@@ -204,8 +181,8 @@ def _working_set(task: _Task, tolerance: float, room: float) -> Sides:
     return sides
 
 
-def _polished(P: Array, centre: Array, constraints: LinearConstraints, sides: Sides) -> tuple[Array, Array]:
-    """x and multipliers (m,) that solve the program, from a working set that solves it to the solver's tolerance.
+def _polished(P: Array, centre: Array, constraints: LinearConstraints, sides: Sides) -> Array:
+    """x that solves the program, from a working set that solves it to the solver's tolerance.
 
     Rows of the set hold with equality. A row that x still breaks joins it; one that pushes the wrong way leaves it.
     """
@@ -221,9 +198,9 @@ def _polished(P: Array, centre: Array, constraints: LinearConstraints, sides: Si
             worst = int(excess.argmax())
             sides[worst] = 1 if value[worst] > constraints.upper[worst] else -1
             continue
-        multipliers, wrong = _multipliers(P, centre, x, constraints, sides)
+        wrong = _wrong_way(P, centre, x, constraints, sides)
         if not wrong.any():
-            return constraints.clipped(x), multipliers
+            return constraints.clipped(x)
         sides[int(wrong.argmax())] = 0
     raise _UnsolvedError("no set of rows holds the solution")
 
@@ -241,15 +218,8 @@ def _broken(value: Array, size: Array, constraints: LinearConstraints, affine: A
     return share
 
 
-def _touching(x: Array, constraints: LinearConstraints) -> NDArray[np.bool_]:
-    """Rows that hold with equality."""
-    return np.asarray(constraints.slack(x) <= _TOUCH * (np.abs(constraints.A) @ np.abs(x)))
-
-
-def _multipliers(
-    P: Array, centre: Array, x: Array, constraints: LinearConstraints, sides: Sides
-) -> tuple[Array, Array]:
-    """λ (m,) with P (x − centre) + Aᵀλ = 0 on the working set, and by how much (m,) each has the wrong sign.
+def _wrong_way(P: Array, centre: Array, x: Array, constraints: LinearConstraints, sides: Sides) -> Array:
+    """By how much (m,) the multipliers λ, P (x − centre) + Aᵀλ = 0, of rows of the working set have the wrong sign.
 
     Refused where a gradient is left.
     """
@@ -258,16 +228,14 @@ def _multipliers(
     rounding = _STATIONARY * float((np.abs(P) @ (np.abs(centre) + np.abs(x)) / scale).max())
     held = np.flatnonzero(sides)
     rows = constraints.A[held] / scale
-    length = np.linalg.norm(rows, axis=1)
-    rows = rows / length[:, None]
+    rows = rows / np.linalg.norm(rows, axis=1)[:, None]
     found = np.linalg.lstsq(rows.T, gradient, rcond=None)[0]
     if np.abs(gradient - rows.T @ found).max() > rounding:
         raise _UnsolvedError("its solution does not satisfy the optimality conditions")
     against = np.where(constraints.equality[held], 0.0, -found * sides[held])
-    multipliers, wrong = np.zeros(len(constraints)), np.zeros(len(constraints))
-    multipliers[held] = np.where(against > 0, 0.0, found / length)
+    wrong = np.zeros(len(constraints))
     wrong[held] = np.where(against > rounding, against, 0.0)
-    return multipliers, wrong
+    return wrong
 
 
 def interior(theta: Array, scale: Array, constraints: LinearConstraints) -> Array:

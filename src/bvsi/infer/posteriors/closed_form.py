@@ -35,15 +35,6 @@ class GaussianPosterior(HandOver):
     mean: Array
     covariance: Array
 
-    @property
-    def variance(self) -> Array:
-        """Marginal variances (d,)."""
-        return np.diag(self.covariance)
-
-    def interval(self, level: float = 0.95) -> Array:
-        """mean ± z sd."""
-        return self.linear_interval(np.eye(len(self.mean)), level)
-
     def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
         """Φ mean ± z (Φ Cov Φᵀ)^½."""
         return _symmetric(self, Phi, float(scipy.special.ndtri(0.5 + 0.5 * check_level(level))))
@@ -77,11 +68,6 @@ class NormalInverseGammaPosterior(HandOver):
         return self.noise_variance * self.shape
 
     @property
-    def variance(self) -> Array:
-        """Marginal variances (d,)."""
-        return np.diag(self.covariance)
-
-    @property
     def noise_variance(self) -> float:
         """E[σ²] = β/(α−1)."""
         if self.alpha <= 1:
@@ -94,10 +80,6 @@ class NormalInverseGammaPosterior(HandOver):
         if self.alpha <= 2:
             raise BvsiError(f"the variance of σ² needs alpha > 2, and it is {self.alpha}.")
         return self.noise_variance / float(np.sqrt(self.alpha - 2))
-
-    def interval(self, level: float = 0.95) -> Array:
-        """mean ± t √(β/α · shape_ii)."""
-        return self.linear_interval(np.eye(len(self.mean)), level)
 
     def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
         """Φ mean ± t ((α−1)/α · Φ Cov Φᵀ)^½: the scale of a Student-t is smaller than its variance."""
@@ -127,7 +109,7 @@ class NormalInverseGammaPosterior(HandOver):
 def _unit_draws(covariance: Array, size: int, rng: np.random.Generator) -> Array:
     """Draws of N(0, covariance), (size, d)."""
     root = covariance_root(covariance)
-    return np.asarray(rng.standard_normal((check_size(size), root.rank)) @ root.R.T)
+    return np.asarray(rng.standard_normal((check_size(size), root.R.shape[1])) @ root.R.T)
 
 
 def _mahalanobis(mean: Array, theta: ArrayLike, covariance: Array) -> tuple[float, float, int]:
@@ -136,7 +118,7 @@ def _mahalanobis(mean: Array, theta: ArrayLike, covariance: Array) -> tuple[floa
     if value.shape != mean.shape:
         raise BvsiError(f"theta: {len(mean)} coefficients are needed, not an array of shape {value.shape}.")
     root = covariance_root(covariance)
-    return root.distance(value, mean), root.logdet, root.rank
+    return root.distance(value, mean), root.logdet, root.R.shape[1]
 
 
 def _symmetric(posterior: GaussianPosterior | NormalInverseGammaPosterior, Phi: Array, quantile: float) -> Array:
@@ -169,11 +151,6 @@ class CovarianceRoot:
 
     R: Array
     inverse: Array
-
-    @property
-    def rank(self) -> int:
-        """The number k of directions with variance."""
-        return int(self.R.shape[1])
 
     @property
     def logdet(self) -> float:

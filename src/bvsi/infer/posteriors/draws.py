@@ -1,23 +1,31 @@
-"""Posteriors known by draws: particles of equal weight, and Markov chains."""
+"""Posteriors known by draws: particles of equal weight, and Markov chains with their convergence, by arviz-stats.
+
+Rank-normalised split R-hat and effective sample sizes take draws (chains, draws, d) and return (d,); NaN where there
+are fewer than four draws per chain, or all draws of a coefficient are equal.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.infer.posteriors.chain_diagnostics import bulk_ess, rank_normalised_r_hat, tail_ess
 from bvsi.infer.posteriors.posterior import HandOver, check_level, check_names, check_size
 
 Array = NDArray[np.float64]
 
 #: Numbers held at once when quantiles of many linear functions are taken.
 BATCH = 4_000_000
+# Quantiles whose effective sample sizes make up that of the tails: those of arviz and Stan.
+TAILS = (0.05, 0.95)
+# Draws per chain below which half a chain has no variance.
+LEAST_DRAWS = 4
 
 
 class DrawnPosterior(HandOver, ABC):
@@ -40,15 +48,6 @@ class DrawnPosterior(HandOver, ABC):
         """Σ (row − mean)(row − mean)ᵀ / (n − 1), (d, d)."""
         offset = self.rows - self.mean
         return np.asarray(offset.T @ offset / (len(offset) - 1))
-
-    @property
-    def variance(self) -> Array:
-        """Marginal variances (d,)."""
-        return np.asarray(self.rows.var(axis=0, ddof=1))
-
-    def interval(self, level: float = 0.95) -> Array:
-        """Quantiles (1 ∓ level)/2 of the rows, (d, 2)."""
-        return _quantiles(self.rows, level)
 
     def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
         """Quantiles (1 ∓ level)/2 of Φ row, (n, 2)."""
@@ -181,3 +180,36 @@ def _finite(label: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Arr
     if not np.all(np.isfinite(array)):
         raise BvsiError(f"{label}: all numbers have to be finite; look for a step size that is too large.")
     return array
+
+
+def rank_normalised_r_hat(draws: Array) -> Array:
+    """The larger R̂ of draws and folded draws: the first sees chains that differ in place, the second in spread.
+
+    arviz-stats wants two chains at least; a lone one is judged by its halves.
+    """
+    n = draws.shape[1]
+    if len(draws) == 1:
+        draws = np.concatenate([draws[:, : n // 2], draws[:, n - n // 2 :]])
+    return _moving(lambda arviz, moving: arviz.rhat(moving, chain_axis=0, draw_axis=1, method="rank"), draws)
+
+
+def bulk_ess(draws: Array) -> Array:
+    """Effective sample size of the normal scores: how well the middle of the law is known."""
+    return _moving(lambda arviz, moving: arviz.ess(moving, chain_axis=0, draw_axis=1, method="bulk"), draws)
+
+
+def tail_ess(draws: Array) -> Array:
+    """The smaller effective sample size of 1[θ ≤ q], q the 5% and 95% quantiles."""
+    return _moving(lambda arviz, moving: arviz.ess(moving, chain_axis=0, draw_axis=1, method="tail", prob=TAILS), draws)
+
+
+def _moving(diagnostic: Callable[[Any, Array], Any], draws: Array) -> Array:
+    """A diagnostic of the coefficients whose draws are not all equal."""
+    from arviz_stats.base import array_stats  # imports most of SciPy, which posteriors without chains do not need
+
+    result = np.full(draws.shape[2], np.nan)
+    moving = np.ptp(draws, axis=(0, 1)) > 0
+    if draws.shape[1] >= LEAST_DRAWS and moving.any():
+        with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still have no variance within
+            result[moving] = diagnostic(array_stats, draws[:, :, moving])
+    return result

@@ -73,7 +73,16 @@ def check_size(size: int) -> int:
 
 
 class HandOver:
-    """To xarray, to ArviZ, to a file."""
+    """What follows from the rest of a posterior: variances, intervals, forms for xarray and ArviZ, and a file."""
+
+    @property
+    def variance(self: Posterior) -> Array:
+        """Marginal variances (d,)."""
+        return np.diag(self.covariance)
+
+    def interval(self: Posterior, level: float = 0.95) -> Array:
+        """Equal-tailed marginal intervals, (d, 2)."""
+        return self.linear_interval(np.eye(len(self.names)), level)
 
     def to_datatree(self: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
         """Draws as :func:`bvsi.infer.posteriors.to_datatree` labels them."""

@@ -94,17 +94,8 @@ class TruncatedPosterior(HandOver):
         """Covariance within the constraints (d, d)."""
         return self._law.covariance
 
-    @property
-    def variance(self) -> Array:
-        """Marginal variances (d,)."""
-        return self._law.variance
-
-    def interval(self, level: float = 0.95) -> Array:
-        """Equal-tailed intervals (d, 2); they never leave the constraints."""
-        return self._law.interval(level)
-
     def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
-        """Equal-tailed intervals of Φθ, (n, 2)."""
+        """Equal-tailed intervals of Φθ, (n, 2); those of θ never leave the constraints."""
         return self._law.linear_interval(Phi, level)
 
     def sample(self, size: int, rng: np.random.Generator) -> Array:
@@ -155,7 +146,7 @@ class TruncatedPosterior(HandOver):
 
     def _unbounded(self, size: int, rng: np.random.Generator) -> Array:
         """z of the base law, (size, k)."""
-        z = rng.standard_normal((size, self._root.rank))
+        z = rng.standard_normal((size, self._root.R.shape[1]))
         if isinstance(self.base, NormalInverseGammaPosterior):
             z *= np.sqrt(self.base.beta / rng.gamma(self.base.alpha, size=size))[:, None]
         return z

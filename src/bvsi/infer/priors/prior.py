@@ -205,11 +205,6 @@ class GaussianPrior:
         return self.prior.bind(names).gaussian
 
 
-def bind_prior(prior: GaussianPrior | None, names: tuple[str, ...]) -> BoundPrior:
-    """The prior for a list of operators; None is flat."""
-    return GaussianPrior({}).bind(names) if prior is None else prior.bind(names)
-
-
 def _normal(name: object, entry: tuple[float, float]) -> Normal:
     try:
         mean, variance = entry

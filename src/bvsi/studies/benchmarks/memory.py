@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bvsi.app.study.memory import estimate_memory
 from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.discovery import Method, discover
-from bvsi.discovery.memory import estimate_memory
 from bvsi.errors import BvsiError
 from bvsi.studies.benchmarks.performance.cases import CASES, PreparedCase, warm_up
 

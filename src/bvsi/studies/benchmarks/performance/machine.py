@@ -29,7 +29,6 @@ def machine() -> dict[str, Any]:
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", ""),
         "versions": versions,
         "commit": _commit(),
-        "cholesky": found.backends[0],
         "blas": list(found.blas),
     }
 

@@ -47,7 +47,7 @@ def write(record: Record, out: Path) -> PerformanceReport:
 
 def markdown(record: Record) -> str:
     """All tables, machine and versions."""
-    parts = ["# Performance", _machine(record["machine"])]
+    parts = ["# Performance", machine_text(record["machine"])]
     for one in record["comparisons"]:
         parts += [f"## Ways to the coefficients, n_x = {one['nx']}, {one['nodes']} nodes, ten candidates", _ways(one)]
     for what, one in record["growth"].items():
@@ -58,14 +58,15 @@ def markdown(record: Record) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _machine(machine: Record) -> str:
+def machine_text(machine: Record) -> str:
+    """What it ran on, in words."""
     versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     blas = "; ".join(" ".join(f"{k} {v}" for k, v in one.items()) for one in machine["blas"])
     load = ", ".join(f"{value:.1f}" for value in machine["load"])
     threads = machine["OMP_NUM_THREADS"] or "not set"
     return (
         f"{machine['date']}; {machine['processor']}, {machine['cores']} cores ({machine['usable_cores']} usable), "
-        f"{machine['memory_gb']} GB; load {load}; OMP_NUM_THREADS {threads}; Cholesky {machine['cholesky']}\n\n"
+        f"{machine['memory_gb']} GB; load {load}; OMP_NUM_THREADS {threads}\n\n"
         f"{versions}; commit {machine['commit'] or 'unknown'}\n\nBLAS: {blas}"
     )
 
@@ -76,17 +77,17 @@ def _ways(one: Record) -> str:
         factors = [ratio(one, row["key"], other) for other in ("paper", "own", "forward")]
         mark = " (extrapolated)" if row["extrapolated"] else ""
         same = {True: "yes", False: "no", None: ""}[row["same"]]
-        rows.append([row["label"], _number(row["seconds"]) + mark, *map(_number, factors), same, row["note"]])
+        rows.append([row["label"], number(row["seconds"]) + mark, *map(number, factors), same, row["note"]])
     head = ["way", "seconds", "/ paper's algorithm by bvsi", "/ bvsi's own", "/ forward solve", "same result", "note"]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _growth(one: Record, what: str) -> str:
-    rows = [[str(row[what]), str(row["iterations"]), *(_number(row[key]) for key in _SECONDS)] for row in one["rows"]]
+    rows = [[str(row[what]), str(row["iterations"]), *(number(row[key]) for key in _SECONDS)] for row in one["rows"]]
     e = one["exponents"]
     told = f"Exponents: one iteration {e['iteration']:.2f}, whole fit {e['fit']:.2f}, with assembly {e['total']:.2f}."
-    table = _table([what, "iterations", *(key.replace("_", " ") for key in _SECONDS)], rows)
-    return "\n\n".join([table, told, *one["failed"]])
+    head = [what, "iterations", *(key.replace("_", " ") for key in _SECONDS)]
+    return "\n\n".join([table(head, rows), told, *one["failed"]])
 
 
 def _cases(cases: Sequence[Record]) -> str:
@@ -108,10 +109,10 @@ def _cases(cases: Sequence[Record]) -> str:
         if "failed" in row:
             rows.append([name, *[""] * (len(head) - 2), f"failed: {row['failed']}"])
             continue
-        seconds = (_number(row[key]) for key in ("assembly", "planning", "selection", "check", "total", "peak_gb"))
+        seconds = (number(row[key]) for key in ("assembly", "planning", "selection", "check", "total", "peak_gb"))
         found = f"{row['operators']} operators{', the true ones' if row['exact'] else ''}"
         rows.append([name, f"{row['nodes']} × {row['times']}", str(row["candidates"]), *seconds, found])
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _targets(targets: Sequence[Record]) -> str:
@@ -119,22 +120,22 @@ def _targets(targets: Sequence[Record]) -> str:
         [
             one["what"],
             f"{'≥' if one['at_least'] else '≤'} {one['wanted']:g}",
-            _number(one["measured"]),
+            number(one["measured"]),
             {True: "yes", False: "no", None: "not measured"}[one["met"]],
         ]
         for one in targets
     ]
-    return _table(["what", "wanted", "measured", "met"], rows)
+    return table(["what", "wanted", "measured", "met"], rows)
 
 
-def _number(value: float | None) -> str:
+def number(value: float | None) -> str:
     """Three digits; a dash where there is none."""
     if value is None:
         return "–"
     return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table with columns of even width, so that it can be read as text."""
     cells = [list(head), *(list(row) for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]

@@ -9,9 +9,18 @@ from typing import Any
 
 from bvsi.errors import BvsiError
 from bvsi.studies.benchmarks.performance import cases, growth
+from bvsi.studies.benchmarks.scale import measure as scale
 
-TASKS: Mapping[str, Callable[..., dict[str, Any]]] = {"lagged": growth.measure, "case": cases.measure}
-WARM_UP: Mapping[str, Callable[[], object]] = {"lagged": lambda: growth.measure(20, repeats=1), "case": cases.warm_up}
+TASKS: Mapping[str, Callable[..., dict[str, Any]]] = {
+    "lagged": growth.measure,
+    "case": cases.measure,
+    "scale": scale.measure,
+}
+WARM_UP: Mapping[str, Callable[[], object]] = {
+    "lagged": lambda: growth.measure(20, repeats=1),
+    "case": cases.warm_up,
+    "scale": scale.warm_up,
+}
 """Small work of the same kind, so that loading and compiling is not part of what is measured."""
 
 

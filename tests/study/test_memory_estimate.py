@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bvsi.app.study.memory import COSTS, estimate_memory, free_memory
 from bvsi.data import Data, Grid
 from bvsi.discovery import Method
-from bvsi.discovery.memory import COSTS, estimate_memory
 from bvsi.infer import NUTS
 from bvsi.likelihood import Isotropic, Stacked
-from bvsi.linalg.machine import free_memory
 from bvsi.noise import IID
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, TemporalTests, assemble
@@ -24,7 +23,7 @@ KINDS: dict[str, Method] = {
     "elements": Method(tests=Galerkin(Q1), stencil=BackwardEuler()),
     "splines": Method(tests=SplineTests(1.5, 6), stencil=TemporalTests(5, 2.0)),
     "isotropic": Method(tests=Galerkin(Q1), stencil=BackwardEuler(), weighting=Isotropic()),
-    "gradients": Method(tests=SplineTests(1.5, 6), stencil=TemporalTests(5, 2.0), weighting=Stacked(None, 0)),
+    "gradients": Method(tests=SplineTests(1.5, 6), stencil=TemporalTests(5, 2.0), weighting=Stacked(max_memory=0)),
 }
 
 

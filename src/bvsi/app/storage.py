@@ -18,7 +18,7 @@ from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.method import Method
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
-from bvsi.infer import Status
+from bvsi.infer import Reason, Status
 from bvsi.infer.posteriors.storage import (
     operator_labels,
     posterior_from_dataset,
@@ -82,13 +82,13 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "seconds": found.seconds,
         "time_order": found.time_order,
         "settings": json.dumps(dict(found.settings)),
-        "status": json.dumps(found.status.to_record()),
+        "status": json.dumps(status_record(found.status)),
         "no_simulation": found.no_simulation,
         "criterion": path.criterion,
         "stopped": path.stopped,
         "doubts": path.doubts,
         "steps": json.dumps(steps),
-        "forecast": json.dumps(None if found.forecast is None else _plain(found.forecast.to_arrays())),
+        "forecast": json.dumps(None if found.forecast is None else plain(vars(found.forecast))),
         "check": json.dumps(None if found.check is None else _check_record(found.check)),
     }
     return xr.Dataset(variables, coords=coordinates, attrs=attributes)
@@ -107,20 +107,20 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         chi2_blocks=tuple(dataset[f"chi2_blocks_{number}"].values for number in experiments),
         block_rows=tuple(json.loads(attributes["block_rows"])),
         score_sd=dataset["score_sd"].values,
-        status=Status.from_record(json.loads(attributes["status"])),
+        status=status_of(json.loads(attributes["status"])),
         path=_path(dataset, candidates),
         settings=json.loads(attributes["settings"]),
         seconds=float(attributes["seconds"]),
         check=_check(json.loads(attributes.get("check", "null"))),
         time_order=int(attributes.get("time_order", 1)),
         frames=frames_from(dataset),
-        forecast=_forecast(json.loads(attributes.get("forecast", "null"))),
+        forecast=forecast_of(json.loads(attributes.get("forecast", "null"))),
         no_simulation=str(attributes.get("no_simulation", "")),
         method=_method(json.loads(attributes["settings"]).get("method", "")),
     )
 
 
-def _plain(record: Mapping[str, Any]) -> dict[str, Any]:
+def plain(record: Mapping[str, Any]) -> dict[str, Any]:
     """Arrays as lists."""
     return {key: value.tolist() if isinstance(value, np.ndarray) else value for key, value in record.items()}
 
@@ -133,8 +133,30 @@ def _method(text: str) -> Method | None:
         return None
 
 
-def _forecast(record: dict[str, Any] | None) -> Forecast | None:
-    return None if record is None else Forecast.from_arrays(record)
+def status_record(status: Status) -> dict[str, object]:
+    """A status as JSON values."""
+    return {**vars(status), "reasons": sorted(status.reasons)}
+
+
+def status_of(record: dict[str, Any]) -> Status:
+    """The status again."""
+    reasons, starts = frozenset(Reason(name) for name in record["reasons"]), tuple(record["starts"])
+    return Status(**{**record, "reasons": reasons, "starts": starts})
+
+
+def forecast_of(record: dict[str, Any] | None) -> Forecast | None:
+    """The forecast again."""
+    if record is None:
+        return None
+    kinds: dict[str, Any] = {
+        "held_out": lambda values: np.array(values, dtype=bool),
+        "noise": float,
+        "draws": int,
+        "failed": int,
+        "status": str,
+    }
+    kinds |= dict.fromkeys(("times", "error", "spread", "coverage"), lambda values: np.array(values, dtype=float))
+    return Forecast(**{key: kind(record[key]) for key, kind in kinds.items()})
 
 
 def _check_record(check: Check) -> dict[str, Any]:
@@ -145,7 +167,7 @@ def _check_record(check: Check) -> dict[str, Any]:
         "reasons": check.reasons,
         "chi2": check.chi2,
         "tests": [dataclasses.asdict(test) for test in check.tests],
-        "comparisons": [_plain(vars(one)) for one in check.comparisons],
+        "comparisons": [plain(vars(one)) for one in check.comparisons],
         "bias": check.bias.tolist(),
         "covariance_added": check.covariance_added.tolist(),
         "failed": [dataclasses.asdict(one) for one in check.failed],

@@ -14,12 +14,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.method import Choice, Method, choose_method
 from bvsi.infer import NUTS, SVGD, Maximum
-from bvsi.linalg.machine import free_memory, usable_cores
+from bvsi.linalg.machine import usable_cores
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
@@ -28,6 +29,11 @@ from bvsi.setup import Setup
 from bvsi.spaces import SplineTests
 
 NUMBER = 8  # bytes of a number in double precision
+# Files of control groups (containers, batch systems), version 2 and 1: limit in bytes, and bytes in use.
+_CONTROL_GROUPS = (
+    ("memory.max", "memory.current"),
+    ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+)
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,8 @@ class _Sizes:
             threads = min(K, usable_cores())
             return _Sizes(N, K, states, entries, threads * _filled(N, entries), COSTS.sides)
         entries *= (abs(a) @ abs(a).T).nnz
-        factor = _filled(N * K, entries)
+        m = min(N * K, getattr(setup.weighting, "rows", math.inf))  # of the largest tile
+        factor = _filled(m, entries * m / (N * K))
         if max(NUMBER * factor, 0.4 * COSTS.entry * entries) > limit:
             return _Sizes(N, K, states, 0.0, 0.0, COSTS.gradients)
         return _Sizes(N, K, states, entries, factor, COSTS.draws)
@@ -202,3 +209,19 @@ def _filled(m: float, entries: float) -> float:
 
 def _size(amount: float) -> str:
     return f"{amount / 1e9:.3g} GB" if amount >= 1e9 else f"{max(1.0, amount / 1e6):.0f} MB"
+
+
+def free_memory() -> float | None:
+    """Bytes that Linux can give without swapping, and that the control group allows; None where nobody tells."""
+    try:
+        rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(1024.0 * float(row.split()[1]) for row in rows if row.startswith("MemAvailable"))
+    except (OSError, StopIteration, ValueError, IndexError):
+        return None
+    for limit, used in _CONTROL_GROUPS:
+        try:
+            bound, taken = (float(Path("/sys/fs/cgroup", name).read_text(encoding="ascii")) for name in (limit, used))
+            free = min(free, bound - taken)
+        except (OSError, ValueError):  # no such group, or its limit reads "max"
+            continue
+    return free

@@ -1,0 +1,112 @@
+"""Whether an equation can be solved forward in time: how fast the shortest waves of a disturbance grow.
+
+    u_t = Σ_i θ_i F_i(u),   δu = v e^{ik·x}:     A(k) = Σ_i θ_i Σ_terms (−1)^|α| (ik)^(α + β) c̄,    rate(k) = max Re λ
+
+The terms are those of the linearised weak form, ∫ ∂^α φ c ∂^β δu, and c̄ is the mean of c over the data. For u_tt the
+rate is max Re √λ. A reaction grows at one rate, whatever k; where the rate grows with k, waves beyond the resolution
+of any data grow at once, and the equation has no solution forward in time: negative diffusion at the highest order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.common.jets import Sided
+from bvsi.data import Data
+from bvsi.operators import Library, Vocabulary
+from bvsi.operators.vocabulary import TIME
+from bvsi.spaces.spline_tests import MAX_DERIVATIVES
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# Wave numbers at which rates are compared, in radians per spacing of the nodes: far beyond what data resolve, so that
+# the highest derivatives rule. Rates that grow with k do so at least in proportion.
+_SHORT, _SHORTER = 1000.0, 2000.0
+_GROWS = 1.5  # between one, for a reaction, and two
+_I = (1, 1j, -1, -1j)  # powers of i, exact
+# Part of the size of A that is rounding.
+_ROUNDING = 1e-13
+# Values at which coefficients are averaged, at most.
+_MOST = 20_000
+
+
+def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
+    """Whether u_t = Σ θ_i F_i(u) is ill-posed forward in time, at the states of the data.
+
+    Operators without a weak form on smooth test functions are not judged.
+
+    Parameters
+    ----------
+    library
+        The operators of the equation, in the order of theta (d,).
+    """
+    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    if not words.dim or library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES):
+        return False
+    operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)
+    terms = _terms(operators, tuple(library.equations), theta, data, words)
+    points = data.geometry.points
+    spacing = float(np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / words.dim)
+    for direction in product((0.0, 1.0, -1.0), repeat=words.dim):
+        length = float(np.linalg.norm(direction))
+        if length:
+            k = np.asarray(direction) / (length * spacing)
+            slow, fast = (_rate(terms, n * k, len(library.equations), library.time_order) for n in (_SHORT, _SHORTER))
+            if fast > max(_GROWS * slow, 0.0):
+                return True
+    return False
+
+
+_Term = tuple[int, int, int, tuple[int, ...], float]
+"""Equation, field, |α|, α + β, and θ_i c̄ of a term."""
+
+
+def _terms(
+    operators: Sequence[WeakOperator], fields: Sequence[str], theta: Array, data: Data, words: Vocabulary
+) -> list[_Term]:
+    """The terms of A; fields without an equation are not disturbed."""
+    every = data.n_times * data.n_nodes
+    # a fixed step could meet the same nodes at all times
+    times, nodes = np.divmod(np.linspace(0, every - 1, min(_MOST, every)).astype(np.int64), data.n_nodes)
+    found: list[_Term] = []
+    for operator, value in zip(operators, theta, strict=True):
+        kernel = operator.kernel("cells", "jacobian")
+        values = {s: _values(s.name, words.decode(s), data, words, times, nodes) for s in kernel.symbols}
+        for term, c in zip(operator.forms["cells"].jacobian, kernel(values), strict=True):
+            if term.field in fields and not isinstance(term.test, Sided) and not isinstance(term.trial, Sided):
+                powers = tuple(a + b for a, b in zip(term.test, term.trial, strict=True))
+                place = fields.index(operator.equation), fields.index(term.field)
+                found.append((*place, sum(term.test), powers, float(value * np.mean(c))))
+    return found
+
+
+def _values(
+    name: str, jet: tuple[str, object] | None, data: Data, words: Vocabulary, times: Integers, nodes: Integers
+) -> Array:
+    """A field, coordinate or the time at some times and nodes, (m,); derivatives of fields have mean zero."""
+    if jet is None:
+        return data.times[times] if name == TIME else data.geometry.points[nodes, words.coordinates.index(name)]
+    field, index = jet
+    if index != words.zero:
+        return np.zeros(len(nodes))
+    values = data.fields[field] if field in data.fields else data.auxiliary[field]
+    return np.asarray(values[times, nodes] if values.ndim == 2 else values[nodes])
+
+
+def _rate(terms: Sequence[_Term], k: Array, fields: int, time_order: int) -> float:
+    """max Re λ(A(k)), of √λ for u_tt; zero where it is rounding."""
+    A = np.zeros((fields, fields), dtype=complex)
+    for row, column, tested, powers, value in terms:
+        A[row, column] += value * (-1) ** tested * _I[sum(powers) % 4] * np.prod(k ** np.asarray(powers))
+    power = 1 / time_order
+    highest = float(np.max(np.real(np.linalg.eigvals(A).astype(complex) ** power)))
+    return highest if abs(highest) > _ROUNDING * float(np.abs(A).max()) ** power else 0.0

@@ -1,0 +1,220 @@
+"""Covariances of wide test functions, summed over every so many nodes and times.
+
+    Σ_x V_s(x) V_t(x) c_s(x) σ² c_t(x) ≈ Σ_X V_s(X) V_t(X) c_s(X) (σ²/R) c_t(X) R²,      R = Π_a k_a
+
+x: all nodes and times, X: every k_a-th along axis a. Both sides are the trapezoidal rule for one smooth integral: test
+functions are splines with knots g nodes apart, so that with m = g/k nodes to a gap the sums agree up to
+(2m − 1)^−(p + 1 − order) for the least smooth combinations, 1e-3 for m = 2.5. Residuals y and X come from all data as
+before. Only their sensitivity to noise, J_i, is taken at the states at X, whose noise has the variance σ²/R. An
+experiment that is sampled finely for its test functions then costs what a coarse one does.
+
+Jacobians at û itself make Σ too large on average, and those at smooth states make it too small. With g_k the k-th
+derivative of g, the variance of g(u + ε) is σ² g_1² + σ⁴/2 g_2² + …, and E[g_1(u + ζ)²] = g_1² + Var ζ (g_2² + g_1 g_3)
++ …. Quadratic operators want Var ζ = σ²/2, cubic ones σ²/3. The states keep 0.4 of the variance of their noise.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.data import Data, Grid
+from bvsi.linalg.kronecker import along_axes
+from bvsi.residual.discrete import State
+from bvsi.residual.stencils import Stencil, TemporalTests, evenly_spaced
+from bvsi.spaces import SplineTests, is_uniform
+from bvsi.spaces.nodal_derivatives import DEGREE, derivative_matrix
+from bvsi.spaces.spline_tests import axis_gap
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Thinning:
+    """When and how far covariances are thinned.
+
+    Parameters
+    ----------
+    values
+        Values of the data below which sums over all of them are quick enough; not measured.
+    nodes
+        Nodes and times that a gap between knots keeps at least: on porous-medium data of 100² × 64 values estimates
+        moved by 4e-4 standard deviations and χ²/n by 3e-4 with 2.0.
+    noise
+        Part of the variance of the noise that states keep: with 30% noise on λ–ω data χ²/n is 0.86 at the data as they
+        are and 1.09 at smooth states.
+    """
+
+    values: float = 5e5
+    nodes: float = 1.9
+    noise: float = 0.4
+
+
+THINNING = Thinning()
+
+
+@dataclass(frozen=True, eq=False)
+class ThinAxis:
+    """Every k-th of n points of an axis, the first one and how many there are.
+
+    Attributes
+    ----------
+    reach
+        Points on either side over which a state is averaged.
+    """
+
+    n: int
+    every: int
+    periodic: bool
+    reach: float
+
+    @staticmethod
+    def of(n: int, gap: float, *, periodic: bool, nodes: float) -> ThinAxis:
+        """As few points as a gap of so many needs; on a periodic axis they divide it."""
+        most = max(1, int(gap / nodes + 1e-9))
+        if periodic:
+            most = max(k for k in range(1, most + 1) if n % k == 0)
+        return ThinAxis(n, most, periodic, gap)
+
+    @property
+    def chosen(self) -> slice:
+        """The points, as far from one end of a bounded axis as from the other."""
+        return slice(0 if self.periodic else (self.n - 1) % self.every // 2, None, self.every)
+
+    @property
+    def at(self) -> Integers:
+        """The points, by number."""
+        return np.arange(self.n)[self.chosen]
+
+    @cached_property
+    def averages(self) -> Array:
+        """Smooth states at the points from all values, (points × n)."""
+        smooth = derivative_matrix(self.n, 1.0, 0, self.reach, periodic=self.periodic)
+        return np.asarray(smooth.tocsr()[self.at].toarray())
+
+    @cached_property
+    def cells(self) -> Array:
+        """Means over the k values around every point, (points × n); fewer at the ends of a bounded axis."""
+        near = self.at[:, None] + np.arange(self.every) - (self.every - 1) // 2
+        there = np.ones(near.shape, dtype=bool) if self.periodic else (near >= 0) & (near < self.n)
+        means = np.zeros((len(near), self.n))
+        rows = np.broadcast_to(np.arange(len(near))[:, None], near.shape)
+        means[rows[there], near[there] % self.n] = 1.0
+        return np.asarray(means / means.sum(axis=1, keepdims=True))
+
+    @property
+    def gain(self) -> float:
+        """Variance of an average over that of a value, away from the ends."""
+        return float(np.sum(self.averages[len(self.averages) // 2] ** 2))
+
+    @cached_property
+    def between(self) -> Array:
+        """All values from those at the points, by cubic splines, (n × points)."""
+        from scipy.interpolate import CubicSpline
+
+        at, every = self.at, np.arange(self.n)
+        if self.periodic:
+            values = np.eye(len(at))
+            spline = CubicSpline(np.append(at, self.n), np.vstack([values, values[:1]]), bc_type="periodic")
+        else:
+            spline = CubicSpline(at, np.eye(len(at)))
+        return np.asarray(spline(every))
+
+
+@dataclass(frozen=True, eq=False)
+class Thinned:
+    """The points of a uniform grid and the times that carry the sensitivity of an experiment.
+
+    Attributes
+    ----------
+    grid
+        The grid of these nodes.
+    time, axes
+        How each axis is thinned.
+    noise
+        Part of the variance of the noise that states keep.
+    """
+
+    grid: Grid
+    time: ThinAxis
+    axes: tuple[ThinAxis, ...]
+    noise: float
+
+    @staticmethod
+    def of(data: Data, tests: object, stencil: Stencil, degree: int, rules: Thinning) -> Thinned | None:
+        """Where data are many and test functions wide; None elsewhere."""
+        grid, times = data.geometry, data.times
+        splines = isinstance(tests, SplineTests) and isinstance(stencil, TemporalTests)
+        if not splines or not isinstance(grid, Grid) or not is_uniform(grid) or not evenly_spaced(times):
+            return None
+        if data.measured is not None or len(data.fields) * data.n_nodes * len(times) < rules.values:
+            return None
+        if min(len(times), *grid.shape) <= DEGREE:
+            return None
+        assert isinstance(tests, SplineTests)
+        assert isinstance(stencil, TemporalTests)
+        gap = stencil.splines(times).gap / float(np.median(np.diff(times)))
+        time = ThinAxis.of(len(times), gap, periodic=False, nodes=rules.nodes)
+        axes = tuple(
+            ThinAxis.of(n, axis_gap(grid, a, tests.gap_of(a), degree), periodic=a in grid.periods, nodes=rules.nodes)
+            for a, n in zip(grid.names, grid.shape, strict=True)
+        )
+        if time.every * math.prod(axis.every for axis in axes) == 1:
+            return None
+        few = {name: x[own.chosen] for (name, x), own in zip(grid.axes.items(), axes, strict=True)}
+        return Thinned(Grid(periodic=grid.periods, **few), time, axes, rules.noise)
+
+    def __str__(self) -> str:
+        nodes, times = self.grid.n_nodes, len(self.time.at)
+        return f"covariance from {nodes} of {self.n_nodes} nodes and {times} of {self.time.n} times"
+
+    @property
+    def share(self) -> float:
+        """1/R: variance of the noise at the points over that of the data."""
+        return 1.0 / (self.time.every * math.prod(axis.every for axis in self.axes))
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of the data."""
+        return math.prod(axis.n for axis in self.axes)
+
+    @cached_property
+    def nodes(self) -> NDArray[np.bool_]:
+        """Which nodes, (nodes,)."""
+        kept = np.zeros([axis.n for axis in self.axes], dtype=bool)
+        kept[tuple(axis.chosen for axis in self.axes)] = True
+        return kept.ravel()
+
+    def means(self, values: Array) -> Array:
+        """Means of values (fields · n, m), such as variances, over the nodes around a point, (fields · points, m)."""
+        by_field = values.reshape(-1, self.n_nodes, values.shape[1])
+        cells = [axis.cells for axis in self.axes]
+        return np.concatenate([along_axes(cells, own, 1, own.shape[1]).reshape(-1, own.shape[1]) for own in by_field])
+
+    def state(self, state: State) -> State:
+        """Averages of the fields at the points; known quantities as they are there."""
+        fields = {name: self._averaged(values) for name, values in state.fields.items()}
+        known = {name: self._known(values) for name, values in state.auxiliary.items()}
+        return replace(state, times=state.times[self.time.chosen], fields=fields, auxiliary=known, variance={})
+
+    def _averaged(self, values: Array) -> Array:
+        """For values (n, T), (points, times): averages, and as much of the noise as states keep."""
+        some = values @ self.time.averages.T
+        smooth = along_axes([axis.averages for axis in self.axes], some, 1, some.shape[1]).reshape(-1, some.shape[1])
+        left = math.prod(axis.gain for axis in (self.time, *self.axes))
+        kept = math.sqrt(max(0.0, self.noise - left) / (1 - left))
+        return smooth + kept * (self._known(values) - smooth)
+
+    def _known(self, values: Array) -> Array:
+        some = values[self.nodes]
+        return some[:, self.time.chosen] if some.shape[1] > 1 else some
+
+    def everywhere(self, values: Array) -> Array:
+        """Values (points, times) of a smooth function at all nodes and times, (n, T)."""
+        some = along_axes([axis.between for axis in self.axes], values, 1, values.shape[1])
+        return np.asarray(some.reshape(-1, values.shape[1]) @ self.time.between.T)

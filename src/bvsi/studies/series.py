@@ -1,0 +1,276 @@
+"""Systems without space found from noisy series: rates over drawn trajectories.
+
+``python -m bvsi.studies.series --seed 1 --repeats 20 --noise 0.01 0.05 0.1 0.2 --out DIR`` draws start and noise anew
+for every repeat and looks for the equations among all monomials to degree 3. Noise is given in standard deviations of
+each field. It reports TPR = TP/(TP + FN + FP), how often all operators are right, the median of the largest relative
+error of a coefficient, coverage of 95% intervals of true operators, verdicts, and CPU time. Where PySINDy is installed
+its weak form stands beside it, with the threshold of the highest TPR.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bvsi.common.files import write_whole
+from bvsi.common.progress import Progress, progress_bar
+from bvsi.data import Data
+from bvsi.discovery import discover
+from bvsi.errors import BvsiError, MissingDependencyError
+from bvsi.noise import add_noise
+from bvsi.operators import Library, polynomials
+from bvsi.studies.benchmarks.discovery.metrics import covered, largest_relative_error, true_positive_ratio
+from bvsi.studies.benchmarks.discovery.peer import pysindy_module
+
+Array = NDArray[np.float64]
+Rng = np.random.Generator
+
+_DEGREE = 3
+_THRESHOLDS = 30  # of PySINDy, on a logarithmic grid
+_WINDOWS = 200  # test functions of PySINDy
+
+
+@dataclass(frozen=True)
+class System:
+    """A system u_t = Σ θ_i F_i(u).
+
+    Attributes
+    ----------
+    equations
+        Coefficients θ by operator and field.
+    low, high
+        Box from which the start is drawn.
+    final, count
+        Time that is observed, and how many samples.
+    settle
+        Time before, which is not observed.
+    functions
+        Candidates beside the monomials, such as ``sin``.
+    """
+
+    equations: Mapping[str, Mapping[str, float]]
+    low: tuple[float, ...]
+    high: tuple[float, ...]
+    final: float
+    count: int
+    settle: float = 0.0
+    functions: tuple[str, ...] = ()
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Names of the fields."""
+        return tuple(self.equations)
+
+    @property
+    def truth(self) -> dict[str, float]:
+        """Coefficients by the names that the library gives the operators."""
+        alone = len(self.equations) == 1
+        terms = ((f, text, value) for f, own in self.equations.items() for text, value in own.items())
+        return {text if alone else f"{f}: {text}": value for f, text, value in terms}
+
+    @property
+    def library(self) -> Library:
+        """All monomials to degree 3, and functions of the fields."""
+        candidates = polynomials(self.fields, _DEGREE, functions=self.functions)
+        return Library(dict.fromkeys(self.fields, candidates))
+
+    @cached_property
+    def _slope(self) -> Any:
+        import sympy as sp
+
+        symbols = sp.symbols(self.fields)
+        names = dict(zip(self.fields, symbols, strict=True))
+        sides = [sum(v * sp.sympify(text, names) for text, v in own.items()) for own in self.equations.values()]
+        return sp.lambdify(symbols, sides)
+
+    def draw(self, rng: Rng) -> Data:
+        """A trajectory without noise."""
+        from scipy.integrate import solve_ivp
+
+        start, times = rng.uniform(self.low, self.high), np.linspace(0, self.final, self.count)
+        solved = solve_ivp(
+            lambda _, u: self._slope(*u),
+            (-self.settle, self.final),
+            np.atleast_1d(start),
+            t_eval=times,
+            method="DOP853",
+            rtol=1e-10,
+            atol=1e-10,
+        )
+        return Data.from_arrays(dict(zip(self.fields, solved.y, strict=True)), times=times)
+
+
+SYSTEMS: Mapping[str, System] = {
+    "lorenz": System(
+        {"x": {"x": -10.0, "y": 10.0}, "y": {"x": 28.0, "y": -1.0, "x*z": -1.0}, "z": {"z": -8 / 3, "x*y": 1.0}},
+        (-10, -10, 15), (10, 10, 35), 10.0, 1001, 2.0,
+    ),
+    "lotka-volterra": System(
+        {"x": {"x": 1.0, "x*y": -0.5}, "y": {"y": -0.75, "x*y": 0.25}}, (2, 1), (5, 3), 25.0, 501,
+    ),
+    "fitzhugh-nagumo": System(
+        {"v": {"1": 0.5, "v": 1.0, "v**3": -1 / 3, "w": -1.0}, "w": {"1": 0.056, "v": 0.08, "w": -0.064}},
+        (-2, -0.5), (2, 1.5), 150.0, 1501,
+    ),
+    "roessler": System(
+        {"x": {"y": -1.0, "z": -1.0}, "y": {"x": 1.0, "y": 0.2}, "z": {"1": 0.2, "z": -5.7, "x*z": 1.0}},
+        (-5, -5, 0), (5, 5, 1), 60.0, 2001, 50.0,
+    ),
+    "logistic": System({"x": {"x": 1.0, "x**2": -0.5}}, (0.02,), (0.1,), 12.0, 501),
+    "pendulum": System(
+        {"x": {"y": 1.0}, "y": {"y": -0.1, "sin(x)": -1.0}}, (2.0, -0.3), (2.9, 0.3), 40.0, 801, 0.0, ("sin",),
+    ),
+    "hindmarsh-rose": System(
+        {
+            "x": {"1": 3.0, "x**2": 3.0, "x**3": -1.0, "y": 1.0, "z": -1.0},
+            "y": {"1": 1.0, "x**2": -5.0, "y": -1.0},
+            "z": {"1": 0.0384, "x": 0.024, "z": -0.006},
+        },
+        (-1.5, -5, 2.8), (1, 0, 3.3), 400.0, 4001, 100.0,
+    ),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One trajectory: what was found, TPR, largest relative error, coverage, z by true operator, verdict, CPU seconds.
+
+    Attributes
+    ----------
+    doubted
+        Whether the result names doubts, such as models that are nearly as good.
+    peer, peer_error
+        TPR and largest relative error of PySINDy, NaN without it.
+    """
+
+    system: str
+    noise: float
+    repeat: int
+    names: tuple[str, ...]
+    tpr: float
+    error: float
+    covered: dict[str, bool]
+    z: dict[str, float]
+    verdict: str
+    doubted: bool
+    chi2: float
+    seconds: float
+    peer: float
+    peer_error: float
+
+
+def repeat(name: str, noise: float, number: int, seed: int) -> Trajectory:
+    """One trajectory with its noise."""
+    system = SYSTEMS[name]
+    rng = np.random.default_rng([seed, number, *name.encode()])
+    clean = system.draw(rng)
+    data = add_noise(clean, {f: noise * float(np.std(u)) for f, u in clean.fields.items()}, rng)
+    peer = _peer(system, data)
+    begin, truth = time.process_time(), system.truth
+    try:
+        found = discover(data, system.library)
+    except BvsiError as error:
+        seconds = time.process_time() - begin
+        return Trajectory(
+            name, noise, number, (), 0.0, np.inf, {}, {}, f"refused: {error}", True, np.nan, seconds, *peer
+        )
+    seconds = time.process_time() - begin
+    theta, sd = (dict(zip(found.names, values, strict=True)) for values in (found.theta, found.sd))
+    intervals = {o: (theta[o] - 1.96 * sd[o], theta[o] + 1.96 * sd[o]) for o in found.names}
+    return Trajectory(
+        name, noise, number, tuple(found.names),
+        true_positive_ratio(found.names, truth), largest_relative_error(theta, truth),
+        _plain(covered(intervals, truth)),
+        {o: float((theta[o] - truth[o]) / sd[o]) for o in found.names if o in truth},
+        str(found.verdict), bool(found.doubts), float(found.chi2), seconds, *peer,
+    )  # fmt: skip
+
+
+def _plain(hits: Mapping[str, Any]) -> dict[str, bool]:
+    return {name: bool(hit) for name, hit in hits.items()}
+
+
+def _peer(system: System, data: Data) -> tuple[float, float]:
+    """TPR and largest relative error of PySINDy's weak form with the best threshold; NaN where it is not installed."""
+    try:
+        ps = pysindy_module()
+    except MissingDependencyError:
+        return np.nan, np.nan
+    texts = polynomials(system.fields, _DEGREE, functions=system.functions)
+    x = np.stack([data.fields[f][:, 0] for f in system.fields], axis=1)
+    library: Any = ps.PolynomialLibrary(degree=_DEGREE)
+    if system.functions:
+        library = library + ps.CustomLibrary([np.sin], [lambda u: f"sin({u})"])
+    weak = ps.WeakPDELibrary(library, spatiotemporal_grid=data.times, K=_WINDOWS)
+    best, truth = (-1.0, -np.inf), system.truth
+    for threshold in np.logspace(-3, 1, _THRESHOLDS):
+        model = ps.SINDy(feature_library=weak, optimizer=ps.STLSQ(threshold=float(threshold)))
+        model.fit(x, t=data.times, feature_names=list(system.fields))
+        rows = zip(system.fields, np.asarray(model.coefficients()), strict=True)
+        pairs = ((f if len(system.fields) > 1 else "", t, v) for f, r in rows for t, v in zip(texts, r, strict=True))
+        theta = {f"{f}: {t}" if f else t: float(v) for f, t, v in pairs if v}
+        best = max(best, (true_positive_ratio(theta, truth), -largest_relative_error(theta, truth)))
+    return best[0], -best[1]
+
+
+def summary(outcomes: Sequence[Trajectory]) -> str:
+    """Rates of one system at one level of noise, in words."""
+    n, first = len(outcomes), outcomes[0]
+    answered = [o for o in outcomes if o.names]
+    inside = [hit for o in answered for hit in o.covered.values()]
+    verdicts = ", ".join(f"{v.split(':')[0]} {c}" for v, c in Counter(o.verdict for o in outcomes).most_common())
+    wrong = sum(o.verdict == "consistent" and o.tpr < 1 and not o.doubted for o in answered)
+    peer = f"; PySINDy TPR {np.mean([o.peer for o in outcomes]):.2f}" if np.isfinite(first.peer) else ""
+    return (
+        f"{first.system} {100 * first.noise:g}%: TPR {np.mean([o.tpr for o in outcomes]):.3f}, right "
+        f"{sum(o.tpr == 1 for o in outcomes)} of {n}, error {100 * np.median([o.error for o in outcomes]):.2g}%, "
+        f"coverage {np.mean(inside) if inside else np.nan:.3f} of {len(inside)}; {verdicts}, {wrong} wrong, consistent "
+        f"and without a doubt; {np.mean([o.seconds for o in outcomes]):.1f} CPU s{peer}"
+    )
+
+
+def run(names: Sequence[str], levels: Sequence[float], repeats: int, seed: int, progress: Progress) -> list[Trajectory]:
+    """All repeats of some systems at some levels of noise."""
+    outcomes: list[Trajectory] = []
+    total = len(names) * len(levels) * repeats
+    for name in names:
+        for noise in levels:
+            for number in range(repeats):
+                outcomes.append(repeat(name, noise, number, seed))
+                progress(len(outcomes), total, "series")
+    return outcomes
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
+    parser.add_argument("--noise", nargs="+", type=float, default=[0.01, 0.05, 0.1, 0.2])
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args(arguments)
+    with progress_bar() as progress:
+        outcomes = run(given.systems, given.noise, given.repeats, given.seed, progress)
+    if given.out is not None:
+        given.out.mkdir(parents=True, exist_ok=True)
+        write_whole(given.out / f"series-{given.seed}.json", json.dumps([asdict(o) for o in outcomes], indent=1))
+    for name in given.systems:
+        for noise in given.noise:
+            sys.stdout.write(summary([o for o in outcomes if (o.system, o.noise) == (name, noise)]) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Covariances summed over some of the nodes and times are those of all of them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+from bvsi.data import Data, Grid
+from bvsi.likelihood import Stacked
+from bvsi.noise import IID, Covariance, Diagonal, PerField
+from bvsi.operators import Library
+from bvsi.residual import TemporalTests, thinning
+from bvsi.setup import Setup
+from bvsi.spaces import SplineTests
+
+SIGMA = 0.01
+THETA = np.array([0.1, -1.0, 0.5])
+LIBRARY = Library({"u": ["laplacian(u)", "u*dx(u)", "u**3"]})
+
+
+def waves(dim=1, n=120, T=90, periodic=True, seed=0):
+    x = 2 * np.pi * np.arange(n) / n if periodic else np.linspace(0, 2 * np.pi, n)
+    t = np.linspace(0, 1, T)
+    axes = dict.fromkeys("xy"[:dim], x)
+    grid = Grid(periodic=dict.fromkeys(axes, 2 * np.pi) if periodic else {}, **axes)
+    place = grid.points.sum(axis=1)
+    u = 1.5 + np.sin(place[None] - 2 * t[:, None]) + 0.3 * np.cos(2 * place[None] + t[:, None])
+    u += SIGMA * np.random.default_rng(seed).standard_normal(u.shape)
+    return Data(t, {"u": u}, grid)
+
+
+def setup_of(data, noise=None, gap=8.0):
+    tests, variance = SplineTests(gap, 6), {"u": np.array(SIGMA**2)}
+    noise = noise or PerField({"u": SIGMA})
+    return Setup((data,), (noise,), (variance,), LIBRARY, tests, TemporalTests(5, gap), Stacked())
+
+
+def both(monkeypatch, setup):
+    """Likelihoods with the covariance of all data, and of some."""
+    whole = setup.likelihood()
+    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0, noise=1.0))
+    return whole, setup.likelihood()
+
+
+def thinned(likelihood):
+    return likelihood.parts[0].residuals.structure.thinned
+
+
+@pytest.mark.parametrize("case", [{}, {"periodic": False, "n": 121}, {"dim": 2, "n": 64, "T": 60}])
+def test_equations_are_those_of_all_nodes(monkeypatch, case):
+    whole, few = both(monkeypatch, setup_of(waves(**case)))
+    assert thinned(whole) is None
+    assert thinned(few).share <= 1 / 8
+    assert str(thinned(few)) in few.system.description
+    np.testing.assert_allclose(few.system.experiments[0].Z, whole.system.experiments[0].Z, rtol=1e-9, atol=1e-12)
+    ours, theirs = (one.profile_equations(THETA).equations for one in (few, whole))
+    sd = np.sqrt(np.diag(np.linalg.inv(theirs.H)))
+    # the noise in the Jacobians is another draw, so that they agree to its size
+    np.testing.assert_allclose(ours.H * np.outer(sd, sd), theirs.H * np.outer(sd, sd), atol=0.02)
+    assert abs(ours.q / theirs.q - 1) < 0.01
+    moved, step = np.linalg.solve(ours.H, ours.g), np.linalg.solve(theirs.H, theirs.g)
+    assert np.linalg.norm(moved - step) < 0.01 * np.linalg.norm(step)  # these waves solve no such equation
+
+
+def test_constant_jacobians_agree_to_the_quadrature(monkeypatch):
+    setup = setup_of(waves()).with_(library=Library({"u": ["laplacian(u)", "u"]}))
+    whole, few = both(monkeypatch, setup)
+    ours, theirs = (one.normal_equations(np.array([0.1, 0.5])).H for one in (few, whole))
+    np.testing.assert_allclose(ours, theirs, rtol=2e-3)
+
+
+def test_estimates_of_the_noise_are_carried_to_all_nodes(monkeypatch):
+    data = waves()
+    whole, few = both(monkeypatch, setup_of(data))
+    ours, theirs = (one.noise_estimates(THETA)[0]["u"] for one in (few, whole))
+    assert ours.shape == data.fields["u"].shape
+    assert np.linalg.norm(ours - theirs) < 0.05 * np.linalg.norm(theirs)
+
+
+def test_states_keep_some_of_the_noise():
+    data = waves(n=120, T=90)
+    found = thinning.Thinned.of(data, SplineTests(8.0, 6), TemporalTests(5, 8.0), 6, thinning.THINNING)
+    assert found is None  # too few values
+    axis = thinning.ThinAxis.of(120, 8.0, periodic=True, nodes=1.9)
+    made = thinning.Thinned(data.geometry, thinning.ThinAxis.of(90, 8.0, periodic=False, nodes=1.9), (axis,), 0.4)
+    noise = np.random.default_rng(1).standard_normal((120, 90))
+    assert np.var(made._averaged(noise)) == pytest.approx(0.4, rel=0.15)
+    smooth = np.sin(2 * np.pi * np.arange(120) / 120)[:, None] * np.linspace(0, 1, 90)
+    np.testing.assert_allclose(made._averaged(smooth), made._known(smooth), atol=1e-6)
+    np.testing.assert_allclose(made.everywhere(made._known(smooth)), smooth, atol=2e-3)
+
+
+def test_noise_by_node_is_that_of_the_nodes(monkeypatch):
+    data = waves()
+    sigma = SIGMA * (1 + 0.2 * np.cos(np.arange(120) * 2 * np.pi / 120))
+    _, few = both(monkeypatch, setup_of(data, Diagonal({"u": sigma})))
+    found = few.parts[0].covariance.noise.distinct[0]
+    np.testing.assert_allclose(found, sigma[thinned(few).nodes] ** 2 * thinned(few).share, rtol=0.05)
+    wild = np.full((90, 120), SIGMA)
+    wild[41, 61] = 30 * SIGMA  # an outlier weighs as one value of many, on a point or not
+    few = setup_of(data, Diagonal({"u": wild})).likelihood()
+    found, share = np.stack(few.parts[0].covariance.noise.distinct), thinned(few).share
+    assert np.sum(found / (SIGMA**2 * share) - 1) == pytest.approx((30**2 - 1) * share)
+
+
+def test_what_cannot_be_thinned_is_not(monkeypatch):
+    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0))
+    data = waves()
+    assert thinned(setup_of(data, IID(SIGMA)).likelihood()) is not None
+    assert thinned(setup_of(data, gap=2.0).likelihood()) is None
+    assert thinned(setup_of(data, Covariance(SIGMA**2 * sparse.eye_array(120, format="csr"))).likelihood()) is None
+    late = data.times + 0.3 * np.where(np.arange(90) > 45, data.times[1], 0.0)
+    assert thinned(setup_of(Data(late, data.fields, data.geometry)).likelihood()) is None
+    mask = np.ones((90, 120), dtype=bool)
+    mask[40, 60] = False
+    assert thinned(setup_of(replace(data, measured={"u": mask})).likelihood()) is None
