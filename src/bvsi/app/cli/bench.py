@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -132,17 +132,50 @@ def scale(
     sys.stdout.write(f"{written.text}\n{paths}")
 
 
+@bench.command()
+def honesty(
+    out: Out = Path("bench-honesty"),
+    cases: Annotated[str, typer.Option(help="Names of cases, with semicolons between; default: all.")] = "",
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each case.")] = 20,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of equations, states and noise.")] = 0,
+) -> None:
+    """How often "consistent" stands beside a wrong answer, and an alarm beside a right one; drawn anew by the seed.
+
+    White, blurred, multiplied, counted and quantised noise, outliers, clean data, missing operators, too few nodes and
+    frames, boundary layers, meshes. Runs of the same seed in the folder are not repeated: after changes of the code
+    choose another.
+    """
+    check_folder(out)
+
+    from bvsi.common.progress import progress_bar
+    from bvsi.studies.benchmarks.honesty import report
+    from bvsi.studies.benchmarks.honesty.cases import CASES
+    from bvsi.studies.benchmarks.honesty.run import run_cases
+
+    chosen = _chosen([name.strip() for name in cases.split(";") if name.strip()], CASES)
+    out.mkdir(parents=True, exist_ok=True)
+    with progress_bar() as progress:
+        runs = list(run_cases(chosen, repeats, seed, out / "honesty.jsonl", progress))
+    written = report.write(runs, seed, out)
+    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
+    sys.stdout.write(f"{written.text}\n{paths}")
+
+
 def _cases(text: str, known: Mapping[str, Classic]) -> list[Classic]:
     """The cases named, or all."""
     if not known:
         raise BvsiError("--public-only: no public data sets found; set BVSI_DATA to the folder with burgers.mat.")
-    names = [name.strip() for name in text.split(",") if name.strip()] or list(known)
+    return [known[name] for name in _chosen([name.strip() for name in text.split(",") if name.strip()], known)]
+
+
+def _chosen(names: Sequence[str], known: Iterable[str]) -> list[str]:
+    """Some names of cases, each once, or all where none is given."""
     for name in names:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(known)}."
             raise BvsiError(f"--cases: there is no case {name!r}; {hint}")
-    return [known[name] for name in dict.fromkeys(names)]
+    return list(dict.fromkeys(names or known))
 
 
 def _levels(text: str) -> list[float]:
