@@ -160,6 +160,6 @@ def rates(runs: Sequence[HonestyRun]) -> Rates:
         share(right=False, consistent=True),
         float(np.mean(np.abs(z) < _COVERED)) if z else float("nan"),
         float(np.mean(named)) if named else float("nan"),
-        Counter("refused" if one.refused else one.verdict for one in runs),
+        dict(Counter("refused" if one.refused else one.verdict for one in runs)),
         float(np.mean([one.seconds for one in runs])),
     )
