@@ -87,6 +87,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "criterion": path.criterion,
         "stopped": path.stopped,
         "doubts": path.doubts,
+        "margins": json.dumps(dict(path.margins)),
         "steps": json.dumps(steps),
         "forecast": json.dumps(None if found.forecast is None else plain(vars(found.forecast))),
         "check": json.dumps(None if found.check is None else _check_record(found.check)),
@@ -220,7 +221,8 @@ def _path(dataset: xr.Dataset, candidates: tuple[str, ...]) -> SelectionPath:
             )
         )
     attrs = dataset.attrs
-    return SelectionPath(tuple(visited), attrs["criterion"], attrs["stopped"], attrs.get("doubts", ""))
+    margins = json.loads(attrs.get("margins", "{}"))
+    return SelectionPath(tuple(visited), attrs["criterion"], attrs["stopped"], attrs.get("doubts", ""), margins)
 
 
 def frame_variables(frames: Frames | None) -> dict[str, Any]:

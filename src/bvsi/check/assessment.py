@@ -5,8 +5,10 @@ Of a discovery the same operators are fitted again on coarser samplings and with
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -248,6 +250,7 @@ def check_discovery(
     *,
     rounds: int = 0,
     held: bool = False,
+    margins: Mapping[str, float] = MappingProxyType({}),
     levels: CheckLevels = LEVELS,
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
@@ -267,6 +270,8 @@ def check_discovery(
         How often operators of the fit were linearised anew, and those of refits are.
     held
         Whether constraints hold the fit after all; refits, which are free, are then not compared with it.
+    margins
+        Those of the selection, by operator.
     levels
         Thresholds.
     """
@@ -297,9 +302,20 @@ def check_discovery(
     ):
         worst = "waves shorter than the spacing of the nodes grow the faster the shorter they are"
         return replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(worst,))
+    if judged.verdict is Verdict.CONSISTENT and (rivals := _rivals(margins, levels)):
+        return replace(judged, verdict=Verdict.UNDECIDED, advice=ADVICE[Verdict.UNDECIDED], reasons=rivals)
     if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
         return replace(judged, advice=_MEASURED)
     return judged
+
+
+def _rivals(margins: Mapping[str, float], levels: CheckLevels) -> tuple[str, ...]:
+    """Operators whose place others may take, in words."""
+    return tuple(
+        f"the best model without {name} has odds of 1 : {math.exp(0.5 * max(margin, 0.0)):.2g}"
+        for name, margin in margins.items()
+        if margin < 2 * math.log(levels.odds)
+    )
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:

@@ -40,6 +40,8 @@ class CheckLevels:
         Standard deviations of a difference that noise may make, and that do not count as bias.
     first_steps
         ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
+    odds
+        Odds of the selected model over the best one without one of its operators, below which it is not decided.
     bias, unexplained
         Effect of a bias, and share of y, that are trouble in data without noise.
     """
@@ -58,6 +60,7 @@ class CheckLevels:
     floor: float = 0.15
     noisy_move: float = 2.5
     first_steps: float = 3.0
+    odds: float = 1000.0
     bias: float = 0.01
     unexplained: float = 1e-3
 

@@ -32,6 +32,7 @@ class Verdict(enum.Enum):
     SPACE = "under-resolved in space"
     OPERATOR = "missing operator"
     ILL_POSED = "ill-posed as an evolution equation"
+    UNDECIDED = "not decided"
 
     def __str__(self) -> str:
         return self.value
@@ -60,6 +61,10 @@ ADVICE = {
         "Do not trust the equation: short waves grow without bound, so that it cannot be solved forward in time. The "
         "data do not determine its highest derivative, or one of higher order is missing; give more or better data, "
         "other operators, or a constraint such as 'laplacian(u) > 0'."
+    ),
+    Verdict.UNDECIDED: (
+        "Do not trust the choice of operators: the equation explains the data, but so do others. Give more data, less "
+        "noise or fewer candidates, or name the operators that you know to be there with keep=[...]."
     ),
 }
 """What to do, one or two sentences."""

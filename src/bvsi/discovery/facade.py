@@ -266,6 +266,7 @@ def _check(
         progress,
         rounds=model.rounds,
         held=contradicted,
+        margins=path.margins,
         levels=levels,
     )
     return judged, pictures

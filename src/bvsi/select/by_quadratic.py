@@ -39,6 +39,7 @@ from bvsi.select.search import (
     Models,
     Protection,
     best_models,
+    best_without,
     doubts,
     near_models,
     rival,
@@ -398,7 +399,19 @@ class _Subsets:
                 visited.append(Visited(names, J, theta, float(Q) / quadratic.n, changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
         notes = " ".join(text for text in (self._doubts(best, quadratic), self._static(best, quadratic)) if text)
-        return SelectionPath(tuple(visited), self.settings.criterion.name, f"stopped: {why}{status}", notes)
+        stopped = f"stopped: {why}{status}"
+        margins = self._margins(best, quadratic)
+        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins)
+
+    def _margins(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
+        """How much higher the score of the best model without an operator is, by operator, all at the same weights."""
+        criterion, protection = self.settings.criterion, self.protection
+        score = self._score(quadratic.solve([best])[1][0], len(best), quadratic)
+        return {
+            quadratic.names[i]: best_without(i, best, quadratic, criterion, protection) - score
+            for i in best
+            if quadratic.names[i] not in protection.keep
+        }
 
     def _static(self, best: Model, quadratic: Quadratic) -> str:
         """Whether one operator explains the data no better than none."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 from bvsi.infer import Fit
 
@@ -79,12 +80,17 @@ class SelectionPath:
         Why the path ends.
     doubts
         Why the selection is not decided, empty where it is.
+    margins
+        By how much the score of the best model without an operator, with others in its place, is above that of the
+        selected model, by operator; exp(½ margin) are the odds that it is there. Empty where no such models were
+        looked for.
     """
 
     visited: tuple[Visited, ...]
     criterion: str
     stopped: str
     doubts: str = ""
+    margins: Mapping[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         kept = ", ".join(self.best.names)
@@ -115,10 +121,16 @@ class SelectionPath:
         return np.asarray(weights / weights.sum())
 
     def inclusion(self) -> dict[str, float]:
-        """Weight of the visited models that have an operator, by operator; see :meth:`probabilities`."""
+        """Weight of the models that have an operator, by operator, among those that were compared.
+
+        That is, among those visited (:meth:`probabilities`), or beside the best model without it, if that is less.
+        """
         names = dict.fromkeys(name for v in self.visited for name in v.names)
         pairs = list(zip(self.visited, self.probabilities(), strict=True))
-        return {name: float(sum(p for v, p in pairs if name in v.names)) for name in names}
+        weights = {name: float(sum(p for v, p in pairs if name in v.names)) for name in names}
+        return {
+            name: min(weight, float(expit(0.5 * self.margins.get(name, np.inf)))) for name, weight in weights.items()
+        }
 
     def __str__(self) -> str:
         best = self.best

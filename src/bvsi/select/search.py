@@ -99,10 +99,16 @@ class Protection:
 
 
 class Models:
-    """Models that have what is protected, as sorted indices."""
+    """Models that have what is protected, as sorted indices.
 
-    def __init__(self, names: tuple[str, ...], protection: Protection) -> None:
-        self.d = len(names)
+    Parameters
+    ----------
+    lacks
+        An operator that they do not have; none by default.
+    """
+
+    def __init__(self, names: tuple[str, ...], protection: Protection, lacks: int = -1) -> None:
+        self.d, self.lacks = len(names), lacks
         self.kept: Model = tuple(i for i, name in enumerate(names) if name in protection.keep)
         groups = (frozenset(i for i, name in enumerate(names) if name in group) for group in protection.groups)
         self.groups = [group for group in groups if group]
@@ -130,8 +136,9 @@ class Models:
         return [i for i in model if i not in self.kept]
 
     def fine(self, models: Iterable[Model]) -> list[Model]:
-        """Those that have one of every group, and any operator at all."""
-        return [model for model in models if model and all(group & set(model) for group in self.groups)]
+        """Those that have one of every group, any operator at all, and not the one that they lack."""
+        some = (model for model in models if model and self.lacks not in model)
+        return [model for model in some if all(group & set(model) for group in self.groups)]
 
 
 def walk(
@@ -197,6 +204,19 @@ def best_models(
     for size in sorted(search.best, reverse=True):  # exchanges may have led past smaller models
         search.reduced(search.best[size][1])
     return search.best
+
+
+def best_without(
+    i: int, model: Model, quadratic: Quadratic, criterion: SubsetCriterion, protection: Protection
+) -> float:
+    """Score of the best model without operator i of a model, in whose place others may come; infinite without any."""
+    search = _Search(quadratic, criterion, Models(quadratic.names, protection, lacks=i), Effort(patience=1))
+    left = tuple(k for k in model if k != i)
+    search.lowest(search.models.fine([left]))
+    search.climb(left)
+    for size in sorted(search.best, reverse=True):
+        search.reduced(search.best[size][1])
+    return min(search.best.values(), default=(np.inf, ()))[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,9 +353,10 @@ class _Search:
 
     def forward(self) -> None:
         for _, model in sorted(self.best.values())[: self.effort.starts] or [(np.inf, self.models.least)]:
-            self._climb(model)
+            self.climb(model)
 
-    def _climb(self, model: Model) -> None:
+    def climb(self, model: Model) -> None:
+        """Add the best operator and exchange while that helps, until the score has risen some times."""
         lowest, rises = np.inf, 0
         while rises < self.effort.patience:
             score, model = self.enlarged(model)

@@ -30,6 +30,7 @@ def judgement(found: Discovery) -> Judgement:
     style, sign = {
         Verdict.CONSISTENT: ("good", "✓"),
         Verdict.NOISE: ("doubt", "!"),
+        Verdict.UNDECIDED: ("doubt", "!"),
     }.get(found.check.verdict, ("bad", "✗"))
     if style == "good" and found.doubts:
         words = "Consistent, but not decided"
