@@ -58,6 +58,8 @@ def test_repeated_end_point_is_refused(dtype, period):
         ({"x": []}, "axis 'x' has 0 points"),
         ({"x": [0.0, 1.0], "periodic": "x"}, "axis 'x' is periodic and has 2 points; it needs at least 3"),
         ({"x": [0.0, 2.0, 1.0]}, "axis 'x' must be strictly increasing; it decreases at index 2"),
+        ({"x": [0.0, 0.25, 0.5, 1e300]}, "axis 'x' has steps from 0.25 to 1e\\+300"),
+        ({"x": [-1.7e308, 1.7e308]}, "axis 'x' has steps from inf to inf"),
         ({"x": [0.0, 1.0, 1.0]}, "axis 'x' .* repeats its value at index 2"),
         ({"x": [0.0, np.nan, 1.0]}, "axis 'x' has 1 values that are not finite, first at index 1"),
         ({"x": [X, X]}, r"axis 'x' must be one-dimensional, got shape \(2, 5\)"),

@@ -12,7 +12,7 @@ import pytest
 import scipy.io
 import xarray as xr
 
-from bvsi.app.readers.read import contents
+from bvsi.app.readers.read import contents, read
 from bvsi.errors import DataError
 
 
@@ -71,3 +71,15 @@ def test_names_of_axes_that_do_not_fit_are_left_out(tmp_path: Path) -> None:
     (found,) = contents(path).variables
     assert found.dims is None
     assert found.shape == (4, 5)
+
+
+def test_a_dimension_that_a_field_has_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.nc"
+    with h5py.File(path, "w") as file:
+        file["t"] = np.arange(6.0)
+        file["t"].make_scale("t")
+        file["u"] = np.random.default_rng(0).standard_normal((6, 6))
+        for number in range(2):
+            file["u"].dims[number].attach_scale(file["t"])
+    with pytest.raises(DataError, match=r"'u' has a dimension twice \(t, t\); name each once"):
+        read(path)

@@ -19,6 +19,9 @@ T = TypeVar("T")
 # Imaginary part relative to the largest real one that spectral solvers leave behind.
 _ROUNDING = 1e-6
 
+# Smallest step of an axis over its largest: with less, differences of a few neighbouring nodes lose all their digits.
+_UNEVEN = 1e-9
+
 
 def real_array(value: ArrayLike, what: str) -> Floats:
     """Float64 array of the numbers in ``value``; real part of complex numbers whose imaginary part is rounding.
@@ -93,6 +96,13 @@ def check_increasing(values: Floats, what: str, remedy: str) -> None:
         raise DataError(
             f"{what} must be strictly increasing; it {fault} at index {i + 1} "
             f"({values[i]:g} then {values[i + 1]:g}); {remedy}"
+        )
+    with np.errstate(over="ignore"):  # an infinite step is refused too
+        steps = np.diff(values)
+    if steps.size and not steps.min() > _UNEVEN * steps.max():
+        raise DataError(
+            f"{what} has steps from {steps.min():.2g} to {steps.max():.2g}; no computation resolves both, and some "
+            "values may be damaged: correct or drop them, and the data that belong to them"
         )
 
 

@@ -169,6 +169,8 @@ def _block(layout: ArrayLayout, array: Array, cut: Mapping[str, slice], path: Pa
     if lacking or extra:
         wrong = f"lacks the dimension {lacking[0]!r}" if lacking else f"has the dimension {extra[0]!r} more"
         raise DataError(f"{array.name!r} {wrong} than the fields; leave it out")
+    if len(axes) < len(dims):
+        raise DataError(f"{array.name!r} has a dimension twice ({', '.join(dims)}); name each once in the file")
     windows = {axis.dim: _window(axis.start, axis.size, cut.get(axis.name, _EVERYTHING), axis.flipped) for axis in axes}
     with readable(path, "numbers"):
         values = array.load(tuple(windows[dim] for dim in dims))

@@ -104,12 +104,12 @@ class Trials:
         )
 
     def make(self, number: int) -> Input:
-        """The input in the folder of the trial; drawn again where its changes contradict, as a link for a folder."""
+        """The input in the folder of the trial; drawn again where its changes contradict, or damage what the next one reads."""
         for attempt in range(_ATTEMPTS):
             self.empty()
             try:
                 return make_input(self.seed, number + attempt * _APART, self.bases, self.server.trial, self.canary)
-            except (OSError, RecursionError):
+            except (OSError, RecursionError, MemoryError, TypeError, ValueError):
                 if attempt == _ATTEMPTS - 1:
                     raise
         raise AssertionError("every attempt returns or raises")
