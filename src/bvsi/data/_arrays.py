@@ -84,8 +84,10 @@ def check_increasing(values: Floats, what: str, remedy: str) -> None:
             f"{what} has {bad.size} values that are not finite, first at index {bad[0]}; drop these entries, and "
             "the data that belong to them"
         )
-    bad = np.flatnonzero(np.diff(values) <= 0)
-    if bad.size and bad.size == values.size - 1 and np.all(np.diff(values) < 0):
+    with np.errstate(over="ignore"):  # an infinite step is refused below
+        steps = np.diff(values)
+    bad = np.flatnonzero(steps <= 0)
+    if bad.size and bad.size == values.size - 1 and np.all(steps < 0):
         raise DataError(
             f"{what} must be strictly increasing; it decreases from {values[0]:g} to {values[-1]:g}; turn it round "
             "with [::-1], and the data with it if they run backwards too (in xarray: ds.sortby)"
@@ -97,8 +99,6 @@ def check_increasing(values: Floats, what: str, remedy: str) -> None:
             f"{what} must be strictly increasing; it {fault} at index {i + 1} "
             f"({values[i]:g} then {values[i + 1]:g}); {remedy}"
         )
-    with np.errstate(over="ignore"):  # an infinite step is refused too
-        steps = np.diff(values)
     if steps.size and not steps.min() > _UNEVEN * steps.max():
         raise DataError(
             f"{what} has steps from {steps.min():.2g} to {steps.max():.2g}; no computation resolves both, and some "

@@ -104,7 +104,7 @@ class Trials:
         )
 
     def make(self, number: int) -> Input:
-        """The input in the folder of the trial; drawn again where its changes contradict, or damage what the next one reads."""
+        """The input in the folder of the trial; drawn again where its changes contradict or cannot be made."""
         for attempt in range(_ATTEMPTS):
             self.empty()
             try:
