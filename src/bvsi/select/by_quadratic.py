@@ -443,8 +443,13 @@ def quadratic_of(fit: Fit) -> Quadratic:
 
 
 def around(likelihood: ResidualLikelihood, fit: Fit, rng: Rng) -> Quadratic:
-    """The misfit of all operators around the fit of some of them, the other coefficients zero: one evaluation."""
-    found = dict(zip(fit.names, fit.theta, strict=True))
+    """The misfit of all operators around the fit of some of them, the other coefficients zero: one evaluation.
+
+    Where that is costly, at the last θ that the fit has evaluated, a hundredth of a standard deviation from its end:
+    factors of Σ are still there.
+    """
+    last = fit.history[-1].theta if likelihood.costly and fit.status.converged else fit.theta
+    found = dict(zip(fit.names, last, strict=True))
     theta = np.array([found.get(name, 0.0) for name in likelihood.names])
     return expanded(likelihood, theta, likelihood.profile_equations(theta, rng=copy.deepcopy(rng)))
 

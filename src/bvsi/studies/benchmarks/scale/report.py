@@ -61,7 +61,7 @@ def _cases(rows: list[Any]) -> str:
     return table(_HEAD, [_cells(row, way) for row in rows for way in row["ways"]])
 
 
-def _cells(row: Record, way: str) -> list[str]:
+def _cells(row: dict[str, Any], way: str) -> list[str]:
     """One measurement, by the columns of the table."""
     one, size = row["ways"][way], "×".join(map(str, (*row["shape"], row["times"])))
     start = [row["case"], size, LABELS[way]]
