@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare
 from bvsi.check.levels import LEVELS, CheckLevels
-from bvsi.check.noise_tests import noise_tests
+from bvsi.check.noise_tests import Growth, noise_tests
 from bvsi.check.residual_tests import ResidualTest, residual_tests
 from bvsi.check.variations import Variation, variations
 from bvsi.check.verdict import ADVICE, Evidence, Verdict, advice_for, judge
@@ -100,6 +100,7 @@ def check(
     noise_error: float,
     rng: np.random.Generator,
     data: Sequence[Data] = (),
+    growth: Sequence[Growth | None] = (),
     filter_sigma: Mapping[str, float] | None = None,
     cycles: Mapping[str, float] | None = None,
     levels: CheckLevels = LEVELS,
@@ -119,6 +120,8 @@ def check(
         For draws of the noise.
     data
         Experiments, for tests of the noise by itself; without them these are left out.
+    growth
+        How their noise grows with the signal, where that is known.
     filter_sigma
         Noise level by field, measured without a fit; it tells a wrong level from a missing operator.
     cycles
@@ -130,7 +133,7 @@ def check(
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     ratio = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
-    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood))
+    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood), growth=growth)
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     evidence = Evidence(
@@ -286,6 +289,7 @@ def check_discovery(
         noise_error=max(m.error for m in measured),
         rng=rng,
         data=[m.observed for m in measured],  # interpolated values are no white noise
+        growth=[m.growth for m in measured],
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=cycles_of(measured),
         levels=levels,

@@ -176,13 +176,24 @@ class ResidualLikelihood:
         return NormalEquations.total(sums, tuple(q for one in sums for q in one.q_blocks))
 
     def profile_equations(
-        self, theta: ArrayLike, *, smoothing: float = 1.0, rng: np.random.Generator | None = None
+        self,
+        theta: ArrayLike,
+        *,
+        smoothing: float = 1.0,
+        rng: np.random.Generator | None = None,
+        spread: bool = True,
     ) -> ProfileEquations:
-        """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng."""
+        """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng.
+
+        Parameters
+        ----------
+        spread
+            False where S is not needed: of many operators it takes as long as all the rest.
+        """
         vector, of = self.system.vector(theta), self.weighting.profile_equations
         found, rngs = [], [None] * len(self.plans) if rng is None else rng.spawn(len(self.plans))
         for part, own in zip(self.parts, rngs, strict=True):
-            found.append(of(part, vector, smoothing=smoothing, rng=own))
+            found.append(of(part, vector, smoothing=smoothing, rng=own, spread=spread))
         return ProfileEquations.total(found)
 
     def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:

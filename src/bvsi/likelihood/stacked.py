@@ -276,11 +276,19 @@ class Tiles(Weighting):
         """XᵀWX, XᵀWr and rᵀWr."""
         return self.profile_equations(part, theta, smoothing=0.0, rng=None).equations
 
-    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
-        """Smoothed regressors, tile by tile; S is H where there is one tile."""
+    def profile_equations(
+        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
+    ) -> ProfileEquations:
+        """Smoothed regressors, tile by tile; S is H where there is one tile.
+
+        Parameters
+        ----------
+        spread
+            False leaves S of several tiles out.
+        """
         plan, Z = _plan(part), part.residuals.Z
         q, WX, found = np.zeros(Z.shape[1]), np.zeros_like(Z[:, :, 1:]), []
-        rngs = [rng] if rng is None or not plan.tiles else rng.spawn(len(plan.tiles))
+        rngs = [rng] if rng is None or plan.n_parts == 1 else rng.spawn(plan.n_parts)
 
         def one(number: int) -> tuple[int, Any, ProfileEquations, Array]:
             count, place, tile = plan.part(part, number)
@@ -295,7 +303,7 @@ class Tiles(Weighting):
         equations = replace(total.equations, q_blocks=(q,))
         S = total.S
         if S is not None and plan.tiles:
-            S = SpaceTime(part, theta).gram(WX)
+            S = SpaceTime(part, theta).gram(WX) if spread else None
         return replace(total, equations=equations, S=S)
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:

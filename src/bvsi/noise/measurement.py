@@ -20,7 +20,7 @@ from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale,
 from bvsi.noise.bridging import Bridged, bridge
 from bvsi.noise.level import observed
 from bvsi.noise.outliers import scattered_outliers
-from bvsi.noise.signal import smoothed
+from bvsi.noise.signal import SignalNoise, smoothed
 from bvsi.residual.widths import bandwidth, widest_band
 
 Array = NDArray[np.float64]
@@ -85,6 +85,8 @@ class Measurement:
         What was done, in words.
     bridged
         Where gaps were interpolated, by field, (T, nodes): the noise of neighbours is alike there.
+    growth
+        How the noise of each field grows with the signal; None where that was not looked for, or not without gaps.
     """
 
     data: Data
@@ -95,6 +97,7 @@ class Measurement:
     error: float
     summary: str
     bridged: Mapping[str, Mask] = field(default_factory=dict)
+    growth: Mapping[str, SignalNoise] | None = None
 
     @property
     def observed(self) -> Data:
@@ -170,7 +173,8 @@ def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, r
     sigma = {f: max(level.sigma[f], _floor(clean, f)) for f in data.fields}
     variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
     notes = [*notes, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
-    for name, found in estimate_signal_noise(clean, None if single else level).items():
+    growth = estimate_signal_noise(clean, None if single else level)
+    for name, found in growth.items():
         if found.significant:
             signal = smoothed(observed(clean, name), clean.geometry)
             signal = np.where(np.isfinite(signal), signal, clean.fields[name])  # inside holes nothing is near
@@ -182,7 +186,8 @@ def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, r
         variance[name] = factor * variance[name]
         notes.append(bridged.summary(name))
     error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
-    return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(notes))
+    made = Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(notes))
+    return made if single else replace(made, growth=growth)
 
 
 def _level(data: Data) -> NoiseLevel | None:

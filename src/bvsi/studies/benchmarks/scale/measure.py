@@ -62,9 +62,9 @@ def measure(
 
 
 def warm_up() -> None:
-    """Load and compile what a discovery needs."""
-    chosen = case("porous_medium")
-    _ours(chosen, chosen.noisy(chosen.sizes["tiny"], 0), chosen.few)
+    """Load and compile what a discovery needs, dense and sparse."""
+    for chosen in (case("porous_medium"), case("ks_256")):
+        _ours(chosen, chosen.noisy(chosen.sizes["tiny"], 0), chosen.few)
 
 
 def _limit(what: int, value: float) -> None:
