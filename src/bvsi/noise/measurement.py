@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
+from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.bridging import Bridged, bridge
@@ -199,8 +200,10 @@ def _level(data: Data) -> NoiseLevel | None:
 
 def _size(data: Data, name: str) -> float:
     """RMS of the values of a field that were measured."""
-    values = data.fields[name].ravel() if data.measured is None else data.fields[name][data.measured[name]]
-    return float(np.sqrt(values @ values / values.size))
+    u, mask = data.fields[name], None if data.measured is None else data.measured[name]
+    known = (u[rows].ravel() if mask is None else u[rows][mask[rows]] for rows in slabs(u))
+    squares, n = np.sum([(float(values @ values), values.size) for values in known], axis=0)
+    return float(np.sqrt(squares / n))
 
 
 def _floor(data: Data, name: str) -> float:
