@@ -63,8 +63,9 @@ def real_array(value: ArrayLike, what: str) -> Floats:
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Read-only C-ordered copy of ``array``; no copy of a file that is mapped read-only."""
-    if mapped(array) is not None and array.flags.c_contiguous:
+    """Read-only C-ordered copy of ``array``; itself where it is read-only: its own memory, or a file that is mapped."""
+    alone = array.flags.owndata and not array.flags.writeable
+    if array.flags.c_contiguous and (alone or mapped(array) is not None):
         return array
     copy = np.array(array, order="C", copy=True)
     copy.setflags(write=False)

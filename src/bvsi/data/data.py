@@ -27,7 +27,8 @@ Geometry = Grid | Mesh
 class Data:
     """Nodal values û_j of all fields at times t_j, j = 0 … T − 1, on a grid or mesh.
 
-    Users make it with :meth:`from_arrays` or :meth:`from_xarray`. The arrays are read-only float64 copies.
+    Users make it with :meth:`from_arrays` or :meth:`from_xarray`. The arrays are read-only float64 copies; arrays
+    that are read-only, and files mapped so, are taken as they are.
 
     Attributes
     ----------

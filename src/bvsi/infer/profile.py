@@ -501,7 +501,10 @@ def with_unknown_scale(fit: Fit, likelihood: ResidualLikelihood, noise_prior: In
     assert quadratic is not None
     assert quadratic.S is not None
     assert quadratic.S_blocks is not None
-    A = quadratic.H - likelihood.noise_scale(equations) * (quadratic.H - quadratic.A)
+    scale = likelihood.noise_scale(equations)
+    A = quadratic.H - scale * (quadratic.H - quadratic.A)
+    # scores of the blocks know the size of the noise, the covariance of the model does not
+    S_blocks = quadratic.S if np.array_equal(quadratic.S_blocks, quadratic.S) else quadratic.S_blocks / scale
     inverse = factorise(A, fit.names).inverse()
     made = make_fit(
         likelihood,
@@ -511,13 +514,13 @@ def with_unknown_scale(fit: Fit, likelihood: ResidualLikelihood, noise_prior: In
         noise_prior,
         covariance=sandwich(inverse, quadratic.S),
         inverse=inverse,
-        score_covariance=sandwich(inverse, quadratic.S_blocks),
+        score_covariance=sandwich(inverse, S_blocks),
         status=fit.status,
         history=fit.history,
         method=fit.method,
         constraints=None,
     )
-    return replace(made, quadratic=replace(quadratic, A=A, scale_known=False))
+    return replace(made, quadratic=replace(quadratic, A=A, S_blocks=S_blocks, scale_known=False))
 
 
 def informative_text(fit: Fit) -> str:

@@ -129,6 +129,7 @@ class _Rows:
     def values(self) -> Floats:
         """All rows."""
         if self.file is None:
+            self.array.setflags(write=False)  # so that nobody makes a copy
             return self.array
         self.file.flush()
         return np.memmap(self.file, dtype=np.float64, mode="r", shape=(self.n_times, self.nodes))
