@@ -156,3 +156,25 @@ def test_the_command_writes_table_record_and_figure(tmp_path, monkeypatch):
     assert "failed: out of memory" in (tmp_path / "scale.md").read_text(encoding="utf-8")
     assert (tmp_path / "scale.png").stat().st_size > 1000
     assert record["machine"]["versions"]
+    told = result.output.splitlines()
+    assert [line.partition(": ")[0] for line in told[:2]] == [
+        "porous_medium 40×40×24, NumPy, true terms",
+        "porous_medium 40×40×24, NumPy, all candidates",
+    ]
+    assert "right model yes" in told[2]
+
+
+def test_what_is_measured_is_on_disk_when_the_rest_fails(tmp_path, monkeypatch):
+    """A run that is stopped has told and kept what came before."""
+    from typer.testing import CliRunner
+
+    def here(task, settings):
+        if settings["way"] == "few":
+            raise KeyboardInterrupt
+        return worker.TASKS[task](**{**settings, "cpu_limit": 0, "memory_limit": 0})
+
+    monkeypatch.setattr(run, "in_own_process", here)
+    arguments = ["--size", "tiny", "--cases", "porous_medium", "--cache", str(tmp_path / "c"), "--out", str(tmp_path)]
+    assert CliRunner().invoke(bench, ["scale", *arguments]).exit_code != 0
+    record = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))
+    assert list(record["rows"][0]["ways"]) == ["floor", "floor_many"]

@@ -7,6 +7,8 @@ from dataclasses import fields, is_dataclass
 import numpy as np
 import pytest
 
+from bvsi.cluster.place import Workers
+from bvsi.common.progress import silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer import Lagged, LeastSquares, Profile
 from bvsi.likelihood import Isotropic, Stacked
@@ -146,6 +148,26 @@ def test_errors_of_workers_arrive(pairs):
         remote.each(broken, [7])
     assert (caught.value.label, caught.value.row) == ("label", 3)
     del local
+
+
+def negative(value):
+    if value < 0:
+        raise BvsiError(f"value: {value} is negative; take another.")
+    return value
+
+
+def total(values):
+    return sum(values)
+
+
+def test_failures_that_are_handled_are_not_printed_by_workers(client):
+    """Nor those of tasks that need what failed."""
+    place = Workers.of(client, silent)
+    wanted = place.calls(negative, [(1.0,), (-2.0,)])
+    with pytest.raises(BvsiError, match=r"^value: -2\.0 is negative"):
+        place.values(place.calls(total, [(wanted,)]))
+    assert place.values(place.calls(total, [(wanted[:1],)])) == [1.0]
+    assert "Compute Failed" not in str(client.get_worker_logs())
 
 
 def test_residuals_are_elsewhere(pairs):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
+from bvsi.data._measured import _End
 from bvsi.errors import DataError
 
 T, X = np.linspace(0, 1, 11), np.linspace(0, 1, 20)
@@ -84,3 +85,19 @@ LEGITIMATE = {
 @pytest.mark.parametrize("what", LEGITIMATE)
 def test_legitimate_data_are_taken(what):
     assert data(LEGITIMATE[what]).n_times == len(T)
+
+
+@pytest.mark.parametrize("slab", [1, 7, 10**6])
+def test_ends_are_those_of_all_slabs(monkeypatch, slab):
+    """Lowest and highest value, how often they occur, and the next ones, whatever the slabs; NaN are passed over."""
+    monkeypatch.setattr("bvsi.data._arrays._SLAB", slab)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        values = rng.integers(0, 4, (12, 3)).astype(float)
+        values[rng.uniform(size=values.shape) < 0.3] = np.nan
+        mask = rng.uniform(size=values.shape) < 0.8
+        seen = values[np.isfinite(values) & mask]
+        low, high = _End.of(values, mask, 1.0), _End.of(values, mask, -1.0)
+        distinct, count = np.unique(seen, return_counts=True)
+        assert (low.value, low.count, high.value, high.count) == (distinct[0], count[0], distinct[-1], count[-1])
+        assert (low.next, high.next) == ((distinct[1], distinct[-2]) if len(distinct) > 1 else (None, None))

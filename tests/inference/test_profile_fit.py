@@ -12,6 +12,7 @@ from bvsi.errors import BvsiError, OperatorError, RankError
 from bvsi.infer import Profile
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
+from bvsi.infer.profile import with_unknown_scale
 from bvsi.infer.starts import Dominant
 from bvsi.likelihood import Isotropic, residual_likelihood
 from bvsi.noise import IID, PerTime, UnknownScale
@@ -302,3 +303,15 @@ def test_an_operator_that_noise_alone_feeds_is_not_believed():
     fit = Profile().fit(residual_likelihood(assemble(noisy, library), IID(0.02)))
     z = (fit.theta - TRUTH) / np.sqrt(fit.posterior.variance)
     assert not fit.status.converged or np.abs(z).max() < 5
+
+
+def test_a_fit_whose_noise_is_not_known_after_all_needs_no_other(system, likelihood, fit):
+    """The posterior with σ² unknown, from the fit with σ² known, is that of a fit of its own."""
+    unknown, level = residual_likelihood(system, UnknownScale(IID(SIGMA))), InverseGammaPrior(50.0, 49.0)
+    expected = Profile(tol=1e-10).fit(unknown, noise_prior=level, start=fit.theta)
+    found = with_unknown_scale(fit, unknown, level)
+    assert isinstance(found.posterior, NormalInverseGammaPosterior)
+    assert_allclose(found.theta, expected.theta, rtol=1e-8)
+    assert_allclose(found.posterior.covariance, expected.posterior.covariance, rtol=1e-6)
+    assert_allclose(found.chi2, expected.chi2, rtol=1e-8)
+    assert_allclose(found.score_covariance, expected.score_covariance, rtol=1e-6)

@@ -215,3 +215,32 @@ def test_sizes_that_are_none_are_refused(argument):
 
 def close(found, expected, tol=1e-10):
     assert_allclose(found, expected, rtol=0, atol=tol * max(1.0, np.abs(expected).max()))
+
+
+def test_threads_do_not_change_a_bit_and_need_not_be_had(monkeypatch):
+    """Sums over tiles come in their order, and draws of the noise belong to the tile."""
+    monkeypatch.setattr("bvsi.likelihood.covariance._LEAST_ENTRIES", 1)
+    likelihood = tiled("two fields")
+    theta, Z = theta_of(likelihood.parts[0]), likelihood.parts[0].residuals.Z
+    found = []
+    for cores in (1, 2, 3):
+        monkeypatch.setattr("bvsi.likelihood.covariance.usable_cores", lambda cores=cores: cores)
+        assert likelihood.plans[0].threads == cores
+        profile = likelihood.profile_equations(theta, rng=np.random.default_rng(0))
+        weighted = likelihood.weighting.weights(likelihood.parts[0], theta)(Z)
+        found.append([profile.equations.H, profile.equations.g, profile.S, profile.N, weighted])
+    for others in zip(*found, strict=True):
+        for other in others[1:]:
+            np.testing.assert_array_equal(other, others[0])
+
+
+def test_all_but_the_covariance_of_the_scores_is_there_without_it():
+    likelihood = tiled("two fields")
+    theta = theta_of(likelihood.parts[0])
+    whole, rest = (
+        likelihood.profile_equations(theta, rng=np.random.default_rng(0), spread=spread) for spread in (True, False)
+    )
+    assert whole.S is not None
+    assert rest.S is None
+    np.testing.assert_array_equal(rest.N, whole.N)
+    np.testing.assert_array_equal(rest.equations.H, whole.equations.H)

@@ -217,25 +217,31 @@ def test_images_page_by_page(tmp_path):
     data = read(tmp_path / "a.tif", small)
     axes = data.geometry.axes
     np.testing.assert_allclose(data.grid_field("u"), field(data.times, axes["x"], axes["y"]), atol=3e-3)
-    whole = Reading(**{**vars(reading), "comfortable": 1e9})
-    assert read(tmp_path / "a.tif", whole).fields["u"].shape == (96, 128 * 64)
+    assert read(tmp_path / "a.tif", reading).fields["u"].shape == (96, 128 * 64)
     for k, page in enumerate(stack[:3]):
         tifffile.imwrite(tmp_path / f"page_{k}.tif", page)
     np.testing.assert_array_equal(read(tmp_path / "page_*.tif", reading).grid_field("u"), stack[:3].astype(float))
 
 
-def test_data_that_are_sampled_far_too_densely_are_coarsened_for_speed_and_others_not(tmp_path):
+def test_fields_that_are_kept_whole_are_a_file_that_is_mapped(tmp_path, monkeypatch):
+    """The same numbers, read-only, and no copy of them in memory; refused where there is no room for them."""
+    from bvsi.app.readers import slabs
+    from bvsi.data._arrays import mapped
+
     ds = large(sigma=0.05)
     ds.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     size = ds["u"].nbytes
-    assert read(tmp_path / "a.nc", Reading(comfortable=2 * size)).fields["u"].nbytes == size
-    coarse, notes = read_with_notes(tmp_path / "a.nc", Reading(comfortable=0.3 * size))
-    assert coarse.fields["u"].nbytes <= 0.3 * size
-    assert any("more densely than they need" in note for note in notes)
-    rough = ds.assign(u=ds["u"] * 0 + np.random.default_rng(1).normal(size=ds["u"].shape).cumsum(axis=1))
-    rough.to_netcdf(tmp_path / "b.nc", engine="h5netcdf")
-    axes = read(tmp_path / "b.nc", Reading(comfortable=0.01 * size)).geometry.axes
-    assert axes["x"].size == 128  # a random walk along x has no frequency beyond which there is nothing
+    whole = read(tmp_path / "a.nc")
+    data, notes = read_with_notes(tmp_path / "a.nc", Reading(max_memory=0.1 * size, coarsen=False))
+    assert mapped(data.fields["u"]) is not None
+    assert mapped(whole.fields["u"]) is None
+    np.testing.assert_array_equal(data.fields["u"], whole.fields["u"])
+    assert not any("more densely" in note for note in notes)
+    with pytest.raises(ValueError, match="read-only"):
+        data.fields["u"][0, 0] = 1.0
+    monkeypatch.setattr(slabs, "_ROOM", 0.0)
+    with refuses("set TMPDIR"):
+        read(tmp_path / "a.nc", Reading(max_memory=0.1 * size, coarsen=False))
 
 
 def test_white_noise_is_no_signal():
@@ -248,11 +254,11 @@ def test_white_noise_is_no_signal():
         assert [lost_share(found, levels) for levels in range(1, 5)] == [0.0] * 4
 
 
-def test_ends_of_bounded_axes_are_not_lost_for_speed_nor_where_a_condition_holds_there(tmp_path):
+def test_ends_of_bounded_axes_are_not_lost_where_a_condition_holds_there(tmp_path):
     ds = large(n_y=128)
     ds.to_netcdf(tmp_path / "a.nc", engine="h5netcdf")
     size = ds["u"].nbytes
-    y = read(tmp_path / "a.nc", Reading(comfortable=0.001 * size)).geometry.axes["y"]
+    y = read(tmp_path / "a.nc").geometry.axes["y"]
     assert (y[0], y[-1], y.size) == (0, 3, 128)
     _, notes = read_with_notes(tmp_path / "a.nc", Reading(max_memory=0.02 * size))
     assert any("y from 128 to" in note and "in [0." in note for note in notes)  # and says where it begins now

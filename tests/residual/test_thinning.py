@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sparse
 
-from bvsi.data import Data, Grid
+from bvsi.data import Data, Grid, _arrays
 from bvsi.likelihood import Stacked
 from bvsi.noise import IID, Covariance, Diagonal, PerField
 from bvsi.operators import Library
@@ -115,3 +115,20 @@ def test_what_cannot_be_thinned_is_not(monkeypatch):
     mask = np.ones((90, 120), dtype=bool)
     mask[40, 60] = False
     assert thinned(setup_of(replace(data, measured={"u": mask})).likelihood()) is None
+
+
+@pytest.mark.parametrize("case", [{}, {"dim": 2, "n": 32, "T": 60}])
+def test_slabs_and_mapped_files_give_the_same_sums(monkeypatch, tmp_path, case):
+    """One pass over the data, some frames after the other, from memory or from a file that stays one."""
+    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0))
+    data = waves(**case)
+    whole = setup_of(data, gap=4.0).likelihood().parts[0].residuals
+    np.save(tmp_path / "u.npy", data.fields["u"])
+    mapped = replace(data, fields={"u": np.load(tmp_path / "u.npy", mmap_mode="r")})
+    assert _arrays.mapped(mapped.fields["u"]) is not None
+    monkeypatch.setattr(_arrays, "_SLAB", 7 * data.n_nodes)
+    monkeypatch.setattr("bvsi.residual.discrete.CHUNK_BYTES", 8 * 11 * data.n_nodes)
+    slabs = setup_of(mapped, gap=4.0).likelihood().parts[0].residuals
+    np.testing.assert_allclose(slabs.Z, whole.Z, rtol=1e-12, atol=1e-12 * np.abs(whole.Z).max())
+    G, expected = (one.jacobians(THETA).at_nodes()[0].factor for one in (slabs, whole))
+    np.testing.assert_allclose(G, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())

@@ -89,7 +89,7 @@ def test_a_submodel_is_exact_where_the_weights_do_not_move(monkeypatch, names):
     fixed = np.array([0.1, -0.8, 0.0, 0.0, 0.0])
     original = ResidualLikelihood.profile_equations
 
-    def frozen(self, theta, *, smoothing=1.0, rng=None):
+    def frozen(self, theta, *, smoothing=1.0, rng=None, spread=True):
         everything = original(likelihood, fixed, smoothing=0.0, rng=rng)
         move = np.asarray(theta, dtype=float) - fixed
         no_noise = np.zeros_like(everything.N)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare
 from bvsi.check.levels import LEVELS, CheckLevels
-from bvsi.check.noise_tests import noise_tests
+from bvsi.check.noise_tests import Growth, noise_tests
 from bvsi.check.residual_tests import ResidualTest, residual_tests
 from bvsi.check.variations import Variation, variations
 from bvsi.check.verdict import ADVICE, Evidence, Verdict, advice_for, judge
@@ -39,8 +39,10 @@ _NO_NOISE = (
 
 # A hundredth of a standard deviation is near enough to compare estimates.
 _ROUGHLY = Profile(tol=1e-2, max_iterations=10)
-# The same where data are so many that an evaluation takes seconds; differences count from one standard deviation on.
-_MORE_ROUGHLY = Profile(tol=5e-2, max_iterations=10)
+# Where data are so many that an evaluation takes seconds, the first step that is no longer than this many standard
+# deviations is the last one, and what is left is of second order: on KS 512 × 160 (5% noise, seed 0) estimates of
+# refits that move by 1.4 to 1.8 sd are then off by at most 0.0015 sd, and p-values by 2%.
+_MORE_ROUGHLY = Profile(tol=2.0, max_iterations=10)
 
 _POSSIBLE = (RankError, NotPositiveDefiniteError, DataError, SpaceError, OperatorError)
 """What fewer data or another element can honestly fail with. Any other error is a fault of ours and is not caught."""
@@ -102,6 +104,7 @@ def check(
     noise_error: float,
     rng: np.random.Generator,
     data: Sequence[Data] = (),
+    growth: Sequence[Growth | None] = (),
     filter_sigma: Mapping[str, float] | None = None,
     cycles: Mapping[str, float] | None = None,
     levels: CheckLevels = LEVELS,
@@ -121,6 +124,8 @@ def check(
         For draws of the noise.
     data
         Experiments, for tests of the noise by itself; without them these are left out.
+    growth
+        How their noise grows with the signal, where that is known.
     filter_sigma
         Noise level by field, measured without a fit; it tells a wrong level from a missing operator.
     cycles
@@ -132,7 +137,7 @@ def check(
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     ratio = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
-    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood))
+    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood), growth=growth)
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     evidence = Evidence(
@@ -283,7 +288,8 @@ def check_discovery(
     refits = []
     for number, variation in enumerate(tried):
         progress(number + 1, len(tried), f"checking with {variation.name}")
-        refits.append((variation, _refit(variation.setup, fit, rounds)))
+        roughly = _MORE_ROUGHLY if likelihood.costly else _ROUGHLY
+        refits.append((variation, _refit(variation.setup, fit, rounds, roughly)))
     judged = check(
         fit,
         likelihood,
@@ -291,6 +297,7 @@ def check_discovery(
         noise_error=max(m.error for m in measured),
         rng=rng,
         data=[m.observed for m in measured],  # interpolated values are no white noise
+        growth=[m.growth for m in measured],
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=cycles_of(measured),
         levels=levels,
@@ -333,10 +340,10 @@ def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraint
     return law
 
 
-def _refit(setup: Setup, fit: Fit, rounds: int) -> Fit | BvsiError:
+def _refit(setup: Setup, fit: Fit, rounds: int, estimator: Profile) -> Fit | BvsiError:
     """The same operators on other data or test functions; the error where that cannot be fitted."""
     try:
         likelihood = setup.relinearised(setup.likelihood(fit.names), fit.theta, rounds)
-        return (_MORE_ROUGHLY if likelihood.costly else _ROUGHLY).fit(likelihood, start=fit.theta)
+        return estimator.fit(likelihood, start=fit.theta)
     except _POSSIBLE as error:
         return error

@@ -10,9 +10,9 @@ c is then at most the one that is used.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,12 @@ from bvsi.check.residual_tests import ResidualTest
 from bvsi.data import Data, Grid
 from bvsi.data.smoothness import along, difference_filter
 from bvsi.errors import DataError
-from bvsi.noise import estimate_signal_noise
+from bvsi.noise import SignalNoise, estimate_signal_noise
 from bvsi.noise.level import observed
 
 Array = NDArray[np.float64]
+Growth: TypeAlias = Mapping[str, SignalNoise]
+"""How noise grows with the signal, by field."""
 
 # Order of the differences along the other axes: they leave little of signals that five steps resolve; not measured.
 _ORDER = 6
@@ -42,22 +44,27 @@ _ZEROS = 0.01
 _FEWEST = 500
 
 
-def noise_tests(data: Sequence[Data], *, homoscedastic: bool) -> tuple[ResidualTest, ...]:
+def noise_tests(
+    data: Sequence[Data], *, homoscedastic: bool, growth: Sequence[Growth | None] = ()
+) -> tuple[ResidualTest, ...]:
     """Correlation of the noise along every axis, and its dependence on the signal; on grids only.
 
     Parameters
     ----------
     homoscedastic
         Whether the noise model has one level per field, so that dependence on the signal is against it.
+    growth
+        How the noise of each experiment grows with the signal, by field, where that was measured before.
     """
     tests: list[ResidualTest] = []
-    for experiment in data:
+    known = growth or [None] * len(data)
+    for experiment, found in zip(data, known, strict=True):
         if not isinstance(experiment.geometry, Grid):
             continue
         for name in experiment.fields:
             tests += _whiteness(observed(experiment, name), experiment, name)
         if homoscedastic:
-            tests += _signal_dependence(experiment)
+            tests += _signal_dependence(experiment, found)
     return tuple(tests)
 
 
@@ -120,9 +127,9 @@ def _variance(filters: Sequence[Any]) -> float:
     return 1.0 + float(weight @ (sums - 1.0))
 
 
-def _signal_dependence(data: Data) -> list[ResidualTest]:
+def _signal_dependence(data: Data, found: Growth | None) -> list[ResidualTest]:
     try:
-        found = estimate_signal_noise(data)
+        found = estimate_signal_noise(data) if found is None else found
     except DataError:
         return []
     return [

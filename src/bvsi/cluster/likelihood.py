@@ -180,9 +180,10 @@ class ClusterLikelihood(ResidualLikelihood):
         return _normal(self._by_experiment(found))
 
     def profile_equations(
-        self, theta: ArrayLike, *, smoothing: float = 1.0, rng: Rng | None = None
+        self, theta: ArrayLike, *, smoothing: float = 1.0, rng: Rng | None = None, spread: bool = True
     ) -> ProfileEquations:
         """H, g, q and scores at θ with smoothed regressors, summed over pieces; S and N where given an rng."""
+        del spread  # it comes with the rest
         vector = self.vector(theta)
         if rng is None:
             found, more = self._sum(piece.profile, vector, smoothing), np.zeros((self.d, self.d))

@@ -6,7 +6,7 @@ import itertools
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -98,6 +98,9 @@ class Workers:
         except (module.CancelledError, OSError, TimeoutError) as error:
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise BvsiError(f"client: the cluster was lost on the way ({reason}); start it again.") from None
+        failed = next((one for one in values if isinstance(one, _Failure)), None)
+        if failed is not None:
+            raise failed.error
         what = what or f"{next(self._count)} evaluations"
         self.progress(len(results), len(results), f"on the cluster, {len(self.threads)} workers, {what}")
         return values
@@ -110,13 +113,26 @@ class Workers:
         return self.values(results, what)
 
 
+@dataclass(frozen=True, eq=False)
+class _Failure:
+    """An error of ours instead of a result. Dask would print what fails, also where the caller goes on without it."""
+
+    error: BvsiError
+
+
 def _task(function: Callable[..., Any], cores: int, *args: Any) -> Any:
-    """A function on a worker, with no more threads than its share."""
-    with limited_cores(cores):
-        if cores > 1:
+    """A function on a worker, with no more threads than its share; failures of what it needs are its own."""
+    needed = (one for arg in args for one in (arg if isinstance(arg, list) else [arg]))
+    failed = next((one for one in needed if isinstance(one, _Failure)), None)
+    if failed is not None:
+        return failed
+    with limited_cores(cores), ExitStack() as stack:
+        if cores == 1:
+            stack.enter_context(single_threaded_blas())
+        try:
             return function(*args)
-        with single_threaded_blas():
-            return function(*args)
+        except BvsiError as error:
+            return _Failure(error)
 
 
 @contextmanager

@@ -54,7 +54,7 @@ class Stored:
             **{key: value for key, value in self.reading.select.items() if key not in (name, "time", "t")},
             name: (float(times[first]), float(times[last - 1])),
         }
-        everything = replace(self.reading, select=limits, max_memory=_ALL, comfortable=_ALL)
+        everything = replace(self.reading, select=limits, max_memory=_ALL)
         like = self.like if checked else None
         digest = "" if like is None else _digest(like.select_times(slice(first, last)))
         return StoredFrames(Path(self.path).resolve(), everything, digest)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import keyword
-from collections.abc import Mapping
+import mmap
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 # Imaginary part relative to the largest real one that spectral solvers leave behind.
 _ROUNDING = 1e-6
+# Values of a slab, 32 MB; bounds memory.
+_SLAB = 4_000_000
 
 # Smallest step of an axis over its largest: with less, differences of a few neighbouring nodes lose all their digits.
 _UNEVEN = 1e-9
@@ -63,10 +66,39 @@ def real_array(value: ArrayLike, what: str) -> Floats:
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Read-only C-ordered copy of ``array``."""
+    """Read-only C-ordered copy of ``array``; itself where it is read-only: its own memory, or a file that is mapped."""
+    alone = array.flags.owndata and not array.flags.writeable
+    if array.flags.c_contiguous and (alone or mapped(array) is not None):
+        return array
     copy = np.array(array, order="C", copy=True)
     copy.setflags(write=False)
     return copy
+
+
+def mapped(array: Any) -> np.memmap[Any, Any] | None:
+    """The file that is mapped read-only into memory in which values stand; None where there is none."""
+    base = array
+    while base is not None and not isinstance(base, np.memmap):
+        base = getattr(base, "base", None)
+    return base if base is not None and base.mode == "r" else None
+
+
+def slabs(values: NDArray[Any]) -> Iterator[slice]:
+    """Some rows after the other, so that what is made of them takes little memory.
+
+    Pages of a mapped file are given back behind them.
+    """
+    step = max(1, _SLAB * len(values) // max(1, values.size))
+    for start in range(0, len(values), step):
+        yield slice(start, start + step)
+        release(values)
+
+
+def release(values: NDArray[Any]) -> None:
+    """Give the memory of a mapped file back; its pages are read again when they are needed."""
+    file = mapped(values)
+    if file is not None and hasattr(mmap, "MADV_DONTNEED"):
+        file._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 
 def read_only(mapping: Mapping[str, T]) -> Mapping[str, T]:

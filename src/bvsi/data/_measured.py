@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats
+from bvsi.data._arrays import Floats, slabs
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.data.smoothness import filled
@@ -80,26 +81,52 @@ def check_fill(values: Floats, what: str, mask: Mask | None = None) -> None:
     mask
         Where values were measured, everywhere if None.
     """
-    known = np.isfinite(values) if mask is None else np.isfinite(values) & mask
-    if not known.any():
+    low, high = _End.of(values, mask, 1.0), _End.of(values, mask, -1.0)
+    if not low.count:
         return
-    for value in (float(values.max(where=known, initial=-np.inf)), float(values.min(where=known, initial=np.inf))):
-        same = known & (values == value)
-        count, others = int(same.sum()), known & ~same
-        if _is_fill(value, count, values, others):
+    for end, other in ((high, low), (low, high)):
+        ends = [one for one in (end.next, other.value) if one is not None and one != end.value]
+        if _is_fill(end.value, end.count, min(ends, default=None), max(ends, default=None)):
             raise DataError(
-                f"{what} holds the value {value:.6g} {count} times, far from all others: it looks like a fill value "
-                "that stands for what was not measured; write NaN there (in NetCDF, or declare it as _FillValue), and "
-                "missing='nan'; where it was measured, leave that part of the data out"
+                f"{what} holds the value {end.value:.6g} {end.count} times, far from all others: it looks like a fill "
+                "value that stands for what was not measured; write NaN there (in NetCDF, or declare it as "
+                "_FillValue), and missing='nan'; where it was measured, leave that part of the data out"
             )
 
 
-def _is_fill(value: float, count: int, values: Floats, others: Mask) -> bool:
-    """Whether a value that occurs so often is a fill value, by its distance from the others."""
+@dataclass(frozen=True)
+class _End:
+    """The lowest or highest of all values, how often it occurs, and the one next to it, if there is any."""
+
+    value: float = np.inf
+    count: int = 0
+    next: float | None = None
+
+    @staticmethod
+    def of(values: Floats, mask: Mask | None, sign: float) -> _End:
+        """The lowest of all known values, with a sign of −1 the highest."""
+        low, count, other = np.inf, 0, np.inf
+        for rows in slabs(values):
+            known = np.isfinite(values[rows]) if mask is None else np.isfinite(values[rows]) & mask[rows]
+            some = sign * (values[rows] if known.all() else values[rows][known])
+            if not some.size:
+                continue
+            own = float(some.min())
+            same = some == own
+            rest = float(some.min(where=~same, initial=np.inf))
+            if own <= low:
+                other, count = min(other, rest, low if low > own else np.inf), (count if own == low else 0)
+                low, count = own, count + int(same.sum())
+            else:
+                other = min(other, own)
+        return _End(sign * low, count, sign * other if np.isfinite(other) else None)
+
+
+def _is_fill(value: float, count: int, low: float | None, high: float | None) -> bool:
+    """Whether a value that occurs so often is a fill value, by its distance from the lowest and highest of others."""
     named = any(abs(abs(value) - fill) <= _DIGITS * fill for fill in _FILL_VALUES)
-    if not others.any():
+    if low is None or high is None:
         return named and abs(value) > _LARGE
-    low, high = float(values.min(where=others, initial=np.inf)), float(values.max(where=others, initial=-np.inf))
     largest = max(abs(low), abs(high))
     if low == high and abs(value) <= _LARGE:
         return False  # two values, such as those of a binary image

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bvsi.data import _xarray
-from bvsi.data._arrays import Floats, check_field_name, check_increasing, frozen, interval, read_only, real_array
+from bvsi.data._arrays import Floats, check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
 from bvsi.data._measured import Mask, check_fill, check_missing, checked_masks, complete, frames_kept
 from bvsi.data._xarray import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
 from bvsi.data.grid import Grid, Periodic
@@ -27,7 +27,8 @@ Geometry = Grid | Mesh
 class Data:
     """Nodal values û_j of all fields at times t_j, j = 0 … T − 1, on a grid or mesh.
 
-    Users make it with :meth:`from_arrays` or :meth:`from_xarray`. The arrays are read-only float64 copies.
+    Users make it with :meth:`from_arrays` or :meth:`from_xarray`. The arrays are read-only float64 copies; arrays
+    that are read-only, and files mapped so, are taken as they are.
 
     Attributes
     ----------
@@ -348,6 +349,8 @@ def _check_finite(
     may_miss
         Whether NaN may stand for values that were not measured.
     """
+    if mask is None and all(np.isfinite(values[rows]).all() for rows in slabs(values)):
+        return
     finite = np.isfinite(values) if mask is None else np.isfinite(values) | ~mask
     if finite.all():
         return

@@ -27,11 +27,12 @@ from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
+from bvsi.infer.profile import with_unknown_scale
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
 from bvsi.operators import Library
-from bvsi.select import Backward, SelectionPath, Sweep
+from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.setup import Setup
 
 if TYPE_CHECKING:
@@ -233,7 +234,10 @@ def _fit(
         here = True
     level = _level_prior(measured, path) if selected.scale_known else None
     fit = path.best.fit if _estimates_with(method.selection, method.estimator) else None
-    if fit is None or prior is not None or limits or rounds or level is not None:
+    if level is not None and prior is None and not limits and not rounds and _is_last(path, method, selected):
+        assert path.best.fit is not None
+        fit = with_unknown_scale(path.best.fit, _with_unknown_scale(selected), level)
+    elif fit is None or prior is not None or limits or rounds or level is not None:
         fit = _posterior(method.estimator, selected, path.best.theta, prior, limits, level, rng, progress)
     if selected.scale_known:  # in units of the noise as it was measured or stated, not as the fit refines it
         fit = replace(fit, chi2=fit.equations.q / fit.equations.n)
@@ -277,6 +281,16 @@ def _estimates_with(selection: Selection | None, estimator: Estimator) -> bool:
     return isinstance(selection, Sweep) and getattr(selection.criterion, "estimator", None) == estimator
 
 
+def _is_last(path: SelectionPath, method: Method, selected: ResidualLikelihood) -> bool:
+    """Whether data are so many that another fit would end where that of the selection did."""
+    fit, own = path.best.fit, isinstance(method.estimator, Profile) and isinstance(method.selection, BestSubset)
+    return own and selected.costly and fit is not None and fit.quadratic is not None and fit.status.converged
+
+
+def _with_unknown_scale(likelihood: ResidualLikelihood) -> ResidualLikelihood:
+    return replace(likelihood, noise=tuple(UnknownScale(model) for model in likelihood.noise))
+
+
 def _count(relinearise: int | None) -> int | None:
     if relinearise is not None and (not isinstance(relinearise, int) or relinearise < 0):
         raise BvsiError(f"relinearise: a number of times, 0 or more, is needed; got {relinearise!r}.")
@@ -302,7 +316,7 @@ def _posterior(
     """
     rng = copy.deepcopy(rng)
     if isinstance(estimator, Profile | Lagged) and level is not None and prior is None:
-        unknown = replace(selected, noise=tuple(UnknownScale(model) for model in selected.noise))
+        unknown = _with_unknown_scale(selected)
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
     if isinstance(estimator, Profile | Lagged):
         return estimator.fit(selected, prior=prior, constraints=constraints, start=theta, progress=progress)

@@ -22,7 +22,7 @@ from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.gaussian_prior import AnyPrior, bound, matched, replaced_text, with_support
 from bvsi.infer.lagged import Lagged
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.quadratic import Solver, constrained, expanded, noise_share, sandwich
+from bvsi.infer.quadratic import Solver, constrained, expanded, factorise, noise_share, sandwich
 from bvsi.infer.starts import (
     PLATEAU,
     Dominant,
@@ -490,6 +490,37 @@ class _Problem:
         """|step| in standard deviations, (d,)."""
         sd = np.sqrt(self._scale(point) * np.diag(point.solver.inverse()))
         return np.asarray(np.abs(step) / np.maximum(sd + _DIGITS * np.abs(point.theta), np.finfo(float).tiny))
+
+
+def with_unknown_scale(fit: Fit, likelihood: ResidualLikelihood, noise_prior: InverseGammaPrior) -> Fit:
+    """A profile fit with a flat prior and without constraints, where the size of the noise is not known after all.
+
+    θ, H, g and q do not depend on it; error bars and χ²/n follow from what the fit has. Nothing is evaluated.
+    """
+    quadratic, equations = fit.quadratic, fit.equations
+    assert quadratic is not None
+    assert quadratic.S is not None
+    assert quadratic.S_blocks is not None
+    scale = likelihood.noise_scale(equations)
+    A = quadratic.H - scale * (quadratic.H - quadratic.A)
+    # scores of the blocks know the size of the noise, the covariance of the model does not
+    S_blocks = quadratic.S if np.array_equal(quadratic.S_blocks, quadratic.S) else quadratic.S_blocks / scale
+    inverse = factorise(A, fit.names).inverse()
+    made = make_fit(
+        likelihood,
+        fit.theta,
+        equations,
+        bound(None, len(fit.theta)),
+        noise_prior,
+        covariance=sandwich(inverse, quadratic.S),
+        inverse=inverse,
+        score_covariance=sandwich(inverse, S_blocks),
+        status=fit.status,
+        history=fit.history,
+        method=fit.method,
+        constraints=None,
+    )
+    return replace(made, quadratic=replace(quadratic, A=A, S_blocks=S_blocks, scale_known=False))
 
 
 def informative_text(fit: Fit) -> str:

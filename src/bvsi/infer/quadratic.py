@@ -257,13 +257,13 @@ class Minimum:
 def expanded(
     likelihood: ResidualLikelihood, theta: Array, profile: ProfileEquations, prior: BoundPrior | None = None
 ) -> Quadratic:
-    """The misfit around θ from its profile equations there, which need S and N, so an rng."""
-    assert profile.S is not None
+    """The misfit around θ from its profile equations there, which need N, so an rng; without S no error bars."""
     assert profile.N is not None
     equations = profile.equations
     precision = np.zeros_like(profile.N) if prior is None else prior.precision
     scale = likelihood.noise_scale(equations)  # N is drawn from the noise model as it is stated
     blocks = score_covariance(profile.scores) / scale if profile.scores else profile.S
+    S, S_blocks = (None if own is None else own + precision for own in (profile.S, blocks))
     return Quadratic(
         likelihood.names,
         theta,
@@ -273,8 +273,8 @@ def expanded(
         equations.H,
         equations.n,
         likelihood.scale_known,
-        profile.S + precision,
-        blocks + precision,
+        S,
+        S_blocks,
         precision if precision.any() else None,
     )
 

@@ -84,7 +84,9 @@ class Weighting(ABC):
         """H, g and q of one experiment at θ."""
 
     @abstractmethod
-    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
+    def profile_equations(
+        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
+    ) -> ProfileEquations:
         """The same with smoothed regressors, for the profile estimator."""
 
     @abstractmethod
@@ -145,9 +147,11 @@ class Isotropic(Weighting):
         q = np.square(r.reshape(Z.shape[:2])).sum(axis=0)
         return NormalEquations((flat.T @ flat)[1:, 1:], (flat.T @ r)[1:], (q,), 0.0, part.residuals.n)
 
-    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
+    def profile_equations(
+        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
+    ) -> ProfileEquations:
         """Refused: unweighted residuals know nothing of the noise."""
-        del part, theta, smoothing, rng
+        del part, theta, smoothing, rng, spread
         raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
@@ -176,8 +180,11 @@ class Block(Weighting):
         """The same without smoothing: one factorisation per distinct covariance, one half solve per column."""
         return block_profile_equations(part, theta, smoothing=0.0, rng=None).equations
 
-    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
-        """Smoothed regressors, block by block."""
+    def profile_equations(
+        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
+    ) -> ProfileEquations:
+        """Smoothed regressors, block by block; S comes with N."""
+        del spread
         return block_profile_equations(part, theta, smoothing=smoothing, rng=rng)
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:

@@ -14,7 +14,7 @@ Sums therefore do not depend on the number of threads, not even in the last digi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,12 +25,22 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Analysis, Factor, Pattern, Product, analyse, single_threaded_blas, usable_cores
+from bvsi.linalg import (
+    Analysis,
+    Factor,
+    Pattern,
+    Product,
+    analyse,
+    limited_cores,
+    single_threaded_blas,
+    usable_cores,
+)
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 Weights: TypeAlias = Callable[[Array], Array]
@@ -271,6 +281,11 @@ def _rounded(values: Array) -> tuple[float, ...]:
     )
 
 
+def threads_for(n: int, entries: int) -> int:
+    """Threads for n pieces of work on so many entries each."""
+    return min(n, usable_cores()) if entries >= _LEAST_ENTRIES else 1
+
+
 def over_groups(
     part: Part, theta: Array, work: Callable[[FactorisedGroup], Result], *, newest: bool = False
 ) -> Iterator[Result]:
@@ -292,9 +307,8 @@ def over_groups(
     if len(groups) <= 1:
         yield from map(one, groups)
         return
-    threads = min(len(groups), usable_cores()) if part.covariance.pattern.nnz >= _LEAST_ENTRIES else 1
     with single_threaded_blas():
-        yield from map(one, groups) if threads == 1 else _side_by_side(one, groups, threads)
+        yield from side_by_side(one, groups, threads=threads_for(len(groups), part.covariance.pattern.nnz))
 
 
 def block_solver(part: Part, theta: Array, *, keep: bool) -> Weights:
@@ -327,27 +341,21 @@ def _solved(one: FactorisedGroup, Z: Array) -> Array:
     return one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
 
 
-def side_by_side(work: Callable[[int], None], n: int, entries: int) -> None:
-    """work(0) … work(n − 1) on all threads; one after the other where they have few entries each."""
-    threads = min(n, usable_cores()) if entries >= _LEAST_ENTRIES else 1
-    if threads == 1:
-        for i in range(n):
-            work(i)
+def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], *, threads: int) -> Iterator[Result]:
+    """work(item) of all of them on so many threads, one of BLAS each; results in order, with a few under way."""
+    if threads <= 1 or len(items) <= 1:
+        yield from map(work, items)
         return
-    with ThreadPoolExecutor(threads) as pool:
-        for _ in pool.map(work, range(n)):
-            pass
-
-
-def _side_by_side(
-    one: Callable[[BlockGroup], Result], groups: tuple[BlockGroup, ...], threads: int
-) -> Iterator[Result]:
-    """Results in order, with a window of groups under way."""
     waiting: deque[Future[Result]] = deque()
-    with ThreadPoolExecutor(threads) as pool:
+
+    def alone(item: Item) -> Result:
+        with limited_cores(1):  # threads of ours have what is beside them to themselves
+            return work(item)
+
+    with single_threaded_blas(), ThreadPoolExecutor(threads) as pool:
         try:
-            for group in groups:
-                waiting.append(pool.submit(one, group))
+            for item in items:
+                waiting.append(pool.submit(alone, item))
                 if len(waiting) > 2 * threads:
                     yield waiting.popleft().result()
             while waiting:

@@ -105,7 +105,7 @@ class ProfileEquations:
     S
         Covariance of g (d, d) under the noise model.
     N
-        What noise adds to H (d, d); None where not asked for.
+        What noise adds to H (d, d); both None where not asked for.
     V
         V_j (n_u, d) of times that other parts of the experiment have as well; these are not in S yet.
     """
@@ -122,8 +122,11 @@ class ProfileEquations:
         q = tuple(q for part in parts for q in part.equations.q_blocks)
         equations = NormalEquations.total([part.equations for part in parts], q)
         scores = tuple(s for part in parts for s in part.scores)
-        asked = all(part.S is not None for part in parts)
-        return ProfileEquations(equations, scores, *(_summed(parts, "S", "N") if asked else (None, None)))
+        S, N = (
+            None if any(getattr(part, name) is None for part in parts) else _summed(parts, name)[0]
+            for name in ("S", "N")
+        )
+        return ProfileEquations(equations, scores, S, N)
 
     def times(self, factor: int) -> ProfileEquations:
         """Those of residuals that count so often."""

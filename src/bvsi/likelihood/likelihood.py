@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
@@ -17,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.likelihood.block import Block, Isotropic, Weighting
-from bvsi.likelihood.covariance import CovariancePlan, Part
+from bvsi.likelihood.covariance import CovariancePlan, Part, side_by_side
 from bvsi.likelihood.density import Density, check_change_of_variables
 from bvsi.likelihood.equations import (
     InstrumentalEquations,
@@ -28,7 +27,7 @@ from bvsi.likelihood.equations import (
 )
 from bvsi.likelihood.products import NoiseShare, moment_equations, noise_estimate, noise_sizes
 from bvsi.likelihood.stacked import Stacked
-from bvsi.linalg import limited_cores, single_threaded_blas, usable_cores
+from bvsi.linalg import usable_cores
 from bvsi.noise.models import Noise, noise_of_experiments
 from bvsi.residual import ResidualSystem
 
@@ -162,15 +161,7 @@ class ResidualLikelihood:
             Whether it pays to run them side by side here, since evaluations alone do not keep all cores busy.
         """
         chosen = list(items)
-        if not threads:
-            return list(map(partial(work, self), chosen))
-
-        def alone(item: Item) -> Result:
-            with limited_cores(1):  # threads of ours have what is beside them to themselves
-                return work(self, item)
-
-        with single_threaded_blas(), ThreadPoolExecutor(max(1, min(usable_cores(), len(chosen)))) as pool:
-            return list(pool.map(alone, chosen))
+        return list(side_by_side(partial(work, self), chosen, threads=usable_cores() if threads else 1))
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -185,13 +176,24 @@ class ResidualLikelihood:
         return NormalEquations.total(sums, tuple(q for one in sums for q in one.q_blocks))
 
     def profile_equations(
-        self, theta: ArrayLike, *, smoothing: float = 1.0, rng: np.random.Generator | None = None
+        self,
+        theta: ArrayLike,
+        *,
+        smoothing: float = 1.0,
+        rng: np.random.Generator | None = None,
+        spread: bool = True,
     ) -> ProfileEquations:
-        """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng."""
+        """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng.
+
+        Parameters
+        ----------
+        spread
+            False where S is not needed: of many operators it takes as long as all the rest.
+        """
         vector, of = self.system.vector(theta), self.weighting.profile_equations
         found, rngs = [], [None] * len(self.plans) if rng is None else rng.spawn(len(self.plans))
         for part, own in zip(self.parts, rngs, strict=True):
-            found.append(of(part, vector, smoothing=smoothing, rng=own))
+            found.append(of(part, vector, smoothing=smoothing, rng=own, spread=spread))
         return ProfileEquations.total(found)
 
     def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:

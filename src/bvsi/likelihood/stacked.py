@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.block import Weighting
-from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance
+from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance, side_by_side, threads_for
 from bvsi.likelihood.density import Density, ValueGradient, change_of_variables
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
@@ -132,13 +132,28 @@ class StackedPlan(CovariancePlan):
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_last": {}}  # a factor is large, and made anew for less than it costs to send
 
-    def parts(self, part: Part) -> Iterator[tuple[int, Any, Part]]:
-        """Every tile: how often it counts, the places of its residuals in arrays (N, K, …), and it as an experiment."""
+    @property
+    def n_parts(self) -> int:
+        """Number of tiles, or one."""
+        return max(1, len(self.tiles))
+
+    @property
+    def threads(self) -> int:
+        """Threads that work on tiles side by side."""
+        n = [tile.structure.n_rows * tile.structure.n_blocks for tile, _ in self.tiles]
+        return threads_for(len(n), min(n) ** 2) if n else 1
+
+    def part(self, part: Part, number: int) -> tuple[int, Any, Part]:
+        """A tile: how often it counts, the places of its residuals in arrays (N, K, …), and it as an experiment."""
         if not self.tiles:
-            yield 1, np.s_[:, :], part
-        for number, (tile, plan) in enumerate(self.tiles):
-            own = Part(tile.residuals(part.residuals), plan, f"{part.label}, tile {number}")
-            yield tile.count, np.ix_(tile.rows, tile.blocks), own
+            return 1, np.s_[:, :], part
+        tile, plan = self.tiles[number]
+        own = Part(tile.residuals(part.residuals), plan, f"{part.label}, tile {number}")
+        return tile.count, np.ix_(tile.rows, tile.blocks), own
+
+    def parts(self, part: Part) -> Iterator[tuple[int, Any, Part]]:
+        """Every tile."""
+        return (self.part(part, number) for number in range(self.n_parts))
 
     def factor(self, part: Part, theta: Array) -> Factor:
         """Cholesky factor of Σ(θ); the last one is kept, since one θ is often asked for twice in a row."""
@@ -261,20 +276,34 @@ class Tiles(Weighting):
         """XᵀWX, XᵀWr and rᵀWr."""
         return self.profile_equations(part, theta, smoothing=0.0, rng=None).equations
 
-    def profile_equations(self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None) -> ProfileEquations:
-        """Smoothed regressors, tile by tile; S is H where there is one tile."""
+    def profile_equations(
+        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
+    ) -> ProfileEquations:
+        """Smoothed regressors, tile by tile; S is H where there is one tile.
+
+        Parameters
+        ----------
+        spread
+            False leaves S of several tiles out.
+        """
         plan, Z = _plan(part), part.residuals.Z
         q, WX, found = np.zeros(Z.shape[1]), np.zeros_like(Z[:, :, 1:]), []
-        for count, place, own in plan.parts(part):
-            one, W_X = Whole.of(own, theta).weighted_equations(smoothing=smoothing, rng=rng)
-            q[place[1]] += count * one.equations.q_blocks[0]
+        rngs = [rng] if rng is None or plan.n_parts == 1 else rng.spawn(plan.n_parts)
+
+        def one(number: int) -> tuple[int, Any, ProfileEquations, Array]:
+            count, place, tile = plan.part(part, number)
+            draws = rngs[number % len(rngs)]
+            return count, place, *Whole.of(tile, theta).weighted_equations(smoothing=smoothing, rng=draws)
+
+        for count, place, own, W_X in side_by_side(one, range(plan.n_parts), threads=plan.threads):
+            q[place[1]] += count * own.equations.q_blocks[0]
             WX[place] += count * W_X
-            found.append(one if count == 1 else one.times(count))
+            found.append(own if count == 1 else own.times(count))
         total = ProfileEquations.total(found)
         equations = replace(total.equations, q_blocks=(q,))
         S = total.S
         if S is not None and plan.tiles:
-            S = SpaceTime(part, theta).gram(WX)
+            S = SpaceTime(part, theta).gram(WX) if spread else None
         return replace(total, equations=equations, S=S)
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
@@ -290,13 +319,18 @@ class Tiles(Weighting):
 
     def weights(self, part: Part, theta: Array) -> Weights:
         """From the factors, or by conjugate gradients."""
-        if not _plan(part).tiles:
+        plan = _plan(part)
+        if not plan.tiles:
             return Whole.of(part, theta).weighted
 
         def weighted(Z: Array) -> Array:
+            def one(number: int) -> tuple[int, Any, Array]:
+                count, place, own = plan.part(part, number)
+                return count, place, Whole.of(own, theta).weighted(Z[place])
+
             out = np.zeros_like(Z)
-            for count, place, own in _plan(part).parts(part):
-                out[place] += count * Whole.of(own, theta).weighted(Z[place])
+            for count, place, own in side_by_side(one, range(plan.n_parts), threads=plan.threads):
+                out[place] += count * own
             return out
 
         return weighted
@@ -322,7 +356,7 @@ class Tiles(Weighting):
     def pilot(self, part: Part) -> tuple[Part, ...]:
         """Some tiles as experiments, those with the largest det(Σ_τ X_τᵀX_τ), chosen one after the other."""
         structure, plan, n = part.residuals.structure, _plan(part), part.residuals.n
-        if n * float(structure.n_state * structure.n_times) < PILOT.work:
+        if _work(part) < PILOT.work:
             return ()
         tiles = tiles_of(structure, min(PILOT.rows, n / PILOT.worth) / PILOT.tiles, 0.0)
         if len(tiles) < PILOT.worth * PILOT.tiles:
@@ -344,8 +378,8 @@ class Tiles(Weighting):
         )
 
     def costly(self, part: Part) -> bool:
-        """Where there are several tiles, or more data than the covariance is summed over."""
-        return bool(_plan(part).tiles) or part.residuals.structure.thinned is not None
+        """Where there are several tiles, more data than the covariance is summed over, or a search begins on some."""
+        return bool(_plan(part).tiles) or part.residuals.structure.thinned is not None or _work(part) >= PILOT.work
 
     def slope_is_cheap(self, part: Part) -> bool:
         """Where conjugate gradients take the place of a factor."""
@@ -368,6 +402,12 @@ class Stacked(Tiles):
     rows: float = field(default=math.inf, init=False, repr=False)
     shared: float = field(default=0.0, init=False, repr=False)
     exact: ClassVar[bool] = True
+
+
+def _work(part: Part) -> float:
+    """Residuals times values of the data that Σ is summed over."""
+    structure = part.residuals.structure
+    return part.residuals.n * float(structure.n_state * structure.n_times)
 
 
 def _plan(part: Part) -> StackedPlan:

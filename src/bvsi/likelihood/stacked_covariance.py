@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.likelihood.covariance import CovariancePlan, side_by_side
+from bvsi.likelihood.covariance import CovariancePlan, side_by_side, threads_for
 from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts
 from bvsi.linalg import Pattern
 from bvsi.residual import Residuals, Sensitivity, Structure
@@ -115,7 +115,8 @@ class StackedCovariance:
             Q[row] = plan.product.values(plan.sensitivity_times_noise(M, j), own)
             R[row] = plan.product.symmetric_values(plan.sensitivity_times_noise(own, j), own)
 
-        side_by_side(products, len(rows), plan.pattern.nnz)
+        for _ in side_by_side(products, range(len(rows)), threads=threads_for(len(rows), plan.pattern.nnz)):
+            pass
         ab, ba, bb = (self._times.matrix(stencils, kind) for stencils in ("ab", "ba", "bb"))
         block = self._of_time_terms + ab @ Q + ba @ Q[:, plan.pattern.transpose[1]] + bb @ R
         values = np.empty(self.pattern.nnz)

@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
+from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.bridging import Bridged, bridge
 from bvsi.noise.level import observed
 from bvsi.noise.outliers import scattered_outliers
-from bvsi.noise.signal import smoothed
+from bvsi.noise.signal import SignalNoise, smoothed
 from bvsi.residual.widths import bandwidth, widest_band
 
 Array = NDArray[np.float64]
@@ -85,6 +86,8 @@ class Measurement:
         What was done, in words.
     bridged
         Where gaps were interpolated, by field, (T, nodes): the noise of neighbours is alike there.
+    growth
+        How the noise of each field grows with the signal; None where that was not looked for, or not without gaps.
     """
 
     data: Data
@@ -95,6 +98,7 @@ class Measurement:
     error: float
     summary: str
     bridged: Mapping[str, Mask] = field(default_factory=dict)
+    growth: Mapping[str, SignalNoise] | None = None
 
     @property
     def observed(self) -> Data:
@@ -170,7 +174,8 @@ def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, r
     sigma = {f: max(level.sigma[f], _floor(clean, f)) for f in data.fields}
     variance: dict[str, Array] = {f: np.array(s**2) for f, s in sigma.items()}
     notes = [*notes, *(f"{f}: σ = {s:.3g} by filters ({level.filters[f]})" for f, s in sigma.items())]
-    for name, found in estimate_signal_noise(clean, None if single else level).items():
+    growth = estimate_signal_noise(clean, None if single else level)
+    for name, found in growth.items():
         if found.significant:
             signal = smoothed(observed(clean, name), clean.geometry)
             signal = np.where(np.isfinite(signal), signal, clean.fields[name])  # inside holes nothing is near
@@ -182,7 +187,8 @@ def _measured(bridged: Bridged, noise: Noise | None, level: NoiseLevel | None, r
         variance[name] = factor * variance[name]
         notes.append(bridged.summary(name))
     error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
-    return Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(notes))
+    made = Measurement(clean, _model(variance, data), variance, sigma, sigma, float(error), "; ".join(notes))
+    return made if single else replace(made, growth=growth)
 
 
 def _level(data: Data) -> NoiseLevel | None:
@@ -194,8 +200,10 @@ def _level(data: Data) -> NoiseLevel | None:
 
 def _size(data: Data, name: str) -> float:
     """RMS of the values of a field that were measured."""
-    values = data.fields[name].ravel() if data.measured is None else data.fields[name][data.measured[name]]
-    return float(np.sqrt(values @ values / values.size))
+    u, mask = data.fields[name], None if data.measured is None else data.measured[name]
+    known = (u[rows].ravel() if mask is None else u[rows][mask[rows]] for rows in slabs(u))
+    squares, n = np.sum([(float(values @ values), values.size) for values in known], axis=0)
+    return float(np.sqrt(squares / n))
 
 
 def _floor(data: Data, name: str) -> float:

@@ -322,9 +322,11 @@ def _stacked_transfer(structure: Structure) -> Any | None:
 
 def _per_time(structure: Structure, sigma: Array) -> StateCovariance:
     """From standard deviations (1 or T, fields·nodes); equal times are found and share one covariance."""
-    distinct, label = np.unique(sigma, axis=0, return_inverse=True)
+    places: dict[bytes, int] = {}  # by the rows themselves: sorting whole rows takes longer than all the rest
+    label = np.array([places.setdefault(row.tobytes(), len(places)) for row in sigma], dtype=np.int64)
+    distinct = sigma[np.unique(label, return_index=True)[1]]
     P = _stacked_transfer(structure)
-    labels = np.broadcast_to(label.ravel(), (structure.n_times,)).astype(np.int64)
+    labels = np.array(np.broadcast_to(label, (structure.n_times,)))
     if P is None:
         return StateCovariance(tuple(row**2 for row in distinct), tuple(distinct), labels)
     roots = tuple(sparse.csr_array(P * row) for row in distinct)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats, frozen, read_only
+from bvsi.data._arrays import Floats, frozen, read_only, slabs
 from bvsi.data.data import Data, Geometry
 from bvsi.data.smoothness import fill, flat_strides, shaped
 from bvsi.errors import DataError
@@ -131,7 +131,8 @@ def scattered_outliers(
         Whether weights (k,) are those of noise without outliers, so that the first sweep is enough.
     """
     axes, u = axes_of(geometry, times), shaped(np.ascontiguousarray(values), geometry)
-    flat, missing = u.ravel(), np.flatnonzero(np.isnan(u))
+    flat, nodes = u.ravel(), int(u[0].size)
+    missing = np.concatenate([np.flatnonzero(np.isnan(u[rows])) + rows.start * nodes for rows in slabs(u)])
     if missing.size == u.size:
         raise DataError("all values are missing (NaN); leave the field out")
     noise = 0.0 if sigma is None else sigma
@@ -141,7 +142,9 @@ def scattered_outliers(
         clean = _blanked(u, clean, gaps)
         if sigma is None and sweep < _SWEEPS_FOR_NOISE:
             noise = field_noise(clean.reshape(values.shape), geometry, times)
-        floor = _ROUNDING * float(np.nanmax(clean) - np.nanmin(clean))  # without outliers: one may be a million
+        ends = [(np.fmin.reduce(clean[r], axis=None), np.fmax.reduce(clean[r], axis=None)) for r in slabs(clean)]
+        low, high = (pick.reduce(one) for pick, one in zip((np.fmin, np.fmax), zip(*ends, strict=True), strict=True))
+        floor = _ROUNDING * float(high - low)  # without outliers: one may be a million
         fill(clean, axes, gaps)
         total = float(np.hypot(noise, floor))
         odd = odd_values(clean, axes, total, _ORDINARY, gaps)

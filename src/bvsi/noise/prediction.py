@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats
+from bvsi.data._arrays import Floats, release
 from bvsi.data.data import Geometry
 from bvsi.data.smoothness import PaddedRows, Roughness, along, flat_strides, frames_at_once, padded, second_differences
 
@@ -179,7 +179,10 @@ def odd_values(u: Floats, axes: list[Predictor], sigma: float, z: float, always:
     largest = sum(float(np.max(1.0 / axis.spread, initial=0.0)) for axis in axes)
     limit = (1.0 - _ROUNDED) * z * sigma * float(np.sqrt(1.0 + 1.0 / largest)) if largest > 0 else np.inf
     step = frames_at_once(u)
-    parts = [_odd_in(u, axes, sigma, limit, always, i, min(i + step, len(u))) for i in range(0, len(u), step)]
+    parts = []
+    for start in range(0, len(u), step):
+        parts.append(_odd_in(u, axes, sigma, limit, always, start, min(start + step, len(u))))
+        release(u)
     return Predicted(
         np.concatenate([p.index for p in parts]),
         np.concatenate([p.prediction for p in parts]),

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
+from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
 from bvsi.residual.discrete import State, columns
@@ -94,10 +95,11 @@ def assemble(
     parts, spaces = [], []
     for number, (experiment, at) in enumerate(zip(experiments, smooth, strict=True)):
         operators, space = discretised or discretise_library(experiment, library, discretisation, quadrature)
-        state = replace(state_of(experiment, space), variance=_variance(variances[number], experiment))
+        thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
+        own = state_of(experiment, space, copy=thinned is None)
+        state = replace(own, variance=_variance(variances[number], experiment))
         states = (state, state if at is experiment else state_of(at, space))
         label = f"experiment {number + 1} of {len(experiments)}"
-        thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
         parts.append(_residuals(experiment, library, operators, space, states, stencil, thinned, progress, label))
         spaces.append(space)
     treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
@@ -197,11 +199,20 @@ def _check_boundary_derivatives(operators: tuple[WeakOperator, ...], element: El
             )
 
 
-def state_of(data: Data, space: Space) -> State:
-    """Fields of an experiment at the degrees of freedom of a space, u = P d."""
+def state_of(data: Data, space: Space, *, copy: bool = True) -> State:
+    """Fields of an experiment at the degrees of freedom of a space, u = P d.
+
+    Parameters
+    ----------
+    copy
+        False for views of the data where the nodes are the degrees of freedom: of much data, which are gone through
+        some times after the other, a copy would only take memory.
+    """
 
     def nodal(values: Array) -> Array:
         columns = np.atleast_2d(values).T
+        if space.transfer is None and not copy:
+            return columns
         return np.ascontiguousarray(columns if space.transfer is None else space.transfer @ columns)
 
     fields = {name: nodal(values) for name, values in data.fields.items()}
@@ -271,7 +282,10 @@ def _residuals(
 def _time_terms(space: Space, u: Array, a: Any, *, times_first: bool) -> Array:
     """Σ_j a_kj M u_j of every test function for u (n, T), (n_tests, K); times go first where there are fewer blocks."""
     if times_first:
-        return space.mass_times(u @ a.toarray().T)
+        sums = np.zeros((len(u), a.shape[0]))
+        for times in slabs(u.T):
+            sums += u[:, times] @ a[:, times].toarray().T
+        return space.mass_times(sums)
     return np.asarray((a @ space.mass_times(u).T).T)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
+from bvsi.data._arrays import release
 from bvsi.errors import OperatorError
 from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
@@ -452,6 +453,8 @@ def integrands(
             unbiased = where == "cells" and space.nodal and bool(state.variance)
             kind: KernelKind = "jacobian" if derivative else "unbiased" if unbiased else "values"
             yield where, times, _kernels(used, where, values, kind)
+            for u in state.fields.values():
+                release(u)
 
 
 def _kernels(

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
+from bvsi.data._arrays import slabs
 from bvsi.linalg.kronecker import along_axes
 from bvsi.residual.discrete import State
 from bvsi.residual.stencils import Stencil, TemporalTests, evenly_spaced
@@ -204,15 +205,18 @@ class Thinned:
 
     def _averaged(self, values: Array) -> Array:
         """For values (n, T), (points, times): averages, and as much of the noise as states keep."""
-        some = values @ self.time.averages.T
-        smooth = along_axes([axis.averages for axis in self.axes], some, 1, some.shape[1]).reshape(-1, some.shape[1])
+        matrices = [axis.averages for axis in self.axes]
+        some = np.empty((values.shape[1], math.prod(map(len, matrices))))
+        for times in slabs(values.T):
+            own = values.T[times]
+            some[times] = along_axes(matrices, own, len(own), 1).reshape(len(own), -1)
+        smooth = (self.time.averages @ some).T
         left = math.prod(axis.gain for axis in (self.time, *self.axes))
         kept = math.sqrt(max(0.0, self.noise - left) / (1 - left))
         return smooth + kept * (self._known(values) - smooth)
 
     def _known(self, values: Array) -> Array:
-        some = values[self.nodes]
-        return some[:, self.time.chosen] if some.shape[1] > 1 else some
+        return (values[:, self.time.chosen] if values.shape[1] > 1 else values)[self.nodes]
 
     def everywhere(self, values: Array) -> Array:
         """Values (points, times) of a smooth function at all nodes and times, (n, T)."""

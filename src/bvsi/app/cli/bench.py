@@ -115,6 +115,7 @@ def scale(
     """Discoveries at the sizes that others publish, beside plain weak-form least squares in NumPy and PySINDy.
 
     Spirals, porous medium, sine–Gordon, vorticity, Kuramoto–Sivashinsky, a cube; with ten candidates and with dozens.
+    Each measurement is printed when it ends, and the files then have it.
     """
     check_folder(out)
 
@@ -126,10 +127,12 @@ def scale(
     names = tuple(name.strip() for name in cases.split(",") if name.strip()) or tuple(CASES)
     plan = ScalePlan(size, names, seed=seed, growth=growth, cache=cache, cpu_limit=cpu_limit, memory_limit=memory_limit)
     with progress_bar() as progress:
-        record = run(plan, progress)
-    written = report.write(record, out)
+        for record in run(plan, progress):
+            written = report.write(record, out)
+            sys.stdout.write(f"{report.latest(record)}\n")
+            sys.stdout.flush()
     paths = "".join(f"{path.name}: {path}\n" for path in written.files)
-    sys.stdout.write(f"{written.text}\n{paths}")
+    sys.stdout.write(f"\n{written.text}\n{paths}")
 
 
 @bench.command()

@@ -16,11 +16,6 @@ Floats = NDArray[np.float64]
 
 # Share of the variance that coarsening may change in all: 0.3 % of the amplitude.
 _NEGLIGIBLE = 1e-5
-# Where it is for speed only: next to nothing, or a small part of the noise.
-_NOTHING, _OF_NOISE = 1e-9, 1e-3
-# And the signal must stay this slow, in cycles per point: products of fields, and a check with every second point, have
-# to be resolved as well.
-_SLOW, _ENERGY = 0.1, 0.99
 # Fewer points along an axis than this are of no use.
 _FEWEST = 16
 # Standard errors by which an excess must exceed the noise floor to count as signal.
@@ -61,20 +56,6 @@ class Spectrum:
     def floor(self) -> float:
         """White floor P₀: mean power of the uppermost quarter of the frequencies."""
         return float(self.power[self.below & (self.omega >= 0.75 * np.pi)].mean())
-
-    @property
-    def noise_share(self) -> float:
-        """Of the variance."""
-        return self.floor * int(self.below.sum()) / self.variance if self.variance > 0 else 0.0
-
-    @property
-    def cycles(self) -> float:
-        """Frequency below which 99% of the power above the floor lie, in cycles per point."""
-        signal = np.maximum(self.power - self.floor * (1 + 4 / np.sqrt(self.lines)), 0.0)
-        total = float(signal.sum())
-        if not total > 0:
-            return 0.5
-        return float(self.omega[np.searchsorted(np.cumsum(signal), _ENERGY * total)]) / (2 * np.pi)
 
 
 def spectrum(lines: Floats, periodic: bool, variance: float) -> Spectrum | None:
@@ -157,14 +138,6 @@ class Candidate:
         """Whether so many halvings cut no signal that matters."""
         return not (self.keep_ends and not self.periodic) and self.loss(levels) <= _NEGLIGIBLE
 
-    def harmless(self, levels: int) -> bool:
-        """Whether so many halvings change next to nothing, keep the whole domain, and leave the signal resolved."""
-        if self.space and not self.periodic:
-            return False
-        return all(found.cycles * 2**levels <= _SLOW for found in self.spectra) and self.loss(levels) <= max(
-            _NOTHING, _OF_NOISE * min((found.noise_share for found in self.spectra), default=0.0)
-        )
-
 
 def _uniform(axis: Axis) -> bool:
     if axis.values is None:
@@ -174,12 +147,8 @@ def _uniform(axis: Axis) -> bool:
     return bool(np.max(np.abs(axis.values - line)) <= _UNIFORM * np.abs(step).mean())
 
 
-def halvings(
-    candidates: tuple[Candidate, ...], bytes_per_point: float, max_memory: float, comfortable: float
-) -> tuple[int, ...]:
+def halvings(candidates: tuple[Candidate, ...], bytes_per_point: float, max_memory: float) -> tuple[int, ...]:
     """How often each axis is halved so that the fields fit; the most oversampled axis first.
-
-    Beyond that axes are halved down to a comfortable size as long as that changes next to nothing.
 
     Parameters
     ----------
@@ -197,7 +166,7 @@ def halvings(
 
     full = needed()
     while needed() > max_memory:
-        best = _roomiest(candidates, levels, Candidate.possible)
+        best = _roomiest(candidates, levels)
         if best is None:
             raise DataError(
                 f"max_memory: the fields take {full / 1e9:.3g} GB, more than {max_memory / 1e9:.3g} GB, and coarsening "
@@ -205,19 +174,15 @@ def halvings(
                 "with select, or raise max_memory"
             )
         levels[best] += 1
-    while needed() > comfortable and (best := _roomiest(candidates, levels, Candidate.harmless)) is not None:
-        levels[best] += 1
     return tuple(levels)
 
 
-def _roomiest(
-    candidates: tuple[Candidate, ...], levels: list[int], allowed: Callable[[Candidate, int], bool]
-) -> int | None:
+def _roomiest(candidates: tuple[Candidate, ...], levels: list[int]) -> int | None:
     """The axis with most spare halvings; of equal ones space before time, which decides on the time derivative."""
     spare = []
     for candidate, level in zip(candidates, levels, strict=True):
         count = 0
-        while allowed(candidate, level + count + 1):
+        while candidate.possible(level + count + 1):
             count += 1
         spare.append(count)
     best = max(range(len(spare)), key=lambda i: (spare[i], i))

@@ -12,11 +12,12 @@ from bvsi.app.readers.guess import suggestion, table_suggestion
 from bvsi.app.readers.layout import ArrayLayout, require_numbers, resolve
 from bvsi.app.readers.reading import Contents, Reading, Variable
 from bvsi.app.readers.registry import files_of, format_of, opened
-from bvsi.app.readers.slabs import coarse_axes, plan, read_moving, read_static, slab_length
+from bvsi.app.readers.slabs import check_room, coarse_axes, plan, read_moving, read_static, slab_length, stored_size
 from bvsi.app.readers.source import DataSource, readable
 from bvsi.app.readers.table import table_contents
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
+from bvsi.data._arrays import slabs
 from bvsi.errors import DataError
 
 Floats = NDArray[np.float64]
@@ -38,7 +39,7 @@ def read_with_notes(
     """Data from a file, and in words what was changed on the way: turned round, left out, coarsened.
 
     Fields on grids that would take more than ``reading.max_memory`` bytes are read in slabs and halved along the axes
-    that are sampled more densely than the signal needs; beyond ``reading.comfortable`` where that changes nothing.
+    that are sampled more densely than the signal needs, or with ``reading.coarsen = False`` kept whole in a file.
 
     Parameters
     ----------
@@ -54,10 +55,15 @@ def read_with_notes(
             layout = resolve(source, chosen)
         _check_stored(source.path, layout, chosen.max_memory)
         grid = _grid(layout)
-        levels = plan(layout, grid, chosen.max_memory, chosen.comfortable, source.path, keep_ends=chosen.keep_ends)
+        whole = not chosen.coarsen and stored_size(layout) > chosen.max_memory
+        if whole:
+            check_room(layout)
+            levels: tuple[int, ...] = (0,) * len(layout.axes)
+        else:
+            levels = plan(layout, grid, chosen.max_memory, source.path, keep_ends=chosen.keep_ends)
         times, coarse = coarse_axes(layout, grid, levels)
         slab = slab_length(layout, chosen.max_memory, source.frames)
-        moving = read_moving(layout, grid, levels, times.size, slab, source.path, progress)
+        moving = read_moving(layout, grid, levels, times.size, slab, source.path, progress, in_file=whole)
         static = read_static(layout, grid, levels, source.path)
     for name, values in {**moving, **static}.items():
         _check_size(source.path, name, values)
@@ -102,14 +108,15 @@ def _check(reading: Reading) -> None:
     """Refuse a choice that no file can fulfil."""
     if reading.missing not in (None, "nan"):
         raise DataError(f'missing is {reading.missing!r}; write "nan" where NaN means not measured, or leave it out')
-    for name in ("max_memory", "comfortable"):
-        if not getattr(reading, name) > 0:
-            raise DataError(f"{name} is {getattr(reading, name)!r}; give a positive number of bytes")
+    if not reading.max_memory > 0:
+        raise DataError(f"max_memory is {reading.max_memory!r}; give a positive number of bytes")
 
 
 def _check_size(path: Path, name: str, values: Floats) -> None:
     """Refuse finite numbers with which nothing can be computed."""
-    largest = max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None)) if values.size else 0.0
+    parts = (values[rows] for rows in slabs(values)) if values.size else ()
+    ends = [max(np.fmax.reduce(some, axis=None), -np.fmin.reduce(some, axis=None)) for some in parts]
+    largest = np.fmax.reduce(ends) if ends else 0.0
     if np.isfinite(largest) and largest > _LARGEST:
         raise DataError(
             f"{path}: field {name!r} reaches {largest:.3g}; the file may be damaged, or fill values stand for what was "
@@ -119,7 +126,7 @@ def _check_size(path: Path, name: str, values: Floats) -> None:
 
 def _check_stored(path: Path, layout: ArrayLayout, max_memory: float) -> None:
     """Refuse fields that are large by their shape and hardly there: nothing measured is compressed so far."""
-    total = 8.0 * len(layout.moving) * float(np.prod([axis.size for axis in layout.axes], dtype=float))
+    total = stored_size(layout)
     if total <= max_memory:
         return
     files = path.rglob("*") if path.is_dir() else (path,)

@@ -45,9 +45,8 @@ class Reading:
         Dimension to lowest and highest coordinate taken, None for no limit.
     max_memory
         Bytes of float64 fields held in memory; larger sets on grids are coarsened.
-    comfortable
-        Bytes beyond which oversampled sets on grids are coarsened for speed, in time and along periodic axes and where
-        that changes nothing.
+    coarsen
+        False where these are kept whole instead, in a temporary file that is mapped into memory.
     allow_outside
         Whether the file may take values from files outside of its folder.
     guarded
@@ -70,7 +69,7 @@ class Reading:
     domain: Sequence[tuple[float, float]] | None = None
     select: Mapping[str, Range] = field(default_factory=dict)
     max_memory: float = 1e9
-    comfortable: float = 4e6
+    coarsen: bool = True
     allow_outside: bool = False
     guarded: bool = False
     keep_ends: bool = False

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from shutil import disk_usage
+from tempfile import TemporaryFile, gettempdir
+from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +29,12 @@ Floats = NDArray[np.float64]
 _SLAB = 1 / 24
 # Fields this many times larger than the memory allowed would be read for days.
 _ABSURD = 1e5
+# Share of the free space that whole fields may take.
+_ROOM = 0.8
 _EVERYTHING = slice(None)
 
 
-def plan(
-    layout: ArrayLayout, grid: Grid | None, max_memory: float, comfortable: float, path: Path, *, keep_ends: bool
-) -> tuple[int, ...]:
+def plan(layout: ArrayLayout, grid: Grid | None, max_memory: float, path: Path, *, keep_ends: bool) -> tuple[int, ...]:
     """How often time and each space axis are halved so that the fields fit into memory; all zero where they do.
 
     Parameters
@@ -38,9 +42,8 @@ def plan(
     grid
         The full grid; None for meshes.
     """
-    per_point = 8.0 * len(layout.moving)
-    total = per_point * float(np.prod([axis.size for axis in layout.axes], dtype=float))
-    if total <= min(max_memory, comfortable) or (grid is None and total <= max_memory):
+    per_point, total = 8.0 * len(layout.moving), stored_size(layout)
+    if total <= max_memory:
         return (0,) * len(layout.axes)
     if total > _ABSURD * max_memory:
         raise DataError(
@@ -54,7 +57,12 @@ def plan(
         )
     sample = partial(_sample, layout, path)
     found = candidates(layout.axes, grid.periods, tuple(layout.moving), sample, keep_ends=keep_ends)
-    return halvings(found, per_point, max_memory, comfortable)
+    return halvings(found, per_point, max_memory)
+
+
+def stored_size(layout: ArrayLayout) -> float:
+    """Bytes of all fields over time as float64."""
+    return 8.0 * len(layout.moving) * float(np.prod([axis.size for axis in layout.axes], dtype=float))
 
 
 def coarse_axes(layout: ArrayLayout, grid: Grid | None, levels: tuple[int, ...]) -> tuple[Floats, Grid | None]:
@@ -79,21 +87,63 @@ def read_moving(
     slab: int,
     path: Path,
     progress: Progress,
+    *,
+    in_file: bool = False,
 ) -> dict[str, Floats]:
-    """Fields and known fields over time, each (n_times, n_nodes), in slabs of ``slab`` times of the file."""
+    """Fields and known fields over time, each (n_times, n_nodes), in slabs of ``slab`` times of the file.
+
+    Parameters
+    ----------
+    in_file
+        Whether they are kept in temporary files, mapped read-only.
+    """
     names = tuple(layout.moving)
     streams = [_stream(layout, grid, levels, layout.moving[name], slab, path) for name in names]
-    out: dict[str, Floats] = {}
-    filled = 0
     total = layout.time.size
-    for number, blocks in enumerate(zip(*streams, strict=True)):
-        for name, block in zip(names, blocks, strict=True):
-            if name not in out:
-                out[name] = np.empty((n_times, int(np.prod(block.shape[1:]))))
-            out[name][filled : filled + len(block)] = block.reshape(len(block), -1)
-        filled += len(blocks[0])
-        progress(min((number + 1) * slab, total), total, f"reading {path.name}")
-    return out
+    with ExitStack() as stack:
+        kept = {name: _Rows(n_times, stack.enter_context(TemporaryFile()) if in_file else None) for name in names}
+        for number, blocks in enumerate(zip(*streams, strict=True)):
+            for name, block in zip(names, blocks, strict=True):
+                kept[name].add(block.reshape(len(block), -1))
+            progress(min((number + 1) * slab, total), total, f"reading {path.name}")
+        return {name: rows.values() for name, rows in kept.items()}
+
+
+class _Rows:
+    """Rows (n_times, n_nodes) that come in blocks, in memory or in a file."""
+
+    def __init__(self, n_times: int, file: IO[bytes] | None) -> None:
+        self.n_times, self.file, self.filled = n_times, file, 0
+        self.nodes, self.array = 0, np.zeros((0, 0))
+
+    def add(self, block: Floats) -> None:
+        """Further rows."""
+        self.nodes = block.shape[1]
+        if self.file is not None:
+            self.file.write(np.ascontiguousarray(block).data)
+        else:
+            self.array = self.array if self.filled else np.empty((self.n_times, self.nodes))
+            self.array[self.filled : self.filled + len(block)] = block
+        self.filled += len(block)
+
+    def values(self) -> Floats:
+        """All rows."""
+        if self.file is None:
+            self.array.setflags(write=False)  # so that nobody makes a copy
+            return self.array
+        self.file.flush()
+        return np.memmap(self.file, dtype=np.float64, mode="r", shape=(self.n_times, self.nodes))
+
+
+def check_room(layout: ArrayLayout) -> None:
+    """Refuse fields for which there is no room in the folder of temporary files."""
+    total = stored_size(layout)
+    free = disk_usage(gettempdir()).free
+    if total > _ROOM * free:
+        raise DataError(
+            f"coarsen: the whole fields take {total / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free in {gettempdir()}; "
+            "set TMPDIR to another folder, take a part with select, or let them be coarsened"
+        )
 
 
 def read_static(layout: ArrayLayout, grid: Grid | None, levels: tuple[int, ...], path: Path) -> dict[str, Floats]:

@@ -48,7 +48,7 @@ def reading_of(study: Study) -> Reading:
         max_memory=data.max_memory,
         allow_outside=study.allow_outside,
         guarded=study.guarded,
-        comfortable=data.comfortable,
+        coarsen=data.coarsen,
         keep_ends=study.settings.library.boundary != "unknown",
     )
 

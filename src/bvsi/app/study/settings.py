@@ -93,10 +93,10 @@ class DataSettings(Section):
     max_memory: Positive = Field(
         default=1e9, description="Bytes that the fields may take; larger data are coarsened by filters", examples=[1e9]
     )
-    comfortable: Positive = Field(
-        default=4e6,
-        description="Bytes beyond which oversampled fields are coarsened for speed, where that changes nothing",
-        examples=[4e6],
+    coarsen: Switch = Field(
+        default=True,
+        description="False keeps fields beyond max_memory whole, in a temporary file instead of memory",
+        examples=[False],
     )
 
 

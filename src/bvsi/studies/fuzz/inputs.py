@@ -167,7 +167,7 @@ def _reading_command(base: Base, rng: Rng) -> tuple[tuple[str, ...], tuple[str, 
 
 _MORE = (
     '[data]\nmissing = "nan"', "[data]\nselect = {t = [0.0, 0.5]}", "[data]\nmax_memory = 1e4",
-    "[data]\ncomfortable = 1e3", '[data]\nmesh = "run_0.msh"',
+    "[data]\nmax_memory = 1e3\ncoarsen = false", '[data]\nmesh = "run_0.msh"',
     '[data]\nauxiliary = ["k"]', '[data]\ndims = ["t", "x"]', "[data]\nspacing = {x = 0.1}",
     '[data]\nfiles = ["run.nc", "run.nc"]', '[data]\naxes = {x = "y"}',
     '[library]\nkeep = "all"', '[library]\nboundary = "no-flux"', '[library]\ndefinitions = {phi = "u**2"}',

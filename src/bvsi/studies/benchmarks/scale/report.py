@@ -13,6 +13,11 @@ from bvsi.studies.benchmarks.scale.run import ratio
 
 NAME = "scale"
 
+_HEAD = [
+    *("case", "size", "way", "candidates", "CPU", "wall", "/ NumPy", "/ ten", "peak GB", "error", "sd", "|z|"),
+    "right model",
+]
+
 
 def write(record: Record, out: Path) -> PerformanceReport:
     """Write all files to a folder."""
@@ -44,20 +49,26 @@ def markdown(record: Record) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def latest(record: Record) -> str:
+    """The last measurement, in a line."""
+    row = (record["growth"]["rows"] or record["rows"])[-1]
+    case, size, way, *cells = _cells(row, list(row["ways"])[-1])
+    told = [f"{name} {cell}" for name, cell in zip(_HEAD[3:], cells, strict=True) if cell not in ("", "–")]
+    return f"{case} {size}, {way}: {', '.join(told)}"
+
+
 def _cases(rows: list[Any]) -> str:
-    head = ["case", "size", "way", "candidates", "CPU", "wall", "/ NumPy", "/ ten", "peak GB", "error", "sd", "|z|"]
-    cells = []
-    for row in rows:
-        size = "×".join(map(str, (*row["shape"], row["times"])))
-        for way, one in row["ways"].items():
-            start = [row["case"], size, LABELS[way]]
-            if "cpu" not in one:
-                why = one.get("absent") or f"failed: {one['failed']}"
-                cells.append([*start, *[""] * (len(head) - 3), why])
-                continue
-            plain = ratio(row, way, "floor_many" if way == "many" else "floor")
-            ten = ratio(row, way, "few") if way == "many" else None
-            numbers = [one["cpu"], one["wall"], plain, ten, one["peak_gb"], one["error"], one["sd"], one["z"]]
-            right = {True: "yes", False: "no", None: ""}[one["exact"]]
-            cells.append([*start, str(one["candidates"]), *map(number, numbers), right])
-    return table([*head, "right model"], cells)
+    return table(_HEAD, [_cells(row, way) for row in rows for way in row["ways"]])
+
+
+def _cells(row: dict[str, Any], way: str) -> list[str]:
+    """One measurement, by the columns of the table."""
+    one, size = row["ways"][way], "×".join(map(str, (*row["shape"], row["times"])))
+    start = [row["case"], size, LABELS[way]]
+    if "cpu" not in one:
+        return [*start, *[""] * (len(_HEAD) - 4), one.get("absent") or f"failed: {one['failed']}"]
+    plain = ratio(row, way, "floor_many" if way == "many" else "floor")
+    ten = ratio(row, way, "few") if way == "many" else None
+    numbers = [one["cpu"], one["wall"], plain, ten, one["peak_gb"], one["error"], one["sd"], one["z"]]
+    right = {True: "yes", False: "no", None: ""}[one["exact"]]
+    return [*start, str(one["candidates"]), *map(number, numbers), right]

@@ -74,29 +74,33 @@ class ScalePlan:
         return {"name": chosen.name, "shape": list(size[0]), "times": size[1], "way": way, "seed": self.seed, **limits}
 
 
-def run(plan: ScalePlan, progress: Progress = silent) -> dict[str, Any]:
-    """Measure everything; a record of JSON values."""
+def run(plan: ScalePlan, progress: Progress = silent) -> Iterator[dict[str, Any]]:
+    """Measure everything: after each measurement a record of JSON values of all that is known."""
+    cases = [(case(name), case(name).sizes[plan.size]) for name in plan.cases]
+    sizes = GROWTH[plan.size] if plan.growth else ()
+    few = ScalePlan(**{**vars(plan), "ways": ("few", "floor")})
+    start = {"machine": machine(), "size": plan.size, "seed": plan.seed}
     with _cache(plan.cache):
-        rows = list(_measured(plan, [(case(name), case(name).sizes[plan.size]) for name in plan.cases], progress))
-        sizes = GROWTH[plan.size] if plan.growth else ()
-        few = ScalePlan(**{**vars(plan), "ways": ("few", "floor")})
-        growing = list(_measured(few, [(LAMBDA_OMEGA, size) for size in sizes], progress))
-    return {
-        "machine": machine(),
-        "size": plan.size,
-        "seed": plan.seed,
-        "rows": rows,
-        "growth": {"rows": growing, "exponents": {way: exponent(growing, way) for way in ("few", "floor")}},
-    }
+        rows: list[Row] = []
+        for rows in _measured(plan, cases, progress):
+            yield {**start, "rows": rows, "growth": _growth([])}
+        for growing in _measured(few, [(LAMBDA_OMEGA, size) for size in sizes], progress):
+            yield {**start, "rows": rows, "growth": _growth(growing)}
 
 
-def _measured(plan: ScalePlan, chosen: Sequence[tuple[ScaleCase, Size]], progress: Progress) -> Iterator[Row]:
-    """Rows: case, shape and times, and what was measured by way; failures are told and left."""
+def _growth(rows: list[Row]) -> Row:
+    return {"rows": rows, "exponents": {way: exponent(rows, way) for way in ("few", "floor")}}
+
+
+def _measured(plan: ScalePlan, chosen: Sequence[tuple[ScaleCase, Size]], progress: Progress) -> Iterator[list[Row]]:
+    """All rows so far, one more way each time: case, shape, times, what was measured by way; failures are told."""
+    rows: list[Row] = []
     for number, (one, size) in enumerate(chosen):
         label = f"{one.name} {'×'.join(map(str, size[0]))}×{size[1]}"
         progress(number, len(chosen), f"{label}, data")
         one.make(*size)
         ways: dict[str, Row] = {}
+        rows.append({"case": one.name, "shape": list(size[0]), "times": size[1], "ways": ways})
         for way in plan.ways:
             why = absent(one, way)
             progress(number, len(chosen), f"{label}, {way}")
@@ -104,7 +108,7 @@ def _measured(plan: ScalePlan, chosen: Sequence[tuple[ScaleCase, Size]], progres
                 ways[way] = {"absent": why} if why else in_own_process("scale", plan.settings(one, size, way))
             except BvsiError as error:
                 ways[way] = {"failed": str(error).rpartition("failed: ")[2]}
-        yield {"case": one.name, "shape": list(size[0]), "times": size[1], "ways": ways}
+            yield rows
     progress(len(chosen), len(chosen), "done")
 
 
