@@ -43,11 +43,13 @@ def monomials(offsets: Array, powers: Integers) -> Array:
     return np.asarray(np.prod(offsets[..., None, :] ** powers, axis=-1))
 
 
-def reconstruction(domain: Domain, places: Array, degree: int) -> sparse.csr_array:
-    """R (m·q × n) at q places in each of the m cells of a domain with n nodes.
+def reconstruction(domain: Domain, cells: Integers, places: Array, degree: int) -> sparse.csr_array:
+    """R (m·q × n) at m groups of q neighbouring places in a domain with n nodes.
 
     Parameters
     ----------
+    cells
+        That in which the middle of each group lies, (m,).
     places
         Coordinates (m, q, dim).
     """
@@ -61,7 +63,7 @@ def reconstruction(domain: Domain, places: Array, degree: int) -> sparse.csr_arr
             raise SpaceError("some nodes lie so that they determine no polynomial; use a lower degree.")
         done = []
         for some in np.array_split(left, -(-left.size // _SLAB)):
-            near = nearest(domain.points, reach[some], edges, places[some].mean(axis=1), len(powers) + 1, count)
+            near = nearest(domain.points, reach[cells[some]], edges, places[some].mean(axis=1), len(powers) + 1, count)
             good, weights = _weights(domain.points[near], places[some], powers, 2 * degree + 1)
             rows = np.broadcast_to(some[good][:, None, None] * q + np.arange(q)[:, None], weights.shape)
             columns = np.broadcast_to(near[good][:, None], weights.shape)
