@@ -95,68 +95,61 @@ class BackgroundTests:
         """
         corners = self.domain.points[self.domain.corners]
         middle, extent = corners.mean(axis=1), np.ptp(corners, axis=1)
-        typical = self.domain.spacing / np.median(extent, axis=0)
+        widest = _BOX * self.domain.spacing * extent / np.median(extent, axis=0)
         ends, owners = [], []
         for a, s in enumerate(self.axes):
-            piece = np.clip((middle[:, a] - s.start) // s.gap, 0, s.pieces - 1).astype(np.int64)
-            local = np.array([np.median(some) if len(some := extent[piece == i, a]) else np.inf for i in range(s.pieces)])
-            count = np.maximum(1, np.round(s.gap / (_BOX * typical[a] * local))).astype(np.int64)
-            owner = np.repeat(np.arange(s.pieces), count)
-            first = np.repeat(np.cumsum(count) - count, count)
-            begin = owner + (np.arange(len(owner)) - first) / count[owner]
-            ends.append(s.start + s.gap * np.append(begin, s.pieces))
-            owners.append(owner)
+            piece = np.clip((middle[:, a] - s.start) // s.gap, 0, s.pieces - 1)
+            cells = [widest[piece == i, a] for i in range(s.pieces)]
+            counts = [round(s.gap / float(np.median(own))) if own.size else 1 for own in cells]
+            parts = [np.arange(i, i + 1, 1 / max(1, m))[: max(1, m)] for i, m in enumerate(counts)]
+            ends.append(s.start + s.gap * np.append(np.concatenate(parts), s.pieces))
+            owners.append(np.repeat(np.arange(s.pieces), [len(part) for part in parts]))
         return ends, owners
 
     @cached_property
     def _points(self) -> tuple[list[Array], list[Array]]:
-        """Gauss points and weights along each axis, (boxes, points in a box)."""
+        """Gauss points and weights along each axis, box by box."""
         xi, w = leggauss(_GAUSS)
-        points, weights = [], []
-        for ends in self._boxes[0]:
-            half = 0.5 * np.diff(ends)[:, None]
-            points.append(ends[:-1, None] + half * (1 + xi))
-            weights.append(half * w)
-        return points, weights
+        half = [0.5 * np.diff(ends)[:, None] for ends in self._boxes[0]]
+        points = [(ends[:-1, None] + h * (1 + xi)).ravel() for ends, h in zip(self._boxes[0], half, strict=True)]
+        return points, [(h * w).ravel() for h in half]
 
     @cached_property
-    def _R(self) -> sparse.csr_array:
+    def _reconstruction(self) -> sparse.csr_array:
         """R (all products of the axes' points × n), with empty rows where no function lives."""
-        dim, (points, _), (ends, owners) = self.domain.dim, self._points, self._boxes
+        dim, points = self.domain.dim, self._points[0]
         lives = np.zeros([s.pieces for s in self.axes], dtype=bool)
         for offset in product(*(range(s.degree + 1) for s in self.axes)):
             lives[tuple((self.index + np.array(offset)).T)] = True
-        boxes = np.argwhere(lives[np.ix_(*owners)])  # (m, dim)
-        inner = np.stack(np.meshgrid(*[np.arange(_GAUSS)] * dim, indexing="ij"), axis=-1).reshape(-1, dim)
-        along = [boxes[:, a, None] * _GAUSS + inner[:, a] for a in range(dim)]  # (m, q) by axis
-        places = np.stack([points[a].ravel()[along[a]] for a in range(dim)], axis=2)
-        shape = tuple(p.size for p in points)
-        numbers = np.ravel_multi_index(tuple(along), shape).ravel()
+        boxes = np.argwhere(lives[np.ix_(*self._boxes[1])])
+        inner = np.indices((_GAUSS,) * dim).reshape(dim, -1)
+        along = [_GAUSS * box[:, None] + own for box, own in zip(boxes.T, inner, strict=True)]  # (m, q) by axis
+        places = np.stack([x[own] for x, own in zip(points, along, strict=True)], axis=2)
         R = reconstruction(self.domain, self.domain.cells_at(places.mean(axis=1)), places, self.degree)
-        filled = np.zeros(int(np.prod(shape)) + 1, dtype=np.int64)
-        filled[numbers + 1] = np.diff(R.indptr)
+        numbers = np.ravel_multi_index(tuple(along), tuple(map(len, points))).ravel()
+        sizes = np.zeros(int(np.prod([len(x) for x in points])) + 1, dtype=np.int64)
+        sizes[numbers + 1] = np.diff(R.indptr)
         R = R[np.argsort(numbers)]
-        return sparse.csr_array((R.data, R.indices, np.cumsum(filled)), shape=(len(filled) - 1, R.shape[1]))
+        return sparse.csr_array((R.data, R.indices, np.cumsum(sizes)), shape=(len(sizes) - 1, R.shape[1]))
 
     def matrix(self, index: MultiIndex) -> sparse.csr_array:
         """B_α (n_tests × n)."""
         for order, splines in zip(index, self.axes, strict=True):
             if order >= splines.degree:
                 raise SpaceError(f"degree: {splines.degree} does not carry {order} derivatives; raise it.")
-        B, after = self._R, 1
-        sizes = [p.size for p in self._points[0]]
-        for a in reversed(range(self.domain.dim)):
-            A = self._along(a, index[a])
-            before = int(np.prod(sizes[:a]))
+        B, before, after = self._reconstruction, self._reconstruction.shape[0], 1
+        for axis in reversed(range(self.domain.dim)):
+            A = self._along(axis, index[axis])
+            before //= A.shape[1]
             B = sparse.kron(sparse.eye_array(before), sparse.kron(A, sparse.eye_array(after)), format="csr") @ B
             after *= A.shape[0]
         return sparse.csr_array(B[self._numbers])
 
     def _along(self, axis: int, order: int) -> sparse.csr_array:
         """A_a (functions × points of an axis)."""
-        splines, x, w = self.axes[axis], *(values[axis].ravel() for values in self._points)
+        splines, x, w = self.axes[axis], self._points[0][axis], self._points[1][axis]
         functions, values = splines.functions(x), splines.values(x, order) * w[:, None]
-        there = functions >= 0
+        there = functions >= 0  # towards the ends of an axis a point meets fewer functions
         columns = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
         return sparse.csr_array((values[there], (functions[there], columns[there])), shape=(splines.n, len(x)))
 
