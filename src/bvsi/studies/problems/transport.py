@@ -26,8 +26,8 @@ Rng = np.random.Generator
 _MODES = {2: 96, 3: 64}
 # Modes that are evaluated at points, relative to the largest one: four digits more than the solver has.
 _SEEN = 1e-8
-# Steps of the elements' solver between two frames, and iterations of its nonlinear term.
-_STEPS, _ITERATIONS = 8, 4
+# Steps of the elements' solver between two frames, and iterations of its nonlinear term: two more change 1e-7.
+_STEPS, _ITERATIONS = 8, 2
 
 
 @dataclass(frozen=True)
