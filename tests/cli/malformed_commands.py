@@ -108,6 +108,7 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("run", "studie\u202e.toml"),
     ("run", "study.toml", "--out", "good.nc"),
     ("run", "study.toml", "--out", "good.nc/result"),
+    ("inspect", "good.nc", "found.nc"),
     ("inspect",),
     ("inspect", ""),
     ("inspect", "absent.nc"),

@@ -243,6 +243,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "data: one of file =": ("data: no file",),
     "data.files: no file is listed; name at least one": ("data: no files",),
     "data.file: a text in quotes is needed, not": ("data: file as number",),
+    "one argument, in quotes: bvsi inspect '*.nc'": ("bvsi 'inspect good.nc found.nc'",),
     "are not known; known are": ("data: file of an unknown kind", "bvsi 'inspect '"),
     "data.file: string should have at least": ("data: empty name",),
     "data.time: a text in quotes is needed, not": ("data: time as number",),

@@ -207,3 +207,18 @@ def test_weights_from_neighbouring_ones():
 
     assert_allclose(near, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
     assert np.abs(near - exact).max() < 0.05 * np.abs(far - exact).max()
+
+
+UNEVEN = Grid(x=np.cumsum(0.1 + 0.05 * np.sin(np.arange(14.0))), y=Y[:12])
+
+
+@pytest.mark.parametrize("noise", [PerField({"u": 0.1, "v": 0.3}), PerTime(np.where(np.arange(15) % 3, 0.1, 0.2))])
+def test_terms_that_are_the_same_at_all_times_are_merged(noise, monkeypatch):
+    """On nodes that are no uniform grid, where pairs of functions are too many to be kept: the same covariance."""
+    monkeypatch.setattr("bvsi.linalg.kronecker._KEPT", 1_000)
+    tests = SplineTests(gap=1.6, degree=4)
+    system = assemble(data_of(UNEVEN, ("u", "v")), COUPLED, discretisation=tests, stencil=TemporalTests(3, 1.5))
+    (part,) = residual_likelihood(system, noise, Stacked()).parts
+    stacked, theta = part.covariance.stacked, theta_of(part)
+    found = stacked.pattern.matrix(stacked.values(part.residuals, theta)).toarray()
+    assert_same(found, by_blocks(part, theta))

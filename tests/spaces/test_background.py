@@ -78,7 +78,7 @@ def geometry(kind: str, n: int) -> Grid | Mesh:
 
 def at_quadrature(domain: Domain, degree: int):
     places, _ = domain.quadrature(4)
-    R = reconstruction(domain, places, degree)
+    R = reconstruction(domain, np.arange(len(places)), places, degree)
     return R, places.reshape(-1, domain.dim)
 
 

@@ -11,7 +11,7 @@ than products of sparse matrices. Whichever is shorter goes first: times that di
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.linalg.kronecker import Pairs, along_axes, dense_if_full
+from bvsi.linalg.kronecker import Kronecker, Pairs, along_axes, dense_if_full
 from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.jacobians import NodalTests
@@ -49,13 +49,18 @@ class _Weighted:
 
     Attributes
     ----------
-    weighted
-        c σ², (1, n), (distinct noises, n) or (T, n).
+    variance
+        σ², (1, n), (distinct noises, n) or (T, n).
     """
 
     stencil: str
     entries: Scaled
-    weighted: Array
+    variance: Array
+
+    @cached_property
+    def weighted(self) -> Array:
+        """c σ², as the noise where c is the same at all times."""
+        return self.entries.factor * self.variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +99,9 @@ class TensorCovariance:
                 variance = variances[:, own.columns]
                 if not own.constant and len(variance) > 1:
                     variance = variance[self.noise.label]
-                terms[starts.index(own.tests.rows.start)].append(_Weighted(stencil, own, own.factor * variance))
+                terms[starts.index(own.tests.rows.start)].append(_Weighted(stencil, own, variance))
+        if self._one_by_one:
+            terms = [_merged(own) for own in terms]
         E = len(terms)
         total = np.empty((self.times.n_pairs, E, E, len(self.mirror)))
         for e, f in np.ndindex(E, E):
@@ -105,13 +112,22 @@ class TensorCovariance:
         """Σ_kl of two equations, (pairs of blocks, pairs of functions)."""
         total: Array | float = 0.0
         by_rows: dict[tuple[str, Kind], Array] = {}
+        kept: dict[tuple[_Pair, tuple[str, Kind]], Array] = {}  # of (t, s) they are those of (s, t), turned
         for pair, diagonals in self._diagonals(left, right).items():
             if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
                 total = self._contracted(self._over_times(diagonals), pair) + total
                 continue
-            sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
-            products = np.split(self._contracted(np.concatenate(sums), pair), np.cumsum([len(c) for c in sums])[:-1])
-            for key, own in zip(diagonals, products, strict=True):
+            turned = {key: ((pair[1], pair[0]), (key[0][::-1], key[1])) for key in diagonals}
+            if all(other in kept for other in turned.values()):
+                products = {key: kept.pop(other)[:, self.mirror] for key, other in turned.items()}
+            else:
+                sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
+                ends = np.cumsum([len(c) for c in sums])[:-1]
+                parts = np.split(self._contracted(np.concatenate(sums), pair), ends)
+                products = dict(zip(diagonals, parts, strict=True))
+                if self._one_by_one and left is right:
+                    kept.update({(pair, key): own for key, own in products.items()})
+            for key, own in products.items():
                 by_rows[key] = by_rows[key] + own if key in by_rows else own
         for key, own in by_rows.items():
             total = np.asarray(self.times.matrix(*key) @ own) + total
@@ -146,9 +162,14 @@ class TensorCovariance:
                 own.setdefault((one.stencil + other.stencil, kind), []).append((a, other.entries.factor))
         return found
 
+    @cached_property
+    def _one_by_one(self) -> bool:
+        """Whether the products of all pairs of functions are too many to be kept."""
+        return len(self._pairs) == 1 and self._pairs[0].many(self._factors[0].shape[1])
+
     def _contracted(self, c: Array, pair: _Pair) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
-        if len(self._pairs) == 1 and self._pairs[0].many(c.shape[1]):
+        if self._one_by_one:
             left, right = (tests.product.factors[0] for tests in pair)
             return self._pairs[0].diagonal_products(left, right, c)
         matrices = []
@@ -203,6 +224,24 @@ class TensorCovariance:
         grids = (np.meshgrid(*(getattr(p, end) for p in pairs), indexing="ij") for end in ("left", "right"))
         left, right = (np.ravel_multi_index([g.ravel() for g in grid], sizes) for grid in grids)
         return left.astype(np.int64), right.astype(np.int64)
+
+
+def _merged(terms: Sequence[_Weighted]) -> list[_Weighted]:
+    """Terms of one equation, in which those that are the same at all times are one, Σ_s V_s diag(c_s), by field."""
+    alike: dict[tuple[str, int], list[_Weighted]] = {}
+    for one in terms:
+        if one.entries.constant:
+            alike.setdefault((one.stencil, one.entries.first), []).append(one)
+    merged = [one for one in terms if not one.entries.constant]
+    for some in alike.values():
+        if len(some) == 1:
+            merged += some
+            continue
+        parts = [sparse.csr_array(one.entries.tests.product.factors[0]) * one.entries.factor for one in some]
+        tests = replace(some[0].entries.tests, product=Kronecker.of([sum(parts[1:], parts[0])]))
+        entries = replace(some[0].entries, tests=tests, factor=np.ones_like(some[0].entries.factor))
+        merged.append(_Weighted(some[0].stencil, entries, some[0].variance))
+    return merged
 
 
 @dataclass(frozen=True, eq=False)

@@ -287,6 +287,8 @@ class BestSubset:
         search.begin(keep, groups)
         if not search.fits:
             search.propose(search.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(search.rng))), np.inf)
+        if not search.fits and search.protection.keep.issuperset(likelihood.names):
+            search.fit_all()
         if not search.fits:
             raise BvsiError(
                 "selection: noise makes up more than half of every operator, or no model could be fitted; use fewer "
@@ -332,6 +334,14 @@ class _Subsets:
         quadratic = around(self.likelihood, found, self.rng)
         ladder = best_models(quadratic, self.settings.criterion, self.protection, effort=self.effort)
         self._fit([min(ladder.values())[1]] if ladder else [], quadratic)
+
+    def fit_all(self) -> None:
+        """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart."""
+        fit = fit_candidate(self.likelihood, (self.settings.estimator, list(self.likelihood.names), None))
+        if fit is not None:
+            quadratic = around(self.likelihood, fit, self.rng)
+            score = self._score(fit.equations.q, len(fit.names), quadratic)
+            self.fits[tuple(range(self.likelihood.d))] = (score, fit)
 
     def misfits(self, model: Model) -> bool:
         """Whether noise does not explain the misfit of a model, so that it may be far from the truth."""
@@ -438,7 +448,7 @@ class _Subsets:
         return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
 
 
-def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str], Array]) -> Fit | None:
+def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str], Array | None]) -> Fit | None:
     """A model fitted from a start; None where that fails, or noise swamps the model. It may run on another machine."""
     estimator, names, start = task
     try:

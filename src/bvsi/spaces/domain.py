@@ -84,6 +84,12 @@ class Domain:
         mapping = mesh.mapping()
         return np.moveaxis(mapping.F(xi), 0, 2), np.abs(mapping.detDF(xi)) * w
 
+    def cells_at(self, places: Array) -> Integers:
+        """The cell in which each of some places (k, dim) lies, (k,)."""
+        from bvsi.spaces.cells import locate  # see above
+
+        return locate(self._vertex_mesh[0], places)[0]
+
     @cached_property
     def boundary(self) -> Array:
         """Corners of the facets that belong to one cell only, (b, corners per facet, dim)."""

@@ -43,11 +43,13 @@ def monomials(offsets: Array, powers: Integers) -> Array:
     return np.asarray(np.prod(offsets[..., None, :] ** powers, axis=-1))
 
 
-def reconstruction(domain: Domain, places: Array, degree: int) -> sparse.csr_array:
-    """R (m·q × n) at q places in each of the m cells of a domain with n nodes.
+def reconstruction(domain: Domain, cells: Integers, places: Array, degree: int) -> sparse.csr_array:
+    """R (m·q × n) at m groups of q neighbouring places in a domain with n nodes.
 
     Parameters
     ----------
+    cells
+        That in which the middle of each group lies, (m,).
     places
         Coordinates (m, q, dim).
     """
@@ -55,22 +57,24 @@ def reconstruction(domain: Domain, places: Array, degree: int) -> sparse.csr_arr
     powers = exponents(domain.dim, degree)
     reach, edges = cell_graph(domain)
     left, parts = np.arange(m), []
+    sizes = np.zeros(m, dtype=np.int64)
     count = int(np.ceil(_SHARE[domain.dim] * len(powers))) + 1
     while left.size:
         if count > _MOST * len(powers) + 1:
             raise SpaceError("some nodes lie so that they determine no polynomial; use a lower degree.")
-        done = []
         for some in np.array_split(left, -(-left.size // _SLAB)):
-            near = nearest(domain.points, reach[some], edges, places[some].mean(axis=1), len(powers) + 1, count)
+            near = nearest(domain.points, reach[cells[some]], edges, places[some].mean(axis=1), len(powers) + 1, count)
             good, weights = _weights(domain.points[near], places[some], powers, 2 * degree + 1)
-            rows = np.broadcast_to(some[good][:, None, None] * q + np.arange(q)[:, None], weights.shape)
-            columns = np.broadcast_to(near[good][:, None], weights.shape)
-            parts.append((weights.ravel(), rows.ravel(), columns.ravel()))
-            done.append(some[good])
+            sizes[some[good]] = near.shape[1]
+            parts.append((some[good], near[good], weights))
         # at corners of the domain neighbours lie on one side, so that more of them are needed
-        left, count = np.setdiff1d(left, np.concatenate(done)), int(1.5 * count)
-    values, rows, columns = (np.concatenate(some) for some in zip(*parts, strict=True))
-    return sparse.csr_array((values, (rows, columns)), shape=(m * q, len(domain.points)))
+        left, count = np.flatnonzero(sizes == 0), int(1.5 * count)
+    start = np.concatenate([[0], np.cumsum(np.repeat(sizes, q))])
+    values, columns = np.empty(start[-1]), np.empty(start[-1], dtype=np.int32)
+    for own, nodes, weights in parts:
+        slots = start[own * q][:, None, None] + np.arange(weights[0].size).reshape(weights.shape[1:])
+        values[slots], columns[slots] = weights, nodes[:, None]
+    return sparse.csr_array((values, columns, start), shape=(m * q, len(domain.points)))
 
 
 def cell_graph(domain: Domain) -> tuple[sparse.csr_array, sparse.csr_array]:

@@ -57,8 +57,8 @@ _UNEVEN = 1e-3
 
 # Degrees of the reconstruction: from 150 sensors 2 was off by up to 2.5 sd, 3 and 4 by 1, with 4 error bars are wider
 # by a fifth, and beyond 4 neighbourhoods grow too large.
-_DEGREES = (2, 3, 4)
-_USUAL = 3  # where neither the user nor the data say
+RECONSTRUCTIONS = (2, 3, 4)
+USUAL_RECONSTRUCTION = 3  # where neither the user nor the data say
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class SplineTests:
             numbers = given.values() if isinstance(given, Mapping) else [] if given is None else [given]
             if any(not (np.isfinite(g) and g > 0) for g in numbers):
                 raise SpaceError(f"{name}: positive numbers of nodes are needed; got {given!r}.")
-        if self.reconstruction is not None and self.reconstruction not in _DEGREES:
+        if self.reconstruction is not None and self.reconstruction not in RECONSTRUCTIONS:
             raise SpaceError(f"reconstruction: a degree from 2 to 4 is needed; got {self.reconstruction!r}.")
 
     def element_for(self, geometry: Grid | Mesh) -> SplineElement:
@@ -173,8 +173,8 @@ class SplineTests:
     def _background(self, geometry: Grid | Mesh, derivatives: int = 2) -> BackgroundTests:
         domain = Domain.of(geometry)
         gaps = np.array([self.gap_of(name) for name in geometry.names]) * domain.spacing
-        degree = self.degree or derivatives + _SPARE
-        return BackgroundTests.by_gaps(domain, gaps, degree, self.reconstruction or _USUAL, self._ball(geometry))
+        degree, reconstruction = self.degree or derivatives + _SPARE, self.reconstruction or USUAL_RECONSTRUCTION
+        return BackgroundTests.by_gaps(domain, gaps, degree, reconstruction, self._ball(geometry))
 
     def _on_background(self, geometry: Grid | Mesh, degree: int, derivatives: int) -> Space:
         tests = self._background(geometry, derivatives)

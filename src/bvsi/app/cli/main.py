@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -94,10 +95,15 @@ def _shortened(text: str) -> str:
 
 
 def _check_arguments() -> None:
-    """Refuse line breaks: a name with one could put lines of its own into messages."""
+    """Refuse line breaks, which could put lines of their own into messages, and patterns that the shell replaced."""
     odd = next((part for part in sys.argv[1:] if "\n" in part or "\r" in part), None)
     if odd is not None:
         raise BvsiError(f"an argument has a line break: {odd!r}; rename the file, or write it in one line.")
+    command = " ".join(sys.argv[1:2])
+    files = [Path(part) for part in sys.argv[2:] if Path(part).suffix and not part.startswith("-")]
+    if command in ("inspect", "init") and sum(file.suffix == files[0].suffix for file in files) > 1:
+        pattern = files[0].with_name(f"*{files[0].suffix}")
+        raise BvsiError(f"a series of files is one argument, in quotes: bvsi {command} '{pattern}'.")
 
 
 if __name__ == "__main__":
