@@ -104,7 +104,7 @@ def discover(
     allowed = None if constraints is None else as_linear(constraints, library.names)
     rounds = _count(relinearise)
     experiments = as_experiments(data)
-    check_worth(experiments, tuple(library.equations))
+    check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     for one in measured:
         check_ends(one.data)  # outliers would hide it
@@ -123,8 +123,7 @@ def discover(
         path = select(whole, keep=keep, progress=progress)
     model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
     if not keep:
-        fields = tuple(library.equations)
-        check_found(path.best.fit or model.fit, len(library.names), [m.data for m in measured], fields)
+        check_found(path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
     judged, pictures = _check(model, setup, path, measured, levels, rng, progress) if check else (None, None)
     settings = {
@@ -367,4 +366,5 @@ def _result(
         time_order=library.time_order,
         frames=pictures,
         method=method,
+        left={f: library.left(f).text for f in library.equations if library.left(f).text},
     )

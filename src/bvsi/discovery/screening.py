@@ -49,15 +49,12 @@ def check_arguments(data: object, library: object) -> None:
             )
 
 
-def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
-    """Refuse fields with an equation that are constant or steady in all experiments, or beyond what can be squared.
+def check_worth(experiments: Sequence[Data], library: Library) -> None:
+    """Refuse fields with an equation that are constant in all experiments, or beyond what can be squared.
 
-    Parameters
-    ----------
-    fields
-        Those with an equation.
+    With a time derivative, those that are steady too.
     """
-    for name in fields:
+    for name in library.equations:
         known = [observed(data, name) for data in experiments if name in data.fields]
         if not known:
             continue  # told where the operators are read
@@ -73,11 +70,19 @@ def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
                 f"field {name!r} is constant, {low:.6g} everywhere and always: there is nothing to discover; leave its "
                 "equation out, or check that the right array was read"
             )
-        if max(float(_change(u)) for u in known) <= _ROUNDING * largest:
+        if library.steady or max(float(_change(u)) for u in known) > _ROUNDING * largest:
+            continue
+        if all(len(u) == 1 for u in known):
             raise DataError(
-                f"field {name!r} is the same at all times: nothing changes in time, and there is nothing to discover; "
-                "give frames between which it changes, or leave its equation out"
+                f"field {name!r} has one frame, and the equation a time derivative: give more frames, or say what a "
+                f"steady equation has on its left side, Library(..., left='f') with a known source f or left="
+                f"'laplacian({name})' with the operator that sets the scale"
             )
+        raise DataError(
+            f"field {name!r} is the same at all times: nothing changes in time, and there is nothing to discover; "
+            "give frames between which it changes, or leave its equation out; of a steady equation, say what is on its "
+            "left side, Library(..., left=...)"
+        )
 
 
 def _change(u: Array) -> float:
@@ -142,7 +147,7 @@ def _roughness(u: Array) -> Array:
     return mean
 
 
-def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: Sequence[str]) -> None:
+def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None:
     """Refuse a model that explains the data no better than none, u_t = 0: θᵀ V⁻¹ θ < |s| (log n + 2 log d).
 
     The price of an operator is that of BIC, and what it takes to look for it among d (extended BIC), whatever the
@@ -153,18 +158,17 @@ def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: 
     ----------
     fit
         Fit of the selected operators, |s| of them, without constraints.
-    candidates
-        d.
-    fields
-        Those with an equation.
+    library
+        Its d candidates; where they make up a known source there is nothing to refuse, since it has no noise.
     """
-    if fit.posterior is None:
+    fields = tuple(library.equations)
+    if fit.posterior is None or library.steady:
         return
     noise_rules = fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
     moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
     sd = np.sqrt(fit.posterior.variance)
     z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)
-    price = math.log(fit.equations.n) + 2 * math.log(candidates)
+    price = math.log(fit.equations.n) + 2 * math.log(len(library))
     if not moves or float(z @ np.linalg.lstsq(R, z, rcond=None)[0]) < len(z) * price:
         still = " and ".join(f"{field}_t = 0" for field in fields)
         found = ", ".join(f"{v:.2g} ± {s:.1g} {n}" for n, v, s in zip(fit.names, fit.theta, sd, strict=True))

@@ -1,6 +1,6 @@
 """The library of candidate operators: which terms may stand in which equation.
 
-u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
+u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields), or another left side (:mod:`bvsi.operators.left`)
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from bvsi.common.naming import COORDINATE_NAMES, FUNCTION_NAMES, position, squee
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
+from bvsi.operators.left import Left, left_sides
 from bvsi.operators.syntax import MAX_EXPONENT, Operator, Source, Syntax, read
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
 
@@ -46,6 +47,10 @@ class Library:
     time_order
         Order m of the time derivative that the operators make up, ∂_t^m u = Σ θ_i F_i; 2 for wave equations. None
         leaves it open: ``discover`` then compares the first and the second order; all else takes the first.
+    left
+        What the operators make up where that is not the time derivative alone, a text or one per field. ``"f"`` is a
+        known source, an auxiliary field or an expression, of a steady problem; ``"laplacian(u)"`` an operator that sets
+        the scale of one; ``"dt(u) + u*dx(u)"`` has known terms beside the time derivative.
     """
 
     def __init__(
@@ -57,6 +62,7 @@ class Library:
         definitions: Mapping[str, str | Syntax] | None = None,
         biharmonic: Biharmonic | None = None,
         time_order: int | None = 1,
+        left: str | Mapping[str, str | Left] | None = None,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -79,6 +85,7 @@ class Library:
         if time_order not in (None, 1, 2, 3, 4):
             raise OperatorError(f"time_order: 1, 2, 3 or 4 is needed, or None; got {time_order!r}.")
         self.orders = (1, 2) if time_order is None else (time_order,)
+        self._left = left_sides(left, {f: [str(o.source) for o in self._of(f)] for f in self._fields})
         self.keep = tuple(self.names[self.index(name)] for name in keep)
 
     @property
@@ -108,9 +115,25 @@ class Library:
         return len(self._operators)
 
     def __repr__(self) -> str:
-        t = " or ".join("t" * order for order in self.orders)
-        rows = (f"{f}_{t} = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self.equations.items())
+        rows = []
+        for field, sources in self.equations.items():
+            left = " or ".join(dict.fromkeys(self._left[field].written(field, order) for order in self.orders))
+            rows.append(f"{left} = Σ θ_i · {{{', '.join(map(str, sources))}}}")
         return "Library: " + "; ".join(rows)
+
+    def left(self, equation: str) -> Left:
+        """Left side of the equation of a field."""
+        return self._left[equation]
+
+    @property
+    def steady(self) -> bool:
+        """Whether no equation has a time derivative."""
+        return not any(left.evolves for left in self._left.values())
+
+    @property
+    def known(self) -> tuple[Operator, ...]:
+        """Known operators of the left sides, whose coefficients are fixed."""
+        return tuple(left.known for left in self._left.values() if left.known is not None)
 
     def index(self, name: str) -> int:
         """Column of a name; spaces do not count, and the equation may be left out where it is clear."""
@@ -126,6 +149,7 @@ class Library:
             {field: [o for o in kept if o.equation == field] for field in fields},
             keep=[name.split(": ", 1)[-1] if len(fields) == 1 else name for name in keep],
             boundary={field: self._conditions[field] for field in fields},
+            left={field: self._left[field] for field in fields},
         )
 
     @property
@@ -148,6 +172,7 @@ class Library:
             "definitions": self._definitions,
             "biharmonic": self.biharmonic,
             "time_order": self.time_order if len(self.orders) == 1 else None,
+            "left": self._left,
         }
         return Library(equations, **{**settings, **changes})
 
@@ -157,7 +182,7 @@ class Library:
         return any("biharmonic" in syntax.functions for syntax in self._syntaxes())
 
     def _syntaxes(self) -> tuple[Syntax, ...]:
-        return (*(operator.syntax for operator in self._operators), *self._definitions.values())
+        return (*(operator.syntax for operator in (*self._operators, *self.known)), *self._definitions.values())
 
     def condition(self, equation: str) -> BoundaryCondition:
         """Boundary condition of a field."""
@@ -183,6 +208,8 @@ class Library:
         biharmonic: Biharmonic | None = None,
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
+
+        Known operators of the left sides come last.
 
         Parameters
         ----------
@@ -217,7 +244,7 @@ class Library:
             treatment = Conforming() if sum(orders) >= 4 else self.biharmonic or biharmonic
         definitions = tuple((name, syntax.text) for name, syntax in self._definitions.items())
         depends = (words, orders, treatment, tuple(self._conditions.items()), definitions)
-        for operator in self._operators:
+        for operator in (*self._operators, *self.known):
             key = (operator.name, *depends)
             if key not in operator.weak_forms:
                 operator.weak_forms[key] = self._build(operator, words, orders, treatment)

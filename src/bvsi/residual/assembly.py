@@ -16,9 +16,9 @@ from bvsi.data import Data, as_experiments
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
 from bvsi.residual.discrete import State, columns
-from bvsi.residual.jacobians import Sensitivity
+from bvsi.residual.jacobians import Sensitivity, combined_sensitivity
 from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
-from bvsi.residual.stencils import BackwardEuler, Stencil, TemporalTests
+from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.residual.thinning import Thinned, Thinning
@@ -60,7 +60,9 @@ def assemble(
 ) -> ResidualSystem:
     """Residual system of one or several experiments. ::
 
-        y_k = Σ_j a_kj M û_j,   X_ki = Σ_j b_kj F_i(û_j),   J_i(û_j) = ∂F_i/∂u
+        y_k = Σ_j a_kj M û_j + b_kj F_0(û_j),   X_ki = Σ_j b_kj F_i(û_j),   J_i(û_j) = ∂F_i/∂u
+
+    F_0 are known terms of the left side, if any.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ def assemble(
     discretisation
         Element and mesh; by default Q1 on grids, the mesh's own degree on meshes.
     stencil
-        Time stencil; by default backward Euler.
+        Time stencil; by default backward Euler, and none for steady problems.
     quadrature
         Degree to which integrals are exact; by default that of the highest integrand.
     variance
@@ -87,7 +89,7 @@ def assemble(
         noise is independent (:mod:`bvsi.residual.thinning`); by default at all of them.
     """
     discretisation = discretisation or Galerkin()
-    stencil = stencil or BackwardEuler()
+    stencil = stencil or (EachFrame() if library.steady else BackwardEuler())
     experiments = as_experiments(data)
     smooth = experiments if linearise_at is None else as_experiments(linearise_at)
     variances = per_experiment(variance, len(experiments))
@@ -100,6 +102,8 @@ def assemble(
         thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
         parts.append(_residuals(experiment, library, operators, space, states, stencil, thinned, progress, label))
         spaces.append(space)
+    if isinstance(stencil, EachFrame) and not library.steady:
+        raise OperatorError("stencil: EachFrame() has no time derivative; use TemporalTests(), or a steady left side.")
     treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
     described = f"{spaces[0].name}, {type(stencil).__name__}"
     if isinstance(discretisation, SplineTests) and any(o.on_data for o in operators):
@@ -116,7 +120,7 @@ def assemble(
 def discretise_library(
     data: Data, library: Library, discretisation: Discretisation, quadrature: int | None = None
 ) -> Discretised:
-    """Weak operators for the names of the data, and the space that integrates them."""
+    """Weak operators for the names of the data, those of left sides last, and the space that integrates them."""
     words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
     element = discretisation.element_for(data.geometry)
     operators = library.weak(
@@ -246,8 +250,8 @@ def _residuals(
         layout, (a, b) = Layout(library, operators, few), stencil.matrices(data.times, library.time_order)
         structure = _thinned_structure(layout, data.times, stencil, library.time_order, chosen)
         states = (state, chosen.state(states[1]))
-    Z = np.zeros((structure.n_rows, structure.n_blocks, 1 + len(operators)))
-    for equation in layout.equations:
+    Z = np.zeros((structure.n_rows, structure.n_blocks, 1 + len(library)))
+    for equation in () if library.steady else layout.equations:
         tested = _time_terms(space, state.fields[equation], a, times_first=few is not None)
         Z[layout.rows(equation), :, 0] = tested[layout.tests[equation]]
     monic = [operator.monic() for operator in operators]
@@ -256,16 +260,19 @@ def _residuals(
     source = WeakJacobians(layout, tuple(streamed.values()), states[1])
     if streamed:
         source.check()
-    J = []
+    J: list[Sensitivity] = []
     for i, (operator, (one, factor)) in enumerate(zip(operators, monic, strict=True)):
         column = made[one.key]
-        Z[layout.rows(operator.equation), :, 1 + i] = factor * column.X[layout.tests[operator.equation]]
+        column_of_Z = 1 + i if i < len(library) else 0
+        Z[layout.rows(operator.equation), :, column_of_Z] += factor * column.X[layout.tests[operator.equation]]
         if column.J is None:
             J.append(Sensitivity(layout.pattern, (Streamed(source, {source.number(one): 1.0}),), factor))
         else:
             J.append(layout.sensitivity(one, column.J, factor))
         progress(i + 1, len(operators), f"assembling {label}")
-    return Residuals(structure, structure.only_active(Z), tuple(J))
+    known = [one for one in J[len(library) :] if one.terms]
+    left = combined_sensitivity(known, np.ones(len(known))) if known else None
+    return Residuals(structure, structure.only_active(Z), tuple(J[: len(library)]), left)
 
 
 def _time_terms(space: Space, u: Array, a: Any, *, times_first: bool) -> Array:
