@@ -19,7 +19,7 @@ from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
 from bvsi.discovery.result import Discovery
-from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_worth
+from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_worth
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Profile
@@ -116,6 +116,8 @@ def discover(
         setup, whole, path, orders = selected_order(setup, partial(select, keep=keep, progress=progress), progress)
     else:
         whole, orders = setup.likelihood(progress=progress), ""
+        if client is None:
+            check_left(whole)
         path = select(whole, keep=keep, progress=progress)
     rounds = int(setup.derives(path.best.names)) if rounds is None else rounds
     if rounds and client is None:  # with Jacobians at the data themselves noise may let further operators in

@@ -243,7 +243,8 @@ def _frames_obstacle(data: Data) -> str:
 
 def takes_high_orders(data: Data) -> bool:
     """Whether third and fourth derivatives may be proposed: spline tests that carry them fit between the nodes."""
-    if spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]})):
+    left = "1" if data.n_times == 1 else None
+    if spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]}, left=left)):
         return False
     return is_uniform(data.geometry) or enough_tests(data.geometry, 4)
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc
 
 from bvsi.data import Data, Grid
-from bvsi.errors import BvsiError, DataError
+from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.infer import Fit
 from bvsi.infer.quadratic import MOST_NOISE
+from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.level import observed
 from bvsi.operators import Library
 
@@ -29,6 +30,8 @@ _NODES = 10
 _BEYOND = 4.0
 # Share of the values of two columns that differ where they are two columns; zeros at the edge do not.
 _DIFFER = 0.5
+# Part of the left side that is left of it where candidates are the same: rounding of sums over thousands of values.
+_IDENTITY = 1e-9
 # Level of the test for a trend.
 _TREND = 1e-3
 
@@ -145,6 +148,24 @@ def _roughness(u: Array) -> Array:
         off = u[i] - (4 * near - far) / 6
         mean[i] = off @ off / len(off)
     return mean
+
+
+def check_left(likelihood: ResidualLikelihood) -> None:
+    """Refuse candidates that make up an operator on the left side by themselves, whatever the data are."""
+    if all(part.residuals.left is None for part in likelihood.parts):
+        return
+    Z = np.concatenate([part.residuals.Z.reshape(-1, 1 + likelihood.system.d) for part in likelihood.parts])
+    size = np.linalg.norm(Z, axis=0)
+    if len(Z) <= Z.shape[1] or not size[0]:
+        return
+    X = Z[:, 1:] / np.where(size[1:] > 0, size[1:], 1.0)
+    theta = np.linalg.lstsq(X, Z[:, 0], rcond=None)[0]
+    if np.linalg.norm(Z[:, 0] - X @ theta) <= _IDENTITY * size[0]:
+        used = [name for name, share in zip(likelihood.names, theta, strict=True) if abs(share) > _IDENTITY * size[0]]
+        raise OperatorError(
+            f"left: {' and '.join(used)} make up the left side by themselves, whatever the data are; leave one of them "
+            "out of the candidates."
+        )
 
 
 def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None:

@@ -131,6 +131,13 @@ class Library:
         return not any(left.evolves for left in self._left.values())
 
     @property
+    def unsimulated(self) -> str:
+        """Why an equation with another left side than u_t is not simulated, in words."""
+        if self.steady:
+            return "the equation is steady, and nothing moves; leave it out."
+        return "known terms stand on the left side; write them among the operators, with coefficients that are given."
+
+    @property
     def known(self) -> tuple[Operator, ...]:
         """Known operators of the left sides, whose coefficients are fixed."""
         return tuple(left.known for left in self._left.values() if left.known is not None)
