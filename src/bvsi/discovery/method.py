@@ -20,6 +20,7 @@ import bvsi.select
 import bvsi.spaces
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
+from bvsi.data.jumps import jumps
 from bvsi.errors import BvsiError, DataError, RankError
 from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile
 from bvsi.infer.fit import misfit_excess
@@ -29,6 +30,7 @@ from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
+from bvsi.residual.layout import known_fields
 from bvsi.residual.background_widths import background_tests, ball_reach, enough_tests, resolved, waves_text
 from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
 from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
@@ -265,7 +267,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     uniform, wanted, g = all(is_uniform(data.geometry) for data in experiments), 0.0, 0.0
     if uniform:
         cycles = cycles_of(measured, steady=library.steady)
-        space, time, wanted = choose_tests(experiments, sigma, on_tests(operators), equations, cycles)
+        seen = [_away_from_jumps(data, operators) for data in experiments]
+        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles)
     else:
         g = resolved(experiments, sigma)
         space, time = background_tests(experiments, sigma, on_tests(operators), g, steady=library.steady)
@@ -302,6 +305,16 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     if not experiments[0].geometry.dim and asked.selection is None:
         asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
     return _complete(asked, tests, asked.stencil or time or EachFrame(), asked.weighting or weighting), reason
+
+
+def _away_from_jumps(data: Data, operators: tuple[WeakOperator, ...]) -> Data:
+    """The data as if nodes where a known field jumps were not measured, for the widths of test functions."""
+    found = jumps(data, known_fields(operators))
+    if found is None:
+        return data
+    every = np.ones((data.n_times, data.n_nodes), dtype=bool)
+    measured = data.measured or dict.fromkeys(data.names, every)
+    return dataclasses.replace(data, measured={name: mask & ~found for name, mask in measured.items()})
 
 
 def _elements(experiments: Sequence[Data], library: Library, asked: Method) -> Method:

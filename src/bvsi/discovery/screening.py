@@ -183,19 +183,20 @@ def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None
         Its d candidates; where they make up a known source there is nothing to refuse, since it has no noise.
     """
     fields = tuple(library.equations)
-    if fit.posterior is None or library.steady:
+    if fit.posterior is None or (library.steady and not any(o.syntax.names & {*fields} for o in library.known)):
         return
-    noise_rules = fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
+    noise_rules = not library.steady and fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
     moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
     sd = np.sqrt(fit.posterior.variance)
     z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)
     price = math.log(fit.equations.n) + 2 * math.log(len(library))
     if not moves or float(z @ np.linalg.lstsq(R, z, rcond=None)[0]) < len(z) * price:
-        still = " and ".join(f"{field}_t = 0" for field in fields)
+        still = " and ".join(f"{library.left(field).written(field, library.time_order)} = 0" for field in fields)
         found = ", ".join(f"{v:.2g} ± {s:.1g} {n}" for n, v, s in zip(fit.names, fit.theta, sd, strict=True))
         raise DataError(
-            f"nothing changes in time beyond the noise: {still} explains the data as well as the best of the "
-            f"candidates ({found}); give frames between which the fields change, less noise, or other candidates; an "
+            f"{'there is nothing' if library.steady else 'nothing changes in time'} beyond the noise: {still} explains "
+            f"the data as well as the best of the candidates ({found}); give "
+            f"{'' if library.steady else 'frames between which the fields change, '}less noise, or other candidates; an "
             "operator in keep= is estimated all the same"
         )
 

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
+from bvsi.data.jumps import jumps
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
 from bvsi.residual.discrete import State, columns
 from bvsi.residual.jacobians import Sensitivity, combined_sensitivity
-from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
+from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns
 from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
@@ -114,6 +115,8 @@ def assemble(
         described += f", {some}"
     if any(experiment.measured is not None for experiment in experiments):
         described += f", {sum(part.n for part in parts)} residuals, which touch no missing value"
+    elif spaces[0].nodal and any(jumps(one, known_fields(operators)) is not None for one in experiments):
+        described += f", {sum(part.n for part in parts)} residuals, which touch no jump of a known field"
     return ResidualSystem(library.names, tuple(parts), described)
 
 
@@ -216,9 +219,11 @@ def _thinned(
     data: Data, operators: tuple[WeakOperator, ...], tests: Discretisation, stencil: Stencil, rules: Thinning
 ) -> tuple[Thinned, Space] | None:
     """Nodes and times that carry the sensitivity, and their space; None for all of them."""
-    if not isinstance(tests, SplineTests) or any(o.on_data for o in operators):
+    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known for o in operators):
         return None
     derivatives = on_tests(operators)
+    if jumps(data, known_fields(operators)) is not None:
+        return None
     found = Thinned.of(data, tests, stencil, tests.degree_for(derivatives), rules)
     return None if found is None else (found, tests.build(data.geometry, 0, derivatives, found.grid))
 
@@ -295,7 +300,8 @@ def _usable(
     """Layout, time stencil and active residuals (N, K), without tests and blocks that missing values leave empty."""
     layout = Layout(library, operators, space)
     a, b = stencil.matrices(data.times, library.time_order)
-    missing = _spread(missing_unknowns(data, layout.fields, space.transfer), operators, space)
+    missing = missing_unknowns(data, layout.fields, space.transfer)
+    missing = _spread(_with_jumps(missing, data, operators, layout), operators, space)
     if missing is None:
         return layout, a, b, None
     active = active_residuals(layout.pattern, layout.mass(), a, b, missing, nodal=space.nodal)
@@ -303,7 +309,8 @@ def _usable(
     for equation in layout.equations:
         if not tests[layout.rows(equation)].any():
             raise DataError(
-                f"measured: every residual of the equation of {equation!r} depends on a value that was not measured; "
+                f"measured: every residual of the equation of {equation!r} depends on a value that was not measured, or "
+                "on one where a known field jumps; "
                 "use narrower test functions (a smaller gap), a stencil over fewer times, or fill the gaps yourself."
             )
     if not tests.all():
@@ -311,6 +318,20 @@ def _usable(
         layout = Layout(library, operators, space, kept)
     active = active[tests][:, blocks]
     return layout, a[blocks], b[blocks], None if active.all() else active
+
+
+def _with_jumps(
+    missing: Array | None, data: Data, operators: tuple[WeakOperator, ...], layout: Layout
+) -> Array | None:
+    """Missing unknowns (n_u, T), and on nodal spaces those where a known field, or a derivative of one, meets a jump."""
+    found = jumps(data, known_fields(operators)) if layout.space.nodal else None
+    if found is None:
+        return missing
+    reached = found[:, None].astype(float)
+    for index in {index for operator in operators for index in operator.on_known}:
+        reached = np.maximum(reached, layout.space.derivative_at_nodes(index).magnitude() @ reached > 0)
+    at_jumps = np.tile(reached, (len(layout.fields), data.n_times))
+    return at_jumps if missing is None else np.maximum(missing, at_jumps)
 
 
 def _spread(missing: Array | None, operators: tuple[WeakOperator, ...], space: Space) -> Array | None:

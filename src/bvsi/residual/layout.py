@@ -161,6 +161,12 @@ class Layout:
         return deferred, {block: Slots(deferred, _nth(made, n)) for n, block in enumerate(blocks)}
 
 
+def known_fields(operators: tuple[WeakOperator, ...]) -> tuple[str, ...]:
+    """Auxiliary fields that operators read."""
+    used = {f for o in operators for t in o.terms for f, _ in o.words.jets(t.integrand).values()}
+    return tuple(name for name in operators[0].words.auxiliary if name in used)
+
+
 def _restricted(
     space: Space,
     tests: Integers,
