@@ -101,7 +101,7 @@ def discover(
     check_arguments(data, library)
     _check_cluster(client, stored)
     _check_prior(prior, library)
-    allowed = None if constraints is None else as_linear(constraints, library.names)
+    allowed = _constraints(constraints, library)
     rounds = _count(relinearise)
     experiments = as_experiments(data)
     check_worth(experiments, library)
@@ -161,6 +161,14 @@ class _Model:
     limits: LinearConstraints | None
     here: bool
     rounds: int
+
+
+def _constraints(constraints: AnyConstraints, library: Library) -> LinearConstraints | None:
+    """What was given, and that components of a vector equation share their coefficients."""
+    given = None if constraints is None else as_linear(constraints, library.names)
+    if not library.ties:
+        return given
+    return as_linear((*(given.texts if given else ()), *library.ties), library.names)
 
 
 def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequence[Stored] | None) -> Setup:
