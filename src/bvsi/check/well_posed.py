@@ -49,7 +49,7 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
     library
         The operators of the equation, in the order of theta (d,).
     """
-    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    words = Vocabulary.of(data)
     if not words.dim or library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES):
         return False
     operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)

@@ -247,10 +247,7 @@ class Data:
         """
         grid = self._grid("subsample")
         steps = _steps(grid, every)
-        coarse = Grid(
-            periodic=grid.periods,
-            **{name: axis[:: steps[name]] for name, axis in grid.axes.items()},
-        )
+        coarse = grid.on({name: axis[:: steps[name]] for name, axis in grid.axes.items()})
         cut: Any = (..., *(slice(None, None, k) for k in steps.values()))
 
         def thin(values: Any) -> Any:
@@ -320,6 +317,9 @@ def _check_names(fields: object, auxiliary: object, geometry: Geometry) -> None:
     known = _names("auxiliary", auxiliary, "auxiliary field", series=not geometry.dim)
     if not names:
         raise DataError("fields is empty; pass at least one field, such as {'u': array}")
+    axes = [name for name in (*names, *known) if name in geometry.names]
+    if axes:
+        raise DataError(f"{axes[0]!r} is an axis of the grid and cannot be a field; rename the field")
     both = [name for name in names if name in known]
     if both:
         raise DataError(f"{both[0]!r} is given as field and as auxiliary; rename one of them, or leave it out")

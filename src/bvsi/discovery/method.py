@@ -256,7 +256,7 @@ def _on_splines(data: Data, library: Library) -> tuple[WeakOperator, ...]:
 
 
 def _vocabulary(data: Data) -> Vocabulary:
-    return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    return Vocabulary.of(data)
 
 
 def _splines(measured: Sequence[Measurement], library: Library, asked: Method, reason: str) -> tuple[Method, str]:

@@ -127,7 +127,12 @@ class _Translator:
 
     def _callable(self) -> tuple[str, ...]:
         """Functions that may be called here."""
-        return (*DERIVATIVES, *SPECIAL, *FUNCTIONS)
+        return (*DERIVATIVES, *self._directions, *SPECIAL, *FUNCTIONS)
+
+    @property
+    def _directions(self) -> tuple[str, ...]:
+        """Derivatives by coordinates other than x, y, z: ``dr``, ``dphi``."""
+        return tuple(f"d{name}" for name in self.words.coordinates if f"d{name}" not in DERIVATIVES)
 
     def _unaryop(self, node: ast.UnaryOp) -> Strong:
         value = self.translate(node.operand)
@@ -203,10 +208,10 @@ class _Translator:
         words = self.words
         if name in FUNCTIONS:
             return strong.function(FUNCTIONS[name], arguments[0], words)
-        if name in ("dx", "dy", "dz"):
-            if name[1] not in words.coordinates:
+        if name in ("dx", "dy", "dz", *self._directions):
+            if name[1:] not in words.coordinates:
                 raise OperatorError(f"{name}: the data have only the coordinates {', '.join(words.coordinates)}")
-            return strong.directional(words.coordinates.index(name[1]), arguments[0], words)
+            return strong.directional(words.coordinates.index(name[1:]), arguments[0], words)
         if name == "dot":
             left, right = arguments
             return strong.dot(left, right, words)

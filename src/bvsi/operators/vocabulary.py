@@ -16,11 +16,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
-from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.common.naming import COORDINATE_NAMES, COORDINATES
 from bvsi.errors import OperatorError
 
 if TYPE_CHECKING:
     import sympy as sp
+
+    from bvsi.data import Data
 
 TIME = "t"
 # Derivatives that may stand on one field. Not measured; no element carries more.
@@ -49,11 +51,34 @@ class Vocabulary:
         Measured fields; the residual is differentiated with respect to them.
     auxiliary
         Fields known without noise.
+    system
+        What the coordinates are, as in :class:`bvsi.data.Grid`.
     """
 
     coordinates: tuple[str, ...]
     fields: tuple[str, ...]
     auxiliary: tuple[str, ...] = ()
+    system: str = "cartesian"
+
+    @staticmethod
+    def of(data: Data) -> Vocabulary:
+        """The names of some data."""
+        return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary), data.geometry.coordinates)
+
+    @cached_property
+    def scales(self) -> dict[str, sp.Expr]:
+        """h_i: length over the change of a coordinate, by name, of all coordinates of the system.
+
+        The gradient of s is ∂_i s/h_i, the divergence of v is Σ_i ∂_i(v_i H/h_i)/H with H = Π_i h_i.
+        """
+        import sympy as sp
+
+        names = COORDINATES[self.system]
+        found: dict[str, sp.Expr] = dict.fromkeys(names, sp.Integer(1))
+        r, theta = _symbol("r"), _symbol("theta")
+        if self.system == "spherical":
+            return {"r": sp.Integer(1), "theta": r, "phi": r * sp.sin(theta)}
+        return {**found, "phi": r} if "phi" in names else found
 
     def __post_init__(self) -> None:
         for name in (*self.fields, *self.auxiliary):

@@ -124,7 +124,7 @@ def discretise_library(
     data: Data, library: Library, discretisation: Discretisation, quadrature: int | None = None
 ) -> Discretised:
     """Weak operators for the names of the data, those of left sides last, and the space that integrates them."""
-    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    words = Vocabulary.of(data)
     element = discretisation.element_for(data.geometry)
     operators = library.weak(
         words,

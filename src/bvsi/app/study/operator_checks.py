@@ -28,8 +28,7 @@ _WORDS = {"t", "test", "h", "penalty", "normal"}
 def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequence[Data]) -> Vocabulary:
     """Names that operators may use. Without data, and where the study names no fields, that is every name in them."""
     if experiments:
-        first = experiments[0]
-        return Vocabulary(first.geometry.names, first.names, tuple(first.auxiliary))
+        return Vocabulary.of(experiments[0])
     if data.fields is not None:
         return Vocabulary(COORDINATE_NAMES, tuple(data.fields), tuple(data.auxiliary or ()))
     sides = library.left.values() if isinstance(library.left, dict) else (library.left or "",)
