@@ -299,8 +299,10 @@ def check_discovery(
     )
     if all(m.noise_free for m in measured):
         judged = without_noise(judged, likelihood, fit.theta, levels)
-    if judged.verdict is Verdict.CONSISTENT and not setup.library.steady and grows_without_bound(
-        setup.library.subset(fit.names), fit.theta, setup.data[0]
+    if (
+        judged.verdict is Verdict.CONSISTENT
+        and not setup.library.steady
+        and grows_without_bound(setup.library.subset(fit.names), fit.theta, setup.data[0])
     ):
         worst = "waves shorter than the spacing of the nodes grow the faster the shorter they are"
         return replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(worst,))

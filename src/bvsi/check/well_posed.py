@@ -54,7 +54,7 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
         return False
     operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)
     right = np.append(theta, -np.ones(len(library.known)))  # known terms of the left side, brought to the right
-    terms = _terms(operators, tuple(library.equations), right, data, words)
+    terms = _terms(operators[: len(right)], tuple(library.equations), right, data, words)
     points = data.geometry.points
     spacing = float(np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / words.dim)
     for direction in product((0.0, 1.0, -1.0), repeat=words.dim):

@@ -130,7 +130,9 @@ def _rebuild(axes: dict[str, Floats], periods: dict[str, float], coordinates: st
 def _check_origin(axes: Mapping[str, Floats], coordinates: str) -> None:
     """Refuse nodes where coordinates are singular: r = 0, and theta at a pole."""
     if coordinates != "cartesian" and "r" in axes and axes["r"][0] <= 0:
-        raise DataError(f"axis 'r' begins at {axes['r'][0]:g}; leave out the nodes with r = 0, where phi has no meaning")
+        raise DataError(
+            f"axis 'r' begins at {axes['r'][0]:g}; leave out the nodes with r = 0, where phi has no meaning"
+        )
     theta = axes.get("theta")
     if theta is not None and not (theta[0] > 0 and theta[-1] < np.pi):
         raise DataError("axis 'theta' is the angle from the pole, between 0 and pi; leave out the poles")

@@ -1,9 +1,9 @@
 """Where known fields jump from one value to another: materials meet, sources begin.
 
-Sums over nodes are integrals of smooth functions. Of a function that jumps they are off by half of a step or so, and the
-nodes do not tell by how much, so that test functions whose support holds a jump are left out. A field is of materials
-where it has a few values only; a node is at a jump where a neighbour has another one. Jumps of other fields are not
-looked for: on uneven nodes they cannot be told from steep slopes.
+Sums over nodes are integrals of smooth functions. Of a function that jumps they are off by half of a step or so, and
+the nodes do not tell by how much, so that test functions whose support holds a jump are left out. A field is of
+materials where it has a few values only; a node is at a jump where a neighbour has another one. Jumps of other fields
+are not looked for: on uneven nodes they cannot be told from steep slopes.
 """
 
 from __future__ import annotations

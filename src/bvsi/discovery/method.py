@@ -30,8 +30,8 @@ from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
-from bvsi.residual.layout import known_fields
 from bvsi.residual.background_widths import background_tests, ball_reach, enough_tests, resolved, waves_text
+from bvsi.residual.layout import known_fields
 from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
 from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
 from bvsi.setup import Setup

@@ -317,13 +317,13 @@ def equation_text(
 ) -> str:
     """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time."""
     lines, written = [], left or {}
-    for field in fields:
-        prefix = "" if len(fields) == 1 else f"{field}: "
+    for one in fields:
+        prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
                 sign = "−" if value < 0 else "+"
                 terms.append(f"{sign} {with_uncertainty(abs(value), s)} {name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
-        lines.append(f"{written.get(field) or f'{field}_' + 't' * time_order} = {right}")
+        lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")
     return "\n".join(lines)

@@ -196,8 +196,8 @@ def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None
         raise DataError(
             f"{'there is nothing' if library.steady else 'nothing changes in time'} beyond the noise: {still} explains "
             f"the data as well as the best of the candidates ({found}); give "
-            f"{'' if library.steady else 'frames between which the fields change, '}less noise, or other candidates; an "
-            "operator in keep= is estimated all the same"
+            f"{'' if library.steady else 'frames between which the fields change, '}less noise, or other candidates; "
+            "an operator in keep= is estimated all the same"
         )
 
 

@@ -126,7 +126,7 @@ def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simul
         slopes as well with more than two derivatives. Without, ``Dirichlet()`` keeps the initial boundary values, and
         what is not declared is refused.
     """
-    if library.steady or library.known:
+    if library.unsimulated:
         raise OperatorError(f"simulate: {library.unsimulated}")
     if library.time_order != 1:
         raise OperatorError(

@@ -2,12 +2,14 @@
 
     (C e)_k = Σ_j (a_kj M − b_kj G_j) e_j,      (Cᵀ w)_j = Σ_k (a_kj Mᵀ − b_kj G_jᵀ) w_k
 
-G_j = Σ_i θ_i J_i(û_j) − J_0(û_j), J_0 that of known terms of the left side. These are products with C, Cᵀ and Σ_u, without their matrices. Residuals are arrays (N, K), states (n_u, T). Residuals
-that are not used have zero rows in C and a one on the diagonal of Σ.
+G_j = Σ_i θ_i J_i(û_j) − J_0(û_j), J_0 that of known terms of the left side. These are products with C, Cᵀ and Σ_u,
+without their matrices. Residuals are arrays (N, K), states (n_u, T). Residuals that are not used have zero rows in C
+and a one on the diagonal of Σ.
 
 How much of each operator is noise, equation by equation, and how rough that noise is:
 
-    y-noise  n_e = E‖Σ_j (a_kj M + b_kj J_0) ε_j‖²,     X-noise  n_ei = E‖Σ_j b_kj J_i(û_j) ε_j‖²,     share  ν_ei = n_ei/‖X_i‖²
+    y-noise  n_e = E‖Σ_j (a_kj M + b_kj J_0) ε_j‖²,     X-noise  n_ei = E‖Σ_j b_kj J_i(û_j) ε_j‖²
+    share  ν_ei = n_ei/‖X_i‖²
     roughness  ρ_ei² = n_ei/E‖Σ_j b_kj J_i(û_j) ε̃_j‖²,     ε̃ = MᵀMε field by field, each as long as ε
 
 summed over the residuals of equation e that are used; ε is one draw of the noise, enough for sums this long. ε̃ is ε

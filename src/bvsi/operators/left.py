@@ -1,9 +1,9 @@
 """Left sides of equations: what the operators make up, instead of a time derivative alone.
 
-    ∂_t^m u + F_0 = Σ_i θ_i F_i        "dt(u) + u*dx(u)"     F_0: known terms, with coefficients that are fixed
-            F_0   = Σ_i θ_i F_i        "f", "laplacian(u)"   steady: a known source, or one operator that sets the scale
+    ∂_t^m(ρ u) + F_0 = Σ_i θ_i F_i     "dt(rho*u) + u*dx(u)"    known ρ(x), and known terms F_0 with fixed coefficients
+                 F_0 = Σ_i θ_i F_i     "f", "laplacian(u)"      steady: a known source, or an operator that sets the scale
 
-F_0 stands in y, and its derivative by the fields in C, so that the noise of the left side counts as well.
+F_0 stands in y, and its derivative by the fields in C, so that the noise of the left side counts as well. M has ρ in it.
 """
 
 from __future__ import annotations
@@ -32,11 +32,14 @@ class Left:
         Whether it has a time derivative.
     known
         F_0; None where it is zero.
+    density
+        ρ u; None where ρ is one.
     """
 
     text: str = ""
     evolves: bool = True
     known: Operator | None = None
+    density: Operator | None = None
 
     def written(self, equation: str, time_order: int) -> str:
         """For people: ``u_t``, ``u_tt``, or the text."""
@@ -72,16 +75,17 @@ def read_left(text: object, equation: str) -> Left:
         terms.take(syntax.tree, "+")
     except OperatorError as error:
         raise OperatorError(f"left: {text!r}: {error}.") from None
-    rates = [squeeze(ast.unparse(tree)) for tree in terms.rates]
-    if len(rates) > 1 or (rates and rates[0] != equation) or _RATE in _called(terms.others):
+    rates = [syntax.part(tree) for tree in terms.rates]
+    if len(rates) > 1 or (rates and equation not in rates[0].names) or _RATE in _called(terms.others):
         raise OperatorError(
-            f"left: {text!r}: the time derivative is written dt({equation}), once and as a term by itself; divide the "
-            "equation by what stands before it, and write other time derivatives out."
+            f"left: {text!r}: the time derivative is written dt({equation}) or dt(rho*{equation}), once and as a term "
+            "by itself; divide the equation by what stands before it, and write other time derivatives out."
         )
-    others = " ".join(terms.others).removeprefix("+ ")
-    name = f"left side of {equation}"
+    others, name = " ".join(terms.others).removeprefix("+ "), f"left side of {equation}"
     known = Operator(name, equation, others, read(others)) if others else None
-    return Left("" if rates and known is None else text.strip(), bool(rates), known)
+    whole = not rates or squeeze(rates[0].text) == equation
+    density = None if whole else Operator(f"dt of {equation}", equation, rates[0].text, rates[0])
+    return Left("" if rates and whole and known is None else text.strip(), bool(rates), known, density)
 
 
 def _called(texts: Iterable[str]) -> frozenset[str]:

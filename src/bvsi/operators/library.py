@@ -54,9 +54,9 @@ class Library:
         known source, an auxiliary field or an expression, of a steady problem; ``"laplacian(u)"`` an operator that sets
         the scale of one; ``"dt(u) + u*dx(u)"`` has known terms beside the time derivative.
     vectors
-        Vectors by name, ``{"u": ("ux", "uy")}``, measured or known. An equation of ``u`` is one for every component, and
-        its operators, such as ``laplacian(u)``, ``grad(p)`` or ``div(outer(u, u))``, have one coefficient for all of
-        them (:mod:`bvsi.operators.vectors`).
+        Vectors by name, ``{"u": ("ux", "uy")}``, measured or known. An equation of ``u`` is one for every component,
+        and its operators, such as ``laplacian(u)``, ``grad(p)`` or ``div(outer(u, u))``, have one coefficient for all
+        of them (:mod:`bvsi.operators.vectors`).
     """
 
     def __init__(
@@ -188,15 +188,22 @@ class Library:
 
     @property
     def unsimulated(self) -> str:
-        """Why an equation with another left side than u_t is not simulated, in words."""
+        """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
         if self.steady:
             return "the equation is steady, and nothing moves; leave it out."
-        return "known terms stand on the left side; write them among the operators, with coefficients that are given."
+        if any(left.text for left in self._left.values()):
+            return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
+        return ""
 
     @property
     def known(self) -> tuple[Operator, ...]:
         """Known operators of the left sides, whose coefficients are fixed."""
         return tuple(left.known for left in self._left.values() if left.known is not None)
+
+    @property
+    def densities(self) -> tuple[Operator, ...]:
+        """ρ u of the left sides with dt(rho*u)."""
+        return tuple(left.density for left in self._left.values() if left.density is not None)
 
     def index(self, name: str) -> int:
         """Column of a name; spaces do not count, and the equation may be left out where it is clear."""
@@ -246,7 +253,7 @@ class Library:
         return any("biharmonic" in syntax.functions for syntax in self._syntaxes())
 
     def _syntaxes(self) -> tuple[Syntax, ...]:
-        return (*(operator.syntax for operator in (*self._operators, *self.known)), *self._definitions.values())
+        return (*(operator.syntax for operator in (*self._operators, *self.known, *self.densities)), *self._definitions.values())
 
     def condition(self, equation: str) -> BoundaryCondition:
         """Boundary condition of a field."""
@@ -273,7 +280,7 @@ class Library:
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
 
-        Known operators of the left sides come last.
+        Known operators of the left sides come after the candidates, what stands in dt(...) comes last.
 
         Parameters
         ----------
@@ -308,7 +315,7 @@ class Library:
             treatment = Conforming() if sum(orders) >= 4 else self.biharmonic or biharmonic
         definitions = tuple((name, syntax.text) for name, syntax in self._definitions.items())
         depends = (words, orders, treatment, tuple(self._conditions.items()), definitions)
-        for operator in (*self._operators, *self.known):
+        for operator in (*self._operators, *self.known, *self.densities):
             key = (operator.name, *depends)
             if key not in operator.weak_forms:
                 operator.weak_forms[key] = self._build(operator, words, orders, treatment)

@@ -96,7 +96,13 @@ class Operator:
     tie: str = ""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _operator, (self.name, self.equation, self.source, self.syntax, self.tie)  # weak forms are built where they arrive
+        return _operator, (
+            self.name,
+            self.equation,
+            self.source,
+            self.syntax,
+            self.tie,
+        )  # weak forms are built where they arrive
 
 
 def _operator(name: str, equation: str, source: Source, syntax: Syntax, tie: str) -> Operator:

@@ -1,12 +1,12 @@
 """Vector fields: operators written once for all components, with one coefficient.
 
-    vectors={"u": ("ux", "uy")}:        "laplacian(u)"  →  laplacian(ux) in the equation of ux, laplacian(uy) in that of uy
+    vectors={"u": ("ux", "uy")}:    "laplacian(u)"  →  laplacian(ux) in the equation of ux, laplacian(uy) in that of uy
 
-A text is worked out component by component into texts of the operator language. On ∂_j of the component functions:
+A text is worked out component by component into texts of the operator language:
 
-    grad(s)_i = ∂_i s      div(v) = ∂_j v_j      div(T)_i = ∂_j T_ij      advect(a, b) = a_j ∂_j b      outer(a, b)_ij = a_i b_j
-    symgrad(v)_ij = ½(∂_j v_i + ∂_i v_j)         curl(v) = ∂_x v_y − ∂_y v_x,  in space ∇ × v;  curl(s) = (∂_y s, −∂_x s)
-    laplacian, biharmonic, dx, dy, dz by component;      dot(a, b) = a_j b_j
+    grad(s)_i = ∂_i s      div(v) = ∂_j v_j     div(T)_i = ∂_j T_ij     advect(a, b) = a_j ∂_j b     dot(a, b) = a_j b_j
+    outer(a, b)_ij = a_i b_j     symgrad(v)_ij = ½(∂_j v_i + ∂_i v_j)     laplacian, biharmonic, dx, dy, dz by component
+    curl(v) = ∂_x v_y − ∂_y v_x and curl(s) = (∂_y s, −∂_x s) in the plane, ∇ × v in space
 
 Operators made of these alone, with coefficients that are numbers or scalars, are invariant under rotations and
 reflections.

@@ -5,8 +5,8 @@
 with every boundary term kept. Derivatives are moved between test function and data until the element can carry
 both: at most ``test_order`` derivatives on v and ``trial_order`` on the fields. Where that is none (spline tests) and
 known fields are in the way, these are differentiated, which have no noise, ∂_x(k u_x) = ∂_x∂_x(k u) − ∂_x(k_x u). What
-cannot be moved either, such as u_x², stays on the data, which then have to be differentiated. A boundary term is dropped only
-where the declared condition proves it zero. The Gateaux derivative of a term with respect to the fields is
+cannot be moved either, such as u_x², stays on the data, which then have to be differentiated. A boundary term is
+dropped only where the declared condition proves it zero. The Gateaux derivative of a term with respect to the fields is
 
     d/dε ∫ ∂^α v g(u + ε δu) = Σ_fields Σ_β ∫ ∂^α v · (∂g/∂u_β) · ∂^β δu
 """
@@ -120,7 +120,9 @@ def _least_on_data(parts: dict[MultiIndex, sp.Expr], words: Vocabulary, test_ord
     """Pull derivatives out of g as far as that goes; what stays is read from derivatives of the data."""
     left, stays, seen = dict(parts), dict.fromkeys(parts, sp.Integer(0)), set()
     for _ in range(_MAX_PASSES):
-        index, g = next(((i, g) for i, g in sorted(left.items()) if _order(g, words, words.auxiliary)), (words.zero, sp.Integer(0)))
+        index, g = next(
+            ((i, g) for i, g in sorted(left.items()) if _order(g, words, words.auxiliary)), (words.zero, sp.Integer(0))
+        )
         if g == 0:
             break
         split = None if sum(index) >= test_order or (index, g) in seen else _lowering(g, words)

@@ -16,8 +16,8 @@ from bvsi.data import Data, as_experiments
 from bvsi.data.jumps import jumps
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
-from bvsi.residual.discrete import State, columns
-from bvsi.residual.jacobians import Sensitivity, combined_sensitivity
+from bvsi.residual.discrete import Blocks, State, columns
+from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
 from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns
 from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
@@ -247,6 +247,7 @@ def _residuals(
         Where operators are evaluated, and where they are linearised.
     """
     state, few = states[0], None
+    densities, operators = operators[len(library) + len(library.known) :], operators[: len(library) + len(library.known)]
     if thinned is None:
         layout, a, b, active = _usable(data, library, operators, space, stencil)
         structure = _structure(layout, data.times, a, b, active)
@@ -259,6 +260,11 @@ def _residuals(
     for equation in () if library.steady else layout.equations:
         tested = _time_terms(space, state.fields[equation], a, times_first=few is not None)
         Z[layout.rows(equation), :, 0] = tested[layout.tests[equation]]
+    if densities:
+        time_terms = columns(densities, space, states, a, few)
+        for one in densities:
+            Z[layout.rows(one.equation), :, 0] = time_terms[one.key].X[layout.tests[one.equation]]
+        structure = _with_densities(structure, layout, {o.equation: (o, time_terms[o.key].J) for o in densities})
     monic = [operator.monic() for operator in operators]
     made = columns([one for one, _ in monic], space, states, b, few)
     streamed = {(one.key, one.equation): one for one, _ in monic if made[one.key].J is None}
@@ -278,6 +284,28 @@ def _residuals(
     known = [one for one in J[len(library) :] if one.terms]
     left = combined_sensitivity(known, np.ones(len(known))) if known else None
     return Residuals(structure, structure.only_active(Z), tuple(J[: len(library)]), left)
+
+
+def _with_densities(
+    structure: Structure, layout: Layout, densities: Mapping[str, tuple[WeakOperator, Blocks | None]]
+) -> Structure:
+    """The structure with M diag(ρ) in place of M in some equations; one term for each equation, in their order."""
+    terms: list[JacobianKind] = []
+    for equation, plain in zip(layout.equations, layout.mass_terms(), strict=True):
+        operator, J = densities.get(equation, (None, None))
+        if operator is None:
+            terms.append(plain)
+            continue
+        if J is None or len(J) != 1 or len(J[0][2]) != 1 or operator.reads != (equation,) or operator.on_data:
+            raise OperatorError(
+                f"left: dt({operator.text}): only a known factor that does not change in time may stand before "
+                f"{equation}, as in dt(rho*{equation})."
+            )
+        terms += layout.sensitivity(operator, J, 1.0).terms
+    mass = Sensitivity(layout.pattern, tuple(terms))
+    if structure.mass_at_nodes is None:
+        return replace(structure, given=mass.values(0))
+    return replace(structure, mass_at_nodes=mass)
 
 
 def _time_terms(space: Space, u: Array, a: Any, *, times_first: bool) -> Array:
@@ -309,9 +337,9 @@ def _usable(
     for equation in layout.equations:
         if not tests[layout.rows(equation)].any():
             raise DataError(
-                f"measured: every residual of the equation of {equation!r} depends on a value that was not measured, or "
-                "on one where a known field jumps; "
-                "use narrower test functions (a smaller gap), a stencil over fewer times, or fill the gaps yourself."
+                f"measured: every residual of the equation of {equation!r} depends on a value that was not measured, "
+                "or on one where a known field jumps; use narrower test functions (a smaller gap), a stencil over fewer "
+                "times, or fill the gaps yourself."
             )
     if not tests.all():
         kept = {e: layout.tests[e][tests[layout.rows(e)]] for e in layout.equations}
@@ -320,10 +348,8 @@ def _usable(
     return layout, a[blocks], b[blocks], None if active.all() else active
 
 
-def _with_jumps(
-    missing: Array | None, data: Data, operators: tuple[WeakOperator, ...], layout: Layout
-) -> Array | None:
-    """Missing unknowns (n_u, T), and on nodal spaces those where a known field, or a derivative of one, meets a jump."""
+def _with_jumps(missing: Array | None, data: Data, operators: tuple[WeakOperator, ...], layout: Layout) -> Array | None:
+    """Missing unknowns (n_u, T), and on nodal spaces those where a known field, or its derivative, meets a jump."""
     found = jumps(data, known_fields(operators)) if layout.space.nodal else None
     if found is None:
         return missing

@@ -89,8 +89,15 @@ class Layout:
 
     def mass_at_nodes(self) -> Sensitivity:
         """M of a nodal space, as a sensitivity."""
-        ones, tests = np.ones((1, self.space.n_dofs)), (0,) * self.space.dim
-        return Sensitivity(self.pattern, tuple(self._scaled(e, e, tests, ones) for e in self.equations))
+        return Sensitivity(self.pattern, self.mass_terms())
+
+    def mass_terms(self) -> tuple[JacobianKind, ...]:
+        """M, one term for every equation."""
+        if self.space.nodal:
+            ones, tests = np.ones((1, self.space.n_dofs)), (0,) * self.space.dim
+            return tuple(self._scaled(e, e, tests, ones) for e in self.equations)
+        values = {e: self.restrict(e, np.asarray(self.space.mass))[None] for e in self.equations}
+        return tuple(Matrix(self.slots[e, e, "cells"], values[e]) for e in self.equations)
 
     def sensitivity(self, operator: WeakOperator, J: Blocks, factor: float) -> Sensitivity:
         """factor · J of an operator in the rows of its equation."""

@@ -98,7 +98,7 @@ def poisson(rng: Rng, *, mesh: bool = False) -> Data:
 
 
 def darcy(rng: Rng, *, mesh: bool = False) -> Data:
-    """Two materials: u = Σ h(s) g(t) in coordinates s across and t along the line s = 0, k h' the same on both sides."""
+    """Two materials: u = Σ h(s) g(t) with s across and t along the line s = 0, k h' the same on both sides."""
     geometry = unit_square(mesh=mesh)
     angle, offset = rng.uniform(0, np.pi), rng.uniform(-0.1, 0.1)
     across = np.array([np.cos(angle), np.sin(angle)])
@@ -147,11 +147,13 @@ def flow(rng: Rng) -> Data:
     c = np.fft.rfft2(rng.standard_normal(shape)) * ((k2 > 0) & (k2 <= 9))
     c *= 2.0 / np.sqrt(np.mean(real(c) ** 2))
     times = np.linspace(0, 4, _FRAMES)
-    step, fields = ETDRK4.of(-_NU * k2, (times[1] - times[0]) / 10), {name: [] for name in ("ux", "uy", "p")}
+    step, fields = ETDRK4.of(-_NU * k2, (times[1] - times[0]) / 10), {name: list[Array]() for name in ("ux", "uy", "p")}
     for number in range(_FRAMES):
         c = step.advance(c, 10, transport) if number else c
         u, v = velocities(c)
-        stress = (kx**2 * np.fft.rfft2(u * u) + 2 * kx * ky * np.fft.rfft2(u * v) + ky**2 * np.fft.rfft2(v * v)) * inverse
+        stress = (
+            kx**2 * np.fft.rfft2(u * u) + 2 * kx * ky * np.fft.rfft2(u * v) + ky**2 * np.fft.rfft2(v * v)
+        ) * inverse
         for name, values in zip(fields, (u, v, -real(stress)), strict=True):
             fields[name].append(values.ravel())
     x = 2 * np.pi * np.arange(n) / n
@@ -162,14 +164,15 @@ def flow(rng: Rng) -> Data:
 def densities(rng: Rng) -> Data:
     """Gaussian densities that drift to the origin, on a ring: m(t) = m e^{−ct}, s²(t) = D/c + (s² − D/c) e^{−2ct}."""
     r, phi = np.linspace(0.4, 2.4, 48), 2 * np.pi * np.arange(64) / 64
-    grid, times, p = Grid(r=r, phi=phi, coordinates="polar", periodic="phi"), np.linspace(0, 1.5, 41), 0.0
+    grid, times = Grid(r=r, phi=phi, coordinates="polar", periodic="phi"), np.linspace(0, 1.5, 41)
+    p = np.zeros((len(times), grid.n_nodes))
     x = grid.points[:, :1] * np.stack([np.cos(grid.points[:, 1]), np.sin(grid.points[:, 1])], axis=1)
     decay = np.exp(-_DRIFT * times)[:, None]
     for _ in range(3):
         place, angle, width = rng.uniform(0.8, 2.0), rng.uniform(0, 2 * np.pi), rng.uniform(0.3, 0.5)
         mean = place * np.array([np.cos(angle), np.sin(angle)])
         s2 = _DIFFUSION / _DRIFT + (width**2 - _DIFFUSION / _DRIFT) * decay**2
-        p = p + np.exp(-np.sum((x[None] - decay[:, :, None] * mean) ** 2, axis=2) / (2 * s2)) / (2 * np.pi * s2)
+        p += np.exp(-np.sum((x[None] - decay[:, :, None] * mean) ** 2, axis=2) / (2 * s2)) / (2 * np.pi * s2)
     return Data(times, {"p": p}, grid)
 
 
@@ -181,12 +184,8 @@ _ELASTIC = Library(
     vectors={**_PLANE, "f": ("fx", "fy")},
     left="-f",
 )
-_RING = Library(
-    {
-        "p": ["laplacian(p)", "div(p*grad(r**2))", "div(p*grad(r**4))", "dr(p)", "dphi(p)", "dr(dr(p))", "p", "p**2"]
-        + ["laplacian(p**2)", "1"]
-    }
-)
+_DRIFTS = [f"div(p*grad({potential}))" for potential in ("r**2", "r**4", "phi", "log(r)")]
+_RING = Library({"p": ["laplacian(p)", *_DRIFTS, "dr(dr(p))", "laplacian(p**2)", "p", "p**2", "1"]})
 _FLOW = Library({"u": isotropic("u", ["p"])}, vectors=_PLANE)
 
 
@@ -225,7 +224,9 @@ def repeat(name: str, number: int, seed: int) -> Outcome:
         found = discover(add_noise(exact, sigma, rng), problem.library)
     except BvsiError as error:
         return Outcome(name, (), False, (), f"refused: {error}", np.nan, time.process_time() - begin)
-    places = {found.names.index(operator): value for operator, value in problem.truth.items() if operator in found.names}
+    places = {
+        found.names.index(operator): value for operator, value in problem.truth.items() if operator in found.names
+    }
     z = tuple(float((found.theta[i] - value) / found.sd[i]) for i, value in places.items())
     right = set(found.names) == set(problem.truth)
     return Outcome(name, found.names, right, z, found.verdict, found.chi2, time.process_time() - begin)
