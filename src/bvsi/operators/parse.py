@@ -30,6 +30,9 @@ from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, e
 from bvsi.operators.syntax import SPECIAL, Syntax, read
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
+_INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum")
+"""Functions that people write for integrals over space or time."""
+
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
 
 
@@ -163,6 +166,11 @@ class _Translator:
             raise OperatorError("only named functions can be called")
         name = node.func.id
         known = self._callable()
+        if name not in known and name in _INTEGRALS:
+            raise OperatorError(
+                f"{name}(...) is an integral, and operators are local; work it out from the data and give it as an "
+                "auxiliary field"
+            )
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}" if near else ""

@@ -34,6 +34,8 @@ FACET_SIZE = "h"
 PENALTY = "penalty"
 """Length h_E of a facet, and the penalty α/h_E that makes the interior-penalty biharmonic positive on the mesh."""
 
+_RANDOM = ("dW", "W", "noise", "eta", "xi")
+"""Names that people give to noise in an equation."""
 _JET = "__"
 _SIDES = {1: "p", -1: "m"}
 _COVARIANCE = "covariance of "
@@ -195,6 +197,10 @@ class Vocabulary:
         known = (*self.fields, *self.auxiliary, *self.coordinates, TIME)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
+        if name in _RANDOM:
+            hint = " Noise in the equation itself is not estimated; an equation of the density, Fokker–Planck, can be."
+        elif not near:
+            hint = " A field that was not measured cannot stand in an equation: measure it, or eliminate it."
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
 
 

@@ -142,7 +142,7 @@ def flow(rng: Rng) -> Data:
     def transport(c: NDArray[np.complex128]) -> NDArray[np.complex128]:
         u, v = velocities(c)
         w = real(c)
-        return np.asarray(-kept * (1j * kx * np.fft.rfft2(u * w) + 1j * ky * np.fft.rfft2(v * w)))
+        return np.asarray(-1j * kept * (kx * np.fft.rfft2(u * w) + ky * np.fft.rfft2(v * w)))
 
     c = np.fft.rfft2(rng.standard_normal(shape)) * ((k2 > 0) & (k2 <= 9))
     c *= 2.0 / np.sqrt(np.mean(real(c) ** 2))

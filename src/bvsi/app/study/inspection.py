@@ -152,7 +152,8 @@ def inspect(
         method = str(error)
     cycles = None
     if isinstance(data.geometry, Grid):
-        cycles = {axis: float(f) for axis, f in bandwidth(data, measurement.filtered).items()}
+        band = bandwidth(data, measurement.filtered)
+        cycles = {axis: float(f) for axis, f in band.items() if not (left and axis == "time")}
     return Inspection(
         listed,
         wanted,
