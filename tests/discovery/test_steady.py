@@ -42,7 +42,7 @@ def test_which_operator_sets_the_scale_does_not_matter(found):
 
 
 def test_frames_are_experiments_of_their_own():
-    frames = [noisy(seed) for seed in (3, 4)]
+    frames = [add_noise(poisson(rng), 0.02, rng) for rng in map(np.random.default_rng, (3, 4))]
     both = Data(
         np.arange(2.0),
         {"u": np.concatenate([one.fields["u"] for one in frames])},
@@ -73,7 +73,7 @@ def test_the_left_side_is_kept_and_shown(found, tmp_path):
 
 
 def test_one_frame_and_a_time_derivative_is_refused_with_the_remedy():
-    with pytest.raises(DataError, match="one frame, and the equation a time derivative.*left='f'"):
+    with pytest.raises(DataError, match=r"one frame, and the equation a time derivative.*left='f'"):
         discover(noisy(), Library({"u": CANDIDATES}))
 
 

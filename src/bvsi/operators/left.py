@@ -1,9 +1,9 @@
 """Left sides of equations: what the operators make up, instead of a time derivative alone.
 
-    ∂_t^m(ρ u) + F_0 = Σ_i θ_i F_i     "dt(rho*u) + u*dx(u)"    known ρ(x), and known terms F_0 with fixed coefficients
-                 F_0 = Σ_i θ_i F_i     "f", "laplacian(u)"      steady: a known source, or an operator that sets the scale
+    ∂_t^m(ρ u) + F_0 = Σ_i θ_i F_i     "dt(rho*u) + u*dx(u)"   known ρ(x), and known terms F_0 with fixed coefficients
+                 F_0 = Σ_i θ_i F_i     "f", "laplacian(u)"     steady: a known source, or what sets the scale
 
-F_0 stands in y, and its derivative by the fields in C, so that the noise of the left side counts as well. M has ρ in it.
+F_0 stands in y, and its derivative by the fields in C, so that the noise of the left side counts as well; ρ is in M.
 """
 
 from __future__ import annotations

@@ -253,7 +253,10 @@ class Library:
         return any("biharmonic" in syntax.functions for syntax in self._syntaxes())
 
     def _syntaxes(self) -> tuple[Syntax, ...]:
-        return (*(operator.syntax for operator in (*self._operators, *self.known, *self.densities)), *self._definitions.values())
+        return (
+            *(operator.syntax for operator in (*self._operators, *self.known, *self.densities)),
+            *self._definitions.values(),
+        )
 
     def condition(self, equation: str) -> BoundaryCondition:
         """Boundary condition of a field."""
@@ -280,7 +283,7 @@ class Library:
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
 
-        Known operators of the left sides come after the candidates, what stands in dt(...) comes last.
+        Known operators of left sides come after the candidates, what stands in dt(...) comes last.
 
         Parameters
         ----------

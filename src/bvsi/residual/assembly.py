@@ -247,7 +247,8 @@ def _residuals(
         Where operators are evaluated, and where they are linearised.
     """
     state, few = states[0], None
-    densities, operators = operators[len(library) + len(library.known) :], operators[: len(library) + len(library.known)]
+    count = len(library) + len(library.known)
+    operators, densities = operators[:count], operators[count:]
     if thinned is None:
         layout, a, b, active = _usable(data, library, operators, space, stencil)
         structure = _structure(layout, data.times, a, b, active)
