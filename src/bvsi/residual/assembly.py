@@ -339,8 +339,8 @@ def _usable(
         if not tests[layout.rows(equation)].any():
             raise DataError(
                 f"measured: every residual of the equation of {equation!r} depends on a value that was not measured, "
-                "or on one where a known field jumps; use narrower test functions (a smaller gap), a stencil over fewer "
-                "times, or fill the gaps yourself."
+                "or on one where a known field jumps; use narrower test functions (a smaller gap), a stencil over "
+                "fewer times, or fill the gaps yourself."
             )
     if not tests.all():
         kept = {e: layout.tests[e][tests[layout.rows(e)]] for e in layout.equations}
