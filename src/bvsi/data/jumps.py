@@ -34,12 +34,17 @@ def jumps(data: Data, names: Iterable[str]) -> Mask | None:
     return found if found.any() else None
 
 
+def of_materials(values: Floats) -> bool:
+    """Whether values (nodes,) are a few only; the derivative of such a field is zero, but at jumps."""
+    most = min(_VALUES, len(values) // _NODES)
+    some = values[:: max(1, len(values) // _SAMPLE)]  # nearly always enough to tell, and soon sorted
+    return len(np.unique(some)) <= most and 1 < len(np.unique(values)) <= most
+
+
 def _at_jumps(values: Floats, geometry: Geometry) -> Mask:
     """Nodes at a jump of one field at one time, (nodes,)."""
     found = np.zeros(len(values), dtype=bool)
-    most = min(_VALUES, len(values) // _NODES)
-    some = values[:: max(1, len(values) // _SAMPLE)]  # nearly always enough to tell, and soon sorted
-    if len(np.unique(some)) > most or not 1 < len(np.unique(values)) <= most:
+    if not of_materials(values):
         return found
     if not isinstance(geometry, Grid):
         near = adjacency_of(geometry).tocoo()

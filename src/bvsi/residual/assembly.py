@@ -350,14 +350,11 @@ def _usable(
 
 
 def _with_jumps(missing: Array | None, data: Data, operators: tuple[WeakOperator, ...], layout: Layout) -> Array | None:
-    """Missing unknowns (n_u, T), and on nodal spaces those where a known field, or its derivative, meets a jump."""
+    """Missing unknowns (n_u, T), and on nodal spaces those where a known field that operators read jumps."""
     found = jumps(data, known_fields(operators)) if layout.space.nodal else None
     if found is None:
         return missing
-    reached = found[:, None].astype(float)
-    for index in {index for operator in operators for index in operator.on_known}:
-        reached = np.maximum(reached, layout.space.derivative_at_nodes(index).magnitude() @ reached > 0)
-    at_jumps = np.tile(reached, (len(layout.fields), data.n_times))
+    at_jumps = np.tile(found[:, None].astype(float), (len(layout.fields), data.n_times))
     return at_jumps if missing is None else np.maximum(missing, at_jumps)
 
 
