@@ -235,7 +235,7 @@ def _part(grid: Grid | Mesh, nodes: Mapping[str, slice]) -> Place:
     kept = np.zeros(grid.shape, dtype=bool)
     kept[cuts] = True
     axes = {name: axis[cut] for (name, axis), cut in zip(grid.axes.items(), cuts, strict=True)}
-    return Grid(periodic=grid.periods, **axes), kept.ravel()
+    return grid.on(axes), kept.ravel()
 
 
 def _thinned(data: Data, frames: slice, place: Place) -> Data:

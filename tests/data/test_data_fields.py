@@ -151,7 +151,7 @@ def test_auxiliary_shapes():
         ([0.0, 2.0, 1.0], "times must be strictly increasing; it decreases at index 2"),
         ([0.0, 1.0, 1.0], "times .* repeats its value at index 2"),
         ([0.0, np.nan, 1.0], "times has 1 values that are not finite, first at index 1"),
-        ([0.0], "times has 1 entries, at least 2"),
+        ([], "times is empty; at least one frame is needed"),
         ([[0.0, 1.0]], "times must be one-dimensional"),
         (
             np.array(["2020-01-01", "2020-01-02"], "M8[D]"),
@@ -285,10 +285,21 @@ def test_select_times():
         ([0, 7], "index does not fit the 3 times"),
         ([0.5, 1.0], "index does not fit"),
         ([2, 0], "times must be strictly increasing"),
-        ([0], "at least 2"),
+        (slice(0, 0), "times is empty"),
     ):
         with refuses(words):
             data.select_times(index)
+
+
+def test_one_frame_needs_no_times():
+    data = Data.from_arrays({"u": U[1]}, geometry=make().geometry, auxiliary={"k": U[0]})
+    assert data.n_times == 1
+    np.testing.assert_array_equal(data.grid_field("u")[0], U[1])
+    np.testing.assert_array_equal(data.select_times([0]).grid_field("k"), U[0])
+    turned = Data.from_arrays({"u": U[1].T}, geometry=make().geometry, dims=data.geometry.names[::-1])
+    np.testing.assert_array_equal(turned.fields["u"], data.fields["u"])
+    with refuses("a series needs its times"):
+        Data.from_arrays({"u": U[1]})
 
 
 def test_subsample_keeps_end_points():

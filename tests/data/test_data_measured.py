@@ -166,7 +166,6 @@ def test_meshes():
         ({"u": np.ones((4, 45))}, "mask of field 'u' has dtype float64; pass True where measured"),
         (np.ones((4, 45), dtype=bool), "measured is a ndarray; pass masks by name"),
         ({"u": np.zeros((4, 45), dtype=bool)}, "field 'u' has no measured value; leave the field out"),
-        ({"u": np.repeat([[True], [False], [False], [False]], 45, axis=1)}, "only 1 of the 4 frames has measured"),
     ],
 )
 def test_wrong_masks_are_refused(measured, words):

@@ -17,7 +17,7 @@ from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, c
 from bvsi.check.levels import LEVELS, CheckLevels
 from bvsi.check.noise_tests import Growth, noise_tests
 from bvsi.check.residual_tests import ResidualTest, residual_tests
-from bvsi.check.variations import Variation, variations
+from bvsi.check.variations import Kind, Variation, variations
 from bvsi.check.verdict import ADVICE, Evidence, Verdict, advice_for, judge
 from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.progress import Progress, silent
@@ -150,7 +150,7 @@ def check(
         noise_error,
         dict(cycles or {}),
         levels,
-        space=likelihood.parts[0].residuals.structure.coordinates.shape[1] > 0,
+        axes=_axes(likelihood),
     )
     verdict, reasons = judge(evidence)
     bias = bias_estimate(comparisons, len(fit.theta), levels)
@@ -160,6 +160,13 @@ def check(
             bias = np.maximum(bias, np.abs(one.difference) / levels.first_steps)
     advice = advice_for(verdict, evidence.untried)
     return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2), failed)
+
+
+def _axes(likelihood: ResidualLikelihood) -> tuple[Kind, ...]:
+    """What could be sampled too coarsely: time where there is a time derivative, space where there is any."""
+    structure = likelihood.parts[0].residuals.structure
+    there: dict[Kind, bool] = {"time": structure.a.nnz > 0, "space": structure.coordinates.shape[1] > 0}
+    return tuple(kind for kind, any_ in there.items() if any_)
 
 
 def _compared(
@@ -221,7 +228,7 @@ def without_noise(check: Check, likelihood: ResidualLikelihood, theta: Array, le
     reasons: tuple[str, ...] = ("filters find no noise",)
     if share > levels.unexplained:
         verdict, advice = Verdict.OPERATOR, ADVICE[Verdict.OPERATOR]
-        reasons += (f"{share:.1%} of the time derivative stay unexplained",)
+        reasons += (f"{share:.1%} of the left side stay unexplained",)
     elif relative and relative[worst] > levels.bias:
         verdict = Verdict.TIME if worst == "time" else Verdict.SPACE
         advice = ADVICE[verdict]
@@ -299,13 +306,15 @@ def check_discovery(
         data=[m.observed for m in measured],  # interpolated values are no white noise
         growth=[m.growth for m in measured],
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
-        cycles=cycles_of(measured),
+        cycles=cycles_of(measured, steady=setup.library.steady),
         levels=levels,
     )
     if all(m.noise_free for m in measured):
         judged = without_noise(judged, likelihood, fit.theta, levels)
-    if judged.verdict is Verdict.CONSISTENT and grows_without_bound(
-        setup.library.subset(fit.names), fit.theta, setup.data[0]
+    if (
+        judged.verdict is Verdict.CONSISTENT
+        and not setup.library.steady
+        and grows_without_bound(setup.library.subset(fit.names), fit.theta, setup.data[0])
     ):
         worst = "waves shorter than the spacing of the nodes grow the faster the shorter they are"
         return replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(worst,))

@@ -94,13 +94,14 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     known = likelihood.scale_known or noise_error > 0
     tests = [misfit_test(float(q[0]) / n, freedom, noise_error, drawn=drawn)] if known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
-    across = "in space" if likelihood.parts[0].residuals.structure.coordinates.shape[1] else "between equations"
-    uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
-    tests += [
-        _against_draws("residuals correlated in time", "structure", in_time),
-        _against_draws(f"residuals correlated {across}", "structure", in_space),
-        _against_draws("uneven misfit in time", "uneven", uneven),
-    ]
+    structures = [part.residuals.structure for part in likelihood.parts]
+    across = "in space" if structures[0].coordinates.shape[1] else "between equations"
+    if structures[0].a.nnz:  # frames of a steady problem are no neighbours
+        tests.append(_against_draws("residuals correlated in time", "structure", in_time))
+    tests.append(_against_draws(f"residuals correlated {across}", "structure", in_space))
+    if any(structure.n_blocks > 1 for structure in structures):
+        uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
+        tests.append(_against_draws("uneven misfit in time", "uneven", uneven))
     return ResidualTests(tuple(tests), freedom, drawn)
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
-from bvsi.residual import TemporalTests
+from bvsi.residual import EachFrame, TemporalTests
 from bvsi.residual.mask_widths import count_in_mask
 from bvsi.residual.widths import WIDTHS
 from bvsi.setup import Setup, scaled_gaps, scaled_stencil
@@ -89,13 +89,13 @@ def variations(setup: Setup) -> tuple[Variation, ...]:
 
 
 def _order(setup: Setup) -> float:
-    splines = isinstance(setup.tests, SplineTests) and isinstance(setup.stencil, TemporalTests)
+    splines = isinstance(setup.tests, SplineTests) and isinstance(setup.stencil, TemporalTests | EachFrame)
     return _SPLINE_ORDER if splines else _ELEMENT_ORDER
 
 
 def _frames(setup: Setup) -> Variation | None:
-    """Every second frame."""
-    if any(data.n_times < _FEWEST_TIMES for data in setup.data):
+    """Every second frame; frames of a steady problem say nothing of one another."""
+    if setup.library.steady or any(data.n_times < _FEWEST_TIMES for data in setup.data):
         return None
     return Variation("every second frame", "time", setup.at(_HALF), 2.0, _order(setup))
 
@@ -233,6 +233,7 @@ def _seen(setup: Setup, data: Data) -> bool:
     assert isinstance(tests, SplineTests)
     if data.measured is None or tests.degree is None or not is_uniform(data.geometry):
         return True
-    if not isinstance(stencil, TemporalTests):
+    if not isinstance(stencil, TemporalTests | EachFrame):
         return True
-    return count_in_mask(data, tests, stencil, tests.degree) >= WIDTHS.least**2
+    in_time = stencil if isinstance(stencil, TemporalTests) else None
+    return count_in_mask(data, tests, in_time, tests.degree) >= WIDTHS.least**2

@@ -102,8 +102,8 @@ class Evidence:
         Freedom of the misfit, drawn: whether from draws.
     cycles
         Highest frequency by axis, cycles per step.
-    space
-        Whether there is any; in series there is none.
+    axes
+        What can be resolved at all: series have no space, steady problems no time.
     """
 
     tests: tuple[ResidualTest, ...]
@@ -115,7 +115,7 @@ class Evidence:
     noise_error: float
     cycles: Mapping[str, float]
     levels: CheckLevels = LEVELS
-    space: bool = True
+    axes: tuple[Kind, ...] = ("time", "space")
 
     def of_test(self, *kinds: TestKind) -> list[ResidualTest]:
         """Tests of some kinds."""
@@ -125,7 +125,7 @@ class Evidence:
     def untried(self) -> tuple[str, ...]:
         """In which of time and space no other discretisation could be tried."""
         tried = {kind for c in self.comparisons for kind in (c.kind, *c.better)}
-        return tuple(kind for kind in (("time", "space") if self.space else ("time",)) if kind not in tried)
+        return tuple(kind for kind in self.axes if kind not in tried)
 
     def of_kind(self, kind: Kind) -> list[Comparison]:
         """Comparisons of a kind."""

@@ -49,11 +49,12 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
     library
         The operators of the equation, in the order of theta (d,).
     """
-    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    words = Vocabulary.of(data)
     if not words.dim or library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES):
         return False
     operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)
-    terms = _terms(operators, tuple(library.equations), theta, data, words)
+    right = np.append(theta, -np.ones(len(library.known)))  # known terms of the left side, brought to the right
+    terms = _terms(operators[: len(right)], tuple(library.equations), right, data, words)
     points = data.geometry.points
     spacing = float(np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / words.dim)
     for direction in product((0.0, 1.0, -1.0), repeat=words.dim):

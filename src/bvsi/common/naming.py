@@ -13,6 +13,13 @@ from bvsi.errors import OperatorError
 
 COORDINATE_NAMES: tuple[str, ...] = ("x", "y", "z")
 """Names of the space axes, in this order."""
+COORDINATES: dict[str, tuple[str, ...]] = {
+    "cartesian": COORDINATE_NAMES,
+    "polar": ("r", "phi"),
+    "cylindrical": ("r", "phi", "z"),
+    "spherical": ("r", "theta", "phi"),
+}
+"""Axes of coordinates, in this order; theta is the angle from the pole."""
 FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
 DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
 CONSTANT_NAMES = ("pi",)

@@ -151,13 +151,10 @@ def _mask(value: Any, name: str, shape: tuple[int, int]) -> Mask:
 
 
 def frames_kept(masks: Mapping[str, Mask]) -> Mask:
-    """Frames in which some value of some field was measured, (T,); at least two have to be."""
+    """Frames in which some value of some field was measured, (T,); at least one has to be."""
     kept = np.any([mask.any(axis=1) for mask in masks.values()], axis=0)
-    if kept.sum() < 2:
-        raise DataError(
-            f"only {kept.sum()} of the {kept.size} frames has measured values, at least 2 are needed for a time "
-            "derivative; give more frames"
-        )
+    if not kept.any():
+        raise DataError(f"none of the {kept.size} frames has measured values; give frames that do")
     return np.asarray(kept)
 
 

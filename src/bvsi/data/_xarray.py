@@ -294,7 +294,7 @@ def _grid(ds: xr.Dataset, dims: tuple[str, ...], axes: Mapping[str, str], period
         coordinates[axis] = values
         if "period" in ds.coords[dim].attrs:
             stored[axis] = float(ds.coords[dim].attrs["period"])
-    grid = Grid(periodic=stored if periodic is None else periodic, **coordinates)
+    grid = Grid(periodic=stored if periodic is None else periodic, coordinates="cartesian", **coordinates)
     return _Space(grid, tuple(dim_of.values()), tuple(flipped))
 
 

@@ -33,7 +33,7 @@ class Data:
     Attributes
     ----------
     times
-        t, (T,), strictly increasing, at least two.
+        t, (T,), strictly increasing; one frame is enough for steady problems.
     fields
         û by name, each (T, n_nodes), in the node order of the geometry.
     geometry
@@ -82,7 +82,7 @@ class Data:
     def from_arrays(
         fields: Mapping[str, ArrayLike],
         *,
-        times: ArrayLike,
+        times: ArrayLike | None = None,
         geometry: Geometry | None = None,
         dims: Sequence[str] | None = None,
         auxiliary: Mapping[str, ArrayLike] | None = None,
@@ -98,7 +98,7 @@ class Data:
             Arrays by name. On a grid ``(T, *grid.shape)`` or flattened (T, n_nodes), or with the axes ``dims``;
             on a mesh (T, n_nodes); of a series (T,).
         times
-            (T,).
+            (T,). Left out the arrays are one frame, without an axis of time.
         geometry
             The grid or mesh. Left out the fields are series, a system without space, and may be called x, y, z.
         dims
@@ -111,10 +111,15 @@ class Data:
         """
         check_missing(missing)
         known = {} if auxiliary is None else auxiliary
+        if times is None and geometry is None:
+            raise DataError("times: a series needs its times; one frame of a field in space needs its geometry")
         geometry = Grid() if geometry is None else geometry
         _check_geometry(geometry)
         _check_names(fields, known, geometry)
-        t = _times(times)
+        if times is None:
+            fields = {name: np.asarray(value)[None] for name, value in fields.items()}
+            dims = None if dims is None else (TIME, *dims)
+        t = _times([0.0] if times is None else times)
         sizes = axis_sizes(t.size, geometry)
         order = check_dims(dims, sizes)
         values = {name: arrange(value, f"field {name!r}", sizes, order) for name, value in fields.items()}
@@ -243,10 +248,7 @@ class Data:
         """
         grid = self._grid("subsample")
         steps = _steps(grid, every)
-        coarse = Grid(
-            periodic=grid.periods,
-            **{name: axis[:: steps[name]] for name, axis in grid.axes.items()},
-        )
+        coarse = grid.on({name: axis[:: steps[name]] for name, axis in grid.axes.items()})
         cut: Any = (..., *(slice(None, None, k) for k in steps.values()))
 
         def thin(values: Any) -> Any:
@@ -300,8 +302,8 @@ def _times(value: ArrayLike) -> Floats:
     """Checked times, (T,)."""
     times = real_array(value, "times")
     check_increasing(times, "times", "sort the data by time and drop repetitions")
-    if times.size < 2:
-        raise DataError(f"times has {times.size} entries, at least 2 are needed for a time derivative")
+    if not times.size:
+        raise DataError("times is empty; at least one frame is needed, and two for a time derivative")
     return times
 
 
@@ -316,6 +318,9 @@ def _check_names(fields: object, auxiliary: object, geometry: Geometry) -> None:
     known = _names("auxiliary", auxiliary, "auxiliary field", series=not geometry.dim)
     if not names:
         raise DataError("fields is empty; pass at least one field, such as {'u': array}")
+    axes = [name for name in (*names, *known) if name in geometry.names]
+    if axes:
+        raise DataError(f"{axes[0]!r} is an axis of the grid and cannot be a field; rename the field")
     both = [name for name in names if name in known]
     if both:
         raise DataError(f"{both[0]!r} is given as field and as auxiliary; rename one of them, or leave it out")

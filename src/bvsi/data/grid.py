@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.common.naming import COORDINATES
 from bvsi.data._arrays import Floats, check_increasing, frozen, interval, read_only, real_array
 from bvsi.errors import DataError
 
@@ -31,6 +31,8 @@ class Grid:
         Grid(x=xs, y=ys)                          Grid(x=xs, periodic="x")
         Grid(x=xs, y=ys, periodic=("x", "y"))     Grid(x=xs, periodic={"x": 2 * np.pi})
 
+        Grid(r=rs, phi=angles, coordinates="polar", periodic="phi")
+
     ``Grid()`` has no axes and one node: that of a series, a system without space.
 
     With the bare name the period of a uniform axis of n points is n times its spacing; a non-uniform axis
@@ -44,18 +46,33 @@ class Grid:
         a periodic axis at least 3.
     periods
         Name to period, for the periodic axes.
+    coordinates
+        ``"cartesian"``, or what the axes are instead: ``"polar"`` (r, phi), ``"cylindrical"`` (r, phi, z),
+        ``"spherical"`` (r, theta, phi). Nothing depends on axes that are left out. grad, div and laplacian of operators
+        are those of these coordinates.
     """
 
     axes: Mapping[str, Floats]
     periods: Mapping[str, float]
+    coordinates: str
 
-    def __init__(self, *, periodic: Periodic = (), **axes: ArrayLike) -> None:
-        unknown = [name for name in axes if name not in COORDINATE_NAMES]
+    def __init__(self, *, periodic: Periodic = (), coordinates: str = "cartesian", **axes: ArrayLike) -> None:
+        if coordinates not in COORDINATES:
+            raise DataError(f"coordinates: {coordinates!r} is none of {', '.join(COORDINATES)}")
+        names = COORDINATES[coordinates]
+        unknown = [name for name in axes if name not in names]
         if unknown:
-            raise DataError(f"grid: axis {unknown[0]!r} is none of x, y, z; rename it to one of them")
-        coordinates = {name: _coordinates(name, values) for name, values in axes.items()}
-        object.__setattr__(self, "axes", read_only(coordinates))
-        object.__setattr__(self, "periods", read_only(_periods(coordinates, periodic)))
+            other = "" if coordinates != "cartesian" else ", or say what it is, such as coordinates='polar'"
+            raise DataError(f"grid: axis {unknown[0]!r} is none of {', '.join(names)}; rename it to one of them{other}")
+        made = {name: _coordinates(name, values) for name, values in axes.items()}
+        _check_origin(made, coordinates)
+        object.__setattr__(self, "axes", read_only(made))
+        object.__setattr__(self, "periods", read_only(_periods(made, periodic)))
+        object.__setattr__(self, "coordinates", coordinates)
+
+    def on(self, axes: Mapping[str, Floats]) -> Grid:
+        """The same coordinates and periods with other nodes."""
+        return Grid(periodic=self.periods, coordinates=self.coordinates, **axes)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -95,18 +112,30 @@ class Grid:
             interval(axis[0], ends[name], open_end=name in self.periods) for name, axis in self.axes.items()
         )
         periodic = f", periodic in {', '.join(self.periods)}" if self.periods else ""
-        return f"{' × '.join(map(str, self.shape))} in {extent}{periodic}"
+        system = "" if self.coordinates == "cartesian" else f" ({self.coordinates} coordinates)"
+        return f"{' × '.join(map(str, self.shape))} in {extent}{periodic}{system}"
 
     def __repr__(self) -> str:
         return f"Grid: {', '.join((*self.names, self.summary))}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (dict(self.axes), dict(self.periods))
+        return _rebuild, (dict(self.axes), dict(self.periods), self.coordinates)
 
 
-def _rebuild(axes: dict[str, Floats], periods: dict[str, float]) -> Grid:
+def _rebuild(axes: dict[str, Floats], periods: dict[str, float], coordinates: str) -> Grid:
     """Make a grid anew when unpickled or copied, since arrays lose their read-only mark on the way."""
-    return Grid(periodic=periods, **axes)
+    return Grid(periodic=periods, coordinates=coordinates, **axes)
+
+
+def _check_origin(axes: Mapping[str, Floats], coordinates: str) -> None:
+    """Refuse nodes where coordinates are singular: r = 0, and theta at a pole."""
+    if coordinates != "cartesian" and "r" in axes and axes["r"][0] <= 0:
+        raise DataError(
+            f"axis 'r' begins at {axes['r'][0]:g}; leave out the nodes with r = 0, where phi has no meaning"
+        )
+    theta = axes.get("theta")
+    if theta is not None and not (theta[0] > 0 and theta[-1] < np.pi):
+        raise DataError("axis 'theta' is the angle from the pole, between 0 and pi; leave out the poles")
 
 
 def _coordinates(name: str, values: ArrayLike) -> Floats:

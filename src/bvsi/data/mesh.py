@@ -154,6 +154,11 @@ class Mesh:
         return COORDINATE_NAMES[: self.dim]
 
     @property
+    def coordinates(self) -> str:
+        """Those of the points."""
+        return "cartesian"
+
+    @property
     def dim(self) -> int:
         """Dimension of the space and of the cells."""
         return int(self.points.shape[1])

@@ -138,8 +138,9 @@ class Roughness:
 
 
 def second_differences(geometry: Geometry, times: Floats) -> list[Any]:
-    """D of time first, then of the axes of the grid, or of the mesh as one axis."""
-    second = [difference_filter(times, min(2, times.size - 1))]
+    """D of time first, then of the axes of the grid, or of the mesh as one axis; of one frame zero in time."""
+    one = times.size == 1
+    second = [sparse.csr_array((1, 1)) if one else difference_filter(times, min(2, times.size - 1))]
     if isinstance(geometry, Grid):
         for name, x in geometry.axes.items():
             second.append(difference_filter(x, min(2, x.size - 1), geometry.periods.get(name)))

@@ -19,7 +19,7 @@ from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
 from bvsi.discovery.result import Discovery
-from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_worth
+from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_worth
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Profile
@@ -102,10 +102,10 @@ def discover(
     check_arguments(data, library)
     _check_cluster(client, stored)
     _check_prior(prior, library)
-    allowed = None if constraints is None else as_linear(constraints, library.names)
+    allowed = _constraints(constraints, library)
     rounds = _count(relinearise)
     experiments = as_experiments(data)
-    check_worth(experiments, tuple(library.equations))
+    check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     for one in measured:
         check_ends(one.data)  # outliers would hide it
@@ -117,6 +117,8 @@ def discover(
         setup, whole, path, orders = selected_order(setup, partial(select, keep=keep, progress=progress), progress)
     else:
         whole, orders = setup.likelihood(progress=progress), ""
+        if client is None:
+            check_left(whole)
         path = select(whole, keep=keep, progress=progress)
     rounds = int(setup.derives(path.best.names)) if rounds is None else rounds
     if rounds and client is None:  # with Jacobians at the data themselves noise may let further operators in
@@ -124,8 +126,7 @@ def discover(
         path = select(whole, keep=keep, progress=progress)
     model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
     if not keep:
-        fields = tuple(library.equations)
-        check_found(path.best.fit or model.fit, len(library.names), [m.data for m in measured], fields)
+        check_found(path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
     judged, pictures = _check(model, setup, path, measured, levels, rng, progress) if check else (None, None)
     settings = {
@@ -161,6 +162,14 @@ class _Model:
     limits: LinearConstraints | None
     here: bool
     rounds: int
+
+
+def _constraints(constraints: AnyConstraints, library: Library) -> LinearConstraints | None:
+    """What was given, and that components of a vector equation share their coefficients."""
+    given = None if constraints is None else as_linear(constraints, library.names)
+    if not library.ties:
+        return given
+    return as_linear((*(given.texts if given else ()), *library.ties), library.names)
 
 
 def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequence[Stored] | None) -> Setup:
@@ -382,4 +391,5 @@ def _result(
         time_order=library.time_order,
         frames=pictures,
         method=method,
+        left={f: library.left(f).text for f in library.equations if library.left(f).text},
     )

@@ -123,6 +123,8 @@ def _check(holdout: float, draws: int, library: Library) -> None:
         raise ForecastError(f"holdout: a part of the frames between 0 and 1 is needed, such as 0.2; got {holdout!r}.")
     if not isinstance(draws, int) or draws < 2:
         raise ForecastError(f"draws: at least 2 simulations are needed; got {draws!r}.")
+    if library.unsimulated:
+        raise ForecastError(f"forecast: {library.unsimulated}")
     if library.time_order != 1:
         raise ForecastError(
             f"forecast: the equation is of order {library.time_order} in time; write it as a system of first order, "

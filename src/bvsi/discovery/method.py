@@ -20,6 +20,7 @@ import bvsi.select
 import bvsi.spaces
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
+from bvsi.data.jumps import jumps
 from bvsi.errors import BvsiError, DataError, RankError
 from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile
 from bvsi.infer.fit import misfit_excess
@@ -27,9 +28,10 @@ from bvsi.likelihood import Block, ResidualLikelihood, Stacked, Tiles, Weighting
 from bvsi.noise import Covariance, Noise, UnknownScale
 from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
-from bvsi.residual import BackwardEuler, CrankNicolson, Stencil, TemporalTests
+from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
 from bvsi.residual.background_widths import background_tests, ball_reach, enough_tests, resolved, waves_text
+from bvsi.residual.layout import known_fields
 from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
 from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
 from bvsi.setup import Setup
@@ -191,7 +193,7 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
         return _elements(experiments, library, asked), "elements, as asked for"
     if isinstance(asked.tests, SplineTests):
         return _splines(measured, library, asked, "spline tests, as asked for")
-    if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests):
+    if asked.stencil is not None and not isinstance(asked.stencil, TemporalTests | EachFrame):
         return _elements(experiments, library, asked), f"elements, to go with {type(asked.stencil).__name__}()"
     if asked.weighting is not None and asked.weighting.uses_noise and not asked.weighting.couples_blocks:
         return _elements(experiments, library, asked), "elements, to go with Block() weighting"
@@ -222,11 +224,8 @@ def _shape(noise: Noise) -> Noise:
 def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:
     """Why spline tests in space and time cannot be used; empty where they can."""
     for data in experiments:
-        steps = np.diff(data.times) / np.median(np.diff(data.times))
-        if np.mean(np.abs(steps - 1) < _EVEN) < 0.5 and steps.max() > _LONG:
-            return "spline tests in time need frames that are more evenly spaced"
-        if len(data.times) < FEWEST_FRAMES:
-            return f"spline tests in time need {FEWEST_FRAMES} frames, and there are {len(data.times)}"
+        if not library.steady and (obstacle := _frames_obstacle(data)):
+            return obstacle
         if isinstance(grid := data.geometry, Grid) and is_uniform(grid) and min(grid.shape, default=_NODES) < _NODES:
             return f"spline tests need {_NODES} nodes along every axis, and one has {min(grid.shape)}"
     words = _vocabulary(experiments[0])
@@ -234,9 +233,20 @@ def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:
     return f"spline tests cannot carry the derivatives ({reason})" if reason else ""
 
 
+def _frames_obstacle(data: Data) -> str:
+    """Why there can be no spline tests in time; empty where there can."""
+    if len(data.times) < FEWEST_FRAMES:
+        return f"spline tests in time need {FEWEST_FRAMES} frames, and there are {len(data.times)}"
+    steps = np.diff(data.times) / np.median(np.diff(data.times))
+    if np.mean(np.abs(steps - 1) < _EVEN) < 0.5 and steps.max() > _LONG:
+        return "spline tests in time need frames that are more evenly spaced"
+    return ""
+
+
 def takes_high_orders(data: Data) -> bool:
     """Whether third and fourth derivatives may be proposed: spline tests that carry them fit between the nodes."""
-    if spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]})):
+    left = "1" if data.n_times == 1 else None
+    if spline_obstacle_of([data], Library({data.names[0]: [data.names[0]]}, left=left)):
         return False
     return is_uniform(data.geometry) or enough_tests(data.geometry, 4)
 
@@ -246,7 +256,7 @@ def _on_splines(data: Data, library: Library) -> tuple[WeakOperator, ...]:
 
 
 def _vocabulary(data: Data) -> Vocabulary:
-    return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    return Vocabulary.of(data)
 
 
 def _splines(measured: Sequence[Measurement], library: Library, asked: Method, reason: str) -> tuple[Method, str]:
@@ -256,11 +266,12 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     equations = len({operator.equation for operator in operators})
     uniform, wanted, g = all(is_uniform(data.geometry) for data in experiments), 0.0, 0.0
     if uniform:
-        cycles = cycles_of(measured)
-        space, time, wanted = choose_tests(experiments, sigma, on_tests(operators), equations, cycles)
+        cycles = cycles_of(measured, steady=library.steady)
+        seen = [_away_from_jumps(data, operators) for data in experiments]
+        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles)
     else:
         g = resolved(experiments, sigma)
-        space, time = background_tests(experiments, sigma, on_tests(operators), g)
+        space, time = background_tests(experiments, sigma, on_tests(operators), g, steady=library.steady)
         reason = f"{reason}; {waves_text(g)}"
     given = asked.tests if isinstance(asked.tests, SplineTests) else SplineTests()
     tests = dataclasses.replace(
@@ -278,7 +289,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         reason = f"{reason}, with derivatives of the data for {on_data} by {how}"
     weighting: Weighting = Stacked()
     if uniform:
-        gaps = {"time": time.gap, **{name: tests.gap_of(name) for name in experiments[0].geometry.names}}
+        gaps = {name: tests.gap_of(name) for name in experiments[0].geometry.names}
+        gaps |= {} if time is None else {"time": time.gap}
         used = residual_counts(gaps, experiments, equations)
         line = experiments[0].geometry.dim == 1
         if asked.weighting is None and max(used) > 2 * (_LINE if line else _TILE):
@@ -292,12 +304,23 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
             reason = f"{reason}; {told}"
     if not experiments[0].geometry.dim and asked.selection is None:
         asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
-    return _complete(asked, tests, asked.stencil or time, asked.weighting or weighting), reason
+    return _complete(asked, tests, asked.stencil or time or EachFrame(), asked.weighting or weighting), reason
+
+
+def _away_from_jumps(data: Data, operators: tuple[WeakOperator, ...]) -> Data:
+    """The data as if nodes where a known field jumps were not measured, for the widths of test functions."""
+    found = jumps(data, known_fields(operators))
+    if found is None:
+        return data
+    every = np.ones((data.n_times, data.n_nodes), dtype=bool)
+    measured = data.measured or dict.fromkeys(data.names, every)
+    return dataclasses.replace(data, measured={name: mask & ~found for name, mask in measured.items()})
 
 
 def _elements(experiments: Sequence[Data], library: Library, asked: Method) -> Method:
     # difference stencils have first time derivatives only
-    stencil = asked.stencil or (CrankNicolson() if library.orders == (1,) else TemporalTests())
+    usual = EachFrame() if library.steady else CrankNicolson() if library.orders == (1,) else TemporalTests()
+    stencil = asked.stencil or usual
     weighting = asked.weighting or (Stacked() if isinstance(asked.selection, BestSubset) else Block())
     return _complete(asked, asked.tests or default_discretisation(experiments), stencil, weighting)
 

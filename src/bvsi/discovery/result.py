@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +71,8 @@ class Discovery:
         The equation simulated and compared with frames that were held out, see :func:`bvsi.forecast`.
     method
         Test functions, weights, selection and estimator that were used; None where a file does not tell.
+    left
+        Texts of left sides that are not the time derivative alone, by field.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     """
@@ -92,6 +94,7 @@ class Discovery:
     forecast: Forecast | None = None
     method: Method | None = None
     no_simulation: str = ""
+    left: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,7 +114,7 @@ class Discovery:
     @property
     def equation(self) -> str:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
-        return equation_text(self.names, self.theta, self.sd, self.fields, self.time_order)
+        return equation_text(self.names, self.theta, self.sd, self.fields, self.time_order, self.left)
 
     def coefficient(self, name: str) -> float:
         """Coefficient by name; zero for a candidate that was not selected."""
@@ -304,16 +307,23 @@ def with_uncertainty(value: float, sd: float) -> str:
     return f"{value:.{-place}f}({digit})"
 
 
-def equation_text(names: Sequence[str], theta: Array, sd: Array, fields: Sequence[str], time_order: int = 1) -> str:
+def equation_text(
+    names: Sequence[str],
+    theta: Array,
+    sd: Array,
+    fields: Sequence[str],
+    time_order: int = 1,
+    left: Mapping[str, str] | None = None,
+) -> str:
     """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time."""
-    lines = []
-    for field in fields:
-        prefix = "" if len(fields) == 1 else f"{field}: "
+    lines, written = [], left or {}
+    for one in fields:
+        prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
                 sign = "−" if value < 0 else "+"
                 terms.append(f"{sign} {with_uncertainty(abs(value), s)} {name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
-        lines.append(f"{field}_{'t' * time_order} = {right}")
+        lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")
     return "\n".join(lines)

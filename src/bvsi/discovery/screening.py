@@ -11,9 +11,10 @@ from scipy.special import fdtrc
 
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
-from bvsi.errors import BvsiError, DataError
+from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.infer import Fit
 from bvsi.infer.quadratic import MOST_NOISE
+from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.level import observed
 from bvsi.operators import Library
 
@@ -30,6 +31,8 @@ _NODES = 10
 _BEYOND = 4.0
 # Share of the values of two columns that differ where they are two columns; zeros at the edge do not.
 _DIFFER = 0.5
+# Part of the left side that is left of it where candidates are the same: rounding of sums over thousands of values.
+_IDENTITY = 1e-9
 # Level of the test for a trend.
 _TREND = 1e-3
 # Values that tell whether two columns are one; of more data every so many frames are looked at. Not measured.
@@ -52,15 +55,12 @@ def check_arguments(data: object, library: object) -> None:
             )
 
 
-def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
-    """Refuse fields with an equation that are constant or steady in all experiments, or beyond what can be squared.
+def check_worth(experiments: Sequence[Data], library: Library) -> None:
+    """Refuse fields with an equation that are constant in all experiments, or beyond what can be squared.
 
-    Parameters
-    ----------
-    fields
-        Those with an equation.
+    With a time derivative, those that are steady too.
     """
-    for name in fields:
+    for name in library.equations:
         known = [observed(data, name) for data in experiments if name in data.fields]
         if not known:
             continue  # told where the operators are read
@@ -79,11 +79,19 @@ def check_worth(experiments: Sequence[Data], fields: Sequence[str]) -> None:
                 f"field {name!r} is constant, {low:.6g} everywhere and always: there is nothing to discover; leave its "
                 "equation out, or check that the right array was read"
             )
-        if max(float(_change(u)) for u in known) <= _ROUNDING * largest:
+        if library.steady or max(float(_change(u)) for u in known) > _ROUNDING * largest:
+            continue
+        if all(len(u) == 1 for u in known):
             raise DataError(
-                f"field {name!r} is the same at all times: nothing changes in time, and there is nothing to discover; "
-                "give frames between which it changes, or leave its equation out"
+                f"field {name!r} has one frame, and the equation a time derivative: give more frames, or say what a "
+                f"steady equation has on its left side, Library(..., left='f') with a known source f or left="
+                f"'laplacian({name})' with the operator that sets the scale"
             )
+        raise DataError(
+            f"field {name!r} is the same at all times: nothing changes in time, and there is nothing to discover; "
+            "give frames between which it changes, or leave its equation out; of a steady equation, say what is on its "
+            "left side, Library(..., left=...)"
+        )
 
 
 def _change(u: Array) -> float:
@@ -151,7 +159,25 @@ def _roughness(u: Array) -> Array:
     return mean
 
 
-def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: Sequence[str]) -> None:
+def check_left(likelihood: ResidualLikelihood) -> None:
+    """Refuse candidates that make up an operator on the left side by themselves, whatever the data are."""
+    if all(part.residuals.left is None for part in likelihood.parts):
+        return
+    Z = np.concatenate([part.residuals.Z.reshape(-1, 1 + likelihood.system.d) for part in likelihood.parts])
+    size = np.linalg.norm(Z, axis=0)
+    if len(Z) <= Z.shape[1] or not size[0]:
+        return
+    X = Z[:, 1:] / np.where(size[1:] > 0, size[1:], 1.0)
+    theta = np.linalg.lstsq(X, Z[:, 0], rcond=None)[0]
+    if np.linalg.norm(Z[:, 0] - X @ theta) <= _IDENTITY * size[0]:
+        used = [name for name, share in zip(likelihood.names, theta, strict=True) if abs(share) > _IDENTITY * size[0]]
+        raise OperatorError(
+            f"left: {' and '.join(used)} make up the left side by themselves, whatever the data are; leave one of them "
+            "out of the candidates."
+        )
+
+
+def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None:
     """Refuse a model that explains the data no better than none, u_t = 0: θᵀ V⁻¹ θ < |s| (log n + 2 log d).
 
     The price of an operator is that of BIC, and what it takes to look for it among d (extended BIC), whatever the
@@ -162,25 +188,25 @@ def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: 
     ----------
     fit
         Fit of the selected operators, |s| of them, without constraints.
-    candidates
-        d.
-    fields
-        Those with an equation.
+    library
+        Its d candidates; where they make up a known source there is nothing to refuse, since it has no noise.
     """
-    if fit.posterior is None:
+    fields = tuple(library.equations)
+    if fit.posterior is None or (library.steady and not any(o.syntax.names & {*fields} for o in library.known)):
         return
-    noise_rules = fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
+    noise_rules = not library.steady and fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
     moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
     sd = np.sqrt(fit.posterior.variance)
     z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)
-    price = math.log(fit.equations.n) + 2 * math.log(candidates)
+    price = math.log(fit.equations.n) + 2 * math.log(len(library))
     if not moves or float(z @ np.linalg.lstsq(R, z, rcond=None)[0]) < len(z) * price:
-        still = " and ".join(f"{field}_t = 0" for field in fields)
+        still = " and ".join(f"{library.left(field).written(field, library.time_order)} = 0" for field in fields)
         found = ", ".join(f"{v:.2g} ± {s:.1g} {n}" for n, v, s in zip(fit.names, fit.theta, sd, strict=True))
         raise DataError(
-            f"nothing changes in time beyond the noise: {still} explains the data as well as the best of the "
-            f"candidates ({found}); give frames between which the fields change, less noise, or other candidates; an "
-            "operator in keep= is estimated all the same"
+            f"{'there is nothing' if library.steady else 'nothing changes in time'} beyond the noise: {still} explains "
+            f"the data as well as the best of the candidates ({found}); give "
+            f"{'' if library.steady else 'frames between which the fields change, '}less noise, or other candidates; "
+            "an operator in keep= is estimated all the same"
         )
 
 

@@ -126,6 +126,8 @@ def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simul
         slopes as well with more than two derivatives. Without, ``Dirichlet()`` keeps the initial boundary values, and
         what is not declared is refused.
     """
+    if library.unsimulated:
+        raise OperatorError(f"simulate: {library.unsimulated}")
     if library.time_order != 1:
         raise OperatorError(
             f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."

@@ -135,6 +135,8 @@ class Discretised:
 
 def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: Galerkin) -> SemiDiscrete:
     """Discretise the equations in space on the geometry of ``initial``."""
+    if library.unsimulated:
+        raise OperatorError(f"simulate: {library.unsimulated}")
     if discretisation.on is not None:
         raise OperatorError("simulate: give the initial state on the grid or mesh of the simulation itself.")
     operators, space = discretise_library(initial, library, discretisation)

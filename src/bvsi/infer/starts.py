@@ -7,8 +7,9 @@ therefore takes weights in which, per equation, only the noisy operator with the
     i*(e) = argmax {ρ_ei : ν_ei > 0.1},     θ_i* = κ (n_e/n_ei*)^½,  all others 0;     θ = H(θ*)⁻¹ XᵀW(θ*)y
 
 ν is the share of noise in an operator and ρ its roughness (:mod:`bvsi.likelihood.products`). The operator is κ times
-as strong as balances the noise of the time derivative: the weights are right wherever its noise rules. The estimate
-depends little on κ; a few larger ones are tried while they lower the misfit. :class:`Instrumental` is consistent at any
+as strong as balances the noise of the left side: the weights are right wherever its noise rules. The estimate
+depends little on κ; a few larger ones are tried while they lower the misfit. A known source has no noise, Σ is then
+θ_i*² times one matrix, and any θ_i* does. :class:`Instrumental` is consistent at any
 noise level, but it has no error bars.
 """
 
@@ -172,7 +173,7 @@ class Dominant:
             rank = even if even.any() else np.where(share > min(self.much, share.max() / 2), rough, 0.0)
             i = int(np.argmax(rank))
             if X[i] > 0:
-                theta[i] = np.sqrt(y / X[i])
+                theta[i] = np.sqrt((y or 1.0) / X[i])
         return theta
 
     def _weighted(self, likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> tuple[Array, float]:

@@ -1,13 +1,15 @@
 """All residuals of an experiment as functions of all its states, and what noise does to them.
 
-    (C e)_k = Σ_j (a_kj M − b_kj G_j) e_j,      (Cᵀ w)_j = Σ_k (a_kj Mᵀ − b_kj G_jᵀ) w_k,      G_j = Σ_i θ_i J_i(û_j)
+    (C e)_k = Σ_j (a_kj M − b_kj G_j) e_j,      (Cᵀ w)_j = Σ_k (a_kj Mᵀ − b_kj G_jᵀ) w_k
 
-These are products with C, Cᵀ and Σ_u, without their matrices. Residuals are arrays (N, K), states (n_u, T). Residuals
-that are not used have zero rows in C and a one on the diagonal of Σ.
+G_j = Σ_i θ_i J_i(û_j) − J_0(û_j), J_0 that of known terms of the left side. These are products with C, Cᵀ and Σ_u,
+without their matrices. Residuals are arrays (N, K), states (n_u, T). Residuals that are not used have zero rows in C
+and a one on the diagonal of Σ.
 
 How much of each operator is noise, equation by equation, and how rough that noise is:
 
-    y-noise  n_e = E‖Σ_j a_kj M ε_j‖²,     X-noise  n_ei = E‖Σ_j b_kj J_i(û_j) ε_j‖²,     share  ν_ei = n_ei/‖X_i‖²
+    y-noise  n_e = E‖Σ_j (a_kj M + b_kj J_0) ε_j‖²,     X-noise  n_ei = E‖Σ_j b_kj J_i(û_j) ε_j‖²
+    share  ν_ei = n_ei/‖X_i‖²
     roughness  ρ_ei² = n_ei/E‖Σ_j b_kj J_i(û_j) ε̃_j‖²,     ε̃ = MᵀMε field by field, each as long as ε
 
 summed over the residuals of equation e that are used; ε is one draw of the noise, enough for sums this long. ε̃ is ε
@@ -44,7 +46,7 @@ class SpaceTime:
     part
         Its residuals and plan.
     G
-        Σ_i θ_i J_i.
+        Σ_i θ_i J_i − J_0.
     M
         Mass matrix.
     """
@@ -56,13 +58,9 @@ class SpaceTime:
         self.M = structure.mass
         self.G: Sensitivity = part.residuals.jacobians(theta)
 
-    def time_terms(self, e: Array) -> Array:
-        """Σ_j a_kj M e_j, (N, K)."""
-        return self.structure.only_active(self.M.summed(self.a, e))
-
     def sensitivity(self, e: Array) -> Array:
         """C e, (N, K)."""
-        return self.structure.only_active(self.time_terms(e) - self.G.summed(self.b, e))
+        return self.structure.only_active(self.M.summed(self.a, e) - self.G.summed(self.b, e))
 
     def spread(self, w: Array) -> Array:
         """Σ_u Cᵀ w, (n_u, T): the noise that goes with weighted residuals w = W r."""
@@ -130,7 +128,7 @@ def moment_equations(part: Part, theta: Array, weights: Weights, *, rng: Rng, dr
     columns = [part.residuals.Z]
     for _ in range(draws):
         draw = products.draw(rng)
-        columns += [products.time_terms(draw)[:, :, None], products.operators(draw)]
+        columns += [part.residuals.left_terms(draw)[:, :, None], products.operators(draw)]
     stack = np.concatenate(columns, axis=2)
     WZ = weights(stack)
     grams = [
@@ -142,12 +140,12 @@ def moment_equations(part: Part, theta: Array, weights: Weights, *, rng: Rng, dr
 
 @dataclass(frozen=True, eq=False)
 class NoiseShare:
-    """How much of the time terms and operators is noise, by equation.
+    """How much of the left sides and operators is noise, by equation.
 
     Attributes
     ----------
     y
-        Noise in the time terms (E,).
+        Noise in the left sides (E,).
     X
         In the operators (E, d).
     size
@@ -177,7 +175,7 @@ class NoiseShare:
 
 
 NoiseSizes = tuple[Array, Array, Array, Array, Array]
-"""Noise in the time terms (E,), in the operators (E, d), the same of ε̃ (E, d), ‖X_i‖² (E, d), and how even it is."""
+"""Noise in the left sides (E,), in the operators (E, d), the same of ε̃ (E, d), ‖X_i‖² (E, d), and how even it is."""
 
 
 def noise_sizes(part: Part, rng: Rng) -> NoiseSizes:
@@ -190,7 +188,7 @@ def noise_sizes(part: Part, rng: Rng) -> NoiseSizes:
     def sizes(tested: Array) -> Array:
         return np.asarray(equations @ np.square(structure.only_active(tested)).sum(axis=1))
 
-    y = sizes(structure.mass.summed(structure.a, draw))
+    y = sizes(residuals.left_terms(draw))
     each = (summed_each(residuals.J, structure.b, e, structure.n_rows) for e in (draw, smoothed))
     X, smooth = (np.stack([sizes(one) for one in np.moveaxis(X, 2, 0)], axis=1) for X in each)
     return y, X, smooth, equations @ np.square(residuals.X).sum(axis=1), _evenness(part)

@@ -84,8 +84,14 @@ class TensorCovariance:
 
     @staticmethod
     def of(structure: Structure, noise: StateCovariance, k: Integers, l: Integers) -> TensorCovariance | None:  # noqa: E741
-        """For a nodal space and diagonal noise; None for all others."""
+        """For a nodal space and diagonal noise; None for all others.
+
+        Frames of a steady problem on a mesh have one sparse C each, whose product with itself is less work.
+        """
         if structure.mass_at_nodes is None or not noise.diagonal:
+            return None
+        on_mesh = len(structure.mass_at_nodes.at_nodes()[0].tests.product.factors) < structure.coordinates.shape[1]
+        if on_mesh and not structure.a.nnz:
             return None
         return TensorCovariance(structure.mass_at_nodes, noise, TimeProducts.of(structure, noise, k, l))
 

@@ -166,7 +166,7 @@ def _axis_filter(name: str, K: Any) -> AxisFilter:
 
 def _difference_bank(name: str, x: Floats, period: float | None = None) -> list[AxisFilter]:
     """Differences of all orders along an axis, no longer than half of it; the last one again for higher orders."""
-    longest = max(1, (x.size - 1) // 2)
+    longest = max(min(1, x.size - 1), (x.size - 1) // 2)  # one frame has the identity alone
     bank = {o: _difference_axis_filter(name, x, o, period) for o in _ORDERS if o <= longest}
     return [bank[min(order, max(bank))] for order in _ORDERS]
 

@@ -123,10 +123,18 @@ class Measurement:
         return all(s < NOISE_LEVELS.no_noise * _size(self.data, f) for f, s in self.sigma.items())
 
 
-def cycles_of(measured: Sequence[Measurement]) -> dict[str, float] | None:
-    """f_99 by axis, the highest over experiments; None where they are not all on grids."""
+def cycles_of(measured: Sequence[Measurement], *, steady: bool = False) -> dict[str, float] | None:
+    """f_99 by axis, the highest over experiments; None where they are not all on grids.
+
+    Parameters
+    ----------
+    steady
+        Whether the time is left out: frames stand for themselves.
+    """
     bands = [m.band for m in measured if m.band is not None]
-    return widest_band(bands) if len(bands) == len(measured) else None
+    if len(bands) < len(measured):
+        return None
+    return {axis: f for axis, f in widest_band(bands).items() if not (steady and axis == "time")}
 
 
 def measure(

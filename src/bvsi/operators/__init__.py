@@ -14,6 +14,7 @@ from bvsi.operators.boundary import (
 )
 from bvsi.operators.free_energy import energy_operator, free_energy_library, monomials, shared_free_energy
 from bvsi.operators.library import Library, polynomials
+from bvsi.operators.vectors import isotropic
 from bvsi.operators.vocabulary import Vocabulary
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ZeroNeumann",
     "energy_operator",
     "free_energy_library",
+    "isotropic",
     "monomials",
     "polynomials",
     "shared_free_energy",

@@ -1,11 +1,12 @@
 """The library of candidate operators: which terms may stand in which equation.
 
-u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields)
+u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields), or another left side (:mod:`bvsi.operators.left`)
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,9 @@ from bvsi.common.naming import COORDINATE_NAMES, FUNCTION_NAMES, position, squee
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
+from bvsi.operators.left import Left, left_sides
 from bvsi.operators.syntax import MAX_EXPONENT, Operator, Source, Syntax, read
+from bvsi.operators.vectors import check_vectors, components
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
 
 if TYPE_CHECKING:
@@ -46,6 +49,14 @@ class Library:
     time_order
         Order m of the time derivative that the operators make up, ∂_t^m u = Σ θ_i F_i; 2 for wave equations. None
         leaves it open: ``discover`` then compares the first and the second order; all else takes the first.
+    left
+        What the operators make up where that is not the time derivative alone, a text or one per field. ``"f"`` is a
+        known source, an auxiliary field or an expression, of a steady problem; ``"laplacian(u)"`` an operator that sets
+        the scale of one; ``"dt(u) + u*dx(u)"`` has known terms beside the time derivative.
+    vectors
+        Vectors by name, ``{"u": ("ux", "uy")}``, measured or known. An equation of ``u`` is one for every component,
+        and its operators, such as ``laplacian(u)``, ``grad(p)`` or ``div(outer(u, u))``, have one coefficient for all
+        of them (:mod:`bvsi.operators.vectors`).
     """
 
     def __init__(
@@ -57,13 +68,18 @@ class Library:
         definitions: Mapping[str, str | Syntax] | None = None,
         biharmonic: Biharmonic | None = None,
         time_order: int | None = 1,
+        left: str | Mapping[str, str | Left] | None = None,
+        vectors: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
                 f"library: {equations!r} is no mapping of fields to operators; "
                 "pass for example {'u': ['laplacian(u)', 'u']}."
             )
+        self._vectors = check_vectors(vectors)
         given = {field: _listed(sources, field) for field, sources in equations.items()}
+        given = {part: texts for field, texts in given.items() for part, texts in self._by_component(field, texts)}
+        left = self._left_by_component(left, tuple(equations))
         if not any(given.values()):
             raise OperatorError("library: no operators given; pass for example {'u': ['laplacian(u)', 'u']}.")
         self._fields = tuple(given)
@@ -79,7 +95,54 @@ class Library:
         if time_order not in (None, 1, 2, 3, 4):
             raise OperatorError(f"time_order: 1, 2, 3 or 4 is needed, or None; got {time_order!r}.")
         self.orders = (1, 2) if time_order is None else (time_order,)
-        self.keep = tuple(self.names[self.index(name)] for name in keep)
+        self._left = left_sides(left, {f: [str(o.source) for o in self._of(f)] for f in self._fields})
+        self.keep = tuple(kept for name in keep for kept in self._of_all_components(name))
+
+    def _by_component(
+        self, field: str, sources: list[Source | Operator]
+    ) -> Iterator[tuple[str, list[Source | Operator]]]:
+        """Equations of the components of a vector; others as they are, with operators of vectors worked out."""
+        parts = self._vectors.get(field, (field,))
+        rank = int(field in self._vectors)
+        found: dict[str, list[Source | Operator]] = {part: [] for part in parts}
+        for source in sources:
+            if not isinstance(source, str) or not (rank or read(source).names & {*self._vectors}):
+                found[parts[0]].append(source)
+                continue
+            tie = f"{field}: {source}" if rank else ""
+            for part, text in zip(parts, components(read(source), self._vectors, rank), strict=True):
+                found[part].append(Operator(source.strip(), part, text, read(text), tie=tie))
+        yield from found.items()
+
+    def _left_by_component(
+        self, left: str | Mapping[str, str | Left] | None, equations: tuple[str, ...]
+    ) -> str | Mapping[str, str | Left] | None:
+        """Left sides by component, where some are written for a vector."""
+        if not self._vectors or left is None:
+            return left
+        given = left if isinstance(left, Mapping) else dict.fromkeys(equations[:1], left)
+        made: dict[str, str | Left] = {}
+        for field, side in given.items():
+            parts = self._vectors.get(field, (field,))
+            split = [side] if isinstance(side, Left) else components(read(side), self._vectors, int(len(parts) > 1))
+            made.update(zip(parts, split, strict=True))
+        return made
+
+    def _of_all_components(self, name: str) -> list[str]:
+        """Names of an operator of a vector equation; of any other its own."""
+        wanted = squeeze(name)
+        tied = [o.name for o in self._operators if o.tie and wanted in (squeeze(o.tie), squeeze(o.tie.split(": ")[1]))]
+        return tied or [self.names[self.index(name)]]
+
+    @property
+    def ties(self) -> tuple[str, ...]:
+        """Equalities between the coefficients of operators of vector equations, as texts of constraints."""
+        first: dict[str, str] = {}
+        found = []
+        for operator in self._operators:
+            if operator.tie and first.setdefault(operator.tie, operator.name) != operator.name:
+                found.append(f"[{first[operator.tie]}] == [{operator.name}]")
+        return tuple(found)
 
     @property
     def time_order(self) -> int:
@@ -108,9 +171,39 @@ class Library:
         return len(self._operators)
 
     def __repr__(self) -> str:
-        t = " or ".join("t" * order for order in self.orders)
-        rows = (f"{f}_{t} = Σ θ_i · {{{', '.join(str(s) for s in o)}}}" for f, o in self.equations.items())
+        rows = []
+        for field, sources in self.equations.items():
+            left = " or ".join(dict.fromkeys(self._left[field].written(field, order) for order in self.orders))
+            rows.append(f"{left} = Σ θ_i · {{{', '.join(map(str, sources))}}}")
         return "Library: " + "; ".join(rows)
+
+    def left(self, equation: str) -> Left:
+        """Left side of the equation of a field."""
+        return self._left[equation]
+
+    @property
+    def steady(self) -> bool:
+        """Whether no equation has a time derivative."""
+        return not any(left.evolves for left in self._left.values())
+
+    @property
+    def unsimulated(self) -> str:
+        """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
+        if self.steady:
+            return "the equation is steady, and nothing moves; leave it out."
+        if any(left.text for left in self._left.values()):
+            return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
+        return ""
+
+    @property
+    def known(self) -> tuple[Operator, ...]:
+        """Known operators of the left sides, whose coefficients are fixed."""
+        return tuple(left.known for left in self._left.values() if left.known is not None)
+
+    @property
+    def densities(self) -> tuple[Operator, ...]:
+        """ρ u of the left sides with dt(rho*u)."""
+        return tuple(left.density for left in self._left.values() if left.density is not None)
 
     def index(self, name: str) -> int:
         """Column of a name; spaces do not count, and the equation may be left out where it is clear."""
@@ -126,6 +219,7 @@ class Library:
             {field: [o for o in kept if o.equation == field] for field in fields},
             keep=[name.split(": ", 1)[-1] if len(fields) == 1 else name for name in keep],
             boundary={field: self._conditions[field] for field in fields},
+            left={field: self._left[field] for field in fields},
         )
 
     @property
@@ -148,6 +242,8 @@ class Library:
             "definitions": self._definitions,
             "biharmonic": self.biharmonic,
             "time_order": self.time_order if len(self.orders) == 1 else None,
+            "left": self._left,
+            "vectors": self._vectors,
         }
         return Library(equations, **{**settings, **changes})
 
@@ -157,7 +253,10 @@ class Library:
         return any("biharmonic" in syntax.functions for syntax in self._syntaxes())
 
     def _syntaxes(self) -> tuple[Syntax, ...]:
-        return (*(operator.syntax for operator in self._operators), *self._definitions.values())
+        return (
+            *(operator.syntax for operator in (*self._operators, *self.known, *self.densities)),
+            *self._definitions.values(),
+        )
 
     def condition(self, equation: str) -> BoundaryCondition:
         """Boundary condition of a field."""
@@ -183,6 +282,8 @@ class Library:
         biharmonic: Biharmonic | None = None,
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
+
+        Known operators of left sides come after the candidates, what stands in dt(...) comes last.
 
         Parameters
         ----------
@@ -217,7 +318,7 @@ class Library:
             treatment = Conforming() if sum(orders) >= 4 else self.biharmonic or biharmonic
         definitions = tuple((name, syntax.text) for name, syntax in self._definitions.items())
         depends = (words, orders, treatment, tuple(self._conditions.items()), definitions)
-        for operator in self._operators:
+        for operator in (*self._operators, *self.known, *self.densities):
             key = (operator.name, *depends)
             if key not in operator.weak_forms:
                 operator.weak_forms[key] = self._build(operator, words, orders, treatment)
@@ -272,13 +373,12 @@ def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | O
 def _operator(source: Source | Operator, field: str, *, alone: bool) -> Operator:
     """The operator of a text or expression; its equation stands in its name unless there is one equation alone."""
     if isinstance(source, Operator):
-        known, source = source, source.source
-        syntax, weak_forms = known.syntax, known.weak_forms
-    else:
-        # syntax errors are reported where the library is written, not when data arrive
-        syntax, weak_forms = read(source) if isinstance(source, str) else _from_object(source, field), {}
+        text = source.name.split(": ", 1)[-1]
+        return replace(source, name=text if alone else f"{field}: {text}", equation=field)
+    # syntax errors are reported where the library is written, not when data arrive
+    syntax = read(source) if isinstance(source, str) else _from_object(source, field)
     text = str(source).strip()
-    return Operator(text if alone else f"{field}: {text}", field, source, syntax, weak_forms)
+    return Operator(text if alone else f"{field}: {text}", field, source, syntax)
 
 
 def _from_object(source: object, field: str) -> Syntax:

@@ -200,9 +200,18 @@ class WeakOperator:
 
     @cached_property
     def on_data(self) -> tuple[MultiIndex, ...]:
-        """Derivatives of fields that integrals over the cells read; on spline tests they are taken of the data."""
-        jets = (jet for t in self.forms["cells"].terms for _, jet in self.words.jets(t.integrand).values())
-        return tuple(sorted({jet for jet in jets if not isinstance(jet, Sided) and order(jet)}))
+        """Derivatives of measured fields that integrals over the cells read; on spline tests they are of the data."""
+        return self._read(known=False)
+
+    @cached_property
+    def on_known(self) -> tuple[MultiIndex, ...]:
+        """The same of known fields."""
+        return self._read(known=True)
+
+    def _read(self, *, known: bool) -> tuple[MultiIndex, ...]:
+        jets = (jet for t in self.forms["cells"].terms for jet in self.words.jets(t.integrand).values())
+        some = {jet for f, jet in jets if (f in self.words.auxiliary) == known and not isinstance(jet, Sided)}
+        return tuple(sorted(jet for jet in some if order(jet)))
 
     @property
     def second_derivatives(self) -> bool:

@@ -30,6 +30,9 @@ from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, e
 from bvsi.operators.syntax import SPECIAL, Syntax, read
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
+_INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum")
+"""Functions that people write for integrals over space or time."""
+
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
 
 
@@ -127,7 +130,12 @@ class _Translator:
 
     def _callable(self) -> tuple[str, ...]:
         """Functions that may be called here."""
-        return (*DERIVATIVES, *SPECIAL, *FUNCTIONS)
+        return (*DERIVATIVES, *self._directions, *SPECIAL, *FUNCTIONS)
+
+    @property
+    def _directions(self) -> tuple[str, ...]:
+        """Derivatives by coordinates other than x, y, z: ``dr``, ``dphi``."""
+        return tuple(f"d{name}" for name in self.words.coordinates if f"d{name}" not in DERIVATIVES)
 
     def _unaryop(self, node: ast.UnaryOp) -> Strong:
         value = self.translate(node.operand)
@@ -158,6 +166,11 @@ class _Translator:
             raise OperatorError("only named functions can be called")
         name = node.func.id
         known = self._callable()
+        if name not in known and name in _INTEGRALS:
+            raise OperatorError(
+                f"{name}(...) is an integral, and operators are local; work it out from the data and give it as an "
+                "auxiliary field"
+            )
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}" if near else ""
@@ -203,10 +216,10 @@ class _Translator:
         words = self.words
         if name in FUNCTIONS:
             return strong.function(FUNCTIONS[name], arguments[0], words)
-        if name in ("dx", "dy", "dz"):
-            if name[1] not in words.coordinates:
+        if name in ("dx", "dy", "dz", *self._directions):
+            if name[1:] not in words.coordinates:
                 raise OperatorError(f"{name}: the data have only the coordinates {', '.join(words.coordinates)}")
-            return strong.directional(words.coordinates.index(name[1]), arguments[0], words)
+            return strong.directional(words.coordinates.index(name[1:]), arguments[0], words)
         if name == "dot":
             left, right = arguments
             return strong.dot(left, right, words)

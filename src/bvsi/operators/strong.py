@@ -17,7 +17,7 @@ from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.errors import OperatorError
 from bvsi.operators.bounds import apply, checked
 from bvsi.operators.bounds import power as bounded_power
-from bvsi.operators.vocabulary import Vocabulary, raised
+from bvsi.operators.vocabulary import Vocabulary, lowered, raised
 
 
 @dataclass(frozen=True)
@@ -120,18 +120,48 @@ def directional(axis: int, argument: Strong, words: Vocabulary) -> Scalar:
 
 
 def grad(argument: Strong, words: Vocabulary) -> Vector:
-    """∇F, derivatives kept outside."""
+    """∇F, derivatives kept outside: (∇F)_i = ∂_i F/h_i, in the direction of each coordinate."""
     scalar = need_scalar(argument, "grad")
-    return Vector(tuple(_shift(scalar, axis, words) for axis in range(words.dim)))
+    slopes = (_shift(scalar, axis, words) for axis in range(words.dim))
+    return Vector(tuple(_over(slope, h, words) for slope, h in zip(slopes, _lengths(words), strict=True)))
 
 
 def div(argument: Strong, words: Vocabulary) -> Scalar:
-    """∇·F, derivatives kept outside."""
+    """∇·F, derivatives kept outside: Σ_i ∂_i(F_i H/h_i)/H = Σ_i ∂_i(F_i/h_i) + F_i/h_i ∂_i log H, H = Π h_i."""
     if not isinstance(argument, Vector):
         raise OperatorError("div needs a vector, such as div(u*grad(x)) or div(grad(u)).")
+    total, volume = Scalar(()), sp.log(sp.Mul(*words.scales.values()))
+    pairs = zip(argument.components, _lengths(words), strict=True)
+    for axis, (component, h) in enumerate(pairs):
+        part = _over(component, h, words)
+        total = _add(total, _shift(part, axis, words))
+        spread = sp.diff(volume, words.x[axis])
+        if spread != 0:
+            total = _add(total, _over(part, 1 / spread, words))
+    return total
+
+
+def _lengths(words: Vocabulary) -> tuple[sp.Expr, ...]:
+    """h_i of the coordinates of the data."""
+    return tuple(words.scales[name] for name in words.coordinates)
+
+
+def _over(form: Scalar, h: sp.Expr, words: Vocabulary) -> Scalar:
+    """F/h for an expression h of the coordinates, which goes inside: c D_i g = D_i(c g) − (D_i c) g."""
+    if h == 1:
+        return form
+    _need_strong(form)
     total = Scalar(())
-    for axis, component in enumerate(argument.components):
-        total = _add(total, _shift(component, axis, words))
+    for index, g in form.parts:
+        axis = next((i for i, m in enumerate(index) if m), None)
+        if axis is None:
+            total = _add(total, plain(checked(g / h), words))
+            continue
+        inner = Scalar.from_parts({lowered(index, axis): g})
+        total = _add(total, _shift(_over(inner, h, words), axis, words))
+        slope = sp.diff(1 / h, words.x[axis])
+        if slope != 0:
+            total = _add(total, _over(inner, -1 / slope, words))
     return total
 
 

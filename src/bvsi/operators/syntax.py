@@ -82,6 +82,8 @@ class Operator:
         Field whose equation it belongs to.
     source
         Text or SymPy expression.
+    tie
+        What it shares its coefficient with: components of one operator of a vector equation have the same text here.
     weak_forms
         Its weak forms by what they depend on, or why there is none; filled by :class:`Library` when asked for.
     """
@@ -91,9 +93,20 @@ class Operator:
     source: Source
     syntax: Syntax
     weak_forms: dict[Hashable, WeakOperator | str] = field(default_factory=dict, repr=False)
+    tie: str = ""
 
     def __reduce__(self) -> tuple[object, ...]:
-        return Operator, (self.name, self.equation, self.source, self.syntax)  # weak forms are built where they arrive
+        return _operator, (
+            self.name,
+            self.equation,
+            self.source,
+            self.syntax,
+            self.tie,
+        )  # weak forms are built where they arrive
+
+
+def _operator(name: str, equation: str, source: Source, syntax: Syntax, tie: str) -> Operator:
+    return Operator(name, equation, source, syntax, tie=tie)
 
 
 def read(text: str) -> Syntax:

@@ -16,11 +16,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
-from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.common.naming import COORDINATE_NAMES, COORDINATES
 from bvsi.errors import OperatorError
 
 if TYPE_CHECKING:
     import sympy as sp
+
+    from bvsi.data import Data
 
 TIME = "t"
 # Derivatives that may stand on one field. Not measured; no element carries more.
@@ -32,6 +34,8 @@ FACET_SIZE = "h"
 PENALTY = "penalty"
 """Length h_E of a facet, and the penalty α/h_E that makes the interior-penalty biharmonic positive on the mesh."""
 
+_RANDOM = ("dW", "W", "noise", "eta", "xi")
+"""Names that people give to noise in an equation."""
 _JET = "__"
 _SIDES = {1: "p", -1: "m"}
 _COVARIANCE = "covariance of "
@@ -49,11 +53,34 @@ class Vocabulary:
         Measured fields; the residual is differentiated with respect to them.
     auxiliary
         Fields known without noise.
+    system
+        What the coordinates are, as in :class:`bvsi.data.Grid`.
     """
 
     coordinates: tuple[str, ...]
     fields: tuple[str, ...]
     auxiliary: tuple[str, ...] = ()
+    system: str = "cartesian"
+
+    @staticmethod
+    def of(data: Data) -> Vocabulary:
+        """The names of some data."""
+        return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary), data.geometry.coordinates)
+
+    @cached_property
+    def scales(self) -> dict[str, sp.Expr]:
+        """h_i: length over the change of a coordinate, by name, of all coordinates of the system.
+
+        The gradient of s is ∂_i s/h_i, the divergence of v is Σ_i ∂_i(v_i H/h_i)/H with H = Π_i h_i.
+        """
+        import sympy as sp
+
+        names = COORDINATES[self.system]
+        found: dict[str, sp.Expr] = dict.fromkeys(names, sp.Integer(1))
+        r, theta = _symbol("r"), _symbol("theta")
+        if self.system == "spherical":
+            return {"r": sp.Integer(1), "theta": r, "phi": r * sp.sin(theta)}
+        return {**found, "phi": r} if "phi" in names else found
 
     def __post_init__(self) -> None:
         for name in (*self.fields, *self.auxiliary):
@@ -170,6 +197,10 @@ class Vocabulary:
         known = (*self.fields, *self.auxiliary, *self.coordinates, TIME)
         near = difflib.get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
+        if name in _RANDOM:
+            hint = " Noise in the equation itself is not estimated; an equation of the density, Fokker–Planck, can be."
+        elif not near:
+            hint = " A field that was not measured cannot stand in an equation: measure it, or eliminate it."
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
 
 

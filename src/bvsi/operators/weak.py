@@ -3,9 +3,10 @@
     ∫ v D^α g dx = (−1)^|α| ∫ ∂^α v · g dx + boundary terms,
 
 with every boundary term kept. Derivatives are moved between test function and data until the element can carry
-both: at most ``test_order`` derivatives on v and ``trial_order`` on the fields. Where that is none (spline tests), what
-cannot be moved, such as u_x², stays on the data, which then have to be differentiated. A boundary term is dropped only
-where the declared condition proves it zero. The Gateaux derivative of a term with respect to the fields is
+both: at most ``test_order`` derivatives on v and ``trial_order`` on the fields. Where that is none (spline tests) and
+known fields are in the way, these are differentiated, which have no noise, ∂_x(k u_x) = ∂_x∂_x(k u) − ∂_x(k_x u). What
+cannot be moved either, such as u_x², stays on the data, which then have to be differentiated. A boundary term is
+dropped only where the declared condition proves it zero. The Gateaux derivative of a term with respect to the fields is
 
     d/dε ∫ ∂^α v g(u + ε δu) = Σ_fields Σ_β ∫ ∂^α v · (∂g/∂u_β) · ∂^β δu
 """
@@ -61,7 +62,10 @@ def weak_form(strong: Scalar, words: Vocabulary, *, trial_order: int, test_order
     except OperatorError:
         if trial_order:
             raise
-        parts = _least_on_data(outside, words, test_order)
+        try:
+            parts = _lower_trial_order(outside, words, trial_order, test_order, words.auxiliary)
+        except OperatorError:
+            parts = _least_on_data(outside, words, test_order)
     cells = {}
     boundary: dict[MultiIndex, sp.Expr] = {}
     for index, g in parts.items():
@@ -88,20 +92,24 @@ def _lower_test_order(strong: Scalar, words: Vocabulary, test_order: int) -> dic
 
 
 def _lower_trial_order(
-    parts: dict[MultiIndex, sp.Expr], words: Vocabulary, trial_order: int, test_order: int
+    parts: dict[MultiIndex, sp.Expr],
+    words: Vocabulary,
+    trial_order: int,
+    test_order: int,
+    skip: tuple[str, ...] = (),
 ) -> dict[MultiIndex, sp.Expr]:
-    """Pull derivatives out of g until no jet is beyond ``trial_order``."""
+    """Pull derivatives out of g until no jet, but of fields to skip, is beyond ``trial_order``."""
     parts = dict(parts)
     seen = set()
     for _ in range(_MAX_PASSES):
-        over = next(((i, g) for i, g in sorted(parts.items()) if _order(g, words) > trial_order), None)
+        over = next(((i, g) for i, g in sorted(parts.items()) if _order(g, words, skip) > trial_order), None)
         if over is None:
             return parts
         index, g = over
         if sum(index) >= test_order or over in seen:  # seen: derivatives go round in a circle
             break
         seen.add(over)
-        split = _pull(g, words)
+        split = _pull(g, words, skip)
         outer = raised(index, split.axis)
         parts[outer] = tidy(parts.get(outer, sp.Integer(0)) + split.flux)
         parts[index] = split.rest
@@ -112,7 +120,9 @@ def _least_on_data(parts: dict[MultiIndex, sp.Expr], words: Vocabulary, test_ord
     """Pull derivatives out of g as far as that goes; what stays is read from derivatives of the data."""
     left, stays, seen = dict(parts), dict.fromkeys(parts, sp.Integer(0)), set()
     for _ in range(_MAX_PASSES):
-        index, g = next(((i, g) for i, g in sorted(left.items()) if _order(g, words)), (words.zero, sp.Integer(0)))
+        index, g = next(
+            ((i, g) for i, g in sorted(left.items()) if _order(g, words, words.auxiliary)), (words.zero, sp.Integer(0))
+        )
         if g == 0:
             break
         split = None if sum(index) >= test_order or (index, g) in seen else _lowering(g, words)
@@ -125,7 +135,7 @@ def _least_on_data(parts: dict[MultiIndex, sp.Expr], words: Vocabulary, test_ord
             outer = raised(index, split.axis)
             left[outer], left[index] = tidy(left.get(outer, sp.Integer(0)) + split.flux), split.rest
     total = {i: tidy(left.get(i, sp.Integer(0)) + stays.get(i, sp.Integer(0))) for i in {*left, *stays}}
-    if max(_order(g, words) for g in total.values()) > _MAX_ON_DATA:
+    if max(_order(g, words, words.auxiliary) for g in total.values()) > _MAX_ON_DATA:
         raise _too_many_derivatives(Scalar.from_parts(total), words, _MAX_ON_DATA, test_order)
     return total
 
@@ -133,17 +143,19 @@ def _least_on_data(parts: dict[MultiIndex, sp.Expr], words: Vocabulary, test_ord
 def _lowering(g: sp.Expr, words: Vocabulary) -> _Split | None:
     """A split of g that raises no derivative; None where there is none."""
     try:
-        split = _pull(g, words)
+        split = _pull(g, words, words.auxiliary)
     except OperatorError:
         return None
-    return split if _order(split.rest, words) <= _order(g, words) else None
+    known = words.auxiliary
+    return split if _order(split.rest, words, known) <= _order(g, words, known) else None
 
 
 def _stuck(g: sp.Expr, words: Vocabulary) -> sp.Expr:
     """The summands of g that cannot be split by themselves; if all can, those with the highest derivative."""
-    summands, highest = sp.Add.make_args(tidy(g)), _order(g, words)
-    alone = [one for one in summands if _order(one, words) and _lowering(one, words) is None]
-    return sp.Add(*(alone or [one for one in summands if _order(one, words) == highest]))
+    known = words.auxiliary
+    summands, highest = sp.Add.make_args(tidy(g)), _order(g, words, known)
+    alone = [one for one in summands if _order(one, words, known) and _lowering(one, words) is None]
+    return sp.Add(*(alone or [one for one in summands if _order(one, words, known) == highest]))
 
 
 def _too_many_derivatives(form: Scalar, words: Vocabulary, trial_order: int, test_order: int) -> OperatorError:
@@ -164,11 +176,11 @@ class _Split:
     rest: sp.Expr
 
 
-def _pull(g: sp.Expr, words: Vocabulary) -> _Split:
+def _pull(g: sp.Expr, words: Vocabulary, skip: tuple[str, ...]) -> _Split:
     """The split of g whose rest has the fewest highest derivatives left."""
-    highest = _order(g, words)
+    highest = _order(g, words, skip)
     splits: list[_Split] = []
-    for top, (field, index) in words.jets(g).items():
+    for top, (field, index) in _counted(g, words, skip).items():
         if order(index) == highest:
             assert not isinstance(index, Sided), "strong forms know no sides of facets"
             splits += _splits(g, top, field, index, words)
@@ -177,7 +189,7 @@ def _pull(g: sp.Expr, words: Vocabulary) -> _Split:
             f"no weak form: in {shortened(pretty(g))} the factor of the highest derivative has no known "
             "antiderivative; write the term by its flux, such as div(f*grad(x)) for dx(f)."
         )
-    return min(splits, key=lambda split: _highest_derivatives(split.rest, words, highest))
+    return min(splits, key=lambda one: _highest_derivatives(_counted(one.rest, words, skip), highest))
 
 
 def _splits(g: sp.Expr, top: sp.Symbol, field: str, index: MultiIndex, words: Vocabulary) -> list[_Split]:
@@ -202,8 +214,8 @@ def _splits(g: sp.Expr, top: sp.Symbol, field: str, index: MultiIndex, words: Vo
     return splits
 
 
-def _highest_derivatives(g: sp.Expr, words: Vocabulary, highest: int) -> int:
-    return sum(order(index) >= highest for _, index in words.jets(g).values())
+def _highest_derivatives(jets: Jets, highest: int) -> int:
+    return sum(order(index) >= highest for _, index in jets.values())
 
 
 def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tuple[MultiIndex, sp.Expr]]:
@@ -220,8 +232,16 @@ def _boundary_terms(index: MultiIndex, g: sp.Expr, words: Vocabulary) -> list[tu
     return terms
 
 
-def _order(g: sp.Expr, words: Vocabulary) -> int:
-    return max((order(index) for _, index in words.jets(g).values()), default=0)
+Jets = dict[sp.Symbol, tuple[str, Jet]]
+
+
+def _counted(g: sp.Expr, words: Vocabulary, skip: tuple[str, ...]) -> Jets:
+    """Jets in g of all fields but some."""
+    return {symbol: (field, index) for symbol, (field, index) in words.jets(g).items() if field not in skip}
+
+
+def _order(g: sp.Expr, words: Vocabulary, skip: tuple[str, ...] = ()) -> int:
+    return max((order(index) for _, index in _counted(g, words, skip).values()), default=0)
 
 
 def _strong_order(form: Scalar, words: Vocabulary) -> int:

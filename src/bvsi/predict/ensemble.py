@@ -238,7 +238,7 @@ def _from_half(u: Array, grid: Grid) -> Array:
     u
         (n,).
     """
-    half = Grid(periodic=grid.periods, **{name: x[::2] for name, x in grid.axes.items()})
+    half = grid.on({name: x[::2] for name, x in grid.axes.items()})
     splines = Splines.on(half)
     return splines.at(splines.coefficients(_thinned(u[None], grid)[0]), grid)
 

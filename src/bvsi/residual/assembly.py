@@ -14,12 +14,13 @@ from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.data._arrays import slabs
+from bvsi.data.jumps import jumps
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
-from bvsi.residual.discrete import State, columns
-from bvsi.residual.jacobians import Sensitivity
-from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
-from bvsi.residual.stencils import BackwardEuler, Stencil, TemporalTests
+from bvsi.residual.discrete import Blocks, State, columns
+from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
+from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns
+from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.residual.thinning import Thinned, Thinning
@@ -61,7 +62,9 @@ def assemble(
 ) -> ResidualSystem:
     """Residual system of one or several experiments. ::
 
-        y_k = Σ_j a_kj M û_j,   X_ki = Σ_j b_kj F_i(û_j),   J_i(û_j) = ∂F_i/∂u
+        y_k = Σ_j a_kj M û_j + b_kj F_0(û_j),   X_ki = Σ_j b_kj F_i(û_j),   J_i(û_j) = ∂F_i/∂u
+
+    F_0 are known terms of the left side, if any.
 
     Parameters
     ----------
@@ -73,7 +76,7 @@ def assemble(
     discretisation
         Element and mesh; by default Q1 on grids, the mesh's own degree on meshes.
     stencil
-        Time stencil; by default backward Euler.
+        Time stencil; by default backward Euler, and none for steady problems.
     quadrature
         Degree to which integrals are exact; by default that of the highest integrand.
     variance
@@ -88,7 +91,7 @@ def assemble(
         noise is independent (:mod:`bvsi.residual.thinning`); by default at all of them.
     """
     discretisation = discretisation or Galerkin()
-    stencil = stencil or BackwardEuler()
+    stencil = stencil or (EachFrame() if library.steady else BackwardEuler())
     experiments = as_experiments(data)
     smooth = experiments if linearise_at is None else as_experiments(linearise_at)
     variances = per_experiment(variance, len(experiments))
@@ -102,6 +105,8 @@ def assemble(
         label = f"experiment {number + 1} of {len(experiments)}"
         parts.append(_residuals(experiment, library, operators, space, states, stencil, thinned, progress, label))
         spaces.append(space)
+    if isinstance(stencil, EachFrame) and not library.steady:
+        raise OperatorError("stencil: EachFrame() has no time derivative; use TemporalTests(), or a steady left side.")
     treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
     described = f"{spaces[0].name}, {type(stencil).__name__}"
     if isinstance(discretisation, SplineTests) and any(o.on_data for o in operators):
@@ -112,14 +117,16 @@ def assemble(
         described += f", {some}"
     if any(experiment.measured is not None for experiment in experiments):
         described += f", {sum(part.n for part in parts)} residuals, which touch no missing value"
+    elif spaces[0].nodal and any(jumps(one, known_fields(operators)) is not None for one in experiments):
+        described += f", {sum(part.n for part in parts)} residuals, which touch no jump of a known field"
     return ResidualSystem(library.names, tuple(parts), described)
 
 
 def discretise_library(
     data: Data, library: Library, discretisation: Discretisation, quadrature: int | None = None
 ) -> Discretised:
-    """Weak operators for the names of the data, and the space that integrates them."""
-    words = Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary))
+    """Weak operators for the names of the data, those of left sides last, and the space that integrates them."""
+    words = Vocabulary.of(data)
     element = discretisation.element_for(data.geometry)
     operators = library.weak(
         words,
@@ -223,9 +230,11 @@ def _thinned(
     data: Data, operators: tuple[WeakOperator, ...], tests: Discretisation, stencil: Stencil, rules: Thinning
 ) -> tuple[Thinned, Space] | None:
     """Nodes and times that carry the sensitivity, and their space; None for all of them."""
-    if not isinstance(tests, SplineTests) or any(o.on_data for o in operators):
+    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known for o in operators):
         return None
     derivatives = on_tests(operators)
+    if jumps(data, known_fields(operators)) is not None:
+        return None
     found = Thinned.of(data, tests, stencil, tests.degree_for(derivatives), rules)
     return None if found is None else (found, tests.build(data.geometry, 0, derivatives, found.grid))
 
@@ -249,6 +258,8 @@ def _residuals(
         Where operators are evaluated, and where they are linearised.
     """
     state, few = states[0], None
+    count = len(library) + len(library.known)
+    operators, densities = operators[:count], operators[count:]
     if thinned is None:
         layout, a, b, active = _usable(data, library, operators, space, stencil)
         structure = _structure(layout, data.times, a, b, active)
@@ -257,26 +268,56 @@ def _residuals(
         layout, (a, b) = Layout(library, operators, few), stencil.matrices(data.times, library.time_order)
         structure = _thinned_structure(layout, data.times, stencil, library.time_order, chosen)
         states = (state, chosen.state(states[1]))
-    Z = np.zeros((structure.n_rows, structure.n_blocks, 1 + len(operators)))
-    for equation in layout.equations:
+    Z = np.zeros((structure.n_rows, structure.n_blocks, 1 + len(library)))
+    for equation in () if library.steady else layout.equations:
         tested = _time_terms(space, state.fields[equation], a, times_first=few is not None)
         Z[layout.rows(equation), :, 0] = tested[layout.tests[equation]]
+    if densities:
+        time_terms = columns(densities, space, states, a, few)
+        for one in densities:
+            Z[layout.rows(one.equation), :, 0] = time_terms[one.key].X[layout.tests[one.equation]]
+        structure = _with_densities(structure, layout, {o.equation: (o, time_terms[o.key].J) for o in densities})
     monic = [operator.monic() for operator in operators]
     made = columns([one for one, _ in monic], space, states, b, few)
     streamed = {(one.key, one.equation): one for one, _ in monic if made[one.key].J is None}
     source = WeakJacobians(layout, tuple(streamed.values()), states[1])
     if streamed:
         source.check()
-    J = []
+    J: list[Sensitivity] = []
     for i, (operator, (one, factor)) in enumerate(zip(operators, monic, strict=True)):
         column = made[one.key]
-        Z[layout.rows(operator.equation), :, 1 + i] = factor * column.X[layout.tests[operator.equation]]
+        column_of_Z = 1 + i if i < len(library) else 0
+        Z[layout.rows(operator.equation), :, column_of_Z] += factor * column.X[layout.tests[operator.equation]]
         if column.J is None:
             J.append(Sensitivity(layout.pattern, (Streamed(source, {source.number(one): 1.0}),), factor))
         else:
             J.append(layout.sensitivity(one, column.J, factor))
         progress(i + 1, len(operators), f"assembling {label}")
-    return Residuals(structure, structure.only_active(Z), tuple(J))
+    known = [one for one in J[len(library) :] if one.terms]
+    left = combined_sensitivity(known, np.ones(len(known))) if known else None
+    return Residuals(structure, structure.only_active(Z), tuple(J[: len(library)]), left)
+
+
+def _with_densities(
+    structure: Structure, layout: Layout, densities: Mapping[str, tuple[WeakOperator, Blocks | None]]
+) -> Structure:
+    """The structure with M diag(ρ) in place of M in some equations; one term for each equation, in their order."""
+    terms: list[JacobianKind] = []
+    for equation, plain in zip(layout.equations, layout.mass_terms(), strict=True):
+        operator, J = densities.get(equation, (None, None))
+        if operator is None:
+            terms.append(plain)
+            continue
+        if J is None or len(J) != 1 or len(J[0][2]) != 1 or operator.reads != (equation,) or operator.on_data:
+            raise OperatorError(
+                f"left: dt({operator.text}): only a known factor that does not change in time may stand before "
+                f"{equation}, as in dt(rho*{equation})."
+            )
+        terms += layout.sensitivity(operator, J, 1.0).terms
+    mass = Sensitivity(layout.pattern, tuple(terms))
+    if structure.mass_at_nodes is None:
+        return replace(structure, given=mass.values(0))
+    return replace(structure, mass_at_nodes=mass)
 
 
 def _time_terms(space: Space, u: Array, a: Any, *, times_first: bool) -> Array:
@@ -302,7 +343,8 @@ def _usable(
     """Layout, time stencil and active residuals (N, K), without tests and blocks that missing values leave empty."""
     layout = Layout(library, operators, space)
     a, b = stencil.matrices(data.times, library.time_order)
-    missing = _spread(missing_unknowns(data, layout.fields, space.transfer), operators, space)
+    missing = missing_unknowns(data, layout.fields, space.transfer)
+    missing = _spread(_with_jumps(missing, data, operators, layout), operators, space)
     if missing is None:
         return layout, a, b, None
     active = active_residuals(layout.pattern, layout.mass(), a, b, missing, nodal=space.nodal)
@@ -310,14 +352,24 @@ def _usable(
     for equation in layout.equations:
         if not tests[layout.rows(equation)].any():
             raise DataError(
-                f"measured: every residual of the equation of {equation!r} depends on a value that was not measured; "
-                "use narrower test functions (a smaller gap), a stencil over fewer times, or fill the gaps yourself."
+                f"measured: every residual of the equation of {equation!r} depends on a value that was not measured, "
+                "or on one where a known field jumps; use narrower test functions (a smaller gap), a stencil over "
+                "fewer times, or fill the gaps yourself."
             )
     if not tests.all():
         kept = {e: layout.tests[e][tests[layout.rows(e)]] for e in layout.equations}
         layout = Layout(library, operators, space, kept)
     active = active[tests][:, blocks]
     return layout, a[blocks], b[blocks], None if active.all() else active
+
+
+def _with_jumps(missing: Array | None, data: Data, operators: tuple[WeakOperator, ...], layout: Layout) -> Array | None:
+    """Missing unknowns (n_u, T), and on nodal spaces those where a known field that operators read jumps."""
+    found = jumps(data, known_fields(operators)) if layout.space.nodal else None
+    if found is None:
+        return missing
+    at_jumps = np.tile(found[:, None].astype(float), (len(layout.fields), data.n_times))
+    return at_jumps if missing is None else np.maximum(missing, at_jumps)
 
 
 def _spread(missing: Array | None, operators: tuple[WeakOperator, ...], space: Space) -> Array | None:

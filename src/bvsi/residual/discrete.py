@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.data._arrays import release
+from bvsi.data.jumps import of_materials
 from bvsi.errors import OperatorError
 from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
@@ -496,7 +497,11 @@ class SymbolValues(Mapping["sp.Symbol", Array]):
             name, derivative = jet
             if self._space.nodal and not isinstance(derivative, Sided):
                 nodal = self._state.nodal(name)
-                return self._space.derivative_at_nodes(derivative) @ nodal if any(derivative) else nodal
+                if not any(derivative):
+                    return nodal
+                if name in self._state.auxiliary and all(map(of_materials, nodal.T)):
+                    return np.zeros_like(nodal)  # nodes at jumps are not used
+                return self._space.derivative_at_nodes(derivative) @ nodal
             values: Array = self._measure.trial.matrix(derivative) @ self._state.nodal(name)
             return values
         noisy = self._words.covariance_of(symbol)

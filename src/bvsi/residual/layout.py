@@ -89,8 +89,15 @@ class Layout:
 
     def mass_at_nodes(self) -> Sensitivity:
         """M of a nodal space, as a sensitivity."""
-        ones, tests = np.ones((1, self.space.n_dofs)), (0,) * self.space.dim
-        return Sensitivity(self.pattern, tuple(self._scaled(e, e, tests, ones) for e in self.equations))
+        return Sensitivity(self.pattern, self.mass_terms())
+
+    def mass_terms(self) -> tuple[JacobianKind, ...]:
+        """M, one term for every equation."""
+        if self.space.nodal:
+            ones, tests = np.ones((1, self.space.n_dofs)), (0,) * self.space.dim
+            return tuple(self._scaled(e, e, tests, ones) for e in self.equations)
+        values = {e: self.restrict(e, np.asarray(self.space.mass))[None] for e in self.equations}
+        return tuple(Matrix(self.slots[e, e, "cells"], values[e]) for e in self.equations)
 
     def sensitivity(self, operator: WeakOperator, J: Blocks, factor: float) -> Sensitivity:
         """factor · J of an operator in the rows of its equation."""
@@ -159,6 +166,12 @@ class Layout:
             return pattern, {block: Slots(pattern, own) for block, own in zip(blocks, slots, strict=True)}
         deferred = DeferredPattern(shape, lambda: made()[0])
         return deferred, {block: Slots(deferred, _nth(made, n)) for n, block in enumerate(blocks)}
+
+
+def known_fields(operators: tuple[WeakOperator, ...]) -> tuple[str, ...]:
+    """Auxiliary fields that operators read."""
+    used = {f for o in operators for t in o.terms for f, _ in o.words.jets(t.integrand).values()}
+    return tuple(name for name in operators[0].words.auxiliary if name in used)
 
 
 def _restricted(

@@ -16,6 +16,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
@@ -34,7 +35,7 @@ _WHOLE = 4
 def gaps_in_mask(
     gaps: Mapping[str, float], experiments: Sequence[Data], degrees: tuple[int, int], *, fewest: int, most: int
 ) -> dict[str, float]:
-    """Gaps by axis, ``time`` first, for data of which values are missing; at most those given.
+    """Gaps by axis, ``time`` first if at all, for data of which values are missing; at most those given.
 
     Parameters
     ----------
@@ -55,16 +56,19 @@ def gaps_in_mask(
     return options[int(np.argmin(np.where(enough, n, np.inf)))]
 
 
-def count_in_mask(data: Data, tests: SplineTests, stencil: TemporalTests, degree: int) -> int:
+def count_in_mask(data: Data, tests: SplineTests, stencil: TemporalTests | None, degree: int) -> int:
     """Residuals of one equation on a uniform grid that touch no missing value.
 
     Parameters
     ----------
+    stencil
+        None without test functions in time.
     degree
         Of the splines in space.
     """
-    gaps = {"time": [stencil.gap], **{name: [tests.gap_of(name)] for name in data.geometry.names}}
-    return next(_counts(data, gaps, (degree, stencil.degree)))
+    time = {} if stencil is None else {"time": [stencil.gap]}
+    gaps = {**time, **{name: [tests.gap_of(name)] for name in data.geometry.names}}
+    return next(_counts(data, gaps, (degree, stencil.degree if stencil else 0)))
 
 
 def _without_mask(data: Data, gaps: Mapping[str, float], degrees: tuple[int, int]) -> float:
@@ -89,7 +93,8 @@ def _counts(data: Data, ladder: Mapping[str, Sequence[float]], degrees: tuple[in
         [_touched(data, name, gap, degrees[name == "time"]).astype(np.float32) for gap in some]
         for name, some in ladder.items()
     ]
-    return _nested(_missing(data).reshape(-1, *grid.shape), axes)
+    every = [] if "time" in ladder else [[sparse.eye_array(data.n_times, format="csr")]]
+    return _nested(_missing(data).reshape(-1, *grid.shape), [*every, *axes])
 
 
 def _missing(data: Data) -> NDArray[np.bool_]:

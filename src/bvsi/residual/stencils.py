@@ -77,6 +77,16 @@ class BDF2:
         return _banded(w**2 * scale, -((1 + w) ** 2) * scale, (1 + 2 * w) * scale), _banded(0 * h, 0 * h, 1 + 0 * h)
 
 
+@dataclass(frozen=True)
+class EachFrame:
+    """No time derivative: every frame is a block by itself, F_0(u_k) = F(u_k). For steady problems."""
+
+    def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:  # noqa: ARG002 - as all stencils
+        """a = 0, b = 1 at k."""
+        T = len(times)
+        return sparse.csr_array((T, T)), sparse.eye_array(T, format="csr")
+
+
 def _steps(times: Array, needed: int, stencil: object, order: int) -> Array:
     if order != 1:
         raise DataError(

@@ -1,6 +1,8 @@
 """The residual system: all that inference needs to know of data, operators and discretisation.
 
-r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M − b_kj Σ_i θ_i J_i(û_j)
+r_k(θ) = y_k − Σ_i θ_i X_ki          C_kj(θ) = ∂r_k/∂û_j = a_kj M − b_kj G_j,      G_j = Σ_i θ_i J_i(û_j) − J_0(û_j)
+
+J_0 belongs to known terms of the left side, which are in y; most equations have none.
 """
 
 from __future__ import annotations
@@ -146,15 +148,18 @@ class Residuals:
         (N, K, 1 + d), y and X side by side, as the weighted sums over blocks want them.
     J
         One sensitivity per operator.
+    left
+        J_0, that of the known terms of the left side; None where these do not depend on what was measured.
     """
 
     structure: Structure
     Z: Array
     J: tuple[Sensitivity, ...]
+    left: Sensitivity | None = None
 
     @property
     def y(self) -> Array:
-        """Time terms y (N, K), a view."""
+        """Left sides y (N, K), a view: time terms, and known terms."""
         return self.Z[:, :, 0]
 
     @property
@@ -175,15 +180,28 @@ class Residuals:
     @property
     def constant_jacobian(self) -> bool:
         """Whether all J_i are the same at all times."""
-        return all(sensitivity.constant for sensitivity in self.J)
+        return all(sensitivity.constant for sensitivity in (*self.J, *self._known))
+
+    @property
+    def _known(self) -> tuple[Sensitivity, ...]:
+        return () if self.left is None else (self.left,)
+
+    def left_terms(self, e: Array) -> Array:
+        """What states e (n_u, T) make of the left side, Σ_j (a_kj M + b_kj J_0(û_j)) e_j, (N, K)."""
+        terms = self.structure.mass.summed(self.structure.a, e)
+        for known in self._known:
+            terms += known.summed(self.structure.b, e)
+        return self.structure.only_active(terms)
 
     def residual(self, theta: Array) -> Array:
         """r(θ) = y − X θ, (N, K)."""
         return self.Z @ residual_weights(theta)
 
     def jacobian(self, theta: Array, time: int) -> Array:
-        """Σ_i θ_i J_i(û_time) on the pattern, (nnz,)."""
+        """G_time = Σ_i θ_i J_i(û_time) − J_0(û_time) on the pattern, (nnz,)."""
         total = np.zeros(self.structure.pattern.nnz)
+        for known in self._known:
+            known.add(total, -1.0, time)
         for batch in self._batches:
             combined_sensitivity([self.J[n] for n in batch.operators], theta[batch.operators]).add(total, 1.0, time)
         for n in self._kept:
@@ -228,8 +246,8 @@ class Residuals:
         return batches
 
     def jacobians(self, theta: Array) -> Sensitivity:
-        """Σ_i θ_i J_i at all times."""
-        return combined_sensitivity(self.J, theta)
+        """G = Σ_i θ_i J_i − J_0 at all times."""
+        return combined_sensitivity((*self.J, *self._known), np.append(theta, [-1.0] * len(self._known)))
 
     def combined(self, T: Array) -> Residuals:
         """Residuals as functions of η, θ = T η, for T (d, m): columns X T and sensitivities Σ_i T_ij J_i."""

@@ -168,7 +168,7 @@ class Thinned:
         if time.every * math.prod(axis.every for axis in axes) == 1:
             return None
         few = {name: x[own.chosen] for (name, x), own in zip(grid.axes.items(), axes, strict=True)}
-        return Thinned(Grid(periodic=grid.periods, **few), time, axes, rules.noise)
+        return Thinned(grid.on(few), time, axes, rules.noise)
 
     def __str__(self) -> str:
         nodes, times = self.grid.n_nodes, len(self.time.at)

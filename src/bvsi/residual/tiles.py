@@ -109,7 +109,8 @@ class Tile:
         """The residuals of the tile."""
         Z = whole.Z[np.ix_(self.rows, self.blocks)]
         made: dict[int, Array] = {}
-        return Residuals(self.structure, Z, tuple(self.sensitivity(J, made) for J in whole.J))
+        left = None if whole.left is None else self.sensitivity(whole.left, made)
+        return Residuals(self.structure, Z, tuple(self.sensitivity(J, made) for J in whole.J), left)
 
     def sensitivity(self, whole: Sensitivity, made: dict[int, Array] | None = None) -> Sensitivity:
         """J_i in the rows, unknowns and times of the tile; small ones are kept.

@@ -49,6 +49,9 @@ class Widths:
         Part of the signal's energy below f_99.
     space, time
         Gaps in periods of f_99; in time functions that hang over the ends are lost, so that narrow ones are better.
+    steady
+        The same in space for steady problems, where one frame may be all there is and functions that hang over its
+        edges are lost: on 64² nodes gaps of 2 instead of 5 nodes made error bars 1.3 to 1.6 times smaller.
     least
         Functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a
         support; not measured.
@@ -81,6 +84,7 @@ class Widths:
     energy: float = 0.99
     space: float = 0.2
     time: float = 0.125
+    steady: float = 0.08
     least: int = 6
     most: int = 4_500
     line: float = 0.7
@@ -162,7 +166,7 @@ def choose_tests(
     derivatives: int,
     equations: int | None = None,
     cycles: Mapping[str, float] | None = None,
-) -> tuple[SplineTests, TemporalTests, float]:
+) -> tuple[SplineTests, TemporalTests | None, float]:
     """Test functions for experiments on uniform grids, and about how many residuals the spectrum asks for.
 
     Parameters
@@ -172,11 +176,12 @@ def choose_tests(
     equations
         Fields that have one; by default all.
     cycles
-        f_99 by axis of data on grids, where it is known.
+        f_99 by axis of data on grids, where it is known; without ``time`` no test functions in time are chosen.
     """
     if cycles is None:
         cycles = widest_band([bandwidth(data, level) for data, level in zip(experiments, sigma, strict=True)])
-    gaps = {name: max(1.0, (WIDTHS.time if name == "time" else WIDTHS.space) / value) for name, value in cycles.items()}
+    in_space = WIDTHS.space if "time" in cycles else WIDTHS.steady
+    gaps = {name: max(1.0, (WIDTHS.time if name == "time" else in_space) / value) for name, value in cycles.items()}
     degree, in_time = derivatives + 4, time_degree(experiments)
     widest = dict.fromkeys(gaps, np.inf)
     for data in experiments:
@@ -185,8 +190,8 @@ def choose_tests(
     gaps = _aligned(_fewer(gaps, widest, experiments, equations), experiments[0], degree, in_time)
     if any(data.measured is not None for data in experiments):
         gaps = gaps_in_mask(gaps, experiments, (degree, in_time), fewest=WIDTHS.least**2, most=WIDTHS.most)
-    time = gaps.pop("time")
-    return SplineTests(gaps, degree), TemporalTests(in_time, time), wanted
+    time = TemporalTests(in_time, gaps.pop("time")) if "time" in gaps else None
+    return SplineTests(gaps, degree), time, wanted
 
 
 def time_degree(experiments: Sequence[Data]) -> int:
@@ -253,7 +258,8 @@ def longest_run(times: Array) -> int:
 def _fitting(gaps: dict[str, float], data: Data, degree: int, in_time: int) -> dict[str, float]:
     """Narrow enough that an axis has some functions."""
     narrowed, (sizes, periodic) = {}, _axes(data)
-    for name, n in {**sizes, "time": longest_run(data.times)}.items():
+    for name in gaps:
+        n = longest_run(data.times) if name == "time" else sizes[name]
         own = in_time if name == "time" else degree
         least = WIDTHS.periodic if name in periodic else 1.0
         narrowed[name] = max(least, min(gaps[name], (n - 1) / (own + WIDTHS.least)))
@@ -263,8 +269,12 @@ def _fitting(gaps: dict[str, float], data: Data, degree: int, in_time: int) -> d
 def _aligned(gaps: dict[str, float], data: Data, degree: int, in_time: int) -> dict[str, float]:
     """Gaps nearby for which quadrature is exact, by axis of a grid, ``time`` among them."""
     sizes, periods = _axes(data)
-    space = {name: aligned_gap(gaps[name], n, degree, periodic=name in periods) for name, n in sizes.items()}
-    return {**space, "time": aligned_in_time(gaps["time"], data.times, in_time)}
+    return {
+        name: aligned_in_time(gap, data.times, in_time)
+        if name == "time"
+        else aligned_gap(gap, sizes[name], degree, periodic=name in periods)
+        for name, gap in gaps.items()
+    }
 
 
 def aligned_in_time(gap: float, times: Array, degree: int) -> float:
@@ -310,9 +320,9 @@ def aligned_gap(
 def residual_counts(
     gaps: Mapping[str, float], experiments: Sequence[Data], equations: int | None = None
 ) -> list[float]:
-    """About how many residuals experiments on grids have with these gaps, ``time`` among them."""
+    """About how many residuals experiments on grids have with these gaps, by axis; without ``time`` one per frame."""
     axes = [(equations or len(data.fields), _axes(data)[0]) for data in experiments]
-    return [fields * float(np.prod([n / gaps[name] for name, n in sizes.items()])) for fields, sizes in axes]
+    return [fields * float(np.prod([n / gaps.get(name, 1.0) for name, n in sizes.items()])) for fields, sizes in axes]
 
 
 def _fewer(

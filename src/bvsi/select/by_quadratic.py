@@ -427,7 +427,10 @@ class _Subsets:
         """Whether one operator explains the data no better than none."""
         if len(best) > 1 or self.protection.keep:
             return ""
-        still = self.likelihood.profile_equations(np.zeros(self.likelihood.d)).equations.q
+        try:
+            still = self.likelihood.profile_equations(np.zeros(self.likelihood.d)).equations.q
+        except NotPositiveDefiniteError:  # a known source on the left side, which has no noise, is not nothing
+            return ""
         if self._score(still, 0, quadratic) > self.fits[best][0]:
             return ""
         return "No operator at all explains the data as well: perhaps nothing moves in them."

@@ -76,7 +76,7 @@ def coarse_axes(layout: ArrayLayout, grid: Grid | None, levels: tuple[int, ...])
     if grid is None:
         return coordinates[0], None
     named = dict(zip(grid.names, coordinates[1:], strict=True))
-    return coordinates[0], Grid(periodic=grid.periods, **named)
+    return coordinates[0], grid.on(named)
 
 
 def read_moving(

@@ -65,7 +65,9 @@ def equation_lines(found: Discovery) -> tuple[Line, ...]:
             if equation == field:
                 operator = operator_formula(text)
                 terms.append(Summand(value < 0, measured(abs(value), sd), None if operator == _ONE else operator))
-        lines.append(Line(_time_derivative(field, found.time_order), tuple(terms)))
+        written = found.left.get(field)
+        left = _time_derivative(field, found.time_order) if written is None else operator_formula(written)
+        lines.append(Line(left, tuple(terms)))
     return tuple(lines)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 from bvsi.operators import polynomials
@@ -41,6 +41,12 @@ def suggested_operators(
         ranked = _system(field, others, axes, splines) if others else _own(field, axes, splines)
         suggested[field] = list(dict.fromkeys(ranked))[:limit]
     return suggested
+
+
+def steady_sides(operators: Mapping[str, Sequence[str]]) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Candidates of one frame, in which nothing moves, and left sides: the Laplacian sets the scale."""
+    left = {field: f"laplacian({field})" for field in operators}
+    return {field: [text for text in texts if text != left[field]] for field, texts in operators.items()}, left
 
 
 def _own(u: str, axes: Sequence[str], splines: bool) -> list[str]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bvsi.app.readers import Contents, Reading, contents
-from bvsi.app.study.candidates import suggested_operators
+from bvsi.app.study.candidates import steady_sides, suggested_operators
 from bvsi.app.study.first_look import first_look
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
@@ -49,6 +49,8 @@ class Inspection:
         Candidates by field.
     method
         Test functions that discovery would take, and why.
+    left
+        Left sides by field, of one frame, in which nothing moves.
     """
 
     contents: Contents
@@ -60,6 +62,7 @@ class Inspection:
     cycles: Mapping[str, float] | None = None
     operators: Mapping[str, tuple[str, ...]] | None = None
     method: str = ""
+    left: Mapping[str, str] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """As JSON values."""
@@ -79,6 +82,7 @@ class Inspection:
             "relative_noise": None if noise is None else self._relative(noise),
             "cycles_per_step": self.cycles,
             "operators": self.operators,
+            "left": dict(self.left),
             "method": self.method,
         }
 
@@ -114,8 +118,8 @@ class Inspection:
 
     def _advice(self) -> list[str]:
         rows = [f"test functions: {self.method}"] if self.method else []
-        for field, operators in (self.operators or {}).items():
-            rows.append(f"operators to begin with, {field}_t = …: {', '.join(operators)}")
+        for name, operators in (self.operators or {}).items():
+            rows.append(f"operators to begin with, {self.left.get(name, f'{name}_t')} = …: {', '.join(operators)}")
         return rows
 
 
@@ -132,19 +136,24 @@ def inspect(
         data, wanted, notes = first_look(path, reading, limits=limits, progress=progress)
     except BvsiError as error:
         return Inspection(listed, reading or Reading(), obstacle=str(error))
+    operators = suggested_operators(data.names, data.geometry.names, splines=takes_high_orders(data))
+    left: dict[str, str] = {}
+    if data.n_times == 1:
+        operators, left = steady_sides(operators)
+    library = Library(operators, left=left or None)
     try:
-        check_worth([data], data.names)
+        check_worth([data], library)
     except DataError as error:
         notes = (*notes, str(error))
     measurement = measure(data, None)
-    operators = suggested_operators(data.names, data.geometry.names, splines=takes_high_orders(data))
     try:
-        method = choose_method([measurement], Library(operators)).reason
+        method = choose_method([measurement], library).reason
     except BvsiError as error:
         method = str(error)
     cycles = None
     if isinstance(data.geometry, Grid):
-        cycles = {axis: float(f) for axis, f in bandwidth(data, measurement.filtered).items()}
+        band = bandwidth(data, measurement.filtered)
+        cycles = {axis: float(f) for axis, f in band.items() if not (left and axis == "time")}
     return Inspection(
         listed,
         wanted,
@@ -155,6 +164,7 @@ def inspect(
         cycles,
         {field: tuple(texts) for field, texts in operators.items()},
         method,
+        left,
     )
 
 

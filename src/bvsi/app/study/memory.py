@@ -176,7 +176,8 @@ class _Sizes:
     def of(data: Data, setup: Setup) -> _Sizes:
         """From the space, the stencil and the overlap of test functions."""
         operators, space = discretise_library(data, setup.library, setup.tests)
-        a = setup.stencil.matrices(data.times, setup.library.time_order)[0]
+        a, b = setup.stencil.matrices(data.times, setup.library.time_order)
+        a = abs(a) + abs(b)
         equations, K = len({o.equation for o in operators}), a.shape[0]
         N, dim = equations * space.n_tests, len(data.geometry.names)
         tests = setup.tests  # the method states the degree of splines, and elements reach two cells far
@@ -189,7 +190,7 @@ class _Sizes:
         if limit is None:
             threads = min(K, usable_cores())
             return _Sizes(N, K, states, entries, threads * _filled(N, entries), COSTS.sides)
-        entries *= (abs(a) @ abs(a).T).nnz
+        entries *= (a @ a.T).nnz
         m = min(N * K, getattr(setup.weighting, "rows", math.inf))  # of the largest tile
         factor = _filled(m, entries * m / (N * K))
         if max(NUMBER * factor, 0.4 * COSTS.entry * entries) > limit:

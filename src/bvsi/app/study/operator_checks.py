@@ -13,6 +13,7 @@ from bvsi.common.naming import COORDINATE_NAMES, position
 from bvsi.data import Data
 from bvsi.data._arrays import check_field_name
 from bvsi.operators import Library, Mixed, Vocabulary
+from bvsi.operators.left import left_sides
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.syntax import read, read_or_none
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
@@ -27,11 +28,11 @@ _WORDS = {"t", "test", "h", "penalty", "normal"}
 def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequence[Data]) -> Vocabulary:
     """Names that operators may use. Without data, and where the study names no fields, that is every name in them."""
     if experiments:
-        first = experiments[0]
-        return Vocabulary(first.geometry.names, first.names, tuple(first.auxiliary))
+        return Vocabulary.of(experiments[0])
     if data.fields is not None:
         return Vocabulary(COORDINATE_NAMES, tuple(data.fields), tuple(data.auxiliary or ()))
-    texts = [*library.definitions.values(), *(text for texts in library.equations.values() for text in texts)]
+    sides = library.left.values() if isinstance(library.left, dict) else (library.left or "",)
+    texts = [*library.definitions.values(), *sides, *(text for texts in library.equations.values() for text in texts)]
     used = frozenset().union(*map(_names, texts[:MAX_OPERATORS]))
     free = used - set(library.equations) - set(COORDINATE_NAMES) - set(library.definitions) - _WORDS
     return Vocabulary(COORDINATE_NAMES, tuple(library.equations), tuple(sorted(free)))
@@ -51,6 +52,7 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyPr
         [*_fields(settings, words), *_definitions(settings, words)]
         or [*_operators(settings, words)]
         or [*attempt(("library", "equations"), Library, settings.equations)]
+        or [*_left(settings, words)]
         or [*_named(settings)]
     )
 
@@ -97,6 +99,18 @@ def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyPr
             looked_at += 1
             if found >= MAX_SHOWN or (found and looked_at >= _LOOKED_AT):
                 return
+
+
+def _left(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
+    """Left sides that are not understood."""
+    place = ("library", "left")
+    problems = list(attempt(place, left_sides, settings.left, settings.equations))
+    yield from problems
+    if not problems:
+        dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
+        for side in left_sides(settings.left, settings.equations).values():
+            if side.known is not None:
+                yield from attempt(place, _understood, side.known.syntax.text, words, dialect)
 
 
 def _named(settings: LibrarySettings) -> Iterator[StudyProblem]:

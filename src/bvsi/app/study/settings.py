@@ -123,6 +123,12 @@ class LibrarySettings(Section):
         description='Order of the time derivative on the left side; 2 for wave equations, "open" for the better one',
         examples=[2],
     )
+    left: Text | Annotated[dict[Name, Text], Few] | None = Field(
+        default=None,
+        description="Left side where it is not the time derivative alone, one text or a table by field: a known source "
+        "or an operator of a steady problem, or known terms beside dt(u)",
+        examples=["laplacian(u)"],
+    )
     biharmonic: Literal["mixed", "interior-penalty"] | None = Field(
         default=None,
         description="Treatment of biharmonic(...) on elements; left out, the better one",

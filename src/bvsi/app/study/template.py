@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bvsi.app.study.candidates import suggested_operators
+from bvsi.app.study.candidates import steady_sides, suggested_operators
 from bvsi.app.study.schema import SCHEMA_FILE
 from bvsi.app.study.settings import (
     CheckSettings,
@@ -70,12 +70,21 @@ def template(
     given = _reading_keys(wanted, study_file)
     named = _ascii(given.get("fields", list(data.names)))
     operators = suggested_operators(tuple(named), data.geometry.names, splines=takes_high_orders(data))
+    left: dict[str, str] = {}
+    if data.n_times == 1:
+        operators, left = steady_sides(operators)
+        notes = (*notes, "one frame: the equation is taken for a steady one; a known source goes to library.left")
     keys = {"file": _relative(file, study_file), **given, "fields": named}
-    return study_text(keys, operators, title=file.stem.replace("*", ""), notes=notes)
+    return study_text(keys, operators, left=left, title=file.stem.replace("*", ""), notes=notes)
 
 
 def study_text(
-    data: Mapping[str, Any], operators: Mapping[str, Sequence[str]], *, title: str = "", notes: Sequence[str] = ()
+    data: Mapping[str, Any],
+    operators: Mapping[str, Sequence[str]],
+    *,
+    left: Mapping[str, str] | None = None,
+    title: str = "",
+    notes: Sequence[str] = (),
 ) -> str:
     """The text of a study file.
 
@@ -85,6 +94,8 @@ def study_text(
         Keys of the table ``[data]``.
     operators
         Candidates by field.
+    left
+        Left sides by field, where these are not time derivatives.
     notes
         On how the data were read.
     """
@@ -97,7 +108,7 @@ def study_text(
         *(f"# NOTE: {note}" for note in notes),
         *_section("data", DataSettings, data),
         "",
-        *_library(operators),
+        *_library(operators, left or {}),
     ]
     for name, model in _OPTIONAL.items():
         parts += ["", *_section(name, model, {})]
@@ -133,12 +144,14 @@ def _entry(key: str, field: FieldInfo, given: Mapping[str, Any]) -> Iterator[str
         yield f"#{key} = {toml_value((field.examples or [''])[0])}"
 
 
-def _library(operators: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    yield from _section("library", LibrarySettings, {}, skip="equations")
+def _library(operators: Mapping[str, Sequence[str]], left: Mapping[str, str]) -> Iterator[str]:
+    yield from _section("library", LibrarySettings, {"left": left} if left else {}, skip="equations")
     yield ""
     yield "[library.equations]"
-    yield f"# {LibrarySettings.model_fields['equations'].description}: u_t = Σ_i θ_i F_i."
+    side = "left" if left else "u_t"
+    yield f"# {LibrarySettings.model_fields['equations'].description}: {side} = Σ_i θ_i F_i."
     yield "# Fields, x, y, z, t, + - * / **, sin cos exp log sqrt …, dx dy dz grad div dot laplacian biharmonic diff."
+    yield "# Not: noise in the equation, fields that were not measured, integrals; known ones go to data.auxiliary."
     for field, texts in operators.items():
         items = ",\n".join(f"  {toml_value(text)}" for text in texts)
         yield f"{toml_key(field)} = [\n{items},\n]"

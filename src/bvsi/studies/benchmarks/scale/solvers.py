@@ -53,7 +53,7 @@ class Sides:
         """So many nodes by axis."""
         names = ("x", "y", "z")[: len(shape)]
         axes = {a: length / n * np.arange(n) for a, length, n in zip(names, self.lengths, shape, strict=True)}
-        return Grid(periodic=dict(zip(names, self.lengths, strict=True)), **axes)
+        return Grid(periodic=dict(zip(names, self.lengths, strict=True)), coordinates="cartesian", **axes)
 
 
 def at_nodes(values: Array, shape: tuple[int, ...]) -> Array:

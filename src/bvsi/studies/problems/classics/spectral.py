@@ -53,7 +53,8 @@ class Box:
     def grid(self, n: int) -> Grid:
         """The grid of n nodes per side."""
         names = _NAMES[: self.dim]
-        return Grid(periodic=dict.fromkeys(names, self.length), **dict.fromkeys(names, self.axis(n)))
+        axes = dict.fromkeys(names, self.axis(n))
+        return Grid(periodic=dict.fromkeys(names, self.length), coordinates="cartesian", **axes)
 
     def images(self, x: Array, count: int = 3) -> Array:
         """x + j length, |j| ≤ count, (2 count + 1, n): a function that falls off, summed over these, is periodic."""
