@@ -18,6 +18,7 @@ from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabula
 from bvsi.residual.discrete import State, columns
 from bvsi.residual.jacobians import Sensitivity
 from bvsi.residual.layout import Layout, active_residuals, missing_unknowns
+from bvsi.residual.states import half_noisy
 from bvsi.residual.stencils import BackwardEuler, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
@@ -95,9 +96,12 @@ def assemble(
     for number, (experiment, at) in enumerate(zip(experiments, smooth, strict=True)):
         operators, space = discretised or discretise_library(experiment, library, discretisation, quadrature)
         state = replace(state_of(experiment, space), variance=_variance(variances[number], experiment))
-        states = (state, state if at is experiment else state_of(at, space))
+        near = state if at is experiment else replace(state_of(at, space), variance=state.variance)
         label = f"experiment {number + 1} of {len(experiments)}"
         thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
+        if thinned is None and space.nodal and state.variance and not all(o.state_linear for o in operators):
+            near = half_noisy(near, at)
+        states = (state, near)
         parts.append(_residuals(experiment, library, operators, space, states, stencil, thinned, progress, label))
         spaces.append(space)
     treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
