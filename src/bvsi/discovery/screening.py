@@ -12,7 +12,6 @@ from scipy.special import fdtrc
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, DataError
 from bvsi.infer import Fit
-from bvsi.infer.quadratic import MOST_NOISE
 from bvsi.noise.level import observed
 from bvsi.operators import Library
 
@@ -160,7 +159,7 @@ def check_found(fit: Fit, candidates: int, experiments: Sequence[Data], fields: 
     """
     if fit.posterior is None:
         return
-    noise_rules = fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
+    noise_rules = fit.quadratic is not None and fit.quadratic.swamped
     moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
     sd = np.sqrt(fit.posterior.variance)
     z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)

@@ -27,7 +27,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
 from bvsi.infer.fit import misfit_excess
-from bvsi.infer.quadratic import MOST_NOISE, Minimum, Model, Quadratic, carried_over, expanded
+from bvsi.infer.quadratic import Minimum, Model, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
 from bvsi.select.criterion import ExtendedBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
@@ -210,7 +210,7 @@ class _Sweeping:
                 else:
                     visited.append(replace(v, score=v.score + offset, candidates=candidates))
         # the misfit at the selected model, unless that at all operators says that neither is to be trusted
-        trusted = chosen.quadratic if whole.quadratic.noise_share <= MOST_NOISE else whole.quadratic
+        trusted = chosen.quadratic if not whole.quadratic.swamped else whole.quadratic
         notes = doubts(trusted, chosen.fit.names, self.protection)
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes)
 
@@ -312,11 +312,42 @@ class _Subsets:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
         self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
+        self.price = 0.0  # of an operator
 
     @property
     def best(self) -> Model:
-        """The fitted model with the lowest score."""
-        return min(self.fits, key=lambda model: self.fits[model][0])
+        """The fitted model with the lowest score, of those whose operators their own error bars support."""
+        fine = [model for model in self.fits if self._smaller(model) is None]
+        return min(fine or self.fits, key=lambda model: self.fits[model][0])
+
+    def _smaller(self, model: Model) -> Model | None:
+        """The model without its weakest operator, where z² of that is less than its price; None where none is.
+
+        Where noise makes up much of the operators Q(θ) is far from a parabola: one that carries much noise makes Σ
+        larger, and Q smaller by far more than z².
+        """
+        fit, names = self.fits[model][1], self.likelihood.names
+        free = self.protection.removable(fit.names)
+        if not free or fit.posterior is None:
+            return None
+        squares = dict(zip(fit.names, fit.theta**2 / fit.posterior.variance, strict=True))
+        weakest = min(free, key=lambda name: squares[name])
+        return tuple(i for i in model if names[i] != weakest) if squares[weakest] < self.price else None
+
+    def settle(self) -> None:
+        """Drop what is not supported, one operator after the other, from the model with the lowest score."""
+        model = min(self.fits, key=lambda model: self.fits[model][0])
+        while (smaller := self._smaller(model)) is not None:
+            if smaller not in self.fits:
+                misfit = quadratic_of(self.fits[model][1])
+                left = [self.likelihood.names[i] for i in smaller]
+                start = misfit.minimum(left).theta
+                fit = fit_candidate(self.likelihood, (self.settings.estimator, left, start))
+                if fit is None:
+                    return
+                whole = replace(misfit, names=self.likelihood.names)
+                self.fits[smaller] = (self._score(fit.equations.q, len(smaller), whole), fit)
+            model = smaller
 
     def begin(self, keep: Iterable[str], groups: Sequence[Iterable[str]]) -> None:
         """Fit the best model near that of a pilot, which searched some of the tiles, where there is one."""
@@ -360,11 +391,14 @@ class _Subsets:
             batch, models = models[:left], models[left:]
             self._fit([model for model in batch if model not in self.fits], quadratic)
             left -= sum(model in self.fits for model in batch)
+        if self.fits:
+            self.settle()
         return ladder
 
     def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
         """Fit models from their minima on a quadratic misfit; those that fail are left out."""
         found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in models])
+        self.price = self._score(quadratic.n, 1, quadratic) - self._score(quadratic.n, 0, quadratic)
         for model, fit in zip(models, found, strict=True):
             if fit is not None:
                 self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
@@ -432,7 +466,7 @@ def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str]
         fit = estimator.fit(likelihood.restrict(names), start=start)
     except (RankError, NotPositiveDefiniteError):
         return None
-    return None if quadratic_of(fit).noise_share > MOST_NOISE else fit
+    return None if quadratic_of(fit).swamped else fit
 
 
 def quadratic_of(fit: Fit) -> Quadratic:
