@@ -16,6 +16,7 @@ from bvsi.check import Check, CheckLevels, check_discovery, with_bias
 from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
+from bvsi.discovery.floor import without_weakest
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
 from bvsi.discovery.result import Discovery
@@ -26,6 +27,7 @@ from bvsi.infer import NUTS, SVGD, Fit, Lagged, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.gaussian_prior import prior_density
+from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise import Noise, UnknownScale
@@ -127,6 +129,13 @@ def discover(
         check_found(path.best.fit or model.fit, len(library.names), [m.data for m in measured], fields)
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
     judged, pictures = _check(model, setup, path, measured, levels, rng, progress) if check else (None, None)
+    while judged is not None and all(m.noise_free for m in measured) and prior is None and allowed is None:
+        smaller = without_weakest(path, _widened(model, judged), whole, keep)
+        if smaller is None:
+            break
+        path = smaller
+        model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
+        judged, pictures = _check(model, setup, path, measured, levels, rng, progress)
     settings = {
         "discretisation": whole.system.description,
         "method": repr(used),
@@ -336,6 +345,12 @@ def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
                 raise BvsiError(f"prior: {error}") from None
 
 
+def _widened(model: _Model, judged: Check | None) -> Posterior:
+    """The posterior with what the check adds to its covariance."""
+    assert model.fit.posterior is not None
+    return model.fit.posterior if judged is None else with_bias(model.fit.posterior, judged, model.limits)
+
+
 def _result(
     library: Library,
     model: _Model,
@@ -347,9 +362,7 @@ def _result(
     pictures: Frames | None,
     seconds: float,
 ) -> Discovery:
-    fit = model.fit
-    assert fit.posterior is not None
-    posterior = fit.posterior if judged is None else with_bias(fit.posterior, judged, model.limits)
+    fit, posterior = model.fit, _widened(model, judged)
     scores = fit.score_covariance
     return Discovery(
         fields=tuple(library.equations),
