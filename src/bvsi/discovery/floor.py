@@ -57,4 +57,5 @@ def _shortened(path: SelectionPath, fit: Fit, dropped: str) -> SelectionPath:
     score = min(path.best.score, *(v.score for v in fewer)) if fewer else path.best.score
     ended = Visited.of(fit, score, f"without {dropped}", {}, frozenset())
     stopped = f"{before[0].rstrip()} {_DROPPED}{names}."
-    return replace(path, visited=(*fewer, ended), stopped=stopped, doubts="")
+    doubts = "" if dropped in path.doubts else path.doubts
+    return replace(path, visited=(*fewer, ended), stopped=stopped, doubts=doubts)

@@ -49,6 +49,10 @@ from bvsi.select.search import (
 Array = NDArray[np.float64]
 Rng = np.random.Generator
 
+# 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
+# have 5e-7. Noise makes it far larger.
+_ALIKE = 1e-5
+
 
 @dataclass(frozen=True)
 class Sweep:
@@ -298,6 +302,8 @@ class BestSubset:
             ladder = search.propose(quadratic, search.fits[best][0] - self.gain)
             if search.best == best and number == 0 and search.misfits(best):  # other candidates, seen from good weights
                 search.propose(search.moments(quadratic.theta), np.inf)
+            if search.best == best:  # what a smaller or larger best model hides
+                search.refit_rivals(best, quadratic)
             if search.best == best:
                 return search.path(best, quadratic, ladder, "no model near it is better.")
         quadratic = around(likelihood, search.fits[search.best][1], search.rng)
@@ -431,7 +437,13 @@ class _Subsets:
             else:
                 visited.append(Visited(names, J, theta, float(Q) / quadratic.n, changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
-        notes = " ".join(text for text in (self._doubts(best, quadratic), self._static(best, quadratic)) if text)
+        unsupported = [model for model, (other, _) in self.fits.items() if other < score and model != best]
+        if unsupported:
+            status += (
+                f" Models fitted with a lower score: {len(unsupported)}; they have operators within their error bars."
+            )
+        texts = (self._doubts(best, quadratic), self._alike(best, quadratic), self._static(best, quadratic))
+        notes = " ".join(text for text in texts if text)
         return SelectionPath(tuple(visited), self.settings.criterion.name, f"stopped: {why}{status}", notes)
 
     def _static(self, best: Model, quadratic: Quadratic) -> str:
@@ -444,19 +456,51 @@ class _Subsets:
         return "No operator at all explains the data as well: perhaps nothing moves in them."
 
     def _doubts(self, best: Model, quadratic: Quadratic) -> str:
-        """Models one operator away, or with one exchanged, that are nearly as good."""
-        names, score, criterion = quadratic.names, self.fits[best][0], self.settings.criterion
-        models, bound = Models(names, self.protection), score + 2 * math.log(ODDS) + 1
+        """Models next to the best one that are nearly as good; not those with operators within their error bars."""
+        names, score = quadratic.names, self.fits[best][0]
+        rivals = []
+        for model, J in self._near(best, quadratic).items():
+            if model in self.fits and self._smaller(model) is not None:
+                continue
+            lacks = tuple(names[i] for i in best if i not in model)
+            rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
+        return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
+
+    def _near(self, best: Model, quadratic: Quadratic) -> dict[Model, float]:
+        """Scores of models one operator away, or with one exchanged, that are nearly as good; predicted, or of fits."""
+        criterion, models = self.settings.criterion, Models(quadratic.names, self.protection)
+        bound = self.fits[best][0] + 2 * math.log(ODDS) + 1
 
         def wanted(Q: Array, size: int) -> NDArray[np.bool_]:
             return np.asarray(criterion.values(np.maximum(Q, 0.0), size, quadratic) < bound)
 
-        rivals = []
-        for model, Q in near_models(best, models, quadratic, wanted).items():
-            J = self.fits[model][0] if model in self.fits else self._score(Q, len(model), quadratic)
-            lacks = tuple(names[i] for i in best if i not in model)
-            rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
-        return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
+        near = near_models(best, models, quadratic, wanted)
+        scores = {model: self._score(Q, len(model), quadratic) for model, Q in near.items()}
+        return {model: self.fits[model][0] if model in self.fits else J for model, J in scores.items()}
+
+    def _alike(self, best: Model, quadratic: Quadratic) -> str:
+        """Which operators are multiples of selected ones in these data, whatever the odds that rounding gives them."""
+        size, names = np.sqrt(np.maximum(np.diag(quadratic.H), np.finfo(float).tiny)), quadratic.names
+        correlation = np.square(quadratic.H / np.outer(size, size))
+        told = []
+        for i in best:
+            others = [names[j] for j in range(len(names)) if j not in best and correlation[i, j] > 1 - _ALIKE]
+            told += (
+                [f"{' and '.join(others)} {'is a multiple' if len(others) == 1 else 'are multiples'} of {names[i]}"]
+                if others
+                else []
+            )
+        if not told:
+            return ""
+        return f"Not decided: in these data {'; '.join(told)}, as in those with one wave only; give data with others."
+
+    def refit_rivals(self, best: Model, quadratic: Quadratic) -> None:
+        """Fit models next to the best that promise more than it has."""
+        worth = self.fits[best][0] - self.settings.gain
+        near = {model: J for model, J in self._near(best, quadratic).items() if model not in self.fits and worth > J}
+        if near:
+            self._fit(sorted(near, key=lambda model: near[model])[: self.settings.fitted], quadratic)
+            self.settle()
 
 
 def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str], Array]) -> Fit | None:
