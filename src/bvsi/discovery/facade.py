@@ -23,7 +23,7 @@ from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_worth
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.errors import BvsiError
-from bvsi.infer import NUTS, SVGD, Fit, Lagged, Profile
+from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.gaussian_prior import prior_density
@@ -309,6 +309,8 @@ def _posterior(
         What filters know of the noise, where the fit may refine it.
     """
     rng = copy.deepcopy(rng)
+    if isinstance(estimator, Profile | Lagged) and isinstance(prior, Prior) and not selected.scale_known:
+        estimator = Maximum()  # closed forms take priors in units of a noise that is not known here
     if isinstance(estimator, Profile | Lagged) and level is not None and prior is None:
         unknown = replace(selected, noise=tuple(UnknownScale(model) for model in selected.noise))
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)

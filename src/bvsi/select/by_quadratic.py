@@ -326,7 +326,7 @@ class _Subsets:
 
     @property
     def best(self) -> Model:
-        """The fitted model with the lowest score, of those that see the time terms and whose error bars support them."""
+        """The fitted model with the lowest score, of those that see the time terms and have no weak operators."""
         ordered = sorted(self.fits, key=lambda model: self.fits[model][0])
         return next((m for m in ordered if self._smaller(m) is None and not self._blind(m)), ordered[0])
 
