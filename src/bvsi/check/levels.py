@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bvsi.infer.fit import SEEN
+
 
 @dataclass(frozen=True)
 class CheckLevels:
@@ -40,6 +42,8 @@ class CheckLevels:
         Standard deviations of a difference that noise may make, and that do not count as bias.
     first_steps
         ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
+    seen
+        Part of the signal in the time terms that the weights of a model have to see, so that it explains anything.
     bias, unexplained
         Effect of a bias, and share of y, that are trouble in data without noise.
     """
@@ -58,6 +62,7 @@ class CheckLevels:
     floor: float = 0.15
     noisy_move: float = 2.5
     first_steps: float = 3.0
+    seen: float = SEEN
     bias: float = 0.01
     unexplained: float = 1e-3
 

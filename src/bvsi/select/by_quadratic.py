@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
-from bvsi.infer.fit import misfit_excess
+from bvsi.infer.fit import SEEN, misfit_excess
 from bvsi.infer.quadratic import Minimum, Model, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
@@ -52,9 +52,6 @@ Rng = np.random.Generator
 # 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
 # have 5e-7. Noise makes it far larger.
 _ALIKE = 1e-5
-# Part of the signal in the time terms that a model has to see: true models at 100% noise see 0.6 and more (KdV), and
-# combinations of noise 0.01 (a boundary layer at 0.5%).
-_SEEN = 0.05
 
 
 @dataclass(frozen=True)
@@ -333,21 +330,16 @@ class _Subsets:
     def _blind(self, model: Model) -> bool:
         """Whether the noise of its own operators hides from a model what it should explain, the time terms.
 
-        With large coefficients that nearly cancel any combination of operators that is noise explains all. The signal
-        in y is yᵀWy − E[εᵀMᵀWMε], with the weights of the model, compared with those of no operator at all.
+        The signal that its weights see is compared with that of the weights of no operator at all.
         """
         if model not in self._seen:
             fit = self.fits[model][1]
             own = self.likelihood.restrict(fit.names)
             scale = 1.0 if own.scale_known else fit.equations.q / own.n
             if not self._seen:
-                self._seen[()] = self._signal(own, np.zeros(own.d), scale)
-            self._seen[model] = self._signal(own, fit.theta, scale)
-        return self._seen[model] < _SEEN * self._seen[()]
-
-    def _signal(self, likelihood: ResidualLikelihood, theta: Array, scale: float) -> float:
-        moments = likelihood.moment_equations(theta, rng=copy.deepcopy(self.rng), draws=1)
-        return float(moments.gram[0, 0] - scale * moments.noise[0, 0])
+                self._seen[()] = own.time_signal(np.zeros(own.d), copy.deepcopy(self.rng), scale)
+            self._seen[model] = own.time_signal(fit.theta, copy.deepcopy(self.rng), scale)
+        return self._seen[model] < SEEN * self._seen[()]
 
     def _smaller(self, model: Model) -> Model | None:
         """The model without its weakest operator, where z² of that is less than its price; None where none is.
