@@ -8,6 +8,7 @@ import pytest
 
 from bvsi.app.storage import forecast_of, plain
 from bvsi.data import Data, Grid
+from bvsi.data.denoise import smoothers
 from bvsi.discovery import discover
 from bvsi.discovery.forecasting import all_kept, forecast, simulate_found
 from bvsi.errors import BvsiError
@@ -15,7 +16,6 @@ from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Normal, Prior
 from bvsi.noise import IID, Diagonal, PerTime, add_noise
 from bvsi.operators import Library
-from bvsi.predict.denoise import smoothers
 from bvsi.predict.forecast import Forecast, ForecastError, band_variance, forecast_status
 
 TIMES = np.linspace(0, 2, 41)

@@ -39,7 +39,7 @@ def setup_of(data, noise=None, gap=8.0):
 def both(monkeypatch, setup):
     """Likelihoods with the covariance of all data, and of some."""
     whole = setup.likelihood()
-    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0, noise=1.0))
+    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0))
     return whole, setup.likelihood()
 
 
@@ -83,9 +83,9 @@ def test_states_keep_some_of_the_noise():
     found = thinning.Thinned.of(data, SplineTests(8.0, 6), TemporalTests(5, 8.0), 6, thinning.THINNING)
     assert found is None  # too few values
     axis = thinning.ThinAxis.of(120, 8.0, periodic=True, nodes=1.9)
-    made = thinning.Thinned(data.geometry, thinning.ThinAxis.of(90, 8.0, periodic=False, nodes=1.9), (axis,), 0.4)
+    made = thinning.Thinned(data.geometry, thinning.ThinAxis.of(90, 8.0, periodic=False, nodes=1.9), (axis,))
     noise = np.random.default_rng(1).standard_normal((120, 90))
-    assert np.var(made._averaged(noise)) == pytest.approx(0.4, rel=0.15)
+    assert np.var(made._averaged(noise)) == pytest.approx(0.5, rel=0.15)
     smooth = np.sin(2 * np.pi * np.arange(120) / 120)[:, None] * np.linspace(0, 1, 90)
     np.testing.assert_allclose(made._averaged(smooth), made._known(smooth), atol=1e-6)
     np.testing.assert_allclose(made.everywhere(made._known(smooth)), smooth, atol=2e-3)

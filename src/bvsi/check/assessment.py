@@ -5,6 +5,7 @@ Of a discovery the same operators are fitted again on coarser samplings and with
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -158,7 +159,7 @@ def check(
         # what is not resolved does not converge at the order of the quadrature yet
         if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / levels.first_steps)
-    advice = advice_for(verdict, evidence.untried)
+    advice = advice_for(verdict, evidence.untried, evidence.freedom)
     return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2), failed)
 
 
@@ -238,6 +239,13 @@ def without_noise(check: Check, likelihood: ResidualLikelihood, theta: Array, le
     return replace(check, verdict=verdict, advice=advice, reasons=reasons, bias=bias, covariance_added=np.diag(bias**2))
 
 
+def seen_signal(fit: Fit, likelihood: ResidualLikelihood, rng: np.random.Generator) -> float:
+    """Signal in the time terms with the weights of the fit, over that with the weights of no operator at all."""
+    scale = 1.0 if likelihood.scale_known else fit.equations.q / fit.equations.n
+    own, whole = (likelihood.time_signal(t, copy.deepcopy(rng), scale) for t in (fit.theta, 0 * fit.theta))
+    return own / whole if whole > 0 else 1.0
+
+
 def unexplained(likelihood: ResidualLikelihood, theta: Array) -> float:
     """Σ r² / Σ y²."""
     y = sum(float(np.sum(np.square(part.residuals.y))) for part in likelihood.parts)
@@ -311,6 +319,9 @@ def check_discovery(
     )
     if all(m.noise_free for m in measured):
         judged = without_noise(judged, likelihood, fit.theta, levels)
+    elif (seen := seen_signal(fit, likelihood, rng)) < levels.seen:
+        hidden = f"its weights see {max(seen, 0.0):.1%} of the signal in the time terms"
+        return replace(judged, verdict=Verdict.NOTHING, advice=ADVICE[Verdict.NOTHING], reasons=(hidden,))
     if (
         judged.verdict is Verdict.CONSISTENT
         and not setup.library.steady

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bvsi.infer.fit import SEEN
+
 
 @dataclass(frozen=True)
 class CheckLevels:
@@ -42,6 +44,8 @@ class CheckLevels:
         ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
     odds
         Odds of the selected model over the best one without one of its operators, below which it is not decided.
+    seen
+        Part of the signal in the time terms that the weights of a model have to see, so that it explains anything.
     bias, unexplained
         Effect of a bias, and share of y, that are trouble in data without noise.
     """
@@ -61,6 +65,7 @@ class CheckLevels:
     noisy_move: float = 2.5
     first_steps: float = 3.0
     odds: float = 1000.0
+    seen: float = SEEN
     bias: float = 0.01
     unexplained: float = 1e-3
 

@@ -96,12 +96,13 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     structures = [part.residuals.structure for part in likelihood.parts]
     across = "in space" if structures[0].coordinates.shape[1] else "between equations"
-    if structures[0].a.nnz:  # frames of a steady problem are no neighbours
-        tests.append(_against_draws("residuals correlated in time", "structure", in_time))
-    tests.append(_against_draws(f"residuals correlated {across}", "structure", in_space))
-    if any(structure.n_blocks > 1 for structure in structures):
-        uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
-        tests.append(_against_draws("uneven misfit in time", "uneven", uneven))
+    uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
+    # one block, or one row, tells nothing of neighbours, and frames of a steady problem are none
+    blocks, rows = (max(part.residuals.y.shape[axis] for part in likelihood.parts) for axis in (1, 0))
+    moving = blocks > 1 and structures[0].a.nnz > 0
+    tests += [_against_draws("residuals correlated in time", "structure", in_time)] if moving else []
+    tests += [_against_draws(f"residuals correlated {across}", "structure", in_space)] if rows > 1 else []
+    tests += [_against_draws("uneven misfit in time", "uneven", uneven)] if blocks > 1 else []
     return ResidualTests(tuple(tests), freedom, drawn)
 
 
@@ -116,7 +117,7 @@ def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool 
     spread = np.sqrt(2.0 / freedom * (1 + drawn / _DRAWS) + 4.0 * noise_error**2)
     z = float((np.cbrt(chi2) - 1 + spread**2 / 9) / (spread / 3))
     p = stdtr(_DRAWS - 1, -abs(z)) if drawn else ndtr(-abs(z))
-    return ResidualTest("misfit", chi2, z, float(2 * p), "misfit")
+    return ResidualTest("misfit per degree of freedom", chi2, z, float(2 * p), "misfit")
 
 
 def _against_draws(name: str, kind: TestKind, values: Array) -> ResidualTest:

@@ -14,6 +14,7 @@ fine. A "consistent" beside such a rejection names both.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -33,6 +34,7 @@ class Verdict(enum.Enum):
     OPERATOR = "missing operator"
     ILL_POSED = "ill-posed as an evolution equation"
     UNDECIDED = "not decided"
+    NOTHING = "nothing found"
 
     def __str__(self) -> str:
         return self.value
@@ -66,9 +68,20 @@ ADVICE = {
         "Do not trust the choice of operators: the equation explains the data, but so do others. Give more data, less "
         "noise or fewer candidates, or name the operators that you know to be there with keep=[...]."
     ),
+    Verdict.NOTHING: (
+        "Do not trust the equation: it explains next to none of the change in time, which the noise of its operators "
+        "hides from it. Give other candidates, fewer of them, less noise, or more data."
+    ),
 }
 """What to do, one or two sentences."""
 
+
+_FEW = (
+    "The equation explains the data up to their noise, but {freedom:.0f} degrees of freedom tell little: error bars "
+    "rest on the noise level that was measured or stated. Give more frames or nodes before you rely on them."
+)
+# Degrees of freedom below which a misfit is hardly told: with 10 its standard deviation is 45%.
+_FEWEST = 10.0
 
 _UNTRIED = {
     Verdict.CONSISTENT: "The equation explains the data up to their noise, but too few data to try with every second "
@@ -78,8 +91,10 @@ _UNTRIED = {
 }
 
 
-def advice_for(verdict: Verdict, untried: tuple[str, ...]) -> str:
-    """What to do, where no other discretisation could be tried in some of time and space."""
+def advice_for(verdict: Verdict, untried: tuple[str, ...], freedom: float = math.inf) -> str:
+    """What to do, where no other discretisation could be tried in some of time and space, or residuals are few."""
+    if verdict is Verdict.CONSISTENT and freedom < _FEWEST and not untried:
+        return _FEW.format(freedom=freedom)
     return _UNTRIED[verdict].format(where=" and ".join(untried)) if untried and verdict in _UNTRIED else ADVICE[verdict]
 
 
@@ -153,7 +168,7 @@ def judge(evidence: Evidence) -> Finding:
     levels = evidence.levels
     noise = [f"{t.name} (p = {t.p:.1g})" for t in evidence.of_test("white", "signal") if t.p < levels.noise]
     if far := [t for t in evidence.of_test("misfit") if t.statistic < levels.far_below and t.p < levels.alarm]:
-        return Verdict.NOISE, (f"χ²/n = {far[0].statistic:.3g}", "the noise is much smaller than stated")
+        return Verdict.NOISE, (_misfit(far[0]), "the noise is much smaller than stated")
     alarms = _alarms(evidence)
     found = _resolution(evidence) if alarms else _rejected(evidence)
     # signal that is not resolved looks like correlated noise, and noise that is correlated moves estimates
@@ -181,14 +196,15 @@ def judge(evidence: Evidence) -> Finding:
 def _alarms(evidence: Evidence) -> tuple[str, ...]:
     """Signs that something is wrong with the fit."""
     levels = evidence.levels
-    found = [
-        f"χ²/n = {t.statistic:.3g} (p = {t.p:.1g})"
-        for t in evidence.of_test("misfit")
-        if t.p < levels.alarm and t.z > 0
-    ]
+    found = [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm and t.z > 0]
     found += [f"{t.name} (p = {t.p:.1g})" for t in evidence.of_test("structure") if t.p < levels.alone]
     moved = [c for c in evidence.comparisons if c.better and c.p < levels.alarm]
     return (*found, *(c.summary for c in moved))
+
+
+def _misfit(test: ResidualTest) -> str:
+    """The misfit in words; per degree of freedom, of which there are fewer than the n of χ²/n."""
+    return f"{test.name} {test.statistic:.3g} (p = {test.p:.1g})"
 
 
 def _rejected(evidence: Evidence) -> Finding | None:
@@ -216,7 +232,7 @@ def _quiet(evidence: Evidence) -> Finding:
         kind = _kind(axis)
         if cycles > levels.unresolved and not evidence.of_kind(kind):
             return _verdict(kind), (_frequency(axis, cycles), "too few data to try with every second one")
-    small = [f"χ²/n = {t.statistic:.3g} (p = {t.p:.1g})" for t in evidence.of_test("misfit") if t.p < levels.alarm]
+    small = [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm]
     if small:
         return Verdict.NOISE, (*small, "the noise is smaller than stated")
     return Verdict.CONSISTENT, _spoken_for(evidence)

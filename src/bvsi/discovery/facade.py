@@ -16,16 +16,18 @@ from bvsi.check import Check, CheckLevels, check_discovery, with_bias
 from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
+from bvsi.discovery.floor import without_weakest
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_worth
 from bvsi.discovery.ties import needed, ties_of
 from bvsi.errors import BvsiError
-from bvsi.infer import NUTS, SVGD, Fit, Lagged, Profile
+from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.gaussian_prior import prior_density
+from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.infer.profile import with_unknown_scale
 from bvsi.likelihood import ResidualLikelihood
@@ -129,6 +131,13 @@ def discover(
         check_found(path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
     judged, pictures = _check(model, setup, path, measured, levels, rng, progress) if check else (None, None)
+    while judged is not None and all(m.noise_free for m in measured) and prior is None and allowed is None:
+        smaller = without_weakest(path, _widened(model, judged), whole, keep)
+        if smaller is None:
+            break
+        path = smaller
+        model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
+        judged, pictures = _check(model, setup, path, measured, levels, rng, progress)
     settings = {
         "discretisation": whole.system.description,
         "method": repr(used),
@@ -324,6 +333,8 @@ def _posterior(
         What filters know of the noise, where the fit may refine it.
     """
     rng = copy.deepcopy(rng)
+    if isinstance(estimator, Profile | Lagged) and isinstance(prior, Prior) and not selected.scale_known:
+        estimator = Maximum()  # closed forms take priors in units of a noise that is not known here
     if isinstance(estimator, Profile | Lagged) and level is not None and prior is None:
         unknown = _with_unknown_scale(selected)
         return estimator.fit(unknown, constraints=constraints, noise_prior=level, start=theta, progress=progress)
@@ -360,6 +371,12 @@ def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
                 raise BvsiError(f"prior: {error}") from None
 
 
+def _widened(model: _Model, judged: Check | None) -> Posterior:
+    """The posterior with what the check adds to its covariance."""
+    assert model.fit.posterior is not None
+    return model.fit.posterior if judged is None else with_bias(model.fit.posterior, judged, model.limits)
+
+
 def _result(
     library: Library,
     model: _Model,
@@ -371,9 +388,7 @@ def _result(
     pictures: Frames | None,
     seconds: float,
 ) -> Discovery:
-    fit = model.fit
-    assert fit.posterior is not None
-    posterior = fit.posterior if judged is None else with_bias(fit.posterior, judged, model.limits)
+    fit, posterior = model.fit, _widened(model, judged)
     scores = fit.score_covariance
     return Discovery(
         fields=tuple(library.equations),

@@ -148,7 +148,7 @@ class Discovery:
 
     @property
     def verdict(self) -> str:
-        """``consistent``, or what is wrong: noise model, resolution in time or space, a missing operator, ill-posed."""
+        """``consistent``, or what is wrong: see :class:`bvsi.check.Verdict`."""
         return "not checked" if self.check is None else str(self.check.verdict)
 
     @property

@@ -13,7 +13,6 @@ from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.infer import Fit
-from bvsi.infer.quadratic import MOST_NOISE
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.level import observed
 from bvsi.operators import Library
@@ -194,7 +193,7 @@ def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None
     fields = tuple(library.equations)
     if fit.posterior is None or (library.steady and not any(o.syntax.names & {*fields} for o in library.known)):
         return
-    noise_rules = not library.steady and fit.quadratic is not None and fit.quadratic.noise_share > MOST_NOISE
+    noise_rules = not library.steady and fit.quadratic is not None and fit.quadratic.swamped
     moves = not noise_rules or any(_changes(observed(data, name)) for data in experiments for name in fields)
     sd = np.sqrt(fit.posterior.variance)
     z, R = fit.theta / sd, fit.posterior.covariance / np.outer(sd, sd)

@@ -24,6 +24,9 @@ Array = NDArray[np.float64]
 CHI2_FACTOR = 2.0
 #: Standard deviations by which the data may be against a constraint before the status says so: 1 in 700 by chance.
 CONTRADICTION = 3.0
+#: Part of the signal in the time terms that the weights of a model have to see, so that it explains anything: true
+#: models at 100% noise see 0.6 and more (KdV), combinations of noise 0.01 (a boundary layer at 0.5%).
+SEEN = 0.05
 # Violation in standard deviations that is rounding.
 _VIOLATED = 1e-9
 

@@ -204,6 +204,19 @@ class ResidualLikelihood:
             found.append(moment_equations(part, vector, weights(part, vector), rng=own, draws=draws))
         return MomentEquations.total(found)
 
+    def time_signal(self, theta: ArrayLike, rng: np.random.Generator, scale: float = 1.0) -> float:
+        """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights tell from noise.
+
+        With large coefficients that nearly cancel, noise in the operators explains any y, and this is next to nothing.
+
+        Parameters
+        ----------
+        scale
+            σ² in units of the noise model, where that is not known.
+        """
+        moments = self.moment_equations(theta, rng=rng, draws=1)
+        return float(moments.gram[0, 0] - scale * moments.noise[0, 0])
+
     def instrumental_equations(self, theta: ArrayLike) -> InstrumentalEquations:
         """A and c at θ with regressors of other times as instruments, summed over experiments."""
         vector = self.system.vector(theta)

@@ -79,8 +79,8 @@ class MeasureForm(NamedTuple):
     jacobian: tuple[JacobianTerm, ...]
 
 
-KernelKind = Literal["values", "unbiased", "jacobian"]
-"""Integrands g; those whose mean over the noise is their value without it; coefficients c of the Jacobian."""
+KernelKind = Literal["values", "jacobian"]
+"""Integrands g, or coefficients c of the Jacobian."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,19 +115,26 @@ class WeakOperator:
         made = {where: tuple(term for term in every if term.where == where) for where in MEASURES}
         return {where: MeasureForm(terms, linearise(terms, self.words)) for where, terms in made.items()}
 
-    def kernel(self, where: Where, kind: KernelKind) -> Kernel:
-        """Compiled expressions of one measure, in the order of its terms."""
-        if (where, kind) not in self._kernels:
+    def kernel(self, where: Where, kind: KernelKind, *, noisy: bool = False) -> Kernel:
+        """Compiled expressions of one measure, in the order of its terms.
+
+        Parameters
+        ----------
+        noisy
+            Whether they are without the bias that noise of known variance gives them.
+        """
+        if (where, kind, noisy) not in self._kernels:
             form = self.forms[where]
             expressions = [term.coefficient for term in form.jacobian]
-            if kind != "jacobian":
-                integrands = (term.integrand for term in form.terms)
-                expressions = [unbiased(g, self.words) if kind == "unbiased" else g for g in integrands]
-            self._kernels[where, kind] = compile_kernel(tuple(expressions))
-        return self._kernels[where, kind]
+            if kind == "values":
+                expressions = [term.integrand for term in form.terms]
+            if noisy:
+                expressions = [unbiased(g, self.words) for g in expressions]
+            self._kernels[where, kind, noisy] = compile_kernel(tuple(expressions))
+        return self._kernels[where, kind, noisy]
 
     @cached_property
-    def _kernels(self) -> dict[tuple[Where, KernelKind], Kernel]:
+    def _kernels(self) -> dict[tuple[Where, KernelKind, bool], Kernel]:
         """Those that have been asked for."""
         return {}
 

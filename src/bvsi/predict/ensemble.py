@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
+from bvsi.data.denoise import Smoother, smoothers
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
 from bvsi.forward.rosenbrock import Rosenbrock
@@ -18,7 +19,6 @@ from bvsi.forward.splines import Splines
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library
-from bvsi.predict.denoise import Smoother, smoothers
 from bvsi.predict.forecast import (
     LEVEL,
     Forecast,

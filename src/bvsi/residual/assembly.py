@@ -20,6 +20,7 @@ from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabula
 from bvsi.residual.discrete import Blocks, State, columns
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
 from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns
+from bvsi.residual.states import half_noisy
 from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
@@ -101,7 +102,10 @@ def assemble(
         thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
         own = state_of(experiment, space, copy=thinned is None)
         state = replace(own, variance=_variance(variances[number], experiment))
-        states = (state, state if at is experiment else state_of(at, space))
+        near = state if at is experiment else replace(state_of(at, space), variance=state.variance)
+        if thinned is None and space.nodal and state.variance and not all(o.state_linear for o in operators):
+            near = half_noisy(near, at)
+        states = (state, near)
         label = f"experiment {number + 1} of {len(experiments)}"
         parts.append(_residuals(experiment, library, operators, space, states, stencil, thinned, progress, label))
         spaces.append(space)

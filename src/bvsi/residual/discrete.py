@@ -451,20 +451,19 @@ def integrands(
         for start in range(0, state.n_times, size):
             times = slice(start, min(start + size, state.n_times))
             values = SymbolValues(used[0][1].words, space, measure, state.at(times))
-            unbiased = where == "cells" and space.nodal and bool(state.variance)
-            kind: KernelKind = "jacobian" if derivative else "unbiased" if unbiased else "values"
-            yield where, times, _kernels(used, where, values, kind)
+            noisy = where == "cells" and space.nodal and bool(state.variance)
+            yield where, times, _kernels(used, where, values, "jacobian" if derivative else "values", noisy=noisy)
             for u in state.fields.values():
                 release(u)
 
 
 def _kernels(
-    used: Sequence[tuple[int, WeakOperator]], where: Where, values: SymbolValues, kind: KernelKind
+    used: Sequence[tuple[int, WeakOperator]], where: Where, values: SymbolValues, kind: KernelKind, *, noisy: bool
 ) -> Iterator[tuple[int, Any, Array]]:
     for i, operator in used:
         form = operator.forms[where]
         with np.errstate(all="ignore"):  # what is not finite is refused by name
-            arrays = operator.kernel(where, kind)(values)
+            arrays = operator.kernel(where, kind, noisy=noisy)(values)
         for term, c in zip(form.jacobian if kind == "jacobian" else form.terms, arrays, strict=True):
             yield i, term, c if c.ndim == 2 else c.reshape(1, 1)
 

@@ -8,9 +8,7 @@ functions are splines with knots g nodes apart, so that with m = g/k nodes to a 
 before. Only their sensitivity to noise, J_i, is taken at the states at X, whose noise has the variance σ²/R. An
 experiment that is sampled finely for its test functions then costs what a coarse one does.
 
-Jacobians at û itself make Σ too large on average, and those at smooth states make it too small. With g_k the k-th
-derivative of g, the variance of g(u + ε) is σ² g_1² + σ⁴/2 g_2² + …, and E[g_1(u + ζ)²] = g_1² + Var ζ (g_2² + g_1 g_3)
-+ …. Quadratic operators want Var ζ = σ²/2, cubic ones σ²/3. The states keep 0.4 of the variance of their noise.
+Which states, see :mod:`bvsi.residual.states`; the smooth ones are averages over a gap here.
 """
 
 from __future__ import annotations
@@ -26,6 +24,7 @@ from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.linalg.kronecker import along_axes
 from bvsi.residual.discrete import State
+from bvsi.residual.states import HALF
 from bvsi.residual.stencils import Stencil, TemporalTests, evenly_spaced
 from bvsi.spaces import SplineTests, is_uniform
 from bvsi.spaces.nodal_derivatives import DEGREE, derivative_matrix
@@ -46,14 +45,10 @@ class Thinning:
     nodes
         Nodes and times that a gap between knots keeps at least: on porous-medium data of 100² × 64 values estimates
         moved by 4e-4 standard deviations and χ²/n by 3e-4 with 2.0.
-    noise
-        Part of the variance of the noise that states keep: with 30% noise on λ–ω data χ²/n is 0.86 at the data as they
-        are and 1.09 at smooth states.
     """
 
     values: float = 5e5
     nodes: float = 1.9
-    noise: float = 0.4
 
 
 THINNING = Thinning()
@@ -137,14 +132,11 @@ class Thinned:
         The grid of these nodes.
     time, axes
         How each axis is thinned.
-    noise
-        Part of the variance of the noise that states keep.
     """
 
     grid: Grid
     time: ThinAxis
     axes: tuple[ThinAxis, ...]
-    noise: float
 
     @staticmethod
     def of(data: Data, tests: object, stencil: Stencil, degree: int, rules: Thinning) -> Thinned | None:
@@ -168,7 +160,7 @@ class Thinned:
         if time.every * math.prod(axis.every for axis in axes) == 1:
             return None
         few = {name: x[own.chosen] for (name, x), own in zip(grid.axes.items(), axes, strict=True)}
-        return Thinned(grid.on(few), time, axes, rules.noise)
+        return Thinned(grid.on(few), time, axes)
 
     def __str__(self) -> str:
         nodes, times = self.grid.n_nodes, len(self.time.at)
@@ -198,10 +190,16 @@ class Thinned:
         return np.concatenate([along_axes(cells, own, 1, own.shape[1]).reshape(-1, own.shape[1]) for own in by_field])
 
     def state(self, state: State) -> State:
-        """Averages of the fields at the points; known quantities as they are there."""
+        """Averages of the fields at the points, with half of their noise; known quantities as they are there."""
         fields = {name: self._averaged(values) for name, values in state.fields.items()}
         known = {name: self._known(values) for name, values in state.auxiliary.items()}
-        return replace(state, times=state.times[self.time.chosen], fields=fields, auxiliary=known, variance={})
+        noise = {name: max(HALF, self._left) * self._known(v) for name, v in state.variance.items()}
+        return replace(state, times=state.times[self.time.chosen], fields=fields, auxiliary=known, variance=noise)
+
+    @cached_property
+    def _left(self) -> float:
+        """Part of the variance of the noise that averages have."""
+        return math.prod(axis.gain for axis in (self.time, *self.axes))
 
     def _averaged(self, values: Array) -> Array:
         """For values (n, T), (points, times): averages, and as much of the noise as states keep."""
@@ -211,12 +209,13 @@ class Thinned:
             own = values.T[times]
             some[times] = along_axes(matrices, own, len(own), 1).reshape(len(own), -1)
         smooth = (self.time.averages @ some).T
-        left = math.prod(axis.gain for axis in (self.time, *self.axes))
-        kept = math.sqrt(max(0.0, self.noise - left) / (1 - left))
+        kept = math.sqrt(max(0.0, HALF - self._left) / (1 - self._left))
         return smooth + kept * (self._known(values) - smooth)
 
     def _known(self, values: Array) -> Array:
-        return (values[:, self.time.chosen] if values.shape[1] > 1 else values)[self.nodes]
+        """Values (n or 1, T or 1) at the points."""
+        some = values[:, self.time.chosen] if values.shape[1] > 1 else values
+        return some[self.nodes] if len(some) > 1 else some
 
     def everywhere(self, values: Array) -> Array:
         """Values (points, times) of a smooth function at all nodes and times, (n, T)."""

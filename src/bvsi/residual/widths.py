@@ -115,7 +115,7 @@ def bandwidth(data: Data, sigma: Mapping[str, float]) -> dict[str, float]:
         if data.measured is not None:  # values that were not measured are interpolated, and so without noise
             noise *= float(np.sqrt(data.measured[name].mean()))
         for axis, label in enumerate(("time", *grid.names)):
-            cycles = highest(cube, axis, noise, periodic=label in grid.periods)
+            cycles = highest(cube, axis, noise, periodic=label in grid.periods, ends=axis > 0)
             found[label] = max(found.get(label, 0.0), cycles)
     return found
 
@@ -125,9 +125,27 @@ def widest_band(bands: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {name: max(band[name] for band in bands) for name in bands[0]}
 
 
-def power_spectrum(cube: Array, axis: int, *, periodic: bool) -> Array:
-    """P(f) along one axis at the frequencies of ``rfftfreq``, averaged over all other axes; white noise has σ²."""
+def power_spectrum(cube: Array, axis: int, *, periodic: bool, ends: bool = False) -> Array:
+    """P(f) along one axis at the frequencies of ``rfftfreq``, averaged over all other axes; white noise has σ².
+
+    The window of an axis that is not periodic falls to zero at its ends.
+
+    Parameters
+    ----------
+    ends
+        Whether layers at the ends of such an axis count as much as the middle: two further windows, each half as heavy,
+        stand around the ends, beyond which the data go on as 2 u(end) − u.
+    """
     n = int(cube.shape[axis])
+    if ends and not periodic and n > 2:
+        halves = [_around_end(cube, axis, at) for at in (0, n - 1)]
+        return (
+            sum(
+                (power_spectrum(half, axis, periodic=False) for half in halves),
+                2 * power_spectrum(cube, axis, periodic=False),
+            )
+            / 4
+        )
     window = np.ones((n, 1)) if periodic else np.hanning(n + 2)[1:-1, None]
     window = window / np.sqrt(np.mean(window**2))
     power = np.zeros(n // 2 + 1)
@@ -142,14 +160,24 @@ def power_spectrum(cube: Array, axis: int, *, periodic: bool) -> Array:
     return power / (cube.size / n) / n
 
 
-def highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
-    """f_99 along one axis."""
+def _around_end(cube: Array, axis: int, end: int) -> Array:
+    """As many values along an axis, half of them beyond one of its ends, odd around the value there."""
+    n = int(cube.shape[axis])
+    at = np.arange(n) - n // 2 + end
+    inside = np.where(at < 0, -at, np.where(at > n - 1, 2 * (n - 1) - at, at))
+    beyond = np.expand_dims(at != inside, tuple(i for i in range(cube.ndim) if i != axis))
+    values = cube.take(inside, axis)
+    return np.where(beyond, 2 * cube.take([end], axis) - values, values)
+
+
+def highest(cube: Array, axis: int, sigma: float, *, periodic: bool, ends: bool = False) -> float:
+    """f_99 along one axis; ``ends`` as of :func:`power_spectrum`."""
     n = int(cube.shape[axis])
     if cube.ndim > 1 and cube.size > _ENOUGH:  # some of the lines tell as much as all
         every: Any = [slice(None)] * cube.ndim
         every[0 if axis else 1] = slice(None, None, max(1, cube.size // _ENOUGH))
         cube = np.ascontiguousarray(cube[tuple(every)])
-    power = power_spectrum(cube, axis, periodic=periodic)
+    power = power_spectrum(cube, axis, periodic=periodic, ends=ends)
     # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
     noise = sigma**2 * (1 + 4 / np.sqrt(cube.size / n))
     signal = np.maximum(power - noise, 0.0)

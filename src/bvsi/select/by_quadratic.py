@@ -26,8 +26,8 @@ from numpy.typing import NDArray
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
-from bvsi.infer.fit import misfit_excess
-from bvsi.infer.quadratic import MOST_NOISE, Minimum, Model, Quadratic, carried_over, expanded
+from bvsi.infer.fit import SEEN, misfit_excess
+from bvsi.infer.quadratic import Minimum, Model, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
 from bvsi.select.criterion import ExtendedBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
@@ -49,6 +49,10 @@ from bvsi.select.search import (
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
+
+# 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
+# have 5e-7. Noise makes it far larger.
+_ALIKE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -211,7 +215,7 @@ class _Sweeping:
                 else:
                     visited.append(replace(v, score=v.score + offset, candidates=candidates))
         # the misfit at the selected model, unless that at all operators says that neither is to be trusted
-        trusted = chosen.quadratic if whole.quadratic.noise_share <= MOST_NOISE else whole.quadratic
+        trusted = chosen.quadratic if not whole.quadratic.swamped else whole.quadratic
         notes = doubts(trusted, chosen.fit.names, self.protection)
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes)
 
@@ -301,6 +305,8 @@ class BestSubset:
             ladder = search.propose(quadratic, search.fits[best][0] - self.gain)
             if search.best == best and number == 0 and search.misfits(best):  # other candidates, seen from good weights
                 search.propose(search.moments(quadratic.theta), np.inf)
+            if search.best == best:  # what a smaller or larger best model hides
+                search.refit_rivals(best, quadratic)
             if search.best == best:
                 return search.path(best, quadratic, ladder, "no model near it is better.")
         quadratic = around(likelihood, search.fits[search.best][1], search.rng)
@@ -315,11 +321,57 @@ class _Subsets:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
         self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
+        self.price = 0.0  # of an operator
+        self._seen: dict[Model, float] = {}
 
     @property
     def best(self) -> Model:
-        """The fitted model with the lowest score."""
-        return min(self.fits, key=lambda model: self.fits[model][0])
+        """The fitted model with the lowest score, of those that see the time terms and have no weak operators."""
+        ordered = sorted(self.fits, key=lambda model: self.fits[model][0])
+        return next((m for m in ordered if self._smaller(m) is None and not self._blind(m)), ordered[0])
+
+    def _blind(self, model: Model) -> bool:
+        """Whether the noise of its own operators hides from a model what it should explain, the time terms.
+
+        The signal that its weights see is compared with that of the weights of no operator at all.
+        """
+        if model not in self._seen:
+            fit = self.fits[model][1]
+            own = self.likelihood.restrict(fit.names)
+            scale = 1.0 if own.scale_known else fit.equations.q / own.n
+            if not self._seen:
+                self._seen[()] = own.time_signal(np.zeros(own.d), copy.deepcopy(self.rng), scale)
+            self._seen[model] = own.time_signal(fit.theta, copy.deepcopy(self.rng), scale)
+        return self._seen[model] < SEEN * self._seen[()]
+
+    def _smaller(self, model: Model) -> Model | None:
+        """The model without its weakest operator, where z² of that is less than its price; None where none is.
+
+        Where noise makes up much of the operators Q(θ) is far from a parabola: one that carries much noise makes Σ
+        larger, and Q smaller by far more than z².
+        """
+        fit, names = self.fits[model][1], self.likelihood.names
+        free = self.protection.removable(fit.names)
+        if not free or fit.posterior is None:
+            return None
+        squares = dict(zip(fit.names, fit.theta**2 / fit.posterior.variance, strict=True))
+        weakest = min(free, key=lambda name: squares[name])
+        return tuple(i for i in model if names[i] != weakest) if squares[weakest] < self.price else None
+
+    def settle(self) -> None:
+        """Drop what is not supported, one operator after the other, from the model with the lowest score."""
+        model = min(self.fits, key=lambda model: self.fits[model][0])
+        while (smaller := self._smaller(model)) is not None:
+            if smaller not in self.fits:
+                misfit = quadratic_of(self.fits[model][1])
+                left = [self.likelihood.names[i] for i in smaller]
+                start = misfit.minimum(left).theta
+                fit = fit_candidate(self.likelihood, (self.settings.estimator, left, start))
+                if fit is None:
+                    return
+                whole = replace(misfit, names=self.likelihood.names)
+                self.fits[smaller] = (self._score(fit.equations.q, len(smaller), whole), fit)
+            model = smaller
 
     def begin(self, keep: Iterable[str], groups: Sequence[Iterable[str]]) -> None:
         """Fit the best model near that of a pilot, which searched some of the tiles, where there is one."""
@@ -371,11 +423,14 @@ class _Subsets:
             batch, models = models[:left], models[left:]
             self._fit([model for model in batch if model not in self.fits], quadratic)
             left -= sum(model in self.fits for model in batch)
+        if self.fits:
+            self.settle()
         return ladder
 
     def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
         """Fit models from their minima on a quadratic misfit; those that fail are left out."""
         found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in models])
+        self.price = self._score(quadratic.n, 1, quadratic) - self._score(quadratic.n, 0, quadratic)
         for model, fit in zip(models, found, strict=True):
             if fit is not None:
                 self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
@@ -408,8 +463,12 @@ class _Subsets:
             else:
                 visited.append(Visited(names, J, theta, float(Q) / quadratic.n, changed, {}, frozenset()))
         status = "" if fit.status.converged else f" The estimate: {fit.status.message}"
-        notes = " ".join(text for text in (self._doubts(best, quadratic), self._static(best, quadratic)) if text)
-        stopped = f"stopped: {why}{status}"
+        unsupported = [model for model, (other, _) in self.fits.items() if other < score and model != best]
+        if unsupported:
+            reason = "operators within their error bars, or noise that explains noise"
+            status += f" Models that were fitted and have a lower score: {len(unsupported)}; they have {reason}."
+        texts = (self._doubts(best, quadratic), self._alike(best, quadratic), self._static(best, quadratic))
+        notes, stopped = " ".join(text for text in texts if text), f"stopped: {why}{status}"
         margins = self._margins(best, quadratic)
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins)
 
@@ -436,19 +495,51 @@ class _Subsets:
         return "No operator at all explains the data as well: perhaps nothing moves in them."
 
     def _doubts(self, best: Model, quadratic: Quadratic) -> str:
-        """Models one operator away, or with one exchanged, that are nearly as good."""
-        names, score, criterion = quadratic.names, self.fits[best][0], self.settings.criterion
-        models, bound = Models(names, self.protection), score + 2 * math.log(ODDS) + 1
+        """Models next to the best one that are nearly as good; not those with operators within their error bars."""
+        names, score = quadratic.names, self.fits[best][0]
+        rivals = []
+        for model, J in self._near(best, quadratic).items():
+            if model in self.fits and (self._smaller(model) is not None or self._blind(model)):
+                continue
+            lacks = tuple(names[i] for i in best if i not in model)
+            rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
+        return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
+
+    def _near(self, best: Model, quadratic: Quadratic) -> dict[Model, float]:
+        """Scores of models one operator away, or with one exchanged, that are nearly as good; predicted, or of fits."""
+        criterion, models = self.settings.criterion, Models(quadratic.names, self.protection)
+        bound = self.fits[best][0] + 2 * math.log(ODDS) + 1
 
         def wanted(Q: Array, size: int) -> NDArray[np.bool_]:
             return np.asarray(criterion.values(np.maximum(Q, 0.0), size, quadratic) < bound)
 
-        rivals = []
-        for model, Q in near_models(best, models, quadratic, wanted).items():
-            J = self.fits[model][0] if model in self.fits else self._score(Q, len(model), quadratic)
-            lacks = tuple(names[i] for i in best if i not in model)
-            rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
-        return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
+        near = near_models(best, models, quadratic, wanted)
+        scores = {model: self._score(Q, len(model), quadratic) for model, Q in near.items()}
+        return {model: self.fits[model][0] if model in self.fits else J for model, J in scores.items()}
+
+    def _alike(self, best: Model, quadratic: Quadratic) -> str:
+        """Which operators are multiples of selected ones in these data, whatever the odds that rounding gives them."""
+        size, names = np.sqrt(np.maximum(np.diag(quadratic.H), np.finfo(float).tiny)), quadratic.names
+        correlation = np.square(quadratic.H / np.outer(size, size))
+        told = []
+        for i in best:
+            others = [names[j] for j in range(len(names)) if j not in best and correlation[i, j] > 1 - _ALIKE]
+            told += (
+                [f"{' and '.join(others)} {'is a multiple' if len(others) == 1 else 'are multiples'} of {names[i]}"]
+                if others
+                else []
+            )
+        if not told:
+            return ""
+        return f"Not decided: in these data {'; '.join(told)}, as in those with one wave only; give data with others."
+
+    def refit_rivals(self, best: Model, quadratic: Quadratic) -> None:
+        """Fit models next to the best that promise more than it has."""
+        worth = self.fits[best][0] - self.settings.gain
+        near = {model: J for model, J in self._near(best, quadratic).items() if model not in self.fits and worth > J}
+        if near:
+            self._fit(sorted(near, key=lambda model: near[model])[: self.settings.fitted], quadratic)
+            self.settle()
 
 
 def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str], Array | None]) -> Fit | None:
@@ -458,7 +549,7 @@ def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str]
         fit = estimator.fit(likelihood.restrict(names), start=start)
     except (RankError, NotPositiveDefiniteError):
         return None
-    return None if quadratic_of(fit).noise_share > MOST_NOISE else fit
+    return None if quadratic_of(fit).swamped else fit
 
 
 def quadratic_of(fit: Fit) -> Quadratic:

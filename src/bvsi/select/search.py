@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
-from bvsi.infer.quadratic import MOST_NOISE, Model, Quadratic
+from bvsi.infer.quadratic import Model, Quadratic
 from bvsi.select.criterion import SubsetCriterion
 from bvsi.select.path import Visited
 
@@ -453,7 +453,7 @@ def _removal_cost(quadratic: Quadratic, names: tuple[str, ...]) -> Callable[[tup
 def doubts(quadratic: Quadratic, selected: tuple[str, ...], protection: Protection) -> str:
     """Why the selection is not decided; empty where it is."""
     share = quadratic.noise_share
-    if share > MOST_NOISE:
+    if share > quadratic.most_noise:
         return (
             f"Not decided: noise makes up {min(share, 1.0):.0%} of a combination of the operators, so that the data "
             "cannot tell them apart. Use fewer candidates, less noise or more data."

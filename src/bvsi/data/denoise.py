@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
+from typing import Any
 
 import numpy as np
+import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.data import Data, Grid, Mesh
+from bvsi.data.data import Data
+from bvsi.data.grid import Grid
+from bvsi.data.mesh import Mesh
 from bvsi.data.smoothness import along, difference_filter, graph_filter
 from bvsi.errors import DataError
 
@@ -43,13 +47,23 @@ class Smoother:
         Sigma of the noise, from what the smoothing takes away.
     """
 
-    V: tuple[Array, ...]
+    V: tuple[Any, ...]
     f: Array
     sigma: float
 
     def smooth(self, values: Array) -> Array:
         """u = V f Vᵀ û for û (T, n)."""
         return self._filtered(values, self.f)
+
+    def keeping(self, part: float, values: Array) -> tuple[Array, float]:
+        """u + k (û − u) for û (T, n), which has a part of the variance of white noise, and that part.
+
+        It is the mean of (f + k (1 − f))²; where the smoothing itself leaves more k is zero.
+        """
+        f, left = self.f, 1 - self.f
+        a, b, c = float(np.mean(left * left)), float(np.mean(f * left)), float(np.mean(f * f)) - part
+        k = (np.sqrt(b * b - a * c) - b) / a if c < 0 < a else 0.0
+        return self._filtered(values, f + k * left), max(part, part + c)
 
     def draw(self, sd: Array | float, rng: np.random.Generator) -> Array:
         """A draw of what is left unknown, (T, n), for noise of standard deviation ``sd``, a number or (T, n)."""
@@ -61,36 +75,44 @@ class Smoother:
         return _apply(self.V, transformed).reshape(values.shape)
 
 
-def smoothers(data: Data) -> dict[str, Smoother]:
-    """One smoother per field; values that were not measured count as they were filled in."""
-    mu, V = zip(*_axes(data), strict=True)
+def smoothers(data: Data, longest: int | None = None) -> dict[str, Smoother]:
+    """One smoother per field; values that were not measured count as they were filled in.
+
+    Parameters
+    ----------
+    longest
+        Axes with more values are left as they are; without it those with too many to be smoothed are refused.
+    """
+    mu, V = zip(*_axes(data, longest), strict=True)
     return {name: _smoother(mu, V, values) for name, values in data.fields.items()}
 
 
-def _axes(data: Data) -> list[tuple[Array, Array]]:
+def _axes(data: Data, longest: int | None) -> list[tuple[Array, Any]]:
     """μ (n,) and V (n, n) of DᵀD along each axis, time first."""
-    geometry = data.geometry
-    in_time = _axis("time", difference_filter(data.times, min(_ORDER, data.n_times - 1)))
+    geometry, axis = data.geometry, partial(_decomposed, longest=longest)
+    in_time = axis("time", difference_filter(data.times, min(_ORDER, data.n_times - 1)))
     if isinstance(geometry, Mesh):
         once = graph_filter(geometry)
-        return [in_time, _axis("node", once @ once)]
+        return [in_time, axis("node", once @ once)]
     assert isinstance(geometry, Grid)
     orders = {name: min(_ORDER, len(x) - 1) for name, x in geometry.axes.items()}
     in_space = (
-        _axis(name, difference_filter(x, orders[name], geometry.periods.get(name))) for name, x in geometry.axes.items()
+        axis(name, difference_filter(x, orders[name], geometry.periods.get(name))) for name, x in geometry.axes.items()
     )
     return [in_time, *in_space]
 
 
-def _axis(name: str, D: object) -> tuple[Array, Array]:
-    n = int(D.shape[1])  # type: ignore[attr-defined]
+def _decomposed(name: str, D: Any, longest: int | None) -> tuple[Array, Any]:
+    n = int(D.shape[1])
+    if longest is not None and n > longest:
+        return np.zeros(n), sparse.eye_array(n, format="csr")
     if n > _LONGEST:
         raise DataError(f"axis {name!r} has {n} values, too many to be smoothed; use every second one.")
-    mu, V = np.linalg.eigh((D.T @ D).toarray())  # type: ignore[attr-defined]
+    mu, V = np.linalg.eigh((D.T @ D).toarray())
     return np.maximum(mu, 0.0), V
 
 
-def _smoother(mu: Sequence[Array], V: tuple[Array, ...], values: Array) -> Smoother:
+def _smoother(mu: Sequence[Array], V: tuple[Any, ...], values: Array) -> Smoother:
     shape = tuple(map(len, mu))
     squares = np.square(_apply([one.T for one in V], values.reshape(shape)))
     mu_t = mu[0].reshape(-1, *[1] * (len(shape) - 1))
@@ -112,6 +134,6 @@ def _smoother(mu: Sequence[Array], V: tuple[Array, ...], values: Array) -> Smoot
     return Smoother(V, f, float(np.sqrt(np.sum(np.square(left) * squares) / np.sum(left))))
 
 
-def _apply(matrices: Sequence[Array], values: Array) -> Array:
+def _apply(matrices: Sequence[Any], values: Array) -> Array:
     """Apply one matrix along each axis."""
     return reduce(lambda v, axis: along(matrices[axis], v, axis), range(len(matrices)), values)
