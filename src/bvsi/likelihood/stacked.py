@@ -379,7 +379,9 @@ class Tiles(Weighting):
 
     def costly(self, part: Part) -> bool:
         """Where there are several tiles, more data than the covariance is summed over, or a search begins on some."""
-        return bool(_plan(part).tiles) or part.residuals.structure.thinned is not None or _work(part) >= PILOT.work
+        structure = part.residuals.structure
+        searched = structure.mass_at_nodes is not None and _work(part) >= PILOT.work
+        return bool(_plan(part).tiles) or structure.thinned is not None or searched
 
     def slope_is_cheap(self, part: Part) -> bool:
         """Where conjugate gradients take the place of a factor."""

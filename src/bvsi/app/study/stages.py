@@ -23,6 +23,7 @@ from bvsi.app.study.outputs import is_regular
 from bvsi.app.study.seal import file_digest, is_sealed, seal
 from bvsi.common.files import write_whole
 from bvsi.data import Data, Grid
+from bvsi.data._arrays import slabs
 from bvsi.errors import BvsiError
 
 Result = TypeVar("Result")
@@ -126,8 +127,9 @@ def data_parts(experiments: Sequence[Data]) -> Iterator[bytes | memoryview]:
         arrays: list[Any] = [data.times, geometry.points, *data.fields.values(), *data.auxiliary.values()]
         arrays += [] if data.measured is None else list(data.measured.values())
         arrays += [np.array(list(geometry.periods.values()))] if isinstance(geometry, Grid) else [geometry.cells]
-        for array in arrays:
-            yield np.ascontiguousarray(array).reshape(-1).data.cast("B")
+        for array in map(np.ascontiguousarray, arrays):
+            for rows in slabs(array):
+                yield array[rows].reshape(-1).data.cast("B")
 
 
 def file_parts(files: Sequence[Path]) -> Iterator[bytes]:
