@@ -295,3 +295,15 @@ def test_second_derivatives_that_cannot_be_moved_have_no_weak_form(text):
     with pytest.raises(OperatorError, match="no weak form") as caught:
         Library({"u": [text]}, boundary=Assembled()).weak(words)
     assert text in str(caught.value)
+
+
+def test_derivatives_of_monomials_go_onto_the_test_function_as_they_are():
+    """All monomials to degree 6 of two fields under derivatives to order 6, without the chain rule."""
+    powers = [f"u**{i}*v**{j}" for i in range(7) for j in range(7 - i) if i + j]
+    texts = [f"{'dx(' * k}{p}{')' * k}" for p in powers for k in range(7)]
+    operators = Library({"u": texts}).weak(Vocabulary(("x",), ("u", "v"), ()), trial_order=0, test_order=6)
+    assert len(operators) == 189
+    for operator, text in zip(operators, texts, strict=True):
+        (term,) = operator.forms["cells"].terms
+        assert term.test == (text.count("dx("),)
+        assert not operator.on_data

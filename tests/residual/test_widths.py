@@ -153,3 +153,17 @@ def test_lines_have_most_of_what_the_spectrum_asks_for(times):
     used = residual_counts({"x": space.gap["x"], "time": time.gap}, [data])[0]
     assert wanted > 4 * widths.WIDTHS.most
     assert 0.5 * wanted < used < wanted  # gaps move a little, for exact quadrature
+
+
+def test_layers_at_the_ends_of_an_axis_count():
+    x, t = np.linspace(0, 1, 201), np.linspace(0, 1, 21)
+    layer = np.exp(-x / (0.03 + 0.02 * t[:, None]))
+    found = bandwidth(Data(t, {"u": layer}, Grid(x=x)), {})["x"]
+    assert found > 4 * widths.highest(layer, 1, 0.0, periodic=False)
+    inside = np.exp(-0.5 * ((x - 0.5) / (0.03 + 0.02 * t[:, None])) ** 2)
+    same = bandwidth(Data(t, {"u": inside}, Grid(x=x)), {})["x"]
+    assert same == widths.highest(inside, 1, 0.0, periodic=False)
+    noise = np.random.default_rng(0).standard_normal((2000, 64))
+    expected = 64 * power_spectrum(np.eye(64), 1, periodic=False, ends=True)
+    assert_allclose(power_spectrum(noise, 1, periodic=False, ends=True), expected, rtol=0.2)
+    assert widths.highest(noise, 1, 1.0, periodic=False, ends=True) <= 2 / 64

@@ -27,6 +27,7 @@ from bvsi.errors import DataError
 Array = NDArray[np.float64]
 
 _ORDER = 4  # differences: cubic signals are left as they are
+_TINY = np.finfo(float).tiny  # where no axis is smoothed
 _LONGEST = 4096  # an axis longer than this takes too long to decompose
 # log₁₀ λ that are tried, first coarsely, then more finely around the best.
 _EXPONENTS = (-4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0, 10.0, 12.0)
@@ -123,7 +124,7 @@ def _smoother(mu: Sequence[Array], V: tuple[Any, ...], values: Array) -> Smoothe
 
     def score(exponents: tuple[float, float]) -> float:
         left = 1 - filtered(exponents)
-        return float(np.sum(np.square(left) * squares) / np.sum(left) ** 2)
+        return float(np.sum(np.square(left) * squares) / max(np.sum(left) ** 2, _TINY))
 
     best = min(((a, b) for a in _EXPONENTS for b in _EXPONENTS), key=score)
     for step in _REFINEMENTS:
@@ -131,7 +132,7 @@ def _smoother(mu: Sequence[Array], V: tuple[Any, ...], values: Array) -> Smoothe
         best = min(near, key=score)
     f = filtered(best)
     left = 1 - f
-    return Smoother(V, f, float(np.sqrt(np.sum(np.square(left) * squares) / np.sum(left))))
+    return Smoother(V, f, float(np.sqrt(np.sum(np.square(left) * squares) / max(np.sum(left), _TINY))))
 
 
 def _apply(matrices: Sequence[Any], values: Array) -> Array:

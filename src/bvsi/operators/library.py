@@ -334,7 +334,8 @@ class Library:
             assert treatment is not None
             return treatment.text(argument, self._conditions[operator.equation])
 
-        dialect = Dialect(self._definitions, None if treatment is None else biharmonic_text)
+        biharmonic = None if treatment is None else biharmonic_text
+        dialect = Dialect(self._definitions, biharmonic, outside=orders[0] == 0)
         try:
             return build_operator(operator, words=words, conditions=self._conditions, dialect=dialect, orders=orders)
         except OperatorError as error:

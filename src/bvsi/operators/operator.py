@@ -128,8 +128,9 @@ class WeakOperator:
             expressions = [term.coefficient for term in form.jacobian]
             if kind == "values":
                 expressions = [term.integrand for term in form.terms]
-            if noisy:
-                expressions = [unbiased(g, self.words) for g in expressions]
+            if noisy:  # the third derivative of a root may be anything
+                fine = (kind == "values" or g.is_polynomial(*self.words.jets(g)) for g in expressions)
+                expressions = [unbiased(g, self.words) if ok else g for ok, g in zip(fine, expressions, strict=True)]
             self._kernels[where, kind, noisy] = compile_kernel(tuple(expressions))
         return self._kernels[where, kind, noisy]
 

@@ -46,10 +46,13 @@ class Dialect:
         Name → what it stands for; definitions do not use each other.
     biharmonic
         Text for ∇⁴ of an argument; None where it stands for the Laplacian of the Laplacian as it is.
+    outside
+        Whether ``dx(...)`` keeps its derivative outside, as ``div`` does: where all of them go onto test functions.
     """
 
     definitions: Mapping[str, Syntax] = field(default_factory=dict)
     biharmonic: Callable[[str], str] | None = None
+    outside: bool = False
 
 
 @dataclass(frozen=True)
@@ -219,7 +222,8 @@ class _Translator:
         if name in ("dx", "dy", "dz", *self._directions):
             if name[1:] not in words.coordinates:
                 raise OperatorError(f"{name}: the data have only the coordinates {', '.join(words.coordinates)}")
-            return strong.directional(words.coordinates.index(name[1:]), arguments[0], words)
+            axis = words.coordinates.index(name[1:])
+            return strong.directional(axis, arguments[0], words, outside=self.dialect.outside)
         if name == "dot":
             left, right = arguments
             return strong.dot(left, right, words)

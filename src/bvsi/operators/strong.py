@@ -2,7 +2,8 @@
 
 A scalar is ``F = Σ_α D^α g_α``: expressions g_α of jets under outer derivatives D^α. ``div``, ``grad`` and
 ``laplacian`` keep their derivative outside, since that is the flux to integrate by parts; ``dx``, ``dy``, ``dz``
-are carried out at once by the chain rule, and so is an outer derivative that gets multiplied by something.
+are carried out at once by the chain rule, unless all derivatives go onto test functions (splines), and so is an outer
+derivative that gets multiplied by something.
 Beside these a scalar may carry terms that are written weakly, ∫ ∂^α v g over cells, facets or the boundary.
 """
 
@@ -113,8 +114,10 @@ def function(f: Callable[[sp.Expr], sp.Expr], argument: Strong, words: Vocabular
     return plain(apply(f, evaluate(need_scalar(argument, "a function"), words)), words)
 
 
-def directional(axis: int, argument: Strong, words: Vocabulary) -> Scalar:
-    """∂/∂x_axis, carried out."""
+def directional(axis: int, argument: Strong, words: Vocabulary, *, outside: bool = False) -> Scalar:
+    """∂/∂x_axis, carried out or kept outside."""
+    if outside:
+        return _shift(need_scalar(argument, "a derivative"), axis, words)
     value = evaluate(need_scalar(argument, "a derivative"), words)
     return plain(words.derivative(value, axis), words)
 

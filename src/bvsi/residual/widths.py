@@ -37,6 +37,8 @@ _CYCLES = np.arange(1, 21)[:, None]
 SHORTEST = 1.0
 # Values that are transformed at a time, to bound memory, and at most; not measured.
 _SLAB, _ENOUGH = 500_000, 10_000_000
+# Nodes of an axis up to which its ends are looked at: what they make of noise takes a square of so many; not measured.
+_LONGEST = 2000
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ def _around_end(cube: Array, axis: int, end: int) -> Array:
 def highest(cube: Array, axis: int, sigma: float, *, periodic: bool, ends: bool = False) -> float:
     """f_99 along one axis; ``ends`` as of :func:`power_spectrum`."""
     n = int(cube.shape[axis])
+    ends = ends and not periodic and n <= _LONGEST
     if cube.ndim > 1 and cube.size > _ENOUGH:  # some of the lines tell as much as all
         every: Any = [slice(None)] * cube.ndim
         every[0 if axis else 1] = slice(None, None, max(1, cube.size // _ENOUGH))
@@ -180,6 +183,8 @@ def highest(cube: Array, axis: int, sigma: float, *, periodic: bool, ends: bool 
     power = power_spectrum(cube, axis, periodic=periodic, ends=ends)
     # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
     noise = sigma**2 * (1 + 4 / np.sqrt(cube.size / n))
+    if ends:  # that of an end value goes on beyond the end
+        noise = noise * n * power_spectrum(np.eye(n), 1, periodic=False, ends=True)
     signal = np.maximum(power - noise, 0.0)
     lowest: float = 1.0 / n
     if not signal.sum() > 0:

@@ -1,0 +1,74 @@
+"""Data at both ends: as much noise as signal, and none at all."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from bvsi.check.assessment import seen_signal
+from bvsi.data import Data, Grid
+from bvsi.discovery import discover
+from bvsi.discovery.method import choose_method
+from bvsi.infer import Profile
+from bvsi.infer.priors import LogNormal, Normal, Prior
+from bvsi.noise.measurement import measure_all
+from bvsi.operators import Library
+from discovery.exact_cases import BURGERS, BURGERS_TRUTH, burgers, noisy
+
+POWERS = Library({"u": ["u", "u**2", "u**3", "dx(u)", "u*dx(u)", "u**2*dx(u)", "dx(dx(u))", "dx(dx(u**2))"]})
+
+
+def steepening(nodes: int = 256, times: int = 101) -> Data:
+    """u_t = −u u_x before the shock, along its characteristics."""
+    x, t = 2 * np.pi * np.arange(nodes) / nodes, np.linspace(0, 0.9, times)[:, None]
+    start = np.broadcast_to(x, (times, nodes)).copy()
+    for _ in range(60):  # Newton for y + t u(y) = x
+        start -= (start + t * (0.5 + np.sin(start)) - x) / (1 + t * np.cos(start))
+    return Data(t[:, 0], {"u": 0.5 + np.sin(start)}, Grid(periodic={"x": 2 * np.pi}, x=x))
+
+
+def test_as_much_noise_as_signal() -> None:
+    clean = steepening()
+    size = float(np.sqrt(np.mean(clean.fields["u"] ** 2)))
+    runs = [discover(noisy(clean, size, seed), POWERS) for seed in range(3)]
+    assert [found.names for found in runs] == [("u*dx(u)",)] * 3
+    assert [found.verdict for found in runs] == ["consistent"] * 3
+    assert all(abs(found.coefficient("u*dx(u)") + 1) < 3.5 * found.sd[0] for found in runs)
+
+
+@pytest.mark.parametrize("precision", [np.float64, np.float32])
+def test_clean_data_have_no_spurious_operators(precision) -> None:
+    data = burgers()
+    rounded = data.with_fields({"u": data.fields["u"].astype(precision).astype(float)})
+    library = Library({"u": [*POWERS.names, "dx(dx(u**3))", "dx(dx(dx(u)))"]})
+    found = discover(rounded, library)
+    assert {name.replace("dx(dx(u))", "laplacian(u)") for name in found.names} == set(BURGERS_TRUTH)
+    assert found.verdict == "consistent"
+
+
+def test_one_wave_is_said_to_be_one() -> None:
+    x, t = 2 * np.pi * np.arange(64) / 64, np.linspace(0, 1, 41)[:, None]
+    data = Data(t[:, 0], {"u": np.exp(-0.4 * t) * np.sin(2 * x)}, Grid(periodic={"x": 2 * np.pi}, x=x))
+    found = discover(data, Library({"u": ["u", "u**2", "dx(u)", "dx(dx(u))", "dx(dx(dx(dx(u))))"]}))
+    assert "multiples of" in found.path.doubts
+    assert not found.path.decided
+
+
+def test_large_coefficients_hide_the_time_terms() -> None:
+    data = noisy(burgers(), 0.05, 0)
+    setup = choose_method(measure_all((data,), None, robust=None), BURGERS, None).setup
+    likelihood = setup.likelihood(list(BURGERS_TRUTH))
+    fit, rng = Profile().fit(likelihood), np.random.default_rng(0)
+    assert 0.5 < seen_signal(fit, likelihood, rng) < 1.5
+    object.__setattr__(fit, "theta", 3e3 * fit.theta)
+    assert seen_signal(fit, likelihood, rng) < 0.05
+
+
+@pytest.mark.parametrize("law", [Normal(0.1, 0.1), LogNormal(-2.3, 1.0)])
+def test_priors_by_name_where_the_noise_is_not_known(law) -> None:
+    x, t = np.linspace(0, 1, 12), np.linspace(0, 0.3, 5)[:, None]
+    u = sum(a * np.exp(-0.1 * (k * np.pi) ** 2 * t) * np.sin(k * np.pi * x) for k, a in ((1, 1.0), (2, 0.3)))
+    data = noisy(Data(t[:, 0], {"u": u}, Grid(x=x)), 0.02, 0)
+    library = Library({"u": ["laplacian(u)", "u"]}, keep=["laplacian(u)", "u"])
+    found = discover(data, library, prior=Prior({"laplacian(u)": law}))
+    assert abs(found.coefficient("laplacian(u)") - 0.1) < 4 * found.sd[0]
