@@ -1,5 +1,6 @@
 """Noise: models of it, and what the data tell of their own."""
 
+from bvsi.noise.correlation import Blurred
 from bvsi.noise.level import NoiseLevel, add_noise, estimate_noise
 from bvsi.noise.models import IID, Covariance, Diagonal, Noise, PerField, PerTime, StateCovariance, UnknownScale
 from bvsi.noise.outliers import Outliers, find_outliers
@@ -7,6 +8,7 @@ from bvsi.noise.signal import SignalNoise, estimate_signal_noise
 
 __all__ = [
     "IID",
+    "Blurred",
     "Covariance",
     "Diagonal",
     "Noise",

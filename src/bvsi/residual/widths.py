@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
 from bvsi.residual import TemporalTests
+from bvsi.residual.blur import spectral_density
 from bvsi.residual.mask_widths import gaps_in_mask
 from bvsi.spaces import SplineTests
 from bvsi.spaces.nodal_derivatives import NARROWEST, noise_gain
@@ -97,10 +98,17 @@ class Widths:
 WIDTHS = Widths()
 
 
-def bandwidth(data: Data, sigma: Mapping[str, float]) -> dict[str, float]:
+def bandwidth(
+    data: Data, sigma: Mapping[str, float], widths: Mapping[str, float] | None = None
+) -> dict[str, float]:
     """f_99 in cycles per step by axis of a grid, ``time`` among them, of the field with the widest spectrum.
 
     One half is the limit of the sampling.
+
+    Parameters
+    ----------
+    widths
+        Widths over which the noise is blurred, by axis, in steps.
     """
     grid = data.geometry
     assert isinstance(grid, Grid)
@@ -111,7 +119,7 @@ def bandwidth(data: Data, sigma: Mapping[str, float]) -> dict[str, float]:
         if data.measured is not None:  # values that were not measured are interpolated, and so without noise
             noise *= float(np.sqrt(data.measured[name].mean()))
         for axis, label in enumerate(("time", *grid.names)):
-            cycles = highest(cube, axis, noise, periodic=label in grid.periods)
+            cycles = highest(cube, axis, noise, widths or {}, ("time", *grid.names), periodic=label in grid.periods)
             found[label] = max(found.get(label, 0.0), cycles)
     return found
 
@@ -138,12 +146,25 @@ def power_spectrum(cube: Array, axis: int, *, periodic: bool) -> Array:
     return power / (cube.size / n) / n
 
 
-def highest(cube: Array, axis: int, sigma: float, *, periodic: bool) -> float:
-    """f_99 along one axis."""
+def highest(
+    cube: Array, axis: int, sigma: float, widths: Mapping[str, float], labels: Sequence[str], *, periodic: bool
+) -> float:
+    """f_99 along one axis.
+
+    Parameters
+    ----------
+    widths, labels
+        Widths over which the noise is blurred, by axis, and the names of all axes.
+    """
     n = int(cube.shape[axis])
     power = power_spectrum(cube, axis, periodic=periodic)
     # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
-    noise = sigma**2 * (1 + 4 / np.sqrt(cube.size / n))
+    alike = {label: float(spectral_density(w, np.zeros(1))[0]) for label, w in widths.items() if w}
+    lines = cube.size / n / float(np.prod([s for label, s in alike.items() if label != labels[axis]]))
+    noise = np.full(len(power), sigma**2)
+    if labels[axis] in alike:
+        noise *= spectral_density(widths[labels[axis]], np.fft.rfftfreq(n))
+    noise *= 1 + 4 / np.sqrt(lines)
     signal = np.maximum(power - noise, 0.0)
     lowest: float = 1.0 / n
     if not signal.sum() > 0:
