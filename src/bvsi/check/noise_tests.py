@@ -49,7 +49,8 @@ def _signal_dependence(data: Data, blur: Blur | None) -> list[ResidualTest]:
         found = estimate_signal_noise(data, blur=blur)
     except DataError:
         return []
+    sizes = {name: max(one.c, one.b**0.5) for name, one in found.items()}
     return [
-        ResidualTest(f"noise grows with the signal ({name})", max(one.c, one.b**0.5), float("nan"), one.p_value, "signal")
+        ResidualTest(f"noise grows with the signal ({name})", sizes[name], float("nan"), one.p_value, "signal")
         for name, one in found.items()
     ]

@@ -4,9 +4,9 @@
     ρ_h = sin(π c_h / 2),      κ = 1 + 2 Σ ρ_h,      Σ_h exp(−h²/4w²) = κ
 
 Filters along the other axes take the signal off and leave the correlation along an axis as it is, where the kernel is a
-product over axes. Signs make c blind to a few places where signal is left, and to noise whose size varies. Signal that is
-left is smooth and only adds to ρ: of several orders q that with the least κ is used. The width w is that of a Gaussian
-with the same κ, the density of the noise at long waves, which is what wide test functions see of it.
+product over axes. Signs make c blind to a few places where signal is left, and to noise whose size varies. Signal that
+is left is smooth and only adds to ρ: of several orders q that with the least κ is used. The width w is that of a
+Gaussian with the same κ, the density of the noise at long waves, which is what wide test functions see of it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Blurred:
         if isinstance(self.level, Blurred | Covariance | UnknownScale):
             raise NoiseError("level: IID, PerField, PerTime or Diagonal is needed; UnknownScale(Blurred(...)) works.")
         if not isinstance(self.widths, Mapping) or not all(np.isfinite(w) and w >= 0 for w in self.widths.values()):
-            raise NoiseError(f"widths: numbers of at least zero by axis are needed, {{'x': 0.05}}; got {self.widths!r}.")
+            raise NoiseError(f"widths: numbers of at least 0 by axis are needed, {{'x': 0.05}}; got {self.widths!r}.")
 
     @property
     def scale_known(self) -> bool:

@@ -99,9 +99,7 @@ def _words(filters: tuple[AxisFilter, ...]) -> str:
     return " × ".join(f.name for f in filters if f.name)
 
 
-def estimate_noise(
-    data: Data, rng: np.random.Generator | None = None, *, blur: Blur | None = None
-) -> NoiseLevel:
+def estimate_noise(data: Data, rng: np.random.Generator | None = None, *, blur: Blur | None = None) -> NoiseLevel:
     """Noise of every field: σ = median|f| / 0.6745, f the data after a filter that removes the signal.
 
     f = (D_t^q ⊗ D_x^p ⊗ …) û with normalised differences, Σ c = 0 and Σ c² = 1, so that white noise keeps its

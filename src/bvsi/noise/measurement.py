@@ -46,6 +46,8 @@ class NoiseLevels:
     far
         Weight below which a value is an outlier by itself: that of 10 sd, which none of 9 classic equations with 1 and
         10% of noise reaches.
+    least
+        Weight that an outlier has at least: what replaces it is a prediction, and this well known for sure.
     clear
         Part of ``tail`` up to which, with no weight below ``far`` over it, the first look at the data decides that they
         have no outliers: later ones take values off that were near an outlier, and it takes five of them. Not measured.
@@ -58,6 +60,7 @@ class NoiseLevels:
     tail: float = 2e-4
     few: int = 3
     far: float = 0.23
+    least: float = 1e-3
     clear: float = 0.5
     resolved: float = 0.25
 
@@ -318,7 +321,7 @@ def _without_outliers(
     """Data without outliers.
 
     An interpolated value repeats the noise of its neighbours; :mod:`bvsi.noise.bridging` has the variance with which it
-    may be taken for one of its own, and what a prediction misses besides noise is added.
+    may be taken for one of its own. On meshes, and where neighbours predict little, outliers have Student-t weights.
     """
     if robust is False or level is None:
         return _Replaced(data)
@@ -342,16 +345,19 @@ def _without_outliers(
         if not count > (0 if robust else most[f]) and not np.any(found.weights < NOISE_LEVELS.far):
             continue
         fields[f], factor[f] = np.array(data.fields[f]), np.ones(data.fields[f].shape)
-        fields[f].ravel()[found.outliers] = found.predicted
-        fields[f].ravel()[found.missing] = found.filled
         part = count / data.fields[f].size
         own = np.broadcast_to(v, data.fields[f].shape).ravel()[found.outliers]
-        factor[f].ravel()[found.outliers] = (2 - part) / (1 - part) + np.maximum(found.spread / own - 1, 0.0)
+        # where neighbours predict a value hardly better than noise, it may be signal after all, and keeps some weight
+        sure = (found.spread <= own) & isinstance(data.geometry, Grid)
+        fields[f].ravel()[found.outliers] = np.where(sure, found.predicted, found.values)
+        fields[f].ravel()[found.missing] = found.filled
+        weight = np.maximum(found.weights, NOISE_LEVELS.least)
+        factor[f].ravel()[found.outliers] = np.where(sure, (2 - part) / (1 - part), 1 / weight)
     return _Replaced(data.with_fields(fields), factor) if factor else _Replaced(data)
 
 
 def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bool | None) -> Measurement:
-    """The stated model, its variances where they are simple, else those of the filters; gaps and outliers change either.
+    """The stated model, its variances where they are simple, else those of filters; gaps and outliers change either.
 
     Parameters
     ----------

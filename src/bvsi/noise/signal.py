@@ -36,6 +36,7 @@ from bvsi.residual import Structure
 from bvsi.residual.blur import Blur
 
 _BIN, _MOST_BINS = 60, 40  # independent values per bin of signal strength, and the number of bins
+_PARAMETER = 4.0  # deviance that a further coefficient has to explain: two standard deviations
 _ALPHA = 0.01  # p-value below which noise is taken to grow with the signal: one false alarm in a hundred fields
 # Steps of counted values below which a mean is not known to be. With 0.02 a discovery from 5 counts per cell took ten
 # times longer, for the same answer.
@@ -103,7 +104,10 @@ class SignalNoise:
 
     def covariance(self, structure: Structure) -> StateCovariance:
         """Refused: the variance hangs on the data."""
-        raise NoiseError("noise: SignalNoise needs the data; state it in discover(), or Diagonal(np.sqrt of .of(data)).")
+        del structure
+        raise NoiseError(
+            "noise: SignalNoise needs the data; state it in discover(), or the roots of .of(data) in Diagonal."
+        )
 
     def at(self, frames: Frames, nodes: Mask | None = None) -> SignalNoise:
         """The same law everywhere."""
@@ -119,7 +123,8 @@ def estimate_signal_noise(
     E f² = μ = a² + b s₁ + c² s₂ with s_p = Σ w² |u|^p, for data f after a filter with weights w; u is taken from
     :func:`smoothed`. The values f are put in bins of equal count by s₂; the squared robust scale v of f (mean μ / μ)^½
     in a bin has about a gamma distribution of mean μ. Its likelihood is maximised over a², b, c² ≥ 0, and the
-    likelihood ratio to b = c = 0 is tested, divided by the scatter of the bins where this is larger than expected.
+    likelihood ratio to b = c = 0 is tested, divided by the scatter of the bins where this is larger than expected. b
+    and c are both used only where the data ask for both.
     Where values are multiples of a step, as counts are, a median has steps too, and v is the mean square; bins then
     have the same share of s₁, and so as many counts.
 
@@ -141,8 +146,8 @@ def estimate_signal_noise(
         matrices, stride = [k.K for k in filters], max(1, u.size // MOST)
         f = in_space(matrices[1:], times_last(along(matrices[0][::stride], u, 0))).ravel()
         f /= gain_of(filters) ** 0.5
-        strength = [_strength(u, data.geometry, matrices, stride, power) for power in (1, 2)]
-        result[name] = _fit(f, *strength, inflation(filters), robust=lattice_step(u) is None)
+        s1, s2 = (_strength(u, data.geometry, matrices, stride, power) for power in (1, 2))
+        result[name] = _fit(f, s1, s2, inflation(filters), robust=lattice_step(u) is None)
     return result
 
 
@@ -240,15 +245,15 @@ def _fit(f: Floats, s1: Floats, s2: Floats, inflated: float, *, robust: bool) ->
     none = _deviance(np.maximum(v, 1e-12 * v.max()), np.full(n_bins, even), shape)
     for _ in range(_ROUNDS if robust else 1):  # a mean square does not mind how the signal is spread
         v = np.maximum(v, 1e-12 * v.max())
-        law = _gamma_fit(v, means)
+        law = _law(v, means, shape)
         mu = np.maximum(columns @ law, 1e-12 * v.max())
         v = np.array([_square(f[k] / np.sqrt(mu[k]), robust) * mu[k].mean() for k in bins]) if robust else v
     v = np.maximum(v, 1e-12 * v.max())
     deviance = _deviance(v, means @ law, shape)
     gain, freedom = none - deviance, n_bins - 2
     scatter = max(1.0, deviance / freedom)
-    # of two coefficients that are zero and cannot be negative, one is free in half of all cases, both in a quarter
-    p_value = sum(0.5**n * float(fdtrc(n, freedom, gain / n / scatter)) for n in (1, 2)) if gain > 0 else 1.0
+    # a coefficient that is zero and cannot be negative is free in half of all cases, and there are two to choose from
+    p_value = float(fdtrc(1, freedom, gain / scatter)) if gain > 0 else 1.0
     return SignalNoise(float(np.sqrt(law[0])), float(law[1]), float(np.sqrt(law[2])), p_value)
 
 
@@ -266,12 +271,19 @@ def _square(f: Floats, robust: bool) -> float:
     return (median_of(np.abs(f)) / MAD) ** 2 if robust else float(f @ f) / f.size
 
 
-def _gamma_fit(v: Floats, means: Floats) -> Floats:
-    """Coefficients ≥ 0 of the largest gamma likelihood of v, mean μ = means @ law: scoring with weights 1/μ²."""
+def _law(v: Floats, means: Floats, shape: float) -> Floats:
+    """(a², b, c²) of the largest gamma likelihood of v, mean μ = means @ law; b beside c only where it helps."""
+    laws = [_gamma_fit(v, means, used) for used in ([0, 2], [0, 1], [0, 1, 2])]
+    scores = [_deviance(v, means @ law, shape) + _PARAMETER * np.count_nonzero(law) for law in laws]
+    return laws[int(np.argmin(scores))]
+
+
+def _gamma_fit(v: Floats, means: Floats, used: list[int]) -> Floats:
+    """Coefficients ≥ 0 of some columns, zero elsewhere: scoring with weights 1/μ²."""
     law = np.array([v.mean(), 0.0, 0.0])
     for _ in range(50):
-        mu = np.maximum(means @ law, 1e-12 * v.max())
-        new, _ = nnls(means / mu[:, None], v / mu)
+        mu, new = np.maximum(means @ law, 1e-12 * v.max()), np.zeros(3)
+        new[used] = nnls(means[:, used] / mu[:, None], v / mu)[0]
         if np.allclose(new, law, rtol=1e-10, atol=0.0):
             break
         law = new

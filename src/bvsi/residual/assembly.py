@@ -44,8 +44,8 @@ Discretised: TypeAlias = "tuple[tuple[WeakOperator, ...], Space]"
 # Degree of quadrature beyond which the default does not go, however high the polynomials of the operators.
 # Not measured; the error of higher integrands is then that of the rule.
 MAX_QUADRATURE = 16
-# Part of the values that are exactly zero from which on residuals over hardly anything else are looked for, and the part
-# of other values up to which they are. Burgers data with 5 and 100 counts per cell: χ²/n was 0.67 and 0.69.
+# Part of the values that are exactly zero from which on residuals over hardly anything else are looked for, and the
+# part of other values up to which they are. Burgers data with 5 and 100 counts per cell: χ²/n was 0.67 and 0.69.
 _ZEROS, _EMPTY = 0.05, 0.25
 
 
@@ -107,8 +107,8 @@ def assemble(
         label = f"experiment {number + 1} of {len(experiments)}"
         thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
         blurred = Blur.of(experiment, blur[number]) if blur and space.nodal else None
-        seen = thinned if blurred is None else (blurred, blurred.space(space))
-        parts.append(_residuals(experiment, library, operators, space, states, stencil, seen, progress, label))
+        given = (operators, space, states, stencil, thinned, blurred, progress, label)
+        parts.append(_residuals(experiment, library, *given))
         spaces.append(space)
     treatment = biharmonic_treatment(library, discretisation.element_for(experiments[0].geometry))
     described = f"{spaces[0].name}, {type(stencil).__name__}"
@@ -238,7 +238,8 @@ def _residuals(
     space: Space,
     states: tuple[State, State],
     stencil: Stencil,
-    seen: tuple[Thinned | Blur, Space] | None,
+    thinned: tuple[Thinned, Space] | None,
+    blur: Blur | None,
     progress: Progress,
     label: str,
 ) -> Residuals:
@@ -248,19 +249,19 @@ def _residuals(
     ----------
     states
         Where operators are evaluated, and where they are linearised.
-    seen
-        The space whose test functions see the noise, where it is another: at some of the nodes, or blurred.
+    thinned, blur
+        Some nodes and times that carry the sensitivity, or kernels of the noise; at most one of them.
     """
     state, few = states[0], None
-    if seen is None or isinstance(seen[0], Blur):
+    if thinned is None:
         layout, a, b, active = _usable(data, library, operators, space, stencil)
         structure = _structure(layout, data.times, a, b, active)
-        if seen is not None:
-            blurred, few = seen
+        if blur is not None:
+            few = blur.space(space)
             layout = Layout(library, operators, few, layout.tests)
-            structure = replace(_structure(layout, data.times, *blurred.stencil(a, b), active), blur=blurred)
+            structure = replace(_structure(layout, data.times, *blur.stencil(a, b), active), blur=blur)
     else:
-        chosen, few = seen
+        chosen, few = thinned
         layout, (a, b) = Layout(library, operators, few), stencil.matrices(data.times, library.time_order)
         structure = _thinned_structure(layout, data.times, stencil, library.time_order, chosen)
         states = (state, chosen.state(states[1]))
@@ -338,7 +339,7 @@ def _something(data: Data, fields: tuple[str, ...], operators: tuple[WeakOperato
     values = np.concatenate([np.asarray(data.fields[f]).T for f in fields])
     if np.mean(values == 0) < _ZEROS or any(operator.has_source for operator in operators):
         return None
-    return (values != 0).astype(float)
+    return np.asarray(values != 0, dtype=float)
 
 
 def _touched_part(M: Any, a: Any, b: Any, there: Array) -> Array:

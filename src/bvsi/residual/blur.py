@@ -46,7 +46,7 @@ def correlation(width: float, steps: NDArray[Any]) -> Array:
     return np.asarray(np.exp(-(np.asarray(steps, dtype=float) ** 2) / (4 * width**2)))
 
 
-def spectral_density(width: float, cycles: Array) -> Array:
+def spectral_density(width: float, cycles: NDArray[Any]) -> Array:
     """Σ_h exp(−h²/4w²) cos(2πfh), one for white noise, at frequencies f in cycles per step."""
     h = np.arange(1, 1 + int(np.ceil(12 * max(width, 1.0))))
     return np.asarray(1.0 + 2.0 * np.cos(2 * np.pi * np.outer(cycles, h)) @ correlation(width, h))
@@ -56,7 +56,7 @@ def kernel(width: float, tail: float = _TAIL) -> Array:
     """k with k ∗ k = exp(−h²/4w²) at steps −m … m, Σ k² = 1, for a width in steps; it ends at a part of its maximum."""
     if width < _NARROWEST:
         return np.ones(1)
-    density = spectral_density(width, np.fft.fftfreq(_PERIOD))
+    density = spectral_density(width, np.asarray(np.fft.fftfreq(_PERIOD), dtype=float))
     k = np.fft.ifft(np.sqrt(np.maximum(density, 0.0))).real
     m = int(np.flatnonzero(np.abs(k[: _PERIOD // 2]) > tail * k[0]).max())
     weights = np.concatenate([k[m:0:-1], k[: m + 1]])

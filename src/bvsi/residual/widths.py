@@ -98,9 +98,7 @@ class Widths:
 WIDTHS = Widths()
 
 
-def bandwidth(
-    data: Data, sigma: Mapping[str, float], widths: Mapping[str, float] | None = None
-) -> dict[str, float]:
+def bandwidth(data: Data, sigma: Mapping[str, float], widths: Mapping[str, float] | None = None) -> dict[str, float]:
     """f_99 in cycles per step by axis of a grid, ``time`` among them, of the field with the widest spectrum.
 
     One half is the limit of the sampling.
@@ -113,13 +111,16 @@ def bandwidth(
     grid = data.geometry
     assert isinstance(grid, Grid)
     found: dict[str, float] = {}
+    densities = {a: (w, float(spectral_density(w, np.zeros(1))[0])) for a, w in (widths or {}).items()}
+    alike = float(np.prod([density for _, density in densities.values()]))
     for name, values in data.fields.items():
         cube = np.asarray(values).reshape(len(data.times), *grid.shape)
         noise = float(sigma.get(name, 0.0))
         if data.measured is not None:  # values that were not measured are interpolated, and so without noise
             noise *= float(np.sqrt(data.measured[name].mean()))
         for axis, label in enumerate(("time", *grid.names)):
-            cycles = highest(cube, axis, noise, widths or {}, ("time", *grid.names), periodic=label in grid.periods)
+            width, others = densities.get(label, (0.0, 1.0))[0], alike / densities.get(label, (0.0, 1.0))[1]
+            cycles = highest(cube, axis, noise, periodic=label in grid.periods, width=width, alike=others)
             found[label] = max(found.get(label, 0.0), cycles)
     return found
 
@@ -146,25 +147,21 @@ def power_spectrum(cube: Array, axis: int, *, periodic: bool) -> Array:
     return power / (cube.size / n) / n
 
 
-def highest(
-    cube: Array, axis: int, sigma: float, widths: Mapping[str, float], labels: Sequence[str], *, periodic: bool
-) -> float:
+def highest(cube: Array, axis: int, sigma: float, *, periodic: bool, width: float = 0.0, alike: float = 1.0) -> float:
     """f_99 along one axis.
 
     Parameters
     ----------
-    widths, labels
-        Widths over which the noise is blurred, by axis, and the names of all axes.
+    width
+        Steps over which the noise is blurred along the axis.
+    alike
+        Values along the other axes that its kernels make alike.
     """
     n = int(cube.shape[axis])
     power = power_spectrum(cube, axis, periodic=periodic)
+    density = np.asarray(spectral_density(width, np.asarray(np.fft.rfftfreq(n)))) if width else 1.0
     # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
-    alike = {label: float(spectral_density(w, np.zeros(1))[0]) for label, w in widths.items() if w}
-    lines = cube.size / n / float(np.prod([s for label, s in alike.items() if label != labels[axis]]))
-    noise = np.full(len(power), sigma**2)
-    if labels[axis] in alike:
-        noise *= spectral_density(widths[labels[axis]], np.fft.rfftfreq(n))
-    noise *= 1 + 4 / np.sqrt(lines)
+    noise = sigma**2 * density * (1 + 4 / np.sqrt(cube.size / n / alike))
     signal = np.maximum(power - noise, 0.0)
     lowest: float = 1.0 / n
     if not signal.sum() > 0:

@@ -1,8 +1,8 @@
 """Noise of many kinds: how often the right equation is found, called consistent, and covered by its intervals.
 
 ``python -m bvsi.studies.noise_kinds --seed 0``: discovery at its defaults on Burgers data (one dimension) and on a
-Fokker–Planck equation (two, linear), with noise that is white, blurred, proportional to the signal, counted, rounded, or
-has outliers. Every run has a generator of its own, which the seed and the names of case and kind decide.
+Fokker–Planck equation (two, linear), with noise that is white, blurred, proportional to the signal, counted, rounded,
+or has outliers. Every run has a generator of its own, which the seed and the names of case and kind decide.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def blurred(u: Array, rng: Rng, time: float = 0.0, space: float = 0.0) -> Array:
     noise = rng.standard_normal(u.shape)
     for axis, width in enumerate((time, *(space,) * (u.ndim - 1))):
         noise = gaussian_filter1d(noise, width, axis=axis, mode="wrap") if width else noise
-    return u + _level(u) * noise / noise.std()
+    return np.asarray(u + _level(u) * noise / noise.std())
 
 
 def proportional(u: Array, rng: Rng, part: float) -> Array:
@@ -60,7 +60,7 @@ def proportional(u: Array, rng: Rng, part: float) -> Array:
 def counted(u: Array, rng: Rng, mean: float) -> Array:
     """Poisson counts, so many per cell on average, in units of the field."""
     unit = float(np.mean(u)) / mean
-    return unit * rng.poisson(np.maximum(u, 0.0) / unit)
+    return np.asarray(unit * rng.poisson(np.maximum(u, 0.0) / unit), dtype=np.float64)
 
 
 def rounded(u: Array, rng: Rng, levels: float) -> Array:
