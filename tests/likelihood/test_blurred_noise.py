@@ -50,7 +50,7 @@ def relative(one: np.ndarray, other: np.ndarray) -> float:
 
 def test_the_covariance_in_space_is_that_of_the_stated_matrix():
     gap = np.abs((np.arange(N)[:, None] - np.arange(N) + N // 2) % N - N // 2)
-    matrix = 0.01 * np.where(gap < 12, correlation(1.5, gap), 0) + 1e-9 * np.eye(N)
+    matrix = 0.01 * (correlation(1.5, gap) + 1e-5 * np.eye(N))
     blurred = likelihood(Blurred(IID(0.1), {"x": 1.5 / N}), [{"x": 1.5 / N}])
     full, white = covariance(likelihood(Covariance(sparse.csr_array(matrix)))), covariance(likelihood(IID(0.1)))
     assert relative(covariance(blurred), full) < 0.15
@@ -58,7 +58,7 @@ def test_the_covariance_in_space_is_that_of_the_stated_matrix():
 
 
 def test_the_covariance_is_that_of_draws():
-    """χ²/n of what noise, blurred in space and time, does to residuals is one; with the covariance of white noise not."""
+    """χ²/n of what noise blurred in space and time does to residuals is one; with the covariance of white noise not."""
     blur = Blur.of(Data.from_arrays({"u": U}, times=TIMES, geometry=GRID), WIDTHS)
     model = likelihood(Blurred(IID(0.01), WIDTHS), [WIDTHS])
     sigma, white = covariance(model), covariance(likelihood(IID(0.01)))
