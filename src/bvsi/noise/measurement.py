@@ -48,6 +48,9 @@ class NoiseLevels:
         10% of noise reaches.
     least
         Weight that an outlier has at least: what replaces it is a prediction, and this well known for sure.
+    crowded
+        Part of a frame beyond which outliers are its signal: in the first frame of Cahn–Hilliard data, which is random,
+        two thirds are.
     clear
         Part of ``tail`` up to which, with no weight below ``far`` over it, the first look at the data decides that they
         have no outliers: later ones take values off that were near an outlier, and it takes five of them. Not measured.
@@ -61,6 +64,7 @@ class NoiseLevels:
     few: int = 3
     far: float = 0.23
     least: float = 1e-3
+    crowded: float = 0.2
     clear: float = 0.5
     resolved: float = 0.25
 
@@ -347,8 +351,10 @@ def _without_outliers(
         fields[f], factor[f] = np.array(data.fields[f]), np.ones(data.fields[f].shape)
         part = count / data.fields[f].size
         own = np.broadcast_to(v, data.fields[f].shape).ravel()[found.outliers]
-        # where neighbours predict a value hardly better than noise, it may be signal after all, and keeps some weight
-        sure = (found.spread <= own) & isinstance(data.geometry, Grid)
+        # values that neighbours hardly predict, and frames full of outliers, may be signal, and keep some weight
+        frames = found.outliers // data.fields[f].shape[1]
+        crowded = np.bincount(frames, minlength=len(data.times)) > NOISE_LEVELS.crowded * data.fields[f].shape[1]
+        sure = (found.spread <= own) & ~crowded[frames] & isinstance(data.geometry, Grid)
         fields[f].ravel()[found.outliers] = np.where(sure, found.predicted, found.values)
         fields[f].ravel()[found.missing] = found.filled
         weight = np.maximum(found.weights, NOISE_LEVELS.least)
