@@ -91,7 +91,7 @@ def test_correlations_of_white_noise_have_the_spread_that_is_claimed(shape, peri
 
 
 def test_of_large_data_the_middle_is_tested(monkeypatch):
-    monkeypatch.setattr("bvsi.check.noise_tests._LARGEST", 24 * 30 * 30)
+    monkeypatch.setattr("bvsi.noise.correlation._LARGEST", 24 * 30 * 30)
     grid = Grid(x=np.arange(60.0), y=np.arange(50.0), periodic={"x": 60.0})
     noise = np.random.default_rng(0).standard_normal((30, 60, 50))
     noise[:, :10], noise[:, :, :5] = 0.0, 0.0  # were it not for the middle, zeros would forbid the test
