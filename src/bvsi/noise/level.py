@@ -37,6 +37,7 @@ WIDTH_ERROR = 0.05
 # Values of a smooth signal over which errors of rounding are alike. With noise of 0.3 steps χ²/n of Burgers data was
 # 1.4 to 2.0; from 0.5 steps on these errors do not matter.
 _ALIKE = 100.0
+_UNKNOWN = 0.5  # relative error of a level of which nothing more is known; not measured
 _UNSURE = 0.15  # error of a level beyond which a filter is left out; not measured
 _WITHIN = 2.0  # sampling errors within which two estimates are taken to agree
 
@@ -180,7 +181,7 @@ def _rounded(estimate: _Estimate, step: float | None) -> _Estimate:
     square = max(estimate.sigma**2 - step**2 / 12, step**2 / 12)
     # E round(u + ε) − u = −(Δ/π) exp(−2π²σ²/Δ²) sin(2πu/Δ), and more that is smaller: it follows the signal
     follows = step**2 * np.exp(-4 * np.pi**2 * (square / step**2 - 1 / 12)) / (2 * np.pi**2)
-    error = np.hypot(estimate.error * estimate.sigma**2 / square, 0.5 * _ALIKE * follows / square)
+    error = np.hypot(estimate.error * estimate.sigma**2 / square, min(0.5 * _ALIKE * follows / square, _UNKNOWN))
     return replace(estimate, sigma=float(np.sqrt(square)), error=float(error))
 
 
