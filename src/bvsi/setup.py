@@ -19,7 +19,8 @@ from bvsi.data.scattered import coarser
 from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
 from bvsi.noise import Noise
-from bvsi.noise.models import correlated, values_at
+from bvsi.noise.correlation import correlated, widths_of, without_blur
+from bvsi.noise.models import values_at
 from bvsi.operators import Library
 from bvsi.residual import Stencil, TemporalTests, assemble
 from bvsi.residual.assembly import Discretisation, discretise_library
@@ -104,6 +105,7 @@ class Setup:
             variance=self.variance,
             linearise_at=linearise_at,
             thin=None if any(map(correlated, self.noise)) else THINNING,
+            blur=[widths_of(noise) for noise in self.noise],
             progress=progress,
         )
         if names is not None:  # a library that is left with one equation drops its field from the names; here they stay
@@ -144,7 +146,7 @@ class Setup:
             self.client,
             self.sources or self.data,
             self.library,
-            self.noise,
+            tuple(map(without_blur, self.noise)),
             weighting=self.weighting,
             discretisation=self.tests,
             stencil=self.stencil,

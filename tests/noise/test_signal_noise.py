@@ -24,7 +24,7 @@ def test_a_level_of_the_same_data_saves_the_search_for_a_filter():
     found, given = estimate_signal_noise(data())["u"], estimate_signal_noise(data(), estimate_noise(data()))["u"]
     assert found == given
     assert found.significant
-    assert found.b == pytest.approx(0.1, rel=0.1)
+    assert found.c == pytest.approx(0.1, rel=0.1)
 
 
 def test_frames_smoothed_apart_are_the_same(monkeypatch):
@@ -34,21 +34,21 @@ def test_frames_smoothed_apart_are_the_same(monkeypatch):
     monkeypatch.setattr(signal_noise, "SLAB", 1)
     np.testing.assert_allclose(smoothed(u, GRID), whole[0], rtol=1e-12)
     np.testing.assert_allclose(smoothed(holes, GRID), whole[1], rtol=1e-12)
-    assert estimate_signal_noise(data())["u"].b == pytest.approx(whole[2].b, rel=1e-9)
+    assert estimate_signal_noise(data())["u"].c == pytest.approx(whole[2].c, rel=1e-9)
 
 
 def test_every_other_time_tells_nearly_as_much(monkeypatch):
     monkeypatch.setattr(signal_noise, "MOST", data().fields["u"].size // 2)
     found = estimate_signal_noise(data())["u"]
     assert found.significant
-    assert found.b == pytest.approx(0.1, rel=0.1)
+    assert found.c == pytest.approx(0.1, rel=0.1)
 
 
 def test_the_strength_of_the_signal_is_that_of_the_filter():
     u = data().fields["u"].reshape(T.size, *GRID.shape)
     filters = noise_level.cleanest_filters(u, GRID, T, "u", "D_t^2 × D_x^3 × D_y^3")
     matrices = [f.K for f in filters]
-    s = signal_noise._strength(u, GRID, matrices, 2)
+    s = signal_noise._strength(u, GRID, matrices, 2, 2)
     expected = smoothed(data().fields["u"], GRID).reshape(u.shape) ** 2
     for axis, K in enumerate(matrices):
         expected = noise_level.along(K.power(2), expected, axis)

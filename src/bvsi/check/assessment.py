@@ -138,7 +138,8 @@ def check(
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     ratio = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
-    tests = residual.tests + noise_tests(data, homoscedastic=_homoscedastic(likelihood), growth=growth)
+    whole = noise_tests(data, likelihood.noise, homoscedastic=_homoscedastic(likelihood), growth=growth)
+    tests = residual.tests + whole
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     evidence = Evidence(

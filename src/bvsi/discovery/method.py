@@ -26,6 +26,7 @@ from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile
 from bvsi.infer.fit import misfit_excess
 from bvsi.likelihood import Block, ResidualLikelihood, Stacked, Tiles, Weighting
 from bvsi.noise import Covariance, Noise, UnknownScale
+from bvsi.noise.correlation import shape_of, without_blur
 from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
@@ -181,7 +182,8 @@ def choose_method(measured: Sequence[Measurement], library: Library, asked: Meth
     assert method.weighting is not None
     noise: list[Noise] = [m.noise for m in measured]
     if isinstance(method.tests, Galerkin) and all(m.error for m in measured):
-        noise = [UnknownScale(model) for model in noise]  # filters give the shape of the noise, and the fit its level
+        # filters give the shape of the noise, and the fit its level; elements do not know a kernel
+        noise = [UnknownScale(without_blur(model)) for model in noise]
     data, variance = tuple(m.data for m in measured), tuple(m.variance for m in measured)
     setup = Setup(data, tuple(noise), variance, library, method.tests, method.stencil, method.weighting)
     return Choice(method, setup, reason)
@@ -200,7 +202,7 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
     if obstacle := spline_obstacle_of(experiments, library):
         return _elements(experiments, library, asked), f"elements: {obstacle}"
     on_data = _on_data(experiments[0], library)
-    if on_data and any(isinstance(_shape(m.noise), Covariance) for m in measured):
+    if on_data and any(isinstance(shape_of(m.noise), Covariance) for m in measured):
         obstacle = f"{on_data} would need derivatives of the data, whose noise is not independent"
         return _elements(experiments, library, asked), f"elements: {obstacle}"
     reason = "spline tests" if on_data else "spline tests: all derivatives go onto them"
@@ -215,10 +217,6 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
 def _on_data(data: Data, library: Library) -> str:
     """Names of the operators that take derivatives of the data with spline tests."""
     return ", ".join(o.name for o in _on_splines(data, library) if o.on_data)
-
-
-def _shape(noise: Noise) -> Noise:
-    return noise.shape if isinstance(noise, UnknownScale) else noise
 
 
 def spline_obstacle_of(experiments: Sequence[Data], library: Library) -> str:

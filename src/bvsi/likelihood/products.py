@@ -118,7 +118,8 @@ def noise_estimate(part: Part, theta: Array, weights: Weights, estimates: Array)
     structure, r = part.residuals.structure, part.residuals.residual(theta)
     estimate = SpaceTime(part, theta).spread(weights(r[:, :, None])[:, :, 0]) / estimates
     by_field = estimate.reshape(len(structure.fields), structure.n_dofs, structure.n_times)
-    everywhere = structure.thinned.everywhere if structure.thinned else np.asarray
+    seen = structure.thinned or structure.blur
+    everywhere = seen.everywhere if seen else np.asarray
     return {field: everywhere(values).T for field, values in zip(structure.fields, by_field, strict=True)}
 
 

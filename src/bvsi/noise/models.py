@@ -247,7 +247,7 @@ class UnknownScale:
     scale_known: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _check_model(self.shape, "shape")
+        check_model(self.shape, "shape")
 
     def covariance(self, structure: Structure) -> StateCovariance:
         """The shape, without σ²."""
@@ -258,11 +258,6 @@ class UnknownScale:
         return UnknownScale(self.shape.at(frames, nodes))
 
 
-def correlated(noise: Noise) -> bool:
-    """Whether the noise of one node may depend on that of another."""
-    return isinstance(noise.shape if isinstance(noise, UnknownScale) else noise, Covariance)
-
-
 def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise, ...]:
     """One noise model for each of n experiments; a single one serves all."""
     several = isinstance(noise, Sequence) and not isinstance(noise, str)
@@ -270,7 +265,7 @@ def noise_of_experiments(noise: Noise | Sequence[Noise], n: int) -> tuple[Noise,
     if len(models) != n:
         raise NoiseError(f"noise: {len(models)} models for {n} experiments; give one, or one each.")
     for model in models:
-        _check_model(model, "noise")
+        check_model(model, "noise")
     if len({model.scale_known for model in models}) > 1:
         raise NoiseError("noise: the scale has to be known for all experiments or for none.")
     return models
@@ -346,7 +341,8 @@ def _square_root(matrix: Any) -> Any:
     return L[np.array(lu.perm_r, dtype=np.int64)]
 
 
-def _check_model(model: object, name: str) -> None:
+def check_model(model: object, name: str) -> None:
+    """Refuse what is no noise model, by the name of the argument."""
     if isinstance(model, type) or not all(hasattr(model, method) for method in ("covariance", "at")):
         raise NoiseError(f"{name}: an instance of a noise model is needed, such as IID(1e-3), not {model!r}.")
 

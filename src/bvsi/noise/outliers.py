@@ -16,6 +16,7 @@ from bvsi.noise.level import NoiseLevel, field_noise
 from bvsi.noise.prediction import Predicted, Predictor, axes_of, odd_values
 
 _ORDINARY = 4.5  # |z| up to here is noise
+_NU = 4.0  # degrees of freedom of the weights of outliers
 _SWEEPS = 8  # at most (not measured); they end where the outliers stay the same
 _SWEEPS_FOR_NOISE = 3  # later ones change the noise no more
 _MARGIN = 2.0  # sd by which a value may be beyond its neighbours and still be between them
@@ -57,6 +58,10 @@ class Scattered:
         Below one, (k,).
     values
         What replaces them, (k,).
+    predicted
+        What their neighbours predict, (k,).
+    spread
+        Variance of that prediction, (k,).
     missing
         Indices of missing values, (m,).
     filled
@@ -66,8 +71,29 @@ class Scattered:
     outliers: Integers
     weights: Floats
     values: Floats
+    predicted: Floats
+    spread: Floats
     missing: Integers
     filled: Floats
+
+    def where_local(self, values: Floats, variance: Floats, sigma: float) -> Scattered:
+        """Those that are outliers with the variance of the noise at their place, which σ² is not.
+
+        Parameters
+        ----------
+        values, variance
+            (T, n_nodes); one number for all leaves everything as it is.
+        """
+        if variance.ndim == 0:
+            return self
+        own = variance.ravel()[self.outliers]
+        spread = self.spread * np.maximum(own / sigma**2, 1.0)
+        z = (values.ravel()[self.outliers] - self.predicted) / np.sqrt(own + spread)
+        far = np.abs(z) > _ORDINARY
+        weights = (_NU + _ORDINARY**2) / (_NU + z[far] ** 2)
+        return Scattered(
+            self.outliers[far], weights, self.values[far], self.predicted[far], spread[far], self.missing, self.filled
+        )
 
     def dense(self, values: Floats) -> tuple[Floats, Floats]:
         """Weights, 0 where missing, and values (T, n_nodes) with what replaces them, both (T, n_nodes)."""
@@ -77,7 +103,7 @@ class Scattered:
         return weights, replaced
 
 
-def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = 4.0) -> Outliers:
+def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = _NU) -> Outliers:
     """Weights w = min(1, (ν + z₀²) / (ν + z²)), z₀ = 4.5, of Student's t; z = (value − prediction) / sd.
 
     Each axis predicts a value as the one that makes the sum of squared second differences smallest, which is
@@ -116,7 +142,7 @@ def scattered_outliers(
     geometry: Geometry,
     times: Floats,
     sigma: float | None = None,
-    nu: float = 4.0,
+    nu: float = _NU,
     ordinary: Callable[[Floats], bool] | None = None,
 ) -> Scattered:
     """Outliers of one field as in :func:`find_outliers`, without arrays of all values; NaN are missing.
@@ -154,8 +180,9 @@ def scattered_outliers(
         weights = (nu + _ORDINARY**2) / (nu + z[far] ** 2)
         if np.array_equal(before, flagged) or (ordinary is not None and not sweep and ordinary(weights)):
             break
-    drawn = weights * flat[flagged] + (1.0 - weights) * odd.prediction[far]
-    return Scattered(flagged, weights, drawn, missing, clean.ravel()[missing])
+    predicted, spread = odd.prediction[far], np.maximum(odd.sd[far] ** 2 - total**2, 0.0)
+    drawn = weights * flat[flagged] + (1.0 - weights) * predicted
+    return Scattered(flagged, weights, drawn, predicted, spread, missing, clean.ravel()[missing])
 
 
 def _standardised(values: Floats, u: Floats, axes: list[Predictor], odd: Predicted, total: float) -> Floats:

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.common.naming import position
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
+from bvsi.residual.blur import Blur
 from bvsi.residual.jacobians import JacobianSource, Matrix, Sensitivity, Slots, combined_sensitivity
 from bvsi.residual.thinning import Thinned
 
@@ -53,6 +54,8 @@ class Structure:
         M as a Kronecker product, on nodal spaces.
     thinned
         Which nodes and times of the data the unknowns are, where the covariance is summed over some of them.
+    blur
+        Kernels that are part of M, J, a and b, where noise is blurred: the unknowns are then the white noise ξ before.
     """
 
     pattern: Pattern
@@ -69,6 +72,7 @@ class Structure:
     active: NDArray[np.bool_] | None = None
     mass_at_nodes: Sensitivity | None = None
     thinned: Thinned | None = None
+    blur: Blur | None = None
 
     @property
     def n_rows(self) -> int:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from bvsi.data import Data, Grid
 from bvsi.residual import TemporalTests
+from bvsi.residual.blur import spectral_density
 from bvsi.residual.mask_widths import gaps_in_mask
 from bvsi.spaces import SplineTests
 from bvsi.spaces.nodal_derivatives import NARROWEST, noise_gain
@@ -103,21 +104,30 @@ class Widths:
 WIDTHS = Widths()
 
 
-def bandwidth(data: Data, sigma: Mapping[str, float]) -> dict[str, float]:
+def bandwidth(data: Data, sigma: Mapping[str, float], widths: Mapping[str, float] | None = None) -> dict[str, float]:
     """f_99 in cycles per step by axis of a grid, ``time`` among them, of the field with the widest spectrum.
 
     One half is the limit of the sampling.
+
+    Parameters
+    ----------
+    widths
+        Widths over which the noise is blurred, by axis, in steps.
     """
     grid = data.geometry
     assert isinstance(grid, Grid)
     found: dict[str, float] = {}
+    densities = {a: (w, float(spectral_density(w, np.zeros(1))[0])) for a, w in (widths or {}).items()}
+    alike = float(np.prod([density for _, density in densities.values()]))
     for name, values in data.fields.items():
         cube = np.asarray(values).reshape(len(data.times), *grid.shape)
         noise = float(sigma.get(name, 0.0))
         if data.measured is not None:  # values that were not measured are interpolated, and so without noise
             noise *= float(np.sqrt(data.measured[name].mean()))
         for axis, label in enumerate(("time", *grid.names)):
-            cycles = highest(cube, axis, noise, periodic=label in grid.periods, ends=axis > 0)
+            width, others = densities.get(label, (0.0, 1.0))[0], alike / densities.get(label, (0.0, 1.0))[1]
+            periodic = label in grid.periods
+            cycles = highest(cube, axis, noise, periodic=periodic, ends=axis > 0, width=width, alike=others)
             found[label] = max(found.get(label, 0.0), cycles)
     return found
 
@@ -172,8 +182,25 @@ def _around_end(cube: Array, axis: int, end: int) -> Array:
     return np.where(beyond, 2 * cube.take([end], axis) - values, values)
 
 
-def highest(cube: Array, axis: int, sigma: float, *, periodic: bool, ends: bool = False) -> float:
-    """f_99 along one axis; ``ends`` as of :func:`power_spectrum`."""
+def highest(
+    cube: Array,
+    axis: int,
+    sigma: float,
+    *,
+    periodic: bool,
+    ends: bool = False,
+    width: float = 0.0,
+    alike: float = 1.0,
+) -> float:
+    """f_99 along one axis; ``ends`` as of :func:`power_spectrum`.
+
+    Parameters
+    ----------
+    width
+        Steps over which the noise is blurred along the axis.
+    alike
+        Values along the other axes that its kernels make alike.
+    """
     n = int(cube.shape[axis])
     ends = ends and not periodic and n <= _LONGEST
     if cube.ndim > 1 and cube.size > _ENOUGH:  # some of the lines tell as much as all
@@ -181,8 +208,9 @@ def highest(cube: Array, axis: int, sigma: float, *, periodic: bool, ends: bool 
         every[0 if axis else 1] = slice(None, None, max(1, cube.size // _ENOUGH))
         cube = np.ascontiguousarray(cube[tuple(every)])
     power = power_spectrum(cube, axis, periodic=periodic, ends=ends)
+    density = np.asarray(spectral_density(width, np.asarray(np.fft.rfftfreq(n)))) if width else 1.0
     # the average over lines fluctuates by its square root, so that noise is taken off with room to spare
-    noise = sigma**2 * (1 + 4 / np.sqrt(cube.size / n))
+    noise = sigma**2 * density * (1 + 4 / np.sqrt(cube.size / n / alike))
     if ends:  # that of an end value goes on beyond the end
         noise = noise * n * power_spectrum(np.eye(n), 1, periodic=False, ends=True)
     signal = np.maximum(power - noise, 0.0)

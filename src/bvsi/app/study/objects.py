@@ -13,6 +13,7 @@ from bvsi.app.study.settings import (
     PosteriorSettings,
     SelectionSettings,
 )
+from bvsi.errors import NoiseError
 from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile, ProfileDensity, ResidualDensity
 from bvsi.infer.priors import (
     ColumnScale,
@@ -29,7 +30,7 @@ from bvsi.infer.priors import (
     Uniform,
 )
 from bvsi.likelihood import Block, Stacked, Weighting
-from bvsi.noise import IID, Noise, PerField, UnknownScale
+from bvsi.noise import IID, Blurred, Noise, PerField, SignalNoise, UnknownScale
 from bvsi.operators import (
     Assembled,
     Biharmonic,
@@ -103,9 +104,16 @@ def library(settings: LibrarySettings) -> Library:
 def noise(settings: NoiseSettings) -> Noise | None:
     """The stated model; None where the noise is to be measured."""
     sigma = settings.sigma
+    if settings.gain is not None or settings.relative is not None:
+        if isinstance(sigma, dict) or settings.blur or settings.unknown:
+            raise NoiseError("noise: gain and relative go with one number sigma, and with neither blur nor unknown.")
+        return SignalNoise(sigma or 0.0, settings.gain or 0.0, settings.relative or 0.0)
     if sigma is None:
+        if settings.blur:
+            raise NoiseError("noise: blur needs sigma; leave both out to have them measured.")
         return UnknownScale() if settings.unknown else None
     model: Noise = PerField(sigma) if isinstance(sigma, dict) else IID(sigma)
+    model = Blurred(model, settings.blur) if settings.blur else model
     return UnknownScale(model) if settings.unknown else model
 
 

@@ -147,8 +147,19 @@ class NoiseSettings(Section):
         description="Estimate the level with the coefficients; a table sigma then gives relative sizes",
         examples=[True],
     )
+    gain: Positive | None = Field(
+        default=None, description="Variance per unit of the signal, 1 for counts; sigma is added to it", examples=[1.0]
+    )
+    relative: Positive | None = Field(
+        default=None, description="Noise as a part of the signal; sigma is added to it", examples=[0.1]
+    )
+    blur: dict[str, Positive] | None = Field(
+        default=None,
+        description="Widths over which noise is blurred, by axis and time, in units of the coordinates; needs sigma",
+        examples=[{"x": 0.05}],
+    )
     robust: Switch | None = Field(
-        default=None, description="Whether outliers get less weight; left out, where there are many", examples=[True]
+        default=None, description="Whether outliers are replaced; left out, where there are many", examples=[True]
     )
 
 
