@@ -94,7 +94,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
         "dataset: no coordinates",
         "dataset: four axes of space",
     ),
-    "are needed for a time derivative": (
+    "has one frame, and the equation a time derivative": (
         "arrays: one frame",
         "reading: range of one frame",
         "table: quote that does not end",

@@ -251,11 +251,12 @@ def test_parts_of_complex_arrays(tmp_path, save):
     np.testing.assert_array_equal(data.fields["b"], 2 * u.T)
 
 
-@pytest.mark.parametrize("shape, words", [((0, 21), "empty along 'x'"), ((32, 1), "at least 2")])
-def test_sets_without_extent(tmp_path, shape, words):
-    np.savez(tmp_path / "a.npz", x=np.arange(shape[0]), t=np.arange(shape[1]), u=np.ones(shape))
-    with refuses(words):
-        read(tmp_path / "a.npz", Reading(dims=["x", "t"]))
+def test_sets_without_extent(tmp_path):
+    for shape in ((0, 21), (32, 1)):
+        np.savez(tmp_path / f"{shape[0]}.npz", x=np.arange(shape[0]), t=np.arange(shape[1]), u=np.ones(shape))
+    with refuses("empty along 'x'"):
+        read(tmp_path / "0.npz", Reading(dims=["x", "t"]))
+    assert read(tmp_path / "32.npz", Reading(dims=["x", "t"])).fields["u"].shape == (1, 32)  # one frame
 
 
 def test_mesh_files_that_do_not_fit(tmp_path):

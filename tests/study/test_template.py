@@ -7,6 +7,7 @@ import tomllib
 import numpy as np
 import pytest
 
+from bvsi import Data, Grid
 from bvsi.app.readers import read
 from bvsi.app.study import Settings, load_study, suggested_operators, validate
 from bvsi.app.study.build import files_of, reading_of
@@ -102,3 +103,17 @@ def test_the_schema_describes_every_key_and_forbids_others():
         assert table["additionalProperties"] is False, name
     noise = schema["$defs"]["NoiseSettings"]["properties"]
     assert "Standard deviation" in noise["sigma"]["description"]
+
+
+def test_one_frame_is_taken_for_a_steady_problem(tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.linspace(0, 1, 20)
+    u = np.sin(5 * x)[:, None] + x + 0.01 * rng.standard_normal((20, 20))
+    data = Data.from_arrays({"u": u}, geometry=Grid(x=x, y=x))
+    data.to_xarray().to_netcdf(tmp_path / "frame.nc")
+    study = tmp_path / "study.toml"
+    study.write_text(template(tmp_path / "frame.nc", study_file=study), encoding="utf-8")
+    made = load_study(study)
+    validate(made)
+    assert made.settings.library.left == {"u": "laplacian(u)"}
+    assert "laplacian(u)" not in made.settings.library.equations["u"]

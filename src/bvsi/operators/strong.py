@@ -145,8 +145,8 @@ def div(argument: Strong, words: Vocabulary) -> Scalar:
 
 
 def _lengths(words: Vocabulary) -> tuple[sp.Expr, ...]:
-    """h_i of the coordinates of the data."""
-    return tuple(words.scales[name] for name in words.coordinates)
+    """h_i of the coordinates of the data; one for those of another name, as potentials may have."""
+    return tuple(words.scales.get(name, sp.Integer(1)) for name in words.coordinates)
 
 
 def _over(form: Scalar, h: sp.Expr, words: Vocabulary) -> Scalar:
