@@ -43,7 +43,8 @@ class CheckLevels:
     first_steps
         ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
     odds
-        Odds of the selected model over the best one without one of its operators, below which it is not decided.
+        Odds of the selected model over the best one without one of its operators, below which it is not decided. Of 96
+        runs of ``bvsi bench honesty`` (seed 9005) the wrong ones had odds of up to 12, right ones mostly above 3,000.
     seen
         Part of the signal in the time terms that the weights of a model have to see, so that it explains anything.
     bias, unexplained
@@ -64,7 +65,7 @@ class CheckLevels:
     floor: float = 0.15
     noisy_move: float = 2.5
     first_steps: float = 3.0
-    odds: float = 1000.0
+    odds: float = 20.0
     seen: float = SEEN
     bias: float = 0.01
     unexplained: float = 1e-3
