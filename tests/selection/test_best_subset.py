@@ -97,7 +97,12 @@ def test_a_rival_that_is_nearly_as_good_is_told():
     path = BestSubset().select(likelihood_of("burgers", candidates=("laplacian(u)", "u*dx(u)", rival, "u")))
     assert not path.decided
     assert "u*dx(u)" in path.doubts
-    assert BestSubset().select(likelihood_of("burgers")).decided
+    assert min(path.margins.values()) < 2 * np.log(20)
+    assert path.inclusion()[min(path.margins, key=path.margins.get)] < 0.95
+    free = BestSubset().select(likelihood_of("burgers"))
+    assert free.decided
+    assert set(free.margins) == set(free.best.names)
+    assert min(free.margins.values()) > 100
 
 
 def test_settings_are_checked():

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from bvsi.errors import RankError
 from bvsi.infer.quadratic import Quadratic
 from bvsi.select import ExtendedBIC, ProfileBIC
-from bvsi.select.search import Effort, Models, Protection, best_models, near_models
+from bvsi.select.search import Effort, Models, Protection, best_models, best_without, near_models
 
 FREE = Protection(frozenset(), ())
 N = 400
@@ -261,3 +261,25 @@ def test_operators_that_are_alike_are_named():
     doubled = quadratic(misfit.A[twice], misfit.H[twice], misfit.g[[0, 1, 0]], misfit.q)
     with pytest.raises(RankError, match=r"f0.*f2"):
         doubled.minimum(["f0", "f2"])
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_best_model_without_an_operator_is_the_best_of_all_that_lack_it(seed):
+    misfit = random_misfit(7, seed)
+    every = [model for k in range(1, 8) for model in itertools.combinations(range(7), k)]
+    found = {model: score(misfit, model) for model in every}
+    best = min(found, key=found.__getitem__)
+    for i in best:
+        lacking = min(J for model, J in found.items() if i not in model)
+        assert_allclose(best_without(i, best, misfit, EBIC, FREE), lacking, rtol=1e-9)
+
+
+def test_the_best_model_without_an_operator_keeps_what_is_protected():
+    misfit = random_misfit(6, 1)
+    kept = Protection(frozenset({"f0"}), ())
+    every = [model for k in range(1, 7) for model in itertools.combinations(range(6), k) if 0 in model]
+    found = {model: score(misfit, model) for model in every}
+    best = min(found, key=found.__getitem__)
+    for i in set(best) - {0}:
+        lacking = min(J for model, J in found.items() if i not in model)
+        assert_allclose(best_without(i, best, misfit, EBIC, kept), lacking, rtol=1e-9)
