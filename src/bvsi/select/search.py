@@ -210,10 +210,12 @@ def best_without(
     i: int, model: Model, quadratic: Quadratic, criterion: SubsetCriterion, protection: Protection
 ) -> float:
     """Score of the best model without operator i of a model, in whose place others may come; infinite without any."""
-    search = _Search(quadratic, criterion, Models(quadratic.names, protection, lacks=i), Effort(patience=1))
+    search = _Search(quadratic, criterion, Models(quadratic.names, protection, lacks=i), Effort())
     left = tuple(k for k in model if k != i)
     search.lowest(search.models.fine([left]))
+    search.exhaustive()
     search.climb(left)
+    search.forward()
     for size in sorted(search.best, reverse=True):
         search.reduced(search.best[size][1])
     return min(search.best.values(), default=(np.inf, ()))[0]
