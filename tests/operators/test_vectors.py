@@ -87,6 +87,9 @@ def test_components_share_their_coefficients():
         ("u + div(u)", "cannot be added"),
         ("grad(u)", "grad does not take"),
         ("sin(u)", "takes no vector"),
+        ("binary(u)", "takes no vector"),
+        ("slope(u)", "takes no vector"),
+        ("dot(u)", "dot does not take"),
     ],
 )
 def test_what_is_no_vector_is_refused(text, why):

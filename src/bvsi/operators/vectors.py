@@ -111,16 +111,21 @@ class _Components:
         return _each(left, lambda text: f"{_inner(text)}{sign}{_inner(right)}")
 
     def _call(self, name: str, arguments: Sequence[Value]) -> Value:
-        own = getattr(self, f"_{name}", None)
-        ranks = tuple(map(_rank, arguments))
         if name in _BY_COMPONENT and len(arguments) == 1:
             return _each(arguments[0], lambda text: f"{name}({text})")
-        if own is not None:
-            found: Value | None = own(*arguments) if len(arguments) == own.__code__.co_argcount - 1 else None
+        of_one: dict[str, Callable[[Value], Value | None]] = {
+            "grad": self._grad, "div": self._div, "curl": self._curl, "symgrad": self._symgrad,
+        }  # fmt: skip
+        of_two: dict[str, Callable[[Value, Value], Value | None]] = {
+            "advect": self._advect, "outer": self._outer, "dot": self._dot,
+        }  # fmt: skip
+        if name in of_one or name in of_two:
+            found = of_one[name](arguments[0]) if name in of_one and len(arguments) == 1 else None
+            found = of_two[name](*arguments) if name in of_two and len(arguments) == 2 else found
             if found is None:
                 raise OperatorError(f"{name} does not take what stands in it")
             return found
-        if any(ranks):
+        if any(map(_rank, arguments)):
             raise OperatorError(f"{name} takes no vector")
         return f"{name}({', '.join(map(str, arguments))})"
 
