@@ -117,6 +117,6 @@ def test_the_command_writes_tables_and_goes_on_where_it_was(tmp_path, command):
 
 
 def test_unknown_cases_are_refused(tmp_path, command):
-    code, _, err = command("bench", "honesty", "--cases", "white 11%", "--out", tmp_path)
+    code, _, err = command("bench", "honesty", "--cases", "whit 10%", "--out", tmp_path)
     assert code == 2
     assert "did you mean 'white 10%'?" in err

@@ -198,7 +198,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "no valid TOML: invalid date or datetime at column": ("study: date that does not exist",),
     "nois: unknown key; did you mean": ("setting: unknown table",),
     "noise.sigm: unknown key; did you mean": ("setting: unknown key",),
-    "unknown key; known are sigma, unknown, robust": (
+    "unknown key; known are sigma, unknown, gain, relative, blur, robust": (
         "setting: unknown key in another script",
         "setting: unknown key with an escape",
     ),

@@ -24,12 +24,12 @@ import bvsi.infer
 import bvsi.likelihood
 import bvsi.noise
 from bvsi.data import Data, Grid
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, NoiseError
 from bvsi.forward import simulate
 from bvsi.infer import Fit, Profile
 from bvsi.infer.posteriors.draws import DrawnPosterior
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
-from bvsi.noise import IID, Noise, UnknownScale, add_noise
+from bvsi.noise import IID, Blurred, Noise, SignalNoise, UnknownScale, add_noise
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import ResidualSystem, assemble
 
@@ -63,7 +63,9 @@ def of_protocol(package: ModuleType, protocol: type) -> list[type]:
 
 ESTIMATORS = [one for one in public_classes(bvsi.infer) if callable(getattr(one, "fit", None))]
 WEIGHTINGS = of_protocol(bvsi.likelihood, Weighting)
-MODELS = [one for one in of_protocol(bvsi.noise, Noise) if one is not UnknownScale]
+ELSEWHERE = [Blurred, SignalNoise]
+"""Models that need spline tests, or the data themselves: tests/noise has theirs."""
+MODELS = [one for one in of_protocol(bvsi.noise, Noise) if one not in (UnknownScale, *ELSEWHERE)]
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "Ridge": {"alpha": 1e-3},
@@ -203,6 +205,12 @@ def test_contract(one, weighting, noise):
     assert len(found) != 1
     if found and not drawn(found[0]):
         has_shape_only(Combination(one, weighting, noise, known=False), *found)
+
+
+@pytest.mark.parametrize("noise", [Blurred(IID(SIGMA), {"x": 0.1}), SignalNoise(SIGMA, 0.0, 0.1)])
+def test_models_that_need_more_are_refused_with_a_remedy(noise):
+    with pytest.raises(NoiseError, match=r"^noise: .* needs .*; .*state"):
+        residual_likelihood(system(), noise)
 
 
 def is_refused(case: Combination, refusal: BvsiError) -> None:

@@ -242,6 +242,8 @@ def without_noise(check: Check, likelihood: ResidualLikelihood, theta: Array, le
 
 def seen_signal(fit: Fit, likelihood: ResidualLikelihood, rng: np.random.Generator) -> float:
     """Signal in the time terms with the weights of the fit, over that with the weights of no operator at all."""
+    if not likelihood.evolves:
+        return 1.0
     scale = 1.0 if likelihood.scale_known else fit.equations.q / fit.equations.n
     own, whole = (likelihood.time_signal(t, copy.deepcopy(rng), scale) for t in (fit.theta, 0 * fit.theta))
     return own / whole if whole > 0 else 1.0
@@ -330,7 +332,9 @@ def check_discovery(
     ):
         worst = "waves shorter than the spacing of the nodes grow the faster the shorter they are"
         return replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(worst,))
-    if judged.verdict is Verdict.CONSISTENT and (rivals := _rivals(margins, levels)):
+    # odds are those of noise, and mean nothing where there is none
+    rivals = () if all(m.noise_free for m in measured) else _rivals(margins, levels)
+    if judged.verdict is Verdict.CONSISTENT and rivals:
         return replace(judged, verdict=Verdict.UNDECIDED, advice=ADVICE[Verdict.UNDECIDED], reasons=rivals)
     if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
         return replace(judged, advice=_MEASURED)

@@ -58,4 +58,4 @@ def _shortened(path: SelectionPath, fit: Fit, dropped: str) -> SelectionPath:
     ended = Visited.of(fit, score, f"without {dropped}", {}, frozenset())
     stopped = f"{before[0].rstrip()} {_DROPPED}{names}."
     doubts = "" if dropped in path.doubts else path.doubts
-    return replace(path, visited=(*fewer, ended), stopped=stopped, doubts=doubts)
+    return replace(path, visited=(*fewer, ended), stopped=stopped, doubts=doubts, margins={})

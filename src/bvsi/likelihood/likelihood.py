@@ -204,6 +204,11 @@ class ResidualLikelihood:
             found.append(moment_equations(part, vector, weights(part, vector), rng=own, draws=draws))
         return MomentEquations.total(found)
 
+    @property
+    def evolves(self) -> bool:
+        """Whether there are time derivatives; a steady problem has none."""
+        return any(part.residuals.structure.a.nnz for part in self.parts)
+
     def time_signal(self, theta: ArrayLike, rng: np.random.Generator, scale: float = 1.0) -> float:
         """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights tell from noise.
 

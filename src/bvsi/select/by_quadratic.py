@@ -335,6 +335,8 @@ class _Subsets:
 
         The signal that its weights see is compared with that of the weights of no operator at all.
         """
+        if not self.likelihood.evolves:
+            return False
         if model not in self._seen:
             fit = self.fits[model][1]
             own = self.likelihood.restrict(fit.names)
