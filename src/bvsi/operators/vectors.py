@@ -189,9 +189,9 @@ def isotropic(vector: str, scalars: Sequence[str] = (), order: int = 2) -> tuple
 
         Library({"u": isotropic("u", ["p"])}, vectors={"u": ("ux", "uy")})
 
-    Up to second order, with v the vector and s each of the scalars: v, |v|² v, ∇²v, ∇(∇·v), ∇·(v ⊗ v), ∇|v|²,
-    ∇²(|v|² v), ∇(∇·(|v|² v)), ∇s, s v, ∇s², ∇²(s v); up to fourth order also ∇⁴v, ∇∇²(∇·v) and ∇∇²s. All derivatives
-    stand outside, so that they go onto the test functions.
+    With v the vector, q = v·v, and s each of the scalars, up to second order: v, q v, ∇²v, ∇(∇·v), ∇·(v ⊗ v), ∇q,
+    ∇²(q v), ∇(∇·(q v)), ∇s, s v, ∇s², ∇²(s v); up to fourth order also ∇⁴v, ∇∇²(∇·v) and ∇∇²s. All derivatives stand
+    outside, so that they go onto the test functions.
 
     Parameters
     ----------
