@@ -64,3 +64,11 @@ def test_errors_of_assembly_arrive(client):
 def test_too_few_times(client):
     with pytest.raises(DataError, match="times"):
         cluster_likelihood(client, waves(TIMES[:3]), LIBRARY, IID(1.0), stencil=bvsi.TemporalTests())
+
+
+def test_a_steady_problem_stays_here(client):
+    rng = np.random.default_rng(0)
+    grid = bvsi.Grid(x=np.linspace(0, 1, 24), y=np.linspace(0, 1, 24))
+    data = bvsi.Data.from_arrays({"u": rng.standard_normal((24, 24))}, geometry=grid)
+    with pytest.raises(BvsiError, match="client: a steady problem has few residuals"):
+        bvsi.discover(data, bvsi.Library({"u": ["u", "dx(u)"]}, left="laplacian(u)"), client=client)

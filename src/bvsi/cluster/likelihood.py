@@ -122,6 +122,11 @@ class ClusterLikelihood(ResidualLikelihood):
         raise BvsiError("this needs the residuals themselves, which are on the workers; leave out client.")
 
     @property
+    def evolves(self) -> bool:
+        """Always: steady problems stay here."""
+        return True
+
+    @property
     def costly(self) -> bool:
         """Never: the data of a piece are not thinned, and workers share the evaluations."""
         return False

@@ -191,6 +191,8 @@ def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequen
     """
     if client is None:
         return setup
+    if setup.library.steady:
+        raise BvsiError("client: a steady problem has few residuals, and is worked out here; leave client out.")
     from bvsi.cluster import sources
 
     return setup.with_(client=client, sources=sources(setup.data, given, stored))

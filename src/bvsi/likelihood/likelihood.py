@@ -207,7 +207,7 @@ class ResidualLikelihood:
     @property
     def evolves(self) -> bool:
         """Whether there are time derivatives; a steady problem has none."""
-        return any(part.residuals.structure.a.nnz for part in self.parts)
+        return any(experiment.structure.a.nnz for experiment in self.system.experiments)
 
     def time_signal(self, theta: ArrayLike, rng: np.random.Generator, scale: float = 1.0) -> float:
         """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights tell from noise.
