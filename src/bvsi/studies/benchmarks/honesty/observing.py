@@ -71,7 +71,8 @@ def multiplied(share: float) -> Observing:
 
 def counted(counts: float) -> Observing:
     """Poisson counts, so many per cell on average; for positive fields."""
-    return _each(lambda u, rng: rng.poisson(counts * u / u.mean()) * (u.mean() / counts))
+    # solvers leave values below zero by rounding
+    return _each(lambda u, rng: rng.poisson(counts * np.maximum(u, 0.0) / u.mean()) * (u.mean() / counts))
 
 
 def quantised(levels: float) -> Observing:
