@@ -35,7 +35,7 @@ def child() -> None:
     os.fsync = fsync
     sys.argv = ["bvsi", *rest]
     try:
-        from bvsi.app.cli.main import main
+        from bvsi.app.cli.__main__ import main  # with its handler of early signals
 
         main()
     finally:

@@ -37,7 +37,7 @@ class HonestyCase:
     observing
         What the instrument makes of the field.
     causes
-        Verdicts that name what is wrong with these data, if anything is.
+        Verdicts that name what is wrong with these data; by default that they may be too few to decide.
     sampling
         Nodes and frames; None for what resolves the equation.
     missing
@@ -46,38 +46,39 @@ class HonestyCase:
 
     physics: tuple[str, ...]
     observing: Observing
-    causes: tuple[Verdict, ...] = ()
+    causes: tuple[Verdict, ...] = (Verdict.UNDECIDED,)
     sampling: Extent | None = None
     missing: Mapping[str, str] | None = None
 
 
-_NOISE, _TIME, _SPACE, _OPERATOR = Verdict.NOISE, Verdict.TIME, Verdict.SPACE, Verdict.OPERATOR
+_OPERATOR = (Verdict.OPERATOR,)
+_NOISE, _TIME, _SPACE = ((cause, Verdict.UNDECIDED) for cause in (Verdict.NOISE, Verdict.TIME, Verdict.SPACE))
 _TWO = white(0.02)
 
 
 def _frames(count: int) -> HonestyCase:
-    return HonestyCase(("waves", "fisher"), _TWO, (_TIME,), Extent(96, count))
+    return HonestyCase(("waves", "fisher"), _TWO, _TIME, Extent(96, count))
 
 
 def _nodes(count: int) -> HonestyCase:
-    return HonestyCase(("waves", "burgers"), _TWO, (_SPACE,), Extent(count, 61))
+    return HonestyCase(("waves", "burgers"), _TWO, _SPACE, Extent(count, 61))
 
 
 def _without(**missing: str) -> HonestyCase:
-    return HonestyCase(tuple(missing), _TWO, (_OPERATOR,), missing=missing)
+    return HonestyCase(tuple(missing), _TWO, _OPERATOR, missing=missing)
 
 
 CASES: Mapping[str, HonestyCase] = {
     **{f"white {p}%": HonestyCase(_ALL, white(p / 100)) for p in (1, 10, 20, 50, 100)},
     "plane, white 5%": HonestyCase(("plane",), white(0.05)),
-    "mesh, white 2%": HonestyCase(("mesh",), _TWO, (_SPACE,)),
-    "blurred in space": HonestyCase(("waves", "burgers"), blurred(0.05, space=1.5), (_NOISE,)),
-    "blurred in time": HonestyCase(("waves", "burgers"), blurred(0.05, time=1.5), (_NOISE,)),
-    "blurred in both": HonestyCase(("waves", "burgers"), blurred(0.05, space=1.5, time=1.5), (_NOISE,)),
-    **{f"multiplied {p}%": HonestyCase(_POSITIVE, multiplied(p / 100), (_NOISE,)) for p in (5, 10)},
-    **{f"{n} counts": HonestyCase(_POSITIVE, counted(n), (_NOISE,)) for n in (5, 20, 100)},
-    **{f"8 bits, σ = {s}": HonestyCase(("waves", "fisher"), quantised(s), (_NOISE,)) for s in (0.3, 1, 3)},
-    **{f"outliers {q}%": HonestyCase(("waves", "burgers"), outlying(q / 100), (_NOISE,)) for q in (1, 5)},
+    "mesh, white 2%": HonestyCase(("mesh",), _TWO, _SPACE),
+    "blurred in space": HonestyCase(("waves", "burgers"), blurred(0.05, space=1.5), _NOISE),
+    "blurred in time": HonestyCase(("waves", "burgers"), blurred(0.05, time=1.5), _NOISE),
+    "blurred in both": HonestyCase(("waves", "burgers"), blurred(0.05, space=1.5, time=1.5), _NOISE),
+    **{f"multiplied {p}%": HonestyCase(_POSITIVE, multiplied(p / 100), _NOISE) for p in (5, 10)},
+    **{f"{n} counts": HonestyCase(_POSITIVE, counted(n), _NOISE) for n in (5, 20, 100)},
+    **{f"8 bits, σ = {s}": HonestyCase(("waves", "fisher"), quantised(s), _NOISE) for s in (0.3, 1, 3)},
+    **{f"outliers {q}%": HonestyCase(("waves", "burgers"), outlying(q / 100), _NOISE) for q in (1, 5)},
     "clean": HonestyCase(_ALL, exact()),
     "clean, single precision": HonestyCase(_ALL, single()),
     "advection missing": _without(waves="dx(u)", burgers="u*dx(u)"),
@@ -85,8 +86,8 @@ CASES: Mapping[str, HonestyCase] = {
     "reaction missing": _without(waves="u", fisher="u**2"),
     "fourth order missing": _without(chaos="dx(dx(dx(dx(u))))"),
     **{f"{n} nodes": _nodes(n) for n in (48, 24, 14)},
-    "31 frames": HonestyCase(("chaos",), _TWO, (_TIME,), Extent(128, 31)),
-    "boundary layer": HonestyCase(("layer",), white(0.01), (_SPACE,)),
+    "31 frames": HonestyCase(("chaos",), _TWO, _TIME, Extent(128, 31)),
+    "boundary layer": HonestyCase(("layer",), white(0.01), _SPACE),
     **{f"{n} frames": _frames(n) for n in (5, 7, 9, 15)},
 }
 """By name."""
