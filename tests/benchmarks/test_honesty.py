@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid
 from bvsi.studies.benchmarks.honesty import observing
 from bvsi.studies.benchmarks.honesty.cases import CASES
-from bvsi.studies.benchmarks.honesty.physics import PHYSICS, Extent, layer
+from bvsi.studies.benchmarks.honesty.physics import PHYSICS, NodesAndFrames, layer
 from bvsi.studies.benchmarks.honesty.run import HonestyRun, rates
 
 
@@ -23,7 +23,7 @@ def line(u: np.ndarray) -> Data:
 
 @pytest.mark.parametrize("name", ["waves", "burgers", "fisher", "chaos"])
 def test_fields_on_a_line_obey_their_equation(name):
-    drawn = PHYSICS[name].draw(np.random.default_rng(5), Extent(96, 1201))
+    drawn = PHYSICS[name].draw(np.random.default_rng(5), NodesAndFrames(96, 1201))
     u, times = np.asarray(drawn.data.fields["u"]), drawn.data.times
     length = drawn.data.geometry.periods["x"]
     k = 2j * np.pi / length * np.fft.fftfreq(96, 1 / 96)
@@ -37,7 +37,7 @@ def test_fields_on_a_line_obey_their_equation(name):
 
 
 def test_the_layer_obeys_its_equations():
-    drawn = layer(np.random.default_rng(5), Extent(401, 801))
+    drawn = layer(np.random.default_rng(5), NodesAndFrames(401, 801))
     a, b = (np.asarray(drawn.data.fields[name]) for name in "ab")
     times, h = drawn.data.times, 1 / 400
     for name, u in (("a", a), ("b", b)):
@@ -49,7 +49,7 @@ def test_the_layer_obeys_its_equations():
 
 @pytest.mark.parametrize("name", PHYSICS)
 def test_coefficients_and_states_are_drawn_anew(name):
-    one, same, other = (PHYSICS[name].draw(np.random.default_rng(seed), Extent(24, 6)) for seed in (1, 1, 2))
+    one, same, other = (PHYSICS[name].draw(np.random.default_rng(seed), NodesAndFrames(24, 6)) for seed in (1, 1, 2))
     assert one.truth == same.truth != other.truth
     field = one.data.names[0]
     assert np.array_equal(one.data.fields[field], same.data.fields[field])

@@ -20,7 +20,7 @@ from bvsi.studies.benchmarks.honesty.observing import (
     single,
     white,
 )
-from bvsi.studies.benchmarks.honesty.physics import Extent
+from bvsi.studies.benchmarks.honesty.physics import NodesAndFrames
 
 _ALL = ("waves", "burgers", "fisher", "chaos")
 _POSITIVE = ("fisher", "plane")
@@ -47,7 +47,7 @@ class HonestyCase:
     physics: tuple[str, ...]
     observing: Observing
     causes: tuple[Verdict, ...] = (Verdict.UNDECIDED,)
-    sampling: Extent | None = None
+    sampling: NodesAndFrames | None = None
     missing: Mapping[str, str] | None = None
 
 
@@ -57,11 +57,11 @@ _TWO = white(0.02)
 
 
 def _frames(count: int) -> HonestyCase:
-    return HonestyCase(("waves", "fisher"), _TWO, _TIME, Extent(96, count))
+    return HonestyCase(("waves", "fisher"), _TWO, _TIME, NodesAndFrames(96, count))
 
 
 def _nodes(count: int) -> HonestyCase:
-    return HonestyCase(("waves", "burgers"), _TWO, _SPACE, Extent(count, 61))
+    return HonestyCase(("waves", "burgers"), _TWO, _SPACE, NodesAndFrames(count, 61))
 
 
 def _without(**missing: str) -> HonestyCase:
@@ -86,7 +86,7 @@ CASES: Mapping[str, HonestyCase] = {
     "reaction missing": _without(waves="u", fisher="u**2"),
     "fourth order missing": _without(chaos="dx(dx(dx(dx(u))))"),
     **{f"{n} nodes": _nodes(n) for n in (48, 24, 14)},
-    "31 frames": HonestyCase(("chaos",), _TWO, _TIME, Extent(128, 31)),
+    "31 frames": HonestyCase(("chaos",), _TWO, _TIME, NodesAndFrames(128, 31)),
     "boundary layer": HonestyCase(("layer",), white(0.01), _SPACE),
     **{f"{n} frames": _frames(n) for n in (5, 7, 9, 15)},
 }

@@ -34,7 +34,7 @@ _COSINES = 64
 
 
 @dataclass(frozen=True)
-class Extent:
+class NodesAndFrames:
     """How many nodes along an axis, and how many frames."""
 
     nodes: int
@@ -74,8 +74,8 @@ class Physics:
         Whether the field is, as counts are.
     """
 
-    draw: Callable[[Rng, Extent], Drawn]
-    sampling: Extent
+    draw: Callable[[Rng, NodesAndFrames], Drawn]
+    sampling: NodesAndFrames
     positive: bool = False
 
 
@@ -88,7 +88,7 @@ def _waves_of(x: Array, length: float, modes: int, rng: Rng) -> Array:
 
 
 def _on_line(
-    equation: SemiLinear, start: Callable[[Array], Array], box: Box, final: float, step: float, sampling: Extent
+    equation: SemiLinear, start: Callable[[Array], Array], box: Box, final: float, step: float, sampling: NodesAndFrames
 ) -> Data:
     (x,), times = box.points(_MODES), np.linspace(0, final, sampling.frames)
     return sampled({"u": equation.solve(start(x), box, times, step)}, times, box, sampling.nodes)
@@ -97,7 +97,7 @@ def _on_line(
 _LINE = {"u": powers("u", (3, 3, 3, 2))}
 
 
-def waves(rng: Rng, sampling: Extent) -> Drawn:
+def waves(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     """Advection, diffusion and decay."""
     c, D, r = float(rng.uniform(0.6, 1.4) * rng.choice([-1, 1])), rng.uniform(0.04, 0.12), rng.uniform(0.1, 0.4)
     equation = SemiLinear(lambda k: -1j * c * k - D * k**2 - r, lambda k: 0 * k, np.square, degree=2)
@@ -106,7 +106,7 @@ def waves(rng: Rng, sampling: Extent) -> Drawn:
     return Drawn(data, {"dx(u)": -c, "dx(dx(u))": D, "u": -r}, _LINE)
 
 
-def burgers(rng: Rng, sampling: Extent) -> Drawn:
+def burgers(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     """Waves that steepen into fronts."""
     a, nu = rng.uniform(0.7, 1.3), rng.uniform(0.08, 0.2)
     equation = SemiLinear(lambda k: -nu * k**2, lambda k: -0.5j * a * k, np.square, degree=2)
@@ -115,7 +115,7 @@ def burgers(rng: Rng, sampling: Extent) -> Drawn:
     return Drawn(data, {"u*dx(u)": -a, "dx(dx(u))": nu}, _LINE)
 
 
-def fisher(rng: Rng, sampling: Extent) -> Drawn:
+def fisher(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     """Growth to a drawn capacity, with diffusion, from a positive state."""
     D, r, s = rng.uniform(0.05, 0.15), rng.uniform(0.8, 1.4), rng.uniform(0.8, 1.4)
     equation = SemiLinear(lambda k: -D * k**2 + r, lambda k: -s + 0 * k, np.square, degree=2)
@@ -128,7 +128,7 @@ def fisher(rng: Rng, sampling: Extent) -> Drawn:
     return Drawn(data, {"dx(dx(u))": D, "u": r, "u**2": -s}, _LINE)
 
 
-def chaos(rng: Rng, sampling: Extent) -> Drawn:
+def chaos(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     """Kuramoto–Sivashinsky from its attractor."""
     a, box = rng.uniform(0.8, 1.2), Box(0.0, 48.0)
     equation = SemiLinear(lambda k: k**2 - k**4, lambda k: -0.5j * a * k, np.square, degree=2)
@@ -147,7 +147,7 @@ def _transport(rng: Rng) -> Transport:
     return Transport(float(D), (float(v[0]), float(v[1])), float(rng.uniform(0.6, 1)), float(rng.uniform(0.6, 1)))
 
 
-def plane(rng: Rng, sampling: Extent) -> Drawn:
+def plane(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     """Bumps on a uniform grid."""
     equation, times = _transport(rng), np.linspace(0, 0.4, sampling.frames)
     grid = Grid(x=np.linspace(0, 2, 2 * sampling.nodes), y=np.linspace(0, 1, sampling.nodes))
@@ -155,7 +155,7 @@ def plane(rng: Rng, sampling: Extent) -> Drawn:
     return Drawn(Data(times, {"u": u}, grid), equation.truth, {"u": (*equation.truth, *_PLANE)})
 
 
-def mesh(rng: Rng, sampling: Extent) -> Drawn:
+def mesh(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     """Bumps on triangles, with a hole."""
     equation, times, h = _transport(rng), np.linspace(0, 0.4, sampling.frames), 1.0 / sampling.nodes
     box = np.array([[0.0, 0], [2, 0], [2, 1], [0, 1]])
@@ -166,7 +166,7 @@ def mesh(rng: Rng, sampling: Extent) -> Drawn:
     return Drawn(Data(times, {"u": u}, place), equation.truth, {"u": (*equation.truth, *_PLANE)})
 
 
-def layer(rng: Rng, sampling: Extent) -> Drawn:
+def layer(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     """Two species that react in a layer at one end, ten to twenty nodes wide; no flux through the ends."""
     D, k = rng.uniform(0.001, 0.002), rng.uniform(0.2, 1.0)
     x, order = (np.arange(_COSINES) + 0.5) / _COSINES, np.pi * np.arange(_COSINES)
@@ -190,12 +190,12 @@ def layer(rng: Rng, sampling: Extent) -> Drawn:
 
 
 PHYSICS: Mapping[str, Physics] = {
-    "waves": Physics(waves, Extent(96, 61)),
-    "burgers": Physics(burgers, Extent(128, 61)),
-    "fisher": Physics(fisher, Extent(96, 51), positive=True),
-    "chaos": Physics(chaos, Extent(128, 91)),
-    "plane": Physics(plane, Extent(32, 31), positive=True),
-    "mesh": Physics(mesh, Extent(22, 31), positive=True),
-    "layer": Physics(layer, Extent(201, 61), positive=True),
+    "waves": Physics(waves, NodesAndFrames(96, 61)),
+    "burgers": Physics(burgers, NodesAndFrames(128, 61)),
+    "fisher": Physics(fisher, NodesAndFrames(96, 51), positive=True),
+    "chaos": Physics(chaos, NodesAndFrames(128, 91)),
+    "plane": Physics(plane, NodesAndFrames(32, 31), positive=True),
+    "mesh": Physics(mesh, NodesAndFrames(22, 31), positive=True),
+    "layer": Physics(layer, NodesAndFrames(201, 61), positive=True),
 }
 """By name."""
