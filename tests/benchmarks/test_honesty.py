@@ -112,6 +112,8 @@ def test_the_command_writes_tables_and_goes_on_where_it_was(tmp_path, command):
     assert record["all"]["runs"] == 2
     assert (tmp_path / "honesty.png").read_bytes().startswith(b"\x89PNG")
     kept = (tmp_path / "honesty.jsonl").read_text()
+    with (tmp_path / "honesty.jsonl").open("a") as file:
+        file.write('{"case": "white 10%", "phys')  # killed while it wrote
     assert command(*arguments)[0] == 0
     assert (tmp_path / "honesty.jsonl").read_text() == kept
 

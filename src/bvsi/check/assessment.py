@@ -166,8 +166,8 @@ def check(
 
 def _axes(likelihood: ResidualLikelihood) -> tuple[Kind, ...]:
     """What could be sampled too coarsely: time where there is a time derivative, space where there is any."""
-    structure = likelihood.parts[0].residuals.structure
-    there: dict[Kind, bool] = {"time": structure.a.nnz > 0, "space": structure.coordinates.shape[1] > 0}
+    space = likelihood.parts[0].residuals.structure.coordinates.shape[1] > 0
+    there: dict[Kind, bool] = {"time": likelihood.evolves, "space": space}
     return tuple(kind for kind, any_ in there.items() if any_)
 
 

@@ -94,12 +94,11 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     known = likelihood.scale_known or noise_error > 0
     tests = [misfit_test(float(q[0]) / n, freedom, noise_error, drawn=drawn)] if known else []
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
-    structures = [part.residuals.structure for part in likelihood.parts]
-    across = "in space" if structures[0].coordinates.shape[1] else "between equations"
+    across = "in space" if likelihood.parts[0].residuals.structure.coordinates.shape[1] else "between equations"
     uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
     # one block, or one row, tells nothing of neighbours, and frames of a steady problem are none
     blocks, rows = (max(part.residuals.y.shape[axis] for part in likelihood.parts) for axis in (1, 0))
-    moving = blocks > 1 and structures[0].a.nnz > 0
+    moving = blocks > 1 and likelihood.evolves
     tests += [_against_draws("residuals correlated in time", "structure", in_time)] if moving else []
     tests += [_against_draws(f"residuals correlated {across}", "structure", in_space)] if rows > 1 else []
     tests += [_against_draws("uneven misfit in time", "uneven", uneven)] if blocks > 1 else []

@@ -19,8 +19,6 @@ from bvsi.likelihood import ResidualLikelihood
 from bvsi.select import SelectionPath
 from bvsi.select.path import Visited
 
-_DROPPED = "Dropped, since other discretisations move them by as much as they are: "
-
 
 def without_weakest(
     path: SelectionPath, posterior: Posterior, whole: ResidualLikelihood, keep: Iterable[str]
@@ -50,12 +48,9 @@ def without_weakest(
 
 
 def _shortened(path: SelectionPath, fit: Fit, dropped: str) -> SelectionPath:
-    """The path with a smaller model at its end; models with what was dropped are no rivals any more."""
-    before = path.stopped.split(_DROPPED)
-    names = ", ".join([*(name.rstrip(".") for name in before[1:]), dropped])
+    """The path with a smaller model at its end; what was said of rivals stays said."""
     fewer = [v for v in path.visited if len(v.names) < len(fit.names) and dropped not in v.names]
     score = min(path.best.score, *(v.score for v in fewer)) if fewer else path.best.score
     ended = Visited.of(fit, score, f"without {dropped}", {}, frozenset())
-    stopped = f"{before[0].rstrip()} {_DROPPED}{names}."
-    doubts = "" if dropped in path.doubts else path.doubts
-    return replace(path, visited=(*fewer, ended), stopped=stopped, doubts=doubts, margins={})
+    stopped = f"{path.stopped} {dropped} is dropped: other discretisations move it by as much as it is."
+    return replace(path, visited=(*fewer, ended), stopped=stopped, margins={})

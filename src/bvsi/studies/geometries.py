@@ -33,6 +33,7 @@ from bvsi.operators import Library
 from bvsi.residual import CrankNicolson
 from bvsi.select import Sweep
 from bvsi.spaces import Galerkin
+from bvsi.studies.benchmarks.discovery.metrics import standard_scores
 from bvsi.studies.problems.transport import Transport
 
 Array = NDArray[np.float64]
@@ -217,10 +218,8 @@ def repeat(name: str, number: int, seed: int) -> Repeat:
 
 
 def _judged(name: str, number: int, found: Discovery, truth: Mapping[str, float], seconds: float) -> Repeat:
-    sd = dict(zip(found.names, found.sd, strict=True))
-    there = [operator for operator in truth if operator in sd]
-    z = {o: float((found.coefficient(o) - truth[o]) / sd[o]) for o in there}
-    relative = {o: float(sd[o] / abs(truth[o])) for o in there}
+    sd, z = dict(zip(found.names, found.sd, strict=True)), standard_scores(found, truth)
+    relative = {o: float(sd[o] / abs(truth[o])) for o in z}
     right = set(found.names) == set(truth)
     return Repeat(name, number, tuple(found.names), right, z, relative, str(found.verdict), float(found.chi2), seconds)
 

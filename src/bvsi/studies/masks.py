@@ -25,6 +25,7 @@ from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
+from bvsi.studies.benchmarks.discovery.metrics import standard_scores
 from bvsi.studies.problems.etdrk4 import ETDRK4
 
 Array = NDArray[np.float64]
@@ -177,10 +178,7 @@ def _off(found: Discovery) -> dict[str, float]:
     """(found − true)/sd by operator, where the right ones were selected."""
     if set(found.names) != set(TRUTH):
         return {}
-    return {
-        name: (found.coefficient(name) - true) / float(found.sd[found.names.index(name)])
-        for name, true in TRUTH.items()
-    }
+    return standard_scores(found, TRUTH)
 
 
 def study(masks: Sequence[str], seed: int, runs: int, wrong: int) -> Iterator[list[Run]]:

@@ -23,6 +23,7 @@ from bvsi.check import Verdict
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.errors import BvsiError
+from bvsi.studies.benchmarks.discovery.metrics import standard_scores
 from bvsi.studies.problems.classics import CLASSICS, Classic
 
 Array = NDArray[np.float64]
@@ -141,7 +142,7 @@ def trial(case: Classic, kind: Kind, rng: Rng) -> Run:
         return Run(False, "failed", (), (), time.process_time() - begin, str(error))
     seconds, right = time.process_time() - begin, set(found.names) == set(case.truth)
     sd = {name: float(found.sd[found.names.index(name)]) for name in case.truth if right}
-    z = tuple((found.coefficient(name) - case.truth[name]) / own for name, own in sd.items())
+    z = tuple(standard_scores(found, case.truth).values()) if right else ()
     told = f"{' + '.join(found.names) if not right else ''} χ²/n {found.chi2:.3f}; {found.settings['noise']}"
     reasons = "" if found.check is None else "; ".join(found.check.reasons)
     return Run(right, str(found.verdict), z, tuple(sd.values()), seconds, f"{told}; {reasons}")

@@ -32,6 +32,7 @@ from bvsi.errors import BvsiError
 from bvsi.noise import add_noise
 from bvsi.operators import Library
 from bvsi.operators.vectors import isotropic
+from bvsi.studies.benchmarks.discovery.metrics import standard_scores
 from bvsi.studies.geometries import triangles
 from bvsi.studies.problems.etdrk4 import ETDRK4
 
@@ -224,10 +225,7 @@ def repeat(name: str, number: int, seed: int) -> Outcome:
         found = discover(add_noise(exact, sigma, rng), problem.library)
     except BvsiError as error:
         return Outcome(name, (), False, (), f"refused: {error}", np.nan, time.process_time() - begin)
-    places = {
-        found.names.index(operator): value for operator, value in problem.truth.items() if operator in found.names
-    }
-    z = tuple(float((found.theta[i] - value) / found.sd[i]) for i, value in places.items())
+    z = tuple(standard_scores(found, problem.truth).values())
     right = set(found.names) == set(problem.truth)
     return Outcome(name, found.names, right, z, found.verdict, found.chi2, time.process_time() - begin)
 

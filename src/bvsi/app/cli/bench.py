@@ -66,8 +66,7 @@ def discovery(
     with cluster(scheduler, quiet=False) as client, progress_bar() as progress:
         runs = study.run(plan, Store(out), client=client, progress=progress)
     written = report.write(runs, out)
-    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
-    sys.stdout.write(f"{written.table}\n{paths}")
+    _show(written.table, written.files)
 
 
 @bench.command()
@@ -97,8 +96,7 @@ def performance(
     with progress_bar() as progress:
         record = run(plan, progress)
     written = report.write(record, out)
-    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
-    sys.stdout.write(f"{written.text}\n{paths}")
+    _show(written.text, written.files)
 
 
 @bench.command()
@@ -131,8 +129,7 @@ def scale(
             written = report.write(record, out)
             sys.stdout.write(f"{report.latest(record)}\n")
             sys.stdout.flush()
-    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
-    sys.stdout.write(f"\n{written.text}\n{paths}")
+    _show(f"\n{written.text}", written.files)
 
 
 @bench.command()
@@ -160,8 +157,12 @@ def honesty(
     with progress_bar() as progress:
         runs = list(run_cases(chosen, repeats, seed, out / "honesty.jsonl", progress))
     written = report.write(runs, seed, out)
-    paths = "".join(f"{path.name}: {path}\n" for path in written.files)
-    sys.stdout.write(f"{written.text}\n{paths}")
+    _show(written.text, written.files)
+
+
+def _show(text: str, files: Iterable[Path]) -> None:
+    """The table, and where the files are."""
+    sys.stdout.write(f"{text}\n" + "".join(f"{path.name}: {path}\n" for path in files))
 
 
 def _cases(text: str, known: Mapping[str, Classic]) -> list[Classic]:

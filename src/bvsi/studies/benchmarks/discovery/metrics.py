@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
 
 Interval = tuple[float, float]
@@ -30,6 +31,13 @@ def largest_relative_error(theta: Mapping[str, float], truth: Mapping[str, float
         Coefficients of the selected operators.
     """
     return max(abs(theta.get(name, 0.0) - truth[name]) / abs(truth[name]) for name in _true(truth))
+
+
+def standard_scores(found: Discovery, truth: Mapping[str, float]) -> dict[str, float]:
+    """(θ̂_i − θ_i)/sd_i of the true operators that were selected."""
+    rows = zip(found.names, found.theta.tolist(), found.sd.tolist(), strict=True)
+    estimates = {name: (value, sd) for name, value, sd in rows}
+    return {name: (estimates[name][0] - true) / estimates[name][1] for name, true in truth.items() if name in estimates}
 
 
 def covered(intervals: Mapping[str, Interval], truth: Mapping[str, float]) -> dict[str, bool]:

@@ -75,7 +75,7 @@ class Store:
     def add(self, run: Run, settings: Mapping[str, Any]) -> None:
         """Append a run with its settings in full; it is on the disk when this returns."""
         line = json.dumps({**asdict(run), "bvsi": __version__, "settings": dict(settings)}, ensure_ascii=False)
-        _drop_broken_tail(self.path)
+        drop_broken_tail(self.path)
         with self.path.open("ab") as file:
             file.write(line.encode() + b"\n")
             file.flush()
@@ -83,7 +83,7 @@ class Store:
         self._runs[run.key] = run
 
 
-def _drop_broken_tail(path: Path) -> None:
+def drop_broken_tail(path: Path) -> None:
     """Cut off what follows the last end of a line."""
     if not path.exists():
         return

@@ -17,8 +17,10 @@ import numpy as np
 
 from bvsi.check import Verdict
 from bvsi.common.progress import Progress
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import discover
 from bvsi.errors import BvsiError
+from bvsi.studies.benchmarks.discovery.metrics import standard_scores
+from bvsi.studies.benchmarks.discovery.store import drop_broken_tail
 from bvsi.studies.benchmarks.honesty.cases import CASES
 from bvsi.studies.benchmarks.honesty.physics import PHYSICS
 
@@ -80,7 +82,7 @@ def run_once(name: str, number: int, seed: int) -> HonestyRun:
     except BvsiError as error:
         seconds = time.process_time() - begin
         return HonestyRun(name, kind, number, (), False, {}, str(error), True, False, np.nan, seconds)
-    z = _scores(found, drawn.truth)
+    z = standard_scores(found, drawn.truth)
     near = bool(z) and max(abs(v) for v in z.values()) < _WRONG
     right = set(found.names) == set(drawn.truth) and near
     seconds, doubts = time.process_time() - begin, bool(found.doubts)
@@ -89,20 +91,14 @@ def run_once(name: str, number: int, seed: int) -> HonestyRun:
     )
 
 
-def _scores(found: Discovery, truth: Mapping[str, float]) -> dict[str, float]:
-    sd = dict(zip(found.names, found.sd, strict=True))
-    return {name: float((found.coefficient(name) - truth[name]) / sd[name]) for name in truth if name in sd}
-
-
-def run_cases(
-    names: Sequence[str], repeats: int, seed: int, kept: Path | None, progress: Progress
-) -> Iterator[HonestyRun]:
+def run_cases(names: Sequence[str], repeats: int, seed: int, kept: Path, progress: Progress) -> Iterator[HonestyRun]:
     """All runs; those in the file ``kept`` are not repeated, and new ones are added to it as they are done."""
-    done = {(one.case, one.number): one for one in _read(kept, seed)} if kept is not None else {}
+    drop_broken_tail(kept)
+    done = {(one.case, one.number): one for one in _read(kept, seed)}
     for number, (name, repeat) in enumerate((name, repeat) for name in names for repeat in range(repeats)):
         progress(number, len(names) * repeats, name)
         one = done.get((name, repeat)) or run_once(name, repeat, seed)
-        if kept is not None and (name, repeat) not in done:
+        if (name, repeat) not in done:
             with kept.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({**asdict(one), "seed": seed}) + "\n")
         yield one
