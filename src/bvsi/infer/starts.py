@@ -284,7 +284,7 @@ def on_plateau(
     estimate: Array,
     q: float,
     constraints: LinearConstraints | None,
-    rules: Starts = Starts(),  # noqa: B008 (frozen)
+    rules: Starts = Starts(),
 ) -> bool:
     """Whether an estimate with the misfit q = rᵀWr is stuck: noise does not explain q, and Dominant() is far below q.
 

@@ -187,7 +187,7 @@ def best_models(
     criterion: SubsetCriterion,
     protection: Protection,
     directions: Sequence[Direction] = ("exhaustive", "forward", "backward"),
-    effort: Effort = Effort(),  # noqa: B008 (frozen)
+    effort: Effort = Effort(),
 ) -> Ladder:
     """The best models of every size on a quadratic misfit; models in which noise rules are not looked at.
 

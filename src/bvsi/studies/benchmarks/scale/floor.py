@@ -48,7 +48,7 @@ def coefficients(
     case: ScaleCase,
     data: Data,
     terms: Terms | None = None,
-    bumps: Bumps = Bumps(),  # noqa: B008 (frozen)
+    bumps: Bumps = Bumps(),
 ) -> dict[str, float]:
     """θ of all terms, by the names of the library; by default of the true ones."""
     grid = data.geometry
