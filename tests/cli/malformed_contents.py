@@ -280,7 +280,7 @@ _OTHERS: dict[str, tuple[Callable[[Path], object], str]] = {
     "mesh that is flat": (_series(lambda _, f: f | {"points": f["points"] * [1.0, 0.0, 0.0]}), _VTUS),
     "image of one page": (lambda folder: tifffile.imwrite(folder / "run.tif", np.ones((8, 9))), _TIFF),
     "MATLAB texts only": (
-        lambda folder: scipy.io.savemat(folder / "run.mat", {"u": "text", "s": {"a": 1}}),
+        lambda folder: scipy.io.savemat(folder / "run.mat", {"u": "text", "s": {"a": "text"}}),
         'file = "run.mat"\ndims = ["x", "t"]',
     ),
 }  # fmt: skip

@@ -151,6 +151,9 @@ def _axes(dims: list[str]) -> dict[str, str]:
 def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
     """Axes by matching their lengths with arrays of one axis; the rest in the usual order with step 1."""
     array = _main(source)
+    if (axes := _axes_in_cell(source, array)) and given in (None, tuple(axes)):
+        fields = _field_names(a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric)
+        return Reading(time="t", dims=tuple(axes), coordinates=axes, fields=fields)
     fitting = _fitting_dims(source, array)
     if given is not None:
         fitting = [dims for dims in fitting if dims == given]
@@ -187,6 +190,18 @@ def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
         spacing=dict.fromkeys(lacking, 1.0),
         fields={"u": IMAGE} if same == [IMAGE] else _field_names(same),
     )
+
+
+def _axes_in_cell(source: DataSource, array: Array) -> dict[str, str]:
+    """Coordinates by axis where a cell of MATLAB has them in the order of the axes, time last, as WSINDy's ``xs``."""
+    dims = (*COORDINATE_NAMES[: array.ndim - 1], "t")
+    for cell in dict.fromkeys(a.name.rpartition("/")[0] for a in _vectors(source)):
+        names = [f"{cell}/{i + 1}" for i in range(array.ndim)]
+        if len(dims) == array.ndim and [source.arrays[n].shape for n in names if n in source.arrays] == [
+            (size,) for size in array.shape
+        ]:
+            return dict(zip(dims, names, strict=True))
+    return {}
 
 
 def _time_in(dims: tuple[str, ...]) -> str | None:

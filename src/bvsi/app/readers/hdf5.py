@@ -15,6 +15,11 @@ from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource, Key, needed, texts
 from bvsi.common.files import check_hdf5
 
+# Classes of MATLAB that hold no numbers that are read; cells in cells are not looked into.
+_UNREAD = ("cell", "char", "function_handle")
+# Members of a cell that are looked at; cells of fields and axes have some.
+_MOST_CELLS = 1000
+
 
 @contextmanager
 def open_hdf5(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]:
@@ -33,11 +38,22 @@ def open_matlab73(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSou
     check_hdf5(paths[0], allow_outside=reading.allow_outside)
     with h5py.File(paths[0], "r") as file:
         found = {name: d for name, d in _datasets(file).items() if not name.startswith(("#refs#", "#subsystem#"))}
-        plain = {name: d for name, d in found.items() if _matlab_class(d) not in ("cell", "char", "function_handle")}
+        found = {name: d for top, cell in found.items() for name, d in _in_cell(file, top, cell).items()}
+        plain = {name: d for name, d in found.items() if _matlab_class(d) not in _UNREAD}
         notes = tuple(
             f"{name!r} is of MATLAB class {_matlab_class(found[name])}" for name in found if name not in plain
         )
         yield DataSource(paths[0], "MATLAB", {name: _matlab(name, d) for name, d in plain.items()}, notes=notes)
+
+
+def _in_cell(file: Any, name: str, dataset: Any) -> dict[str, Any]:
+    """The datasets that a cell refers to, ``name/1`` and so on, or the dataset itself."""
+    h5py: Any = needed("h5py")
+    if _matlab_class(dataset) != "cell" or dataset.dtype != h5py.ref_dtype or dataset.size > _MOST_CELLS:
+        return {name: dataset}
+    every = (file[one] if one else None for one in dataset[()].ravel())  # MATLAB's order: the axes are reversed
+    inside = {f"{name}/{i + 1}": one for i, one in enumerate(every) if isinstance(one, h5py.Dataset)}
+    return {key: one for key, one in inside.items() if one.shape is not None}
 
 
 def _datasets(file: Any) -> dict[str, Any]:

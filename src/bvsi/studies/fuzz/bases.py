@@ -154,7 +154,9 @@ def _arrays(folder: Path) -> None:
     dataset.to_netcdf(folder / "classic.nc", engine="scipy")
     arrays = {name: dataset[name].values for name in ("t", "x", "u")}
     np.savez(folder / "run.npz", **arrays)
-    scipy.io.savemat(folder / "run.mat", {**arrays, "note": "text"})
+    axes = np.array([arrays["x"], arrays["t"], None], dtype=object)[None, :2]  # a cell
+    inside = {"v": arrays["u"][:4], "deeper": {"label": "text", "count": np.int16(3)}}
+    scipy.io.savemat(folder / "run.mat", {**arrays, "note": "text", "axes": axes, "run": inside})
     content = (folder / "run.mat").read_bytes()
     (folder / "run.mat").write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + content[116:])  # without the date
     with h5py.File(folder / "run.h5", "w") as file:
@@ -164,6 +166,9 @@ def _arrays(folder: Path) -> None:
         for name, values in arrays.items():
             stored = file.create_dataset(name, data=np.atleast_2d(values).transpose())
             stored.attrs["MATLAB_class"] = np.bytes_("double")
+        cell = file.create_dataset("axes", (2, 1), dtype=h5py.ref_dtype)
+        cell.attrs["MATLAB_class"] = np.bytes_("cell")
+        cell[0, 0], cell[1, 0] = file["x"].ref, file["t"].ref
 
 
 def _stores(folder: Path) -> None:
