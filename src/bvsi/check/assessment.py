@@ -333,7 +333,7 @@ def check_discovery(
         worst = "waves shorter than the spacing of the nodes grow the faster the shorter they are"
         return replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(worst,))
     # odds are those of noise, and mean nothing where there is none
-    rivals = () if all(m.noise_free for m in measured) else _rivals(margins, levels)
+    rivals = () if all(m.noise_free for m in measured) else _rivals(margins, fit.names, levels)
     if judged.verdict is Verdict.CONSISTENT and rivals:
         return replace(judged, verdict=Verdict.UNDECIDED, advice=ADVICE[Verdict.UNDECIDED], reasons=rivals)
     if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
@@ -341,12 +341,13 @@ def check_discovery(
     return judged
 
 
-def _rivals(margins: Mapping[str, float], levels: CheckLevels) -> tuple[str, ...]:
-    """Operators whose place others may take, in words."""
+def _rivals(margins: Mapping[str, float], names: Sequence[str], levels: CheckLevels) -> tuple[str, ...]:
+    """Operators that others may stand for, or that may be missing, in words."""
+    close = {name: margin for name, margin in margins.items() if margin < 2 * math.log(levels.odds)}
     return tuple(
-        f"the best model without {name} has odds of 1 : {math.exp(0.5 * max(margin, 0.0)):.2g}"
-        for name, margin in margins.items()
-        if margin < 2 * math.log(levels.odds)
+        f"the best model {'without' if name in names else 'with'} {name} has odds of 1 : "
+        f"{math.exp(0.5 * max(margin, 0.0)):.2g}"
+        for name, margin in close.items()
     )
 
 

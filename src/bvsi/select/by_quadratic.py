@@ -38,6 +38,7 @@ from bvsi.select.search import (
     Ladder,
     Models,
     Protection,
+    Rival,
     best_models,
     best_without,
     doubts,
@@ -469,9 +470,11 @@ class _Subsets:
         if unsupported:
             reason = "operators within their error bars, or noise that explains noise"
             status += f" Models that were fitted and have a lower score: {len(unsupported)}; they have {reason}."
-        texts = (self._doubts(best, quadratic), self._alike(best, quadratic), self._static(best, quadratic))
+        rivals = self._rivals(best, quadratic)
+        texts = (rivals_text(rivals), self._alike(best, quadratic), self._static(best, quadratic))
         notes, stopped = " ".join(text for text in texts if text), f"stopped: {why}{status}"
         margins = self._margins(best, quadratic)
+        margins |= {one.adds[0]: 2 * math.log(one.odds) for one in rivals if not one.lacks}
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins)
 
     def _margins(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
@@ -496,7 +499,7 @@ class _Subsets:
             return ""
         return "No operator at all explains the data as well: perhaps nothing moves in them."
 
-    def _doubts(self, best: Model, quadratic: Quadratic) -> str:
+    def _rivals(self, best: Model, quadratic: Quadratic) -> tuple[Rival, ...]:
         """Models next to the best one that are nearly as good; not those with operators within their error bars."""
         names, score = quadratic.names, self.fits[best][0]
         rivals = []
@@ -505,7 +508,7 @@ class _Subsets:
                 continue
             lacks = tuple(names[i] for i in best if i not in model)
             rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
-        return rivals_text(tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds)))
+        return tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds))
 
     def _near(self, best: Model, quadratic: Quadratic) -> dict[Model, float]:
         """Scores of models one operator away, or with one exchanged, that are nearly as good; predicted, or of fits."""

@@ -81,9 +81,9 @@ class SelectionPath:
     doubts
         Why the selection is not decided, empty where it is.
     margins
-        By how much the score of the best model without an operator, with others in its place, is above that of the
-        selected model, by operator; exp(½ margin) are the odds that it is there. Empty where no such models were
-        looked for.
+        By how much the score of the best model that differs in an operator is above that of the selected model, by
+        operator: without a selected one, others in its place; or with one more, where that is nearly as good.
+        exp(½ margin) are the odds that the selection is right about it. Empty where no such models were looked for.
     """
 
     visited: tuple[Visited, ...]
@@ -129,7 +129,8 @@ class SelectionPath:
         pairs = list(zip(self.visited, self.probabilities(), strict=True))
         weights = {name: float(sum(p for v, p in pairs if name in v.names)) for name in names}
         return {
-            name: min(weight, float(expit(0.5 * self.margins.get(name, np.inf)))) for name, weight in weights.items()
+            name: min(weight, float(expit(0.5 * self.margins.get(name, np.inf)))) if name in self.best.names else weight
+            for name, weight in weights.items()
         }
 
     def __str__(self) -> str:
