@@ -65,8 +65,25 @@ def test_twice_the_nodes_have_functions_of_the_same_length():
 def test_functions_follow_the_signal():
     slow, fast = chosen(wave(3))[0].gap["x"], chosen(wave(9))[0].gap["x"]
     assert slow > 1.7 * fast
-    quick, lazy = chosen(wave(3, 20))[1].gap, chosen(wave(3, 5))[1].gap
+    long = {"nodes": 480, "times": 1000}  # so many that functions are not narrower than the signal asks for
+    quick, lazy = chosen(wave(60, 100, **long))[1].gap, chosen(wave(60, 25, **long))[1].gap
     assert lazy > 2 * quick
+
+
+def test_functions_are_as_narrow_along_time_as_enough_residuals_allow():
+    """Those that hang over the ends are lost; a periodic axis has no ends, and its functions follow the signal."""
+    data = wave(3, 2, times=60)
+    space, time, _ = chosen(data)
+    wide = WIDTHS.time / bandwidth(data, {})["time"]
+    assert time.gap < 0.5 * wide
+    assert 0.5 * WIDTHS.enough < residual_counts({**space.gap, "time": time.gap}, [data])[0] < 1.5 * WIDTHS.enough
+    assert space.gap["x"] > 0.8 * WIDTHS.space * 120 / 3
+
+
+def test_strong_noise_is_averaged_over_wider_functions():
+    data = wave(3, 2, noise=0.7, times=60)
+    gaps = [choose_tests([data], [{"u": sigma}], 2)[1].gap for sigma in (0.01, 0.7)]
+    assert gaps[1] > 1.9 * gaps[0]
 
 
 def test_several_experiments_have_functions_for_the_fastest():
