@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from bvsi.check import Verdict, check, variations
+from bvsi.check.assessment import model_error
 from bvsi.errors import BvsiError
 from bvsi.infer import Profile
 from bvsi.likelihood import Block
@@ -55,6 +56,25 @@ def test_a_missing_operator_is_told_and_not_taken_for_poor_resolution():
     assert found.verdict is Verdict.OPERATOR
     assert "library" in found.advice
     assert len(set(found.reasons)) == len(found.reasons)
+
+
+def test_stretches_of_the_record_scatter_as_the_noise_model_says():
+    """diag(H⁻¹SH⁻¹)/diag(H⁻¹) is χ²_7/7, of which what is below one counts as one: 1.21 on average."""
+    cases = [Case(noisy(wave(nodes=24, times=81, modes=1), seed), gap_x=2.0, gap_t=2.0) for seed in range(16)]
+    likelihoods = [case.likelihood() for case in cases]
+    found = np.mean([model_error(Profile().fit(one), one) for one in likelihoods], axis=0)
+    assert np.all(np.abs(found - 1.21) < 0.25)
+
+
+def test_error_bars_beside_a_misfit_have_the_model_error_included():
+    """Without its third operator, the diffusivity is another one at every time: by far more than the misfit says."""
+    growing = wave()
+    slow = growing.with_fields({"u": growing.fields["u"] * np.exp(0.3 * np.sin(growing.times))[:, None]})
+    found = Case(noisy(slow, 0)).checked(filter_sigma=FILTERED)
+    assert found.verdict is Verdict.OPERATOR
+    assert "model error included" in found.reasons[-1]
+    excess = np.diag(found.covariance_added) - found.bias**2
+    assert np.sqrt(excess[1]) > 0.005  # of 0.05; the noise alone gives 2e-4
 
 
 @pytest.mark.parametrize("factor", [1 / 1.5, 1.5])

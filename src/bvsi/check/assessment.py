@@ -27,6 +27,7 @@ from bvsi.errors import BvsiError, DataError, NotPositiveDefiniteError, Operator
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
+from bvsi.infer.quadratic import factorise, sandwich
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.setup import Setup
@@ -47,6 +48,12 @@ _MORE_ROUGHLY = Profile(tol=2.0, max_iterations=10)
 
 _POSSIBLE = (RankError, NotPositiveDefiniteError, DataError, SpaceError, OperatorError)
 """What fewer data or another element can honestly fail with. Any other error is a fault of ours and is not caught."""
+
+_MISFITS = (Verdict.OPERATOR, Verdict.NOISE)
+"""Verdicts beside which error bars come from the residuals as they are, not from the noise."""
+# Stretches of the record whose estimates are compared; not measured: the scatter of eight is known to a quarter.
+_STRETCHES = 8
+_INCLUDED = "error bars have the model error included, by the scatter of the estimate over time"
 
 _MEASURED = (
     "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
@@ -75,7 +82,8 @@ class Check:
     bias
         (d,) size of the discretisation bias of every coefficient.
     covariance_added
-        (d, d) diag(bias²), to be added to the posterior covariance.
+        (d, d) diagonal, to be added to the posterior covariance: bias², and where noise does not explain the misfit
+        what the scatter of the estimate over time has beyond the posterior.
     failed
         Discretisations that could not be fitted, and why.
     """
@@ -160,8 +168,38 @@ def check(
         # what is not resolved does not converge at the order of the quadrature yet
         if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / levels.first_steps)
+    excess = 0 * bias
+    if verdict in _MISFITS and fit.posterior is not None:
+        # a posterior without a known level of the noise has the scale of the misfit in it already
+        excess = np.maximum(model_error(fit, likelihood) - evidence.scale, 0.0) * fit.posterior.variance
+    reasons += (_INCLUDED,) if excess.any() else ()
     advice = advice_for(verdict, evidence.untried, evidence.freedom)
-    return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2), failed)
+    return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2 + excess), failed)
+
+
+def model_error(fit: Fit, likelihood: ResidualLikelihood) -> Array:
+    """How much larger the variance of each coefficient is by the scatter of estimates over time, (d,), at least one. ::
+
+        θ' = θ + H⁻¹ Σ_g s_g,   H = Σ_g H_g,   S = G/(G − 1) Σ_g s_g s_gᵀ,   diag(H⁻¹ S H⁻¹) / diag(H⁻¹)
+
+    s_g and H_g are score, at θ', and Gauss–Newton matrix of the g-th of G stretches of the record, each with weights of
+    its own: what is between them is left out, so that nothing but a misfit makes them alike.
+    """
+    stretches = [np.array_split(np.arange(len(rows)), _STRETCHES) for rows in likelihood.block_rows]
+    if min(len(k) for one in stretches for k in one) == 0 or likelihood.system.n < _STRETCHES * likelihood.d:
+        return np.ones(len(fit.theta))
+    found = [
+        likelihood.some_blocks(chosen).profile_equations(fit.theta).equations for chosen in zip(*stretches, strict=True)
+    ]
+    H = np.sum([one.H for one in found], axis=0)
+    try:
+        inverse = factorise(H, fit.names).inverse()
+    except RankError:
+        return np.ones(len(fit.theta))
+    step = inverse @ np.sum([one.g for one in found], axis=0)
+    s = np.array([one.g - one.H @ step for one in found])
+    S = _STRETCHES / (_STRETCHES - 1) * s.T @ s
+    return np.maximum(np.diag(sandwich(inverse, S)) / np.diag(inverse), 1.0)
 
 
 def _axes(likelihood: ResidualLikelihood) -> tuple[Kind, ...]:
