@@ -125,6 +125,26 @@ def test_a_file_of_another_kind_is_refused(tmp_path, content):
         Discovery.load(path)
 
 
+@pytest.mark.parametrize("name", ["fields", "left", "settings", "margins", "steps", "status", "block_rows"])
+def test_attributes_of_another_kind_are_refused_or_can_be_shown(tmp_path, name):
+    """Found by the fuzzer: fields that are objects ended in a traceback where the equation is written."""
+    made().save(tmp_path / "new.nc")
+    with xr.open_dataset(tmp_path / "new.nc", engine="h5netcdf") as stored:
+        dataset = stored.load()
+    refused = 0
+    for value in ('[{"a": 1}]', '{"u": {"a": [1]}}', "[[1], 2]", "null", "7"):
+        dataset.attrs[name] = value
+        dataset.to_netcdf(tmp_path / "odd.nc", engine="h5netcdf")
+        try:
+            found = Discovery.load(tmp_path / "odd.nc")
+        except DataError:
+            refused += 1
+        else:
+            assert str(found)
+            assert found.equation
+    assert refused > 1
+
+
 def test_a_folder_is_refused(tmp_path):
     with pytest.raises(DataError):
         Discovery.load(tmp_path)

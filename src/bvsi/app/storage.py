@@ -50,7 +50,16 @@ def to_bytes(found: Discovery) -> bytes:
 
 def load(path: Path) -> Discovery:
     """Read and check."""
-    return read_file(path, FORMAT, "discovery", from_dataset)
+    return read_file(path, FORMAT, "discovery", _printable)
+
+
+def _printable(dataset: xr.Dataset) -> Discovery:
+    """The discovery of a file, refused where what it holds cannot be shown: attributes may be of any kind."""
+    found = from_dataset(dataset)
+    if not all(isinstance(text, str) for text in (*found.fields, *found.settings, *found.settings.values())):
+        raise TypeError("texts are needed")
+    str(found)
+    return found
 
 
 def to_dataset(found: Discovery) -> xr.Dataset:

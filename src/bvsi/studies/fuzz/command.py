@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import resource
 import shlex
 import sys
 import time
@@ -19,6 +20,9 @@ from bvsi.studies.fuzz.bases import make_bases
 from bvsi.studies.fuzz.controls import CONTROLS, blind
 from bvsi.studies.fuzz.tables import Campaign
 from bvsi.studies.fuzz.trial import Record, Trials
+
+# Bytes that making an input may take, with all that is imported: one change of 20,000 took all memory of a machine.
+_LARGEST = 8_000_000_000
 
 
 def campaign(
@@ -56,6 +60,8 @@ def worker(out: Path, seed: int, numbers: range, until: float, place: int, progr
     """
     records = []
     with Trials(out, seed, place) as trials, (out / f"records-{place}.jsonl").open("w", encoding="utf-8") as kept:
+        # an input that takes more to make is drawn again; the commands, which run elsewhere, have limits of their own
+        resource.setrlimit(resource.RLIMIT_AS, (_LARGEST, resource.getrlimit(resource.RLIMIT_AS)[1]))
         if missed := blind(trials):
             raise BvsiError(f"the fuzzer does not see what it has to: {', '.join(missed)}.")
         for number in numbers:
