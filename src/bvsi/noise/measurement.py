@@ -122,8 +122,12 @@ class Measurement:
         """f_99 of the data by axis, in cycles per step; None on meshes."""
         if not isinstance(self.data.geometry, Grid):
             return None
-        blur = Blur.of(self.data, widths_of(self.noise))
-        return bandwidth(self.data, self.sigma, None if blur is None else blur.widths)
+        return bandwidth(self.data, self.sigma, None if self.blur is None else self.blur.widths)
+
+    @property
+    def blur(self) -> Blur | None:
+        """What makes the noise of neighbours alike; None where nothing does."""
+        return Blur.of(self.data, widths_of(self.noise))
 
     @property
     def noise_free(self) -> bool:
