@@ -155,7 +155,7 @@ def _arrays(folder: Path) -> None:
     arrays = {name: dataset[name].values for name in ("t", "x", "u")}
     np.savez(folder / "run.npz", **arrays)
     axes = np.array([arrays["x"], arrays["t"], None], dtype=object)[None, :2]  # a cell
-    inside = {"v": arrays["u"][:4], "deeper": {"label": "text", "count": np.int16(3)}}
+    inside = {"v": arrays["x"], "deeper": {"label": "text", "count": np.int16(3)}}
     scipy.io.savemat(folder / "run.mat", {**arrays, "note": "text", "axes": axes, "run": inside})
     content = (folder / "run.mat").read_bytes()
     (folder / "run.mat").write_bytes(b"MATLAB 5.0 MAT-file".ljust(116) + content[116:])  # without the date
