@@ -381,12 +381,15 @@ def check_discovery(
 
 def _rivals(margins: Mapping[str, float], names: Sequence[str], levels: CheckLevels) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
+    untested = [name for name, margin in margins.items() if math.isnan(margin)]
     close = {name: margin for name, margin in margins.items() if margin < 2 * math.log(levels.odds)}
-    return tuple(
+    told = [
         f"the best model {'without' if name in names else 'with'} {name} has odds of 1 : "
         f"{math.exp(0.5 * max(margin, 0.0)):.2g}"
         for name, margin in close.items()
-    )
+    ]
+    told += [f"noise makes up so much of {', '.join(untested)} that the data cannot tell"] if untested else []
+    return tuple(told)
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:

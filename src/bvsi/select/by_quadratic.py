@@ -475,6 +475,7 @@ class _Subsets:
         notes, stopped = " ".join(text for text in texts if text), f"stopped: {why}{status}"
         margins = self._margins(best, quadratic)
         margins |= {one.adds[0]: 2 * math.log(one.odds) for one in rivals if not one.lacks}
+        margins |= dict.fromkeys(self._untested(best, quadratic), math.nan)
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins)
 
     def _margins(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
@@ -486,6 +487,15 @@ class _Subsets:
             for i in best
             if quadratic.names[i] not in protection.keep
         }
+
+    def _untested(self, best: Model, quadratic: Quadratic) -> list[str]:
+        """Operators of which noise makes up so much that they cannot be fitted beside those of a model."""
+        others = [i for i in range(len(quadratic.names)) if i not in best]
+        models = [tuple(sorted((*best, i))) for i in others]
+        if not models:
+            return []
+        Q, noisy = (one.solve(models)[1] for one in (quadratic, replace(quadratic, A=quadratic.H)))
+        return [quadratic.names[i] for i in np.array(others)[np.isinf(Q) & np.isfinite(noisy)]]
 
     def _static(self, best: Model, quadratic: Quadratic) -> str:
         """Whether one operator explains the data no better than none."""
