@@ -10,9 +10,8 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid
 from bvsi.likelihood import Stacked, residual_likelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.rows_covariance import RowsCovariance
 from bvsi.likelihood.stacked import Whole
-from bvsi.likelihood.stacked_covariance import StackedCovariance
+from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
@@ -158,8 +157,8 @@ def test_some_rows_alone_give_the_same_equations(noise, monkeypatch):
     theta, found = np.random.default_rng(2).standard_normal(residuals.d), []
     assert 0 < residuals.n < 0.8 * residuals.y.size
     for price in ((0.0, np.inf), (np.inf, 0.0), (np.inf, np.inf)):
-        monkeypatch.setattr("bvsi.likelihood.rows_covariance._SPARSE", price[0])
-        monkeypatch.setattr("bvsi.likelihood.rows_covariance._TENSOR", price[1])
+        monkeypatch.setattr("bvsi.likelihood.stacked_covariance._SPARSE", price[0])
+        monkeypatch.setattr("bvsi.likelihood.stacked_covariance._TENSOR", price[1])
         plan = Stacked().plan(residuals.structure, noise)
         some = isinstance(plan.stacked, RowsCovariance)
         assert some == (price[0] == 0.0 or (price[1] == 0.0 and not isinstance(noise, Covariance)))

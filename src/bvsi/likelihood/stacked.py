@@ -32,8 +32,7 @@ from bvsi.likelihood.density import Density, ValueGradient, change_of_variables
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
 from bvsi.likelihood.products import SpaceTime
-from bvsi.likelihood.rows_covariance import RowsCovariance
-from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coordinates
+from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance, space_time_coordinates
 from bvsi.linalg import Analysis, Factor, analyse
 from bvsi.linalg.factor import DenseFactor
 from bvsi.noise.models import Noise, StateCovariance, state_covariance

@@ -18,10 +18,9 @@ from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
-from bvsi.noise.bridging import Bridged, bridge
 from bvsi.noise.correlation import Blurred, estimate_widths, shape_of, widths_of
 from bvsi.noise.level import WIDTH_ERROR, observed
-from bvsi.noise.outliers import scattered_outliers
+from bvsi.noise.outliers import Bridged, bridge, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
@@ -341,7 +340,7 @@ def _without_outliers(
 ) -> _Replaced:
     """Data without outliers.
 
-    An interpolated value repeats the noise of its neighbours; :mod:`bvsi.noise.bridging` has the variance with which it
+    An interpolated value repeats the noise of its neighbours; :mod:`bvsi.noise.outliers` has the variance with which it
     may be taken for one of its own. On meshes, and where neighbours predict little, outliers have Student-t weights.
     """
     if robust is False or level is None:

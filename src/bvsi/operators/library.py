@@ -385,7 +385,7 @@ def _operator(source: Source | Operator, field: str, *, alone: bool) -> Operator
 def _from_object(source: object, field: str) -> Syntax:
     import sympy as sp
 
-    from bvsi.operators.from_sympy import from_sympy
+    from bvsi.operators.parse import from_sympy
 
     if not isinstance(source, sp.Expr):
         raise OperatorError(f"library: an operator of {field!r} is a {type(source).__name__}, not a text.")

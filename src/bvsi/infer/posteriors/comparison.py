@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bvsi.common.naming import matches
 from bvsi.errors import BvsiError
-from bvsi.infer.posteriors.posterior import Posterior, check_level
+from bvsi.infer.posteriors.closed_form import Posterior, check_level
 
 if TYPE_CHECKING:
     import xarray as xr

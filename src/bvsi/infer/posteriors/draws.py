@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
-from bvsi.infer.posteriors.posterior import HandOver, check_level, check_names, check_size
+from bvsi.infer.posteriors.closed_form import HandOver, check_level, check_names, check_size
 
 Array = NDArray[np.float64]
 

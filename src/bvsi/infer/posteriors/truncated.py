@@ -24,11 +24,12 @@ from bvsi.infer.constraints import Affine, LinearConstraints, interior
 from bvsi.infer.posteriors.closed_form import (
     CovarianceRoot,
     GaussianPosterior,
+    HandOver,
     NormalInverseGammaPosterior,
+    check_size,
     covariance_root,
 )
 from bvsi.infer.posteriors.draws import ParticlePosterior
-from bvsi.infer.posteriors.posterior import HandOver, check_size
 
 Array = NDArray[np.float64]
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from bvsi.errors import BvsiError
 from bvsi.infer.priors.distributions import Array, Distribution, Matched
-from bvsi.infer.priors.joint import JointNormal
+from bvsi.infer.priors.prior import JointNormal
 
 
 @dataclass(frozen=True, eq=False)
