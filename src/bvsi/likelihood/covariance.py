@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
@@ -304,10 +305,7 @@ def over_groups(
     def one(group: BlockGroup) -> Result:
         return work(part.factorised(theta, group, newest=newest))
 
-    if len(groups) <= 1:
-        yield from map(one, groups)
-        return
-    with single_threaded_blas():
+    with single_threaded_blas() if len(groups) > 1 else nullcontext():
         yield from side_by_side(one, groups, threads=threads_for(len(groups), part.covariance.pattern.nnz))
 
 
@@ -343,9 +341,10 @@ def _solved(one: FactorisedGroup, Z: Array) -> Array:
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], *, threads: int) -> Iterator[Result]:
     """work(item) of all of them on so many threads, one of BLAS each; results in order, with a few under way."""
-    if threads <= 1 or len(items) <= 1:
-        yield from map(work, items)
-        return
+    return map(work, items) if threads <= 1 or len(items) <= 1 else _threaded(work, items, threads)
+
+
+def _threaded(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
     waiting: deque[Future[Result]] = deque()
 
     def alone(item: Item) -> Result:

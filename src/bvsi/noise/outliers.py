@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,12 @@ _SWEEPS_FOR_NOISE = 3  # later ones change the noise no more
 _MARGIN = 2.0  # sd by which a value may be beyond its neighbours and still be between them
 _RULED = 3.0  # sd of value minus prediction, in units of the noise, that noise alone hardly reaches
 _ROUNDING = 1e-5  # of the range of the values: numerical solutions miss smooth functions by as much
+# Runs of gaps that are told apart: of one, two, and three to five values. Longer ones are holes.
+_LONGEST, _CLASSES = 5, 3
+# Share of the measured values that is hidden at a time, how often, and how many of a class tell its error.
+_HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
+# Values of a field beyond which one round is enough.
+_MANY = 200_000
 
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -262,29 +268,18 @@ def _between(values: Floats, u: Floats, axes: list[Predictor], index: Integers, 
     return everywhere & anywhere
 
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-
-# Runs of gaps that are told apart: of one, two, and three to five values. Longer ones are holes.
-_LONGEST, _CLASSES = 5, 3
-# Share of the measured values that is hidden at a time, how often, and how many of a class tell its error.
-_HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
-# Values of a field beyond which one round is enough.
-_MANY = 200_000
-
-
 @dataclass(frozen=True, eq=False)
 class Bridged:
-    """Data whose scattered gaps count as measured.
+    """Data in which scattered gaps, or outliers, are interpolated and count as measured.
 
     Attributes
     ----------
     factor
-        Factor by field with such gaps, (T, n_nodes), the variance there in units of that of the noise, 1 elsewhere.
+        By field with such values, (T, n_nodes), the variance there in units of that of the noise, 1 elsewhere.
     """
 
     data: Data
-    factor: dict[str, Array]
+    factor: dict[str, Floats] = field(default_factory=dict)
 
     def summary(self, name: str) -> str:
         """What was done about one field, in words."""
@@ -305,7 +300,7 @@ def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator)
         Chooses the values that are hidden; each field starts from a copy of it, so that others do not matter.
     """
     if data.measured is None or not isinstance(data.geometry, Grid):
-        return Bridged(data, {})
+        return Bridged(data)
     measured, fields, factor = dict(data.measured), dict(data.fields), {}
     for name, mask in data.measured.items():
         if mask.all():
@@ -325,9 +320,7 @@ def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator)
     return Bridged(made, factor)
 
 
-def _errors(
-    data: Data, name: str, sigma: float | None, runs: NDArray[np.int64], rng: np.random.Generator
-) -> dict[int, float]:
+def _errors(data: Data, name: str, sigma: float | None, runs: Integers, rng: np.random.Generator) -> dict[int, float]:
     """Variance at scattered gaps by class of run, in units of σ²; empty where there is none."""
     assert data.measured is not None
     mask = data.measured[name]
@@ -350,7 +343,7 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.G
     assert data.measured is not None
     assert isinstance(data.geometry, Grid)
     values, mask = data.observed(name), data.measured[name]
-    squares: list[list[Array]] = [[] for _ in range(_CLASSES)]
+    squares: list[list[Floats]] = [[] for _ in range(_CLASSES)]
     for _ in range(1 if values.size > _MANY else _ROUNDS):
         hidden = mask & (rng.random(mask.shape) < _HIDDEN)
         left = mask & ~hidden
@@ -371,7 +364,7 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.G
     return factors
 
 
-def _classes(mask: Mask, grid: Grid) -> NDArray[np.int64]:
+def _classes(mask: Flags, grid: Grid) -> Integers:
     """Class 0, 1, … of the run of gaps through each place, (T, n_nodes); −1 for measured values and longer runs."""
     cube = np.asarray(mask).reshape(len(mask), *grid.shape)
     shortest = np.full(cube.shape, cube.size, dtype=np.int64)
@@ -381,7 +374,7 @@ def _classes(mask: Mask, grid: Grid) -> NDArray[np.int64]:
     return np.where(cube | (shortest > _LONGEST), -1, np.minimum(shortest, _CLASSES) - 1).reshape(mask.shape)
 
 
-def _distance(cube: Mask, axis: int, way: int, wraps: bool) -> NDArray[np.int64]:
+def _distance(cube: Flags, axis: int, way: int, wraps: bool) -> Integers:
     """Steps to the next measured value along an axis, backwards (1) or forwards (−1), at most _LONGEST + 1."""
     distance = np.where(cube, 0, _LONGEST + 1)
     for step in range(1, _LONGEST + 1):
