@@ -7,15 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats, slabs
+from bvsi.common.arrays import Array, Mask
+from bvsi.data._arrays import slabs
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.data.smoothness import filled
 from bvsi.errors import DataError
-
-Mask = NDArray[np.bool_]
 
 # What programs write where nothing was measured: defaults of NetCDF, Ferret, GRIB and GIS, limits of number types. Each
 # also with the other sign.
@@ -68,7 +66,7 @@ def checked_masks(measured: object, names: tuple[str, ...], shape: tuple[int, in
     return None if all(mask.all() for mask in masks.values()) else masks
 
 
-def check_fill(values: Floats, what: str, mask: Mask | None = None) -> None:
+def check_fill(values: Array, what: str, mask: Mask | None = None) -> None:
     """Refuse numbers that stand for what was not measured.
 
     Such a number is the lowest or highest of all, and far from the rest: values at the edge of a range, as those of a
@@ -103,7 +101,7 @@ class _End:
     next: float | None = None
 
     @staticmethod
-    def of(values: Floats, mask: Mask | None, sign: float) -> _End:
+    def of(values: Array, mask: Mask | None, sign: float) -> _End:
         """The lowest of all known values, with a sign of −1 the highest."""
         low, count, other = np.inf, 0, np.inf
         for rows in slabs(values):
@@ -158,7 +156,7 @@ def frames_kept(masks: Mapping[str, Mask]) -> Mask:
     return np.asarray(kept)
 
 
-def complete(values: Floats, mask: Mask, geometry: Grid | Mesh, times: Floats) -> Floats:
+def complete(values: Array, mask: Mask, geometry: Grid | Mesh, times: Array) -> Array:
     """Values (T, n_nodes) that are not finite and not measured replaced by interpolation of those measured.
 
     They stay within the range of the measured ones, so that operators that are finite there are finite everywhere.

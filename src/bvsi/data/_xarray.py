@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import COORDINATE_NAMES
-from bvsi.data._arrays import Floats, real_array
+from bvsi.data._arrays import real_array
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
 from bvsi.errors import DataError
@@ -40,7 +41,7 @@ def check_dims(dims: Sequence[str] | None, sizes: Sizes) -> tuple[str, ...] | No
     return named
 
 
-def arrange(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str, ...] | None) -> Floats:
+def arrange(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str, ...] | None) -> Array:
     """Array (times, nodes) from an array over time and space.
 
     Parameters
@@ -61,7 +62,7 @@ def arrange(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str, ...] | N
     return _ordered(array, what, sizes, dims).reshape(flat)
 
 
-def arrange_auxiliary(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str, ...] | None) -> Floats:
+def arrange_auxiliary(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str, ...] | None) -> Array:
     """Array (times, nodes) of a known field in time, or (nodes,) of a static one, which has no time axis.
 
     The number of axes tells them apart: a static array has one axis less than ``dims``, or than the grid's
@@ -81,7 +82,7 @@ def arrange_auxiliary(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str
     return _ordered(array, what, space, static_dims).reshape(n_nodes)
 
 
-def _plain(value: ArrayLike, what: str) -> Floats:
+def _plain(value: ArrayLike, what: str) -> Array:
     """Numbers of ``value``; labelled arrays are refused, since their labels would be ignored."""
     if hasattr(value, "dims"):
         raise DataError(f"{what} is an xarray object; use Data.from_xarray, which reads the names of its dimensions")
@@ -92,7 +93,7 @@ def _product(sizes: Sizes) -> int:
     return int(np.prod(list(sizes.values())))
 
 
-def _ordered(array: Floats, what: str, sizes: Sizes, dims: tuple[str, ...] | None) -> Floats:
+def _ordered(array: Array, what: str, sizes: Sizes, dims: tuple[str, ...] | None) -> Array:
     """Transpose ``array`` from the order ``dims`` to that of ``sizes``, after a check of every size."""
     names = tuple(sizes) if dims is None else dims
     expected = tuple(sizes[name] for name in names)
@@ -138,7 +139,7 @@ _POSITION_TOLERANCE = 1e-5
 MISSING = "missing"
 """Attribute of fields in which NaN means not measured; its value is "nan"."""
 
-Parts = tuple[Floats, dict[str, Floats], Grid | Mesh, dict[str, Floats], tuple[str, ...]]
+Parts = tuple[Array, dict[str, Array], Grid | Mesh, dict[str, Array], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -227,7 +228,7 @@ def _dataset(source: object) -> xr.Dataset:
     return source.to_dataset()
 
 
-def _times(ds: xr.Dataset, time: str) -> Floats:
+def _times(ds: xr.Dataset, time: str) -> Array:
     """Coordinate of the time dimension."""
     if time not in ds.dims:
         raise DataError(f"time: {time!r} is not a dimension; the dataset has {_listed(ds.dims)}")
@@ -363,7 +364,7 @@ def _check_positions(ds: xr.Dataset, dim: str, mesh: Mesh) -> None:
             )
 
 
-def _array(ds: xr.Dataset, name: str, role: str, time: str, space: _Space) -> Floats:
+def _array(ds: xr.Dataset, name: str, role: str, time: str, space: _Space) -> Array:
     """Values as (times, nodes), or (nodes,) for an auxiliary variable without time."""
     variable = ds[name]
     extra = [dim for dim in variable.dims if dim not in (time, *space.dims)]

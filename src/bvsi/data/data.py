@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.data import _xarray
-from bvsi.data._arrays import Floats, check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
-from bvsi.data._measured import Mask, check_fill, check_missing, checked_masks, complete, frames_kept
+from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
+from bvsi.data._measured import check_fill, check_missing, checked_masks, complete, frames_kept
 from bvsi.data._xarray import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
@@ -45,10 +46,10 @@ class Data:
         matter; those that are not finite are filled by interpolation. Frames without any measured value are dropped.
     """
 
-    times: Floats
-    fields: Mapping[str, Floats]
+    times: Array
+    fields: Mapping[str, Array]
     geometry: Geometry
-    auxiliary: Mapping[str, Floats] = field(default_factory=dict)
+    auxiliary: Mapping[str, Array] = field(default_factory=dict)
     measured: Mapping[str, Mask] | None = None
 
     def __post_init__(self) -> None:
@@ -190,7 +191,7 @@ class Data:
         """Names of the fields, in order."""
         return tuple(self.fields)
 
-    def observed(self, name: str) -> Floats:
+    def observed(self, name: str) -> Array:
         """Values of a field, (T, n_nodes), NaN where it was not measured; a copy."""
         if name not in self.fields:
             raise DataError(f"no field {name!r}; the data have {', '.join(self.fields)}")
@@ -199,7 +200,7 @@ class Data:
             values[~self.measured[name]] = np.nan
         return values
 
-    def grid_field(self, name: str) -> Floats:
+    def grid_field(self, name: str) -> Array:
         """View of a field as ``(T, *grid.shape)``, or of a static auxiliary one as grid.shape."""
         grid = self._grid("grid_field")
         values = self.fields.get(name, self.auxiliary.get(name))
@@ -298,7 +299,7 @@ class Data:
         return self.geometry
 
 
-def _times(value: ArrayLike) -> Floats:
+def _times(value: ArrayLike) -> Array:
     """Checked times, (T,)."""
     times = real_array(value, "times")
     check_increasing(times, "times", "sort the data by time and drop repetitions")
@@ -333,7 +334,7 @@ def _names(argument: str, mapping: object, noun: str, *, series: bool) -> tuple[
     return tuple(check_field_name(name, noun, series=series) for name in mapping)
 
 
-def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) -> Floats:
+def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) -> Array:
     """Numbers of the stored shape (times, nodes), or (nodes,) where allowed."""
     values = real_array(value, what)
     if values.shape not in shapes:
@@ -345,7 +346,7 @@ def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) ->
 
 
 def _check_finite(
-    values: Floats, what: str, times: Floats, geometry: Geometry, mask: Mask | None = None, *, may_miss: bool = False
+    values: Array, what: str, times: Array, geometry: Geometry, mask: Mask | None = None, *, may_miss: bool = False
 ) -> None:
     """Refuse NaN and infinity where measured; say how many, and where the first one is in time and space.
 

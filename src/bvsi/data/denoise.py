@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.data.data import Data
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.data.smoothness import along, difference_filter, graph_filter
 from bvsi.errors import DataError
-
-Array = NDArray[np.float64]
 
 _ORDER = 4  # differences: cubic signals are left as they are
 _TINY = np.finfo(float).tiny  # where no axis is smoothed

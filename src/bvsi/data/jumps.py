@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats
+from bvsi.common.arrays import Array, Mask
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid
 from bvsi.data.smoothness import adjacency_of
-
-Mask = NDArray[np.bool_]
 
 # Values that a field of materials has at most, and nodes that each has at least on average; not measured.
 _VALUES, _NODES = 10, 10
@@ -34,14 +31,14 @@ def jumps(data: Data, names: Iterable[str]) -> Mask | None:
     return found if found.any() else None
 
 
-def of_materials(values: Floats) -> bool:
+def of_materials(values: Array) -> bool:
     """Whether values (nodes,) are a few only; the derivative of such a field is zero, but at jumps."""
     most = min(_VALUES, len(values) // _NODES)
     some = values[:: max(1, len(values) // _SAMPLE)]  # nearly always enough to tell, and soon sorted
     return len(np.unique(some)) <= most and 1 < len(np.unique(values)) <= most
 
 
-def _at_jumps(values: Floats, geometry: Geometry) -> Mask:
+def _at_jumps(values: Array, geometry: Geometry) -> Mask:
     """Nodes at a jump of one field at one time, (nodes,)."""
     found = np.zeros(len(values), dtype=bool)
     if not of_materials(values):

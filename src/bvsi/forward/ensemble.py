@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sparse
 import scipy.sparse.linalg
-from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.smoothness import along
@@ -39,7 +39,6 @@ from bvsi.spaces.tensor import boundary_nodes, boundary_of, cells_of, tensor_poi
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
 
-Integers = NDArray[np.int64]
 
 _DEGREE = 3  # the lowest with two continuous derivatives, which four derivatives need
 # Exact for the mass matrix; products of smooth fields are far better resolved than their degree tells.
@@ -56,9 +55,7 @@ def spline_operators(library: Library, data: Data) -> tuple[WeakOperator, ...]:
     return library.weak(words, trial_order=order, test_order=order)
 
 
-def spline_tests(
-    library: Library, operators: tuple[WeakOperator, ...], splines: Splines
-) -> dict[str, NDArray[np.int64]]:
+def spline_tests(library: Library, operators: tuple[WeakOperator, ...], splines: Splines) -> dict[str, Integers]:
     """Test functions by equation: all, or those that vanish on the boundary, with more than two derivatives flatly.
 
     The first and last function of an axis carry the value on the boundary, the next ones its slope.
@@ -191,7 +188,6 @@ def _pieces(knots: Array, ends: Array) -> Array:
     return np.asarray(np.linalg.inv(np.vander(s, increasing=True)) @ values)
 
 
-Array = NDArray[np.float64]
 Fields = Mapping[str, Array]
 
 
@@ -213,7 +209,7 @@ class Simulator:
 
     equation: Discretised
     splines: Splines | None
-    fixed: NDArray[np.int64]
+    fixed: Integers
     prescribed: bool
 
     @cached_property
@@ -226,7 +222,7 @@ class Simulator:
         return self.equation.layout.fields
 
     @property
-    def moving(self) -> Mapping[str, NDArray[np.bool_]]:
+    def moving(self) -> Mapping[str, Mask]:
         """By field, which nodes move (n,); the others have the values that are prescribed."""
         mask = np.ones(len(self.fields) * self.equation.space.n_dofs, dtype=bool)
         mask[self.fixed] = False

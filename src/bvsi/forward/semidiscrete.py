@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import scipy.sparse as sparse
 import scipy.sparse.linalg
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError, OperatorError
@@ -26,8 +26,6 @@ from bvsi.spaces import Galerkin, Reach, Space
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +49,7 @@ class SemiDiscrete:
     space: Space
     layout: Layout
     auxiliary: dict[str, Array]
-    free: NDArray[np.int64]
+    free: Integers
     M: Any
     A: Any
     source: Array
@@ -113,7 +111,7 @@ class Discretised:
     space: Space
     layout: Layout
     auxiliary: dict[str, Array]
-    free: NDArray[np.int64]
+    free: Integers
     M: Any
     operators: tuple[WeakOperator, ...]
     constant: tuple[tuple[Array, Array] | None, ...]
@@ -236,7 +234,7 @@ class StepFactor:
     """
 
     lu: Any
-    order: NDArray[np.int64]
+    order: Integers
     magnitude: Any
 
     def solve(self, b: Array) -> Array:
@@ -259,7 +257,7 @@ class StepStructure:
         Columns of the unknowns.
     """
 
-    def __init__(self, layout: Layout, free: NDArray[np.int64]) -> None:
+    def __init__(self, layout: Layout, free: Integers) -> None:
         pattern, space = layout.pattern, layout.space
         slots = pattern.matrix(np.arange(1, pattern.nnz + 1))[:, free]
         # Dissection by the places of the unknowns keeps the fill low; it is good for symmetric patterns.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import LinearConstraints
@@ -16,8 +16,6 @@ from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 #: χ²/n further from one than this factor is reported with the status, and calls for other starts: noise that is stated
 #: too small or too large by more than 40%.

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.constraints import AnyConstraints
@@ -28,8 +28,6 @@ from bvsi.infer.posteriors import ChainPosterior
 from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.sampling import SamplingProblem, prepare, sampled_fit, started
 from bvsi.likelihood import ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 # Largest R̂ of chains that have mixed: the bound that Vehtari et al. (2021) recommend.
 _R_HAT = 1.01
@@ -126,7 +124,7 @@ class _Chain:
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "progress": silent}
 
-    def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, Mask]:
         """Draws w (draws, n), their log-density (draws,), and where steps diverged (draws,)."""
         bound = self.objective.bind(likelihood, self.noise_prior)
         problem = replace(self.problem, target=replace(self.problem.target, log_likelihood=bound))

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
@@ -35,8 +36,6 @@ from bvsi.infer.starts import (
     start_vector,
 )
 from bvsi.likelihood import NormalEquations, ProfileEquations, ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 _SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
 _AMBIGUOUS = (

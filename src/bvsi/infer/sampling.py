@@ -21,6 +21,7 @@ import scipy.linalg
 import scipy.special
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints, as_linear
@@ -30,8 +31,6 @@ from bvsi.infer.objective import LogLikelihood, Objective
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
 from bvsi.likelihood import ResidualLikelihood, ValueGradient
-
-Array = NDArray[np.float64]
 
 #: Draws of the approximate posterior from which m and L are worked out where there are inequalities. The error of m is
 #: 1.6% of a standard deviation, which the sampler makes up for.
@@ -194,7 +193,7 @@ class Coordinates:
         gradient = self.L.T @ (slope * (self.G.T @ density.gradient) + log_gradient)
         return ValueGradient(density.value + float(log.sum()), gradient)
 
-    def allows(self, theta: Array) -> NDArray[np.bool_]:
+    def allows(self, theta: Array) -> Mask:
         """Whether θ (…, d) satisfies the rows that the coordinates do not take care of, too."""
         if not self.bounds.any:
             return np.ones(theta.shape[:-1], dtype=bool)

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
@@ -29,8 +30,6 @@ from bvsi.infer.priors import BoundPrior
 from bvsi.infer.quadratic import factorise, nearest
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 PLATEAU = (
     "This is a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust this one; "

@@ -34,8 +34,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import (
     CovariancePlan,
@@ -52,10 +52,6 @@ from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.noise.models import Noise
 from bvsi.residual import Structure
 from bvsi.residual.system import residual_weights
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Rng = np.random.Generator
 
 
 class Weighting(ABC):

@@ -23,8 +23,8 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.linalg import (
     Analysis,
@@ -39,8 +39,6 @@ from bvsi.linalg import (
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.likelihood.block import Block, Isotropic, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, side_by_side
@@ -31,7 +32,6 @@ from bvsi.linalg import usable_cores
 from bvsi.noise.models import Noise, noise_of_experiments
 from bvsi.residual import ResidualSystem
 
-Array = NDArray[np.float64]
 # Times as many blocks as a pilot has from which on it is made: with fewer it saves less than it costs. Not measured.
 _WORTH_A_PILOT = 3
 Item = TypeVar("Item")
@@ -86,7 +86,7 @@ class ResidualLikelihood:
         return tuple(e.structure.n_rows for e in self.system.experiments)
 
     @property
-    def block_rows(self) -> tuple[NDArray[np.int64], ...]:
+    def block_rows(self) -> tuple[Integers, ...]:
         """Residuals used in each block of each experiment, (K,)."""
         return tuple(e.structure.block_rows for e in self.system.experiments)
 
@@ -141,7 +141,7 @@ class ResidualLikelihood:
         system = replace(self.system, experiments=tuple(part.residuals for part in few))
         return ResidualLikelihood(system, noise, Stacked(), tuple(part.plan for part in few))
 
-    def some_blocks(self, chosen: Sequence[NDArray[np.int64]]) -> ResidualLikelihood:
+    def some_blocks(self, chosen: Sequence[Integers]) -> ResidualLikelihood:
         """The likelihood of some blocks of each experiment, by index; nothing is planned or assembled again."""
         few = tuple(e.some_blocks(k) for e, k in zip(self.system.experiments, chosen, strict=True))
         pairs = zip(self.plans, few, strict=True)

@@ -23,8 +23,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance, side_by_side, threads_for
@@ -38,10 +38,6 @@ from bvsi.linalg.factor import DenseFactor
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
 from bvsi.residual.tiles import Tile, tiles_of
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Rng = np.random.Generator
 
 # Bytes per entry of Σ that its pattern, values and places take while it is factorised: five numbers.
 _BYTES_PER_ENTRY = 40

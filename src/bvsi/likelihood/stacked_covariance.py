@@ -26,16 +26,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.likelihood.covariance import CovariancePlan, side_by_side, threads_for
 from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts
 from bvsi.linalg import Pattern
 from bvsi.linalg.pattern import scatter
 from bvsi.residual import Residuals, Sensitivity, Structure
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,15 +18,12 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.linalg.kronecker import Kronecker, Pairs, along_axes, dense_if_full
 from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.jacobians import NodalTests
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 Kind = Literal["constant", "by noise", "by time"]
 """What c_s σ² c_t depends on: nothing, so that one row stands for all times; the noise of a time; the time."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.linalg.pattern import Pattern
 
@@ -42,7 +43,7 @@ class Product:
         ones = self.left.matrix(np.ones(self.left.nnz)) @ transposed.matrix(np.ones(self.right.nnz))
         return Pattern.from_matrix(ones)
 
-    def values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
+    def values(self, left_values: ArrayLike, right_values: ArrayLike) -> Array:
         """Values of Σ_m A_m B_mᵀ on ``out``, (out.nnz,).
 
         Parameters
@@ -53,12 +54,12 @@ class Product:
         A, B = self._checked(left_values, right_values)
         return self._compiled(A, B, symmetric=False)
 
-    def symmetric_values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
+    def symmetric_values(self, left_values: ArrayLike, right_values: ArrayLike) -> Array:
         """The same at half the price, where Σ_m A_m B_mᵀ is known to be symmetric and its pattern is."""
         A, B = self._checked(left_values, right_values)
         return self._compiled(A, B, symmetric=True)
 
-    def gradient(self, weights: ArrayLike, left_values: ArrayLike) -> NDArray[np.float64]:
+    def gradient(self, weights: ArrayLike, left_values: ArrayLike) -> Array:
         """``∂⟨W, Σ_m A_m B_mᵀ⟩/∂B_m = Wᵀ A_m`` on the pattern of the B_m, (m, right.nnz).
 
         Parameters
@@ -81,14 +82,14 @@ class Product:
         )
         return out
 
-    def _checked(self, left: ArrayLike, right: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _checked(self, left: ArrayLike, right: ArrayLike) -> tuple[Array, Array]:
         A = _value_sets(left, self.left, "left_values")
         B = _value_sets(right, self.right, "right_values")
         if len(A) != len(B):
             raise BvsiError(f"left_values has {len(A)} value sets and right_values {len(B)}; they must agree")
         return A, B
 
-    def _compiled(self, A: NDArray[np.float64], B: NDArray[np.float64], *, symmetric: bool) -> NDArray[np.float64]:
+    def _compiled(self, A: Array, B: Array, *, symmetric: bool) -> Array:
         from bvsi.linalg.product_kernel import row_products, symmetric_row_products
 
         transposed, order = self.right.transpose
@@ -103,7 +104,7 @@ class Product:
         return values
 
 
-def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.float64]:
+def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> Array:
     """``Σ_m A_im B_jm`` at the entries (i, j) of a pattern, (nnz,): A Bᵀ where it is wanted, and nowhere else.
 
     Parameters
@@ -123,15 +124,12 @@ def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.
     return out
 
 
-def _value_sets(values: ArrayLike, pattern: Pattern, name: str) -> NDArray[np.float64]:
+def _value_sets(values: ArrayLike, pattern: Pattern, name: str) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
     sets = array[None] if array.ndim == 1 else array
     if sets.ndim != 2 or sets.shape[1] != pattern.nnz:
         raise BvsiError(f"{name} must have shape (m, {pattern.nnz}) or ({pattern.nnz},); it is {array.shape}")
     return sets
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Integers
 from bvsi.linalg.blas import kernel, part
 from bvsi.linalg.cholesky import Analysis
 from bvsi.linalg.pattern import Pattern
 
-Indices = NDArray[np.int64]
+Indices = Integers
 
 
-def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Analysis:
+def analyse_pattern(pattern: Pattern, permutation: Integers) -> Analysis:
     """Symbolic factorisation of a symmetric pattern under a fill-reducing permutation.
 
     The permutation is refined to a postorder of the elimination tree: the fill is the same, and the columns
@@ -67,7 +67,7 @@ def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Analysi
     )
 
 
-def _inverse(permutation: NDArray[np.int64]) -> NDArray[np.int64]:
+def _inverse(permutation: Integers) -> Integers:
     inverse = np.empty_like(permutation)
     inverse[permutation] = np.arange(len(permutation))
     return inverse

@@ -5,23 +5,3 @@ from bvsi.noise.level import NoiseLevel, add_noise, estimate_noise
 from bvsi.noise.models import IID, Covariance, Diagonal, Noise, PerField, PerTime, StateCovariance, UnknownScale
 from bvsi.noise.outliers import Outliers, find_outliers
 from bvsi.noise.signal import SignalNoise, estimate_signal_noise, from_replicates
-
-__all__ = [
-    "IID",
-    "Blurred",
-    "Covariance",
-    "Diagonal",
-    "Noise",
-    "NoiseLevel",
-    "Outliers",
-    "PerField",
-    "PerTime",
-    "SignalNoise",
-    "StateCovariance",
-    "UnknownScale",
-    "add_noise",
-    "estimate_noise",
-    "estimate_signal_noise",
-    "find_outliers",
-    "from_replicates",
-]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
@@ -24,9 +24,6 @@ from bvsi.noise.outliers import Bridged, bridge, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.data import Grid
-from bvsi.data._arrays import Floats, frozen, read_only, slabs
+from bvsi.data._arrays import frozen, read_only, slabs
 from bvsi.data.data import Data, Geometry
 from bvsi.data.smoothness import fill, filled, flat_strides, shaped
 from bvsi.errors import DataError
@@ -47,9 +47,6 @@ _HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
 # Values of a field beyond which one round is enough.
 _MANY = 200_000
 
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
-
 
 @dataclass(frozen=True)
 class Outliers:
@@ -65,8 +62,8 @@ class Outliers:
         Number of outliers.
     """
 
-    weights: Mapping[str, Floats]
-    replaced: Mapping[str, Floats]
+    weights: Mapping[str, Array]
+    replaced: Mapping[str, Array]
     count: Mapping[str, int]
 
 
@@ -93,14 +90,14 @@ class Scattered:
     """
 
     outliers: Integers
-    weights: Floats
-    values: Floats
-    predicted: Floats
-    spread: Floats
+    weights: Array
+    values: Array
+    predicted: Array
+    spread: Array
     missing: Integers
-    filled: Floats
+    filled: Array
 
-    def where_local(self, values: Floats, variance: Floats, sigma: float) -> Scattered:
+    def where_local(self, values: Array, variance: Array, sigma: float) -> Scattered:
         """Those that are outliers with the variance of the noise at their place, which σ² is not.
 
         Parameters
@@ -119,7 +116,7 @@ class Scattered:
             self.outliers[far], weights, self.values[far], self.predicted[far], spread[far], self.missing, self.filled
         )
 
-    def dense(self, values: Floats) -> tuple[Floats, Floats]:
+    def dense(self, values: Array) -> tuple[Array, Array]:
         """Weights, 0 where missing, and values (T, n_nodes) with what replaces them, both (T, n_nodes)."""
         weights, replaced = np.ones(values.shape), np.array(values, order="C")
         weights.ravel()[self.outliers], weights.ravel()[self.missing] = self.weights, 0.0
@@ -162,12 +159,12 @@ def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = _N
 
 
 def scattered_outliers(
-    values: Floats,
+    values: Array,
     geometry: Geometry,
-    times: Floats,
+    times: Array,
     sigma: float | None = None,
     nu: float = _NU,
-    ordinary: Callable[[Floats], bool] | None = None,
+    ordinary: Callable[[Array], bool] | None = None,
 ) -> Scattered:
     """Outliers of one field as in :func:`find_outliers`, without arrays of all values; NaN are missing.
 
@@ -209,7 +206,7 @@ def scattered_outliers(
     return Scattered(flagged, weights, drawn, predicted, spread, missing, clean.ravel()[missing])
 
 
-def _standardised(values: Floats, u: Floats, axes: list[Predictor], odd: Predicted, total: float) -> Floats:
+def _standardised(values: Array, u: Array, axes: list[Predictor], odd: Predicted, total: float) -> Array:
     """z = (value − prediction) / sd, (c,); zero for values that are missing, and for ordinary ones of a front.
 
     Parameters
@@ -229,7 +226,7 @@ def _standardised(values: Floats, u: Floats, axes: list[Predictor], odd: Predict
     return z
 
 
-def _blanked(u: Floats, before: Floats, gaps: Integers) -> Floats:
+def _blanked(u: Array, before: Array, gaps: Integers) -> Array:
     """The values u with NaN at flat indices; u itself where there are none, and the last copy of it used again."""
     if gaps.size == 0:
         return u
@@ -241,7 +238,7 @@ def _blanked(u: Floats, before: Floats, gaps: Integers) -> Floats:
     return before
 
 
-def _between(values: Floats, u: Floats, axes: list[Predictor], index: Integers, margin: float) -> Flags:
+def _between(values: Array, u: Array, axes: list[Predictor], index: Integers, margin: float) -> Mask:
     """Whether values lie between their neighbours in u along every axis, up to a margin, as in all fronts; (c,).
 
     At the end of an axis a front may just have come or gone, so that another axis is enough.
@@ -279,7 +276,7 @@ class Bridged:
     """
 
     data: Data
-    factor: dict[str, Floats] = field(default_factory=dict)
+    factor: dict[str, Array] = field(default_factory=dict)
 
     def summary(self, name: str) -> str:
         """What was done about one field, in words."""
@@ -343,7 +340,7 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.G
     assert data.measured is not None
     assert isinstance(data.geometry, Grid)
     values, mask = data.observed(name), data.measured[name]
-    squares: list[list[Floats]] = [[] for _ in range(_CLASSES)]
+    squares: list[list[Array]] = [[] for _ in range(_CLASSES)]
     for _ in range(1 if values.size > _MANY else _ROUNDS):
         hidden = mask & (rng.random(mask.shape) < _HIDDEN)
         left = mask & ~hidden
@@ -364,7 +361,7 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.G
     return factors
 
 
-def _classes(mask: Flags, grid: Grid) -> Integers:
+def _classes(mask: Mask, grid: Grid) -> Integers:
     """Class 0, 1, … of the run of gaps through each place, (T, n_nodes); −1 for measured values and longer runs."""
     cube = np.asarray(mask).reshape(len(mask), *grid.shape)
     shortest = np.full(cube.shape, cube.size, dtype=np.int64)
@@ -374,7 +371,7 @@ def _classes(mask: Flags, grid: Grid) -> Integers:
     return np.where(cube | (shortest > _LONGEST), -1, np.minimum(shortest, _CLASSES) - 1).reshape(mask.shape)
 
 
-def _distance(cube: Flags, axis: int, way: int, wraps: bool) -> Integers:
+def _distance(cube: Mask, axis: int, way: int, wraps: bool) -> Integers:
     """Steps to the next measured value along an axis, backwards (1) or forwards (−1), at most _LONGEST + 1."""
     distance = np.where(cube, 0, _LONGEST + 1)
     for step in range(1, _LONGEST + 1):

@@ -16,24 +16,3 @@ from bvsi.operators.free_energy import energy_operator, free_energy_library, mon
 from bvsi.operators.library import Library, polynomials
 from bvsi.operators.vectors import isotropic
 from bvsi.operators.vocabulary import Vocabulary
-
-__all__ = [
-    "Assembled",
-    "Biharmonic",
-    "BoundaryCondition",
-    "Conforming",
-    "Dirichlet",
-    "InteriorPenalty",
-    "Library",
-    "Mixed",
-    "NoFlux",
-    "Unknown",
-    "Vocabulary",
-    "ZeroNeumann",
-    "energy_operator",
-    "free_energy_library",
-    "isotropic",
-    "monomials",
-    "polynomials",
-    "shared_free_energy",
-]

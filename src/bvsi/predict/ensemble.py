@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
 from bvsi.data.denoise import Smoother, smoothers
@@ -31,8 +31,6 @@ from bvsi.predict.forecast import (
 if TYPE_CHECKING:
     import xarray as xr
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _FEWEST_DRAWS = 3  # a variance of two draws says nothing
 # Frames that the initial state is smoothed from, where no boundary values are needed at the others.

@@ -18,8 +18,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import Posterior, check_level
 from bvsi.operators.syntax import Syntax, read
@@ -27,8 +28,6 @@ from bvsi.operators.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
 
 
 def predict_linear(posterior: Posterior, Phi: xr.DataArray, *, level: float = 0.95) -> xr.Dataset:

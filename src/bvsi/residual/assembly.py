@@ -8,8 +8,9 @@ from operator import add
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
@@ -31,8 +32,6 @@ from bvsi.spaces.spline_tests import SplineElement
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 Discretisation: TypeAlias = Galerkin | SplineTests
 """How test functions and fields are made."""

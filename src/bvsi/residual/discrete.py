@@ -16,8 +16,8 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.data._arrays import release
 from bvsi.data.jumps import of_materials
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from bvsi.operators.operator import KernelKind, WeakOperator
     from bvsi.operators.weak import JacobianTerm
 
-Array = NDArray[np.float64]
 
 # Bytes of one array of values at the points of quadrature; bounds what a pass over the times takes. Not measured.
 CHUNK_BYTES = 64 * 2**20

@@ -19,12 +19,10 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.linalg import Kronecker, Pattern
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Sums: TypeAlias = "dict[tuple[int, int], Array]"
 """Σ_j b_kj c_j ∘ V_j (n, K) by the identity of the factor c and the first unknown."""
 

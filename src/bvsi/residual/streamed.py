@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.jets import Jet, Where
 from bvsi.linalg import Pattern
 from bvsi.residual.discrete import State, check_finite, integrands, reach_of
@@ -26,8 +26,6 @@ from bvsi.spaces import Reach
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
     from bvsi.operators.weak import JacobianTerm
-
-Array = NDArray[np.float64]
 
 
 class Site(NamedTuple):

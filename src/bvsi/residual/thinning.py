@@ -33,8 +33,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.data.denoise import smoothers
@@ -63,10 +63,6 @@ def half_noisy(state: State, data: Data) -> State:
         values, kept = smoother.keeping(HALF, state.fields[name].T)
         fields[name], variance[name] = values.T, kept * state.variance[name]
     return replace(state, fields=fields, variance=variance)
-
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -212,7 +208,7 @@ class Thinned:
         return math.prod(axis.n for axis in self.axes)
 
     @cached_property
-    def nodes(self) -> NDArray[np.bool_]:
+    def nodes(self) -> Mask:
         """Which nodes, (nodes,)."""
         kept = np.zeros([axis.n for axis in self.axes], dtype=bool)
         kept[tuple(axis.chosen for axis in self.axes)] = True

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.residual import TemporalTests
 from bvsi.residual.blur import spectral_density
 from bvsi.residual.mask_widths import gaps_in_mask
 from bvsi.spaces import SplineTests
 from bvsi.spaces.nodal_derivatives import NARROWEST, noise_gain
-
-Array = NDArray[np.float64]
 
 # Degree of the splines in time: smooth enough that quadrature over steps is exact to sixth order.
 TIME_DEGREE = 5

@@ -11,21 +11,3 @@ from bvsi.infer.posteriors.comparison import Comparison, compare
 from bvsi.infer.posteriors.draws import ChainPosterior, ParticlePosterior
 from bvsi.infer.posteriors.storage import load_posterior, save_posterior, to_arviz, to_dataset, to_datatree
 from bvsi.infer.posteriors.truncated import TruncatedPosterior
-
-__all__ = [
-    "ChainPosterior",
-    "Comparison",
-    "GaussianPosterior",
-    "NormalInverseGammaPosterior",
-    "ParticlePosterior",
-    "Posterior",
-    "TruncatedPosterior",
-    "check_level",
-    "compare",
-    "load_posterior",
-    "save_posterior",
-    "to_arviz",
-    "to_dataset",
-    "to_datatree",
-    "widened",
-]

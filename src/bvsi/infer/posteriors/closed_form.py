@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import scipy.linalg
 import scipy.special
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
@@ -109,8 +110,6 @@ class HandOver:
 
         save_posterior(self, path)
 
-
-Array = NDArray[np.float64]
 
 #: Eigenvalues of the correlation matrix below this part of the largest are rounding.
 RANK_TOLERANCE = 1e-14

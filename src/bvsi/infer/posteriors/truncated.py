@@ -17,8 +17,9 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 import scipy.special
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import Affine, LinearConstraints, interior
 from bvsi.infer.posteriors.closed_form import (
@@ -30,8 +31,6 @@ from bvsi.infer.posteriors.closed_form import (
     covariance_root,
 )
 from bvsi.infer.posteriors.draws import ParticlePosterior
-
-Array = NDArray[np.float64]
 
 #: Probability of leaving the constraints below which they do not matter: 8 standard deviations of a normal law.
 NEGLIGIBLE = 1e-15
@@ -229,7 +228,7 @@ class Polytope:
     G: Array
     h: Array
 
-    def contains(self, z: Array) -> NDArray[np.bool_]:
+    def contains(self, z: Array) -> Mask:
         """Which rows of z (n, k) lie inside."""
         return np.asarray((z @ self.G.T <= self.h).all(axis=1))
 

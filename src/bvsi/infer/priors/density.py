@@ -13,8 +13,9 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.distributions import LIMIT, LOG_2PI, Array, Distribution, Matched
+from bvsi.infer.priors.distributions import LIMIT, LOG_2PI, Distribution, Matched
 
 #: Smallest eigenvalue of a correlation matrix that counts as positive.
 DEFINITE_TOLERANCE = 1e-13

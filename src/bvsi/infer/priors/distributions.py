@@ -7,11 +7,9 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
-
-Array = NDArray[np.float64]
 
 #: Largest parameter, and its inverse the smallest scale: squares and precisions stay finite.
 LIMIT = 1e150

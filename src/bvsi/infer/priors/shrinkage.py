@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 import scipy.special
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.distributions import LIMIT, Array, Matched, RealLine, check_parameters
+from bvsi.infer.priors.distributions import LIMIT, Matched, RealLine, check_parameters
 
 NORMAL_QUARTILE = float(scipy.special.ndtri(0.75))  # of N(0, 1), for Gaussians that match quartiles
 
