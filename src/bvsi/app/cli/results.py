@@ -125,9 +125,9 @@ def compare(
 
     Coefficients, error bars, and how many standard deviations lie between them.
     """
+    from bvsi.app.comparison import compare as compare_posteriors
     from bvsi.app.readers.source import readable
     from bvsi.discovery import Discovery
-    from bvsi.infer.posteriors import compare as compare_posteriors
 
     if str(a) == str(b):
         raise BvsiError("compare: the same result twice; give two.")

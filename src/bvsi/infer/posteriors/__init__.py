@@ -7,7 +7,5 @@ from bvsi.infer.posteriors.closed_form import (
     check_level,
     widened,
 )
-from bvsi.infer.posteriors.comparison import Comparison, compare
 from bvsi.infer.posteriors.draws import ChainPosterior, ParticlePosterior
-from bvsi.infer.posteriors.storage import load_posterior, save_posterior, to_arviz, to_dataset, to_datatree
 from bvsi.infer.posteriors.truncated import TruncatedPosterior

@@ -93,20 +93,20 @@ class HandOver:
         return self.linear_interval(np.eye(len(self.names)), level)
 
     def to_datatree(self: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
-        """Draws as :func:`bvsi.infer.posteriors.to_datatree` labels them."""
-        from bvsi.infer.posteriors.storage import to_datatree
+        """Draws as :func:`bvsi.app.posterior_storage.to_datatree` labels them."""
+        from bvsi.app.posterior_storage import to_datatree
 
         return to_datatree(self, size=size, rng=rng)
 
     def to_arviz(self: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
-        """Draws as the installed ArviZ takes them, see :func:`bvsi.infer.posteriors.to_arviz`."""
-        from bvsi.infer.posteriors.storage import to_arviz
+        """Draws as the installed ArviZ takes them, see :func:`bvsi.app.posterior_storage.to_arviz`."""
+        from bvsi.app.posterior_storage import to_arviz
 
         return to_arviz(self, size=size, rng=rng)
 
     def save(self: Posterior, path: str | Path) -> None:
-        """Write to a NetCDF file that :func:`bvsi.infer.posteriors.load_posterior` reads."""
-        from bvsi.infer.posteriors.storage import save_posterior
+        """Write to a NetCDF file that :func:`bvsi.app.posterior_storage.load_posterior` reads."""
+        from bvsi.app.posterior_storage import save_posterior
 
         save_posterior(self, path)
 
