@@ -35,15 +35,7 @@ if TYPE_CHECKING:
     )
     from bvsi.likelihood import Block, Isotropic, Stacked, Tiles, residual_likelihood
     from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime, UnknownScale, add_noise, estimate_noise
-    from bvsi.operators import (
-        Dirichlet,
-        InteriorPenalty,
-        Library,
-        Mixed,
-        NoFlux,
-        ZeroNeumann,
-        free_energy_library,
-    )
+    from bvsi.operators import Dirichlet, InteriorPenalty, Library, Mixed, NoFlux, ZeroNeumann, free_energy_library
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
     from bvsi.select import Backward, BestSubset, ProfileBIC, ResidualBIC, Sweep, Wald
     from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, SplineTests

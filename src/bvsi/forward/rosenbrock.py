@@ -16,13 +16,7 @@ import numpy as np
 
 from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
-from bvsi.forward.semidiscrete import (
-    SemiDiscrete,
-    StepFactor,
-    StepFactors,
-    StepFailedError,
-    StepStructure,
-)
+from bvsi.forward.semidiscrete import SemiDiscrete, StepFactor, StepFactors, StepFailedError, StepStructure
 from bvsi.residual.discrete import NotFiniteError
 
 # Coefficients γ, a, g, c and d of RODAS, from the book above.

@@ -26,16 +26,7 @@ import scipy.sparse as sparse
 
 from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
-from bvsi.linalg import (
-    Analysis,
-    Factor,
-    Pattern,
-    Product,
-    analyse,
-    limited_cores,
-    single_threaded_blas,
-    usable_cores,
-)
+from bvsi.linalg import Analysis, Factor, Pattern, Product, analyse, limited_cores, single_threaded_blas, usable_cores
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
 
@@ -274,10 +265,7 @@ def _row(matrix: Any, k: int) -> dict[int, float]:
 def _rounded(values: Array) -> tuple[float, ...]:
     """Values to nine digits of the largest, as a key."""
     scale = float(np.abs(values).max()) or 1.0
-    return (
-        float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"),
-        *np.round(values / scale, _SAME_STEP_DIGITS).tolist(),
-    )
+    return (float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"), *np.round(values / scale, _SAME_STEP_DIGITS).tolist())
 
 
 def threads_for(n: int, entries: int) -> int:

@@ -176,12 +176,7 @@ class ResidualLikelihood:
         return NormalEquations.total(sums, tuple(q for one in sums for q in one.q_blocks))
 
     def profile_equations(
-        self,
-        theta: ArrayLike,
-        *,
-        smoothing: float = 1.0,
-        rng: np.random.Generator | None = None,
-        spread: bool = True,
+        self, theta: ArrayLike, *, smoothing: float = 1.0, rng: np.random.Generator | None = None, spread: bool = True
     ) -> ProfileEquations:
         """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng.
 

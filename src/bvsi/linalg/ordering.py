@@ -130,11 +130,7 @@ def _right_half(x: Array, part: Integers) -> Mask:
 
 
 def _separator(
-    tail: NDArray[np.int32],
-    head: NDArray[np.int32],
-    right: Mask,
-    part: Integers,
-    active: NDArray[np.intp],
+    tail: NDArray[np.int32], head: NDArray[np.int32], right: Mask, part: Integers, active: NDArray[np.intp]
 ) -> Mask:
     """Ends of the cut edges on the side of their part that has fewer of them; a mask over all vertices."""
     touched = np.zeros(len(part), dtype=np.bool_)

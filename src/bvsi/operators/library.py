@@ -274,12 +274,7 @@ class Library:
         return operator.has_steep_boundary and (loose or not mirrored)
 
     def weak(
-        self,
-        words: Vocabulary,
-        *,
-        trial_order: int = 1,
-        test_order: int = 1,
-        biharmonic: Biharmonic | None = None,
+        self, words: Vocabulary, *, trial_order: int = 1, test_order: int = 1, biharmonic: Biharmonic | None = None
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
 

@@ -118,14 +118,7 @@ def half_width(variance: Array) -> Array:
 
 
 def forecast_status(
-    times: Array,
-    held_out: Mask,
-    error: Array,
-    spread: Array,
-    noise: float,
-    coverage: Array,
-    *,
-    failed: float = 0.0,
+    times: Array, held_out: Mask, error: Array, spread: Array, noise: float, coverage: Array, *, failed: float = 0.0
 ) -> str:
     """What the numbers show, and what to do.
 

@@ -173,11 +173,7 @@ def known_fields(operators: tuple[WeakOperator, ...]) -> tuple[str, ...]:
 
 
 def _restricted(
-    space: Space,
-    tests: Integers,
-    kept: dict[tuple[str, Reach], tuple[Pattern, Integers]],
-    equation: str,
-    reach: Reach,
+    space: Space, tests: Integers, kept: dict[tuple[str, Reach], tuple[Pattern, Integers]], equation: str, reach: Reach
 ) -> tuple[Pattern, Integers]:
     """The space's pattern of a reach in the rows of some tests, and its slots there, made once."""
     if (equation, reach) not in kept:

@@ -181,14 +181,7 @@ def _around_end(cube: Array, axis: int, end: int) -> Array:
 
 
 def highest(
-    cube: Array,
-    axis: int,
-    sigma: float,
-    *,
-    periodic: bool,
-    ends: bool = False,
-    width: float = 0.0,
-    alike: float = 1.0,
+    cube: Array, axis: int, sigma: float, *, periodic: bool, ends: bool = False, width: float = 0.0, alike: float = 1.0
 ) -> float:
     """f_99 along one axis; ``ends`` as of :func:`power_spectrum`.
 
@@ -342,13 +335,7 @@ def aligned_in_time(gap: float, times: Array, degree: int) -> float:
 
 
 def aligned_gap(
-    gap: float,
-    nodes: int,
-    degree: int,
-    *,
-    periodic: bool = False,
-    narrower: bool = False,
-    least: int = WIDTHS.least,
+    gap: float, nodes: int, degree: int, *, periodic: bool = False, narrower: bool = False, least: int = WIDTHS.least
 ) -> float:
     """A gap near this one for which quadrature over equal steps is exact: nearly whole numbers of steps, or wide.
 

@@ -252,12 +252,7 @@ def draw_by_rejection(inside: Polytope, unbounded: Draw, share: float, size: int
 
 
 def draw_by_chains(
-    inside: Polytope,
-    start: Array,
-    directions: Array,
-    new_variance: NewVariance,
-    size: int,
-    rng: np.random.Generator,
+    inside: Polytope, start: Array, directions: Array, new_variance: NewVariance, size: int, rng: np.random.Generator
 ) -> Array:
     """Draws (size, k), from up to ``CHAINS`` chains.
 
