@@ -126,7 +126,7 @@ class CovariancePlan:
 
     def diagonal_block(self, k: int, times: Integers, C: Array) -> Array:
         """Σ_kk = Σ_j C_kj Σ_u,j C_kjᵀ on the pattern, (nnz,), from C_kj (times, nnz); one where nothing is used."""
-        values = self.product.symmetric_values(self.sensitivities_times_noise(times, C), C)
+        values = self.product.values(self.sensitivities_times_noise(times, C), C, symmetric=True)
         values[self._diagonal[self.structure.inactive(k)]] = 1.0
         return values
 

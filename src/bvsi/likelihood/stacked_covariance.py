@@ -120,7 +120,7 @@ class StackedCovariance:
             row, j = rows[n]
             own = G.values(j)
             Q[row] = plan.product.values(plan.sensitivity_times_noise(M, j), own)
-            R[row] = plan.product.symmetric_values(plan.sensitivity_times_noise(own, j), own)
+            R[row] = plan.product.values(plan.sensitivity_times_noise(own, j), own, symmetric=True)
 
         for _ in side_by_side(products, range(len(rows)), threads=threads_for(len(rows), plan.pattern.nnz)):
             pass
@@ -188,7 +188,7 @@ class StackedCovariance:
         plan, M = self.blocks, self.blocks.structure.M
         P = np.zeros((self._times.n_rows("by noise"), plan.pattern.nnz))
         for row, j in _first_times(self._times.row_of["by noise"]):
-            P[row] = plan.product.symmetric_values(plan.sensitivity_times_noise(M, j), M)
+            P[row] = plan.product.values(plan.sensitivity_times_noise(M, j), M, symmetric=True)
         return np.asarray(self._times.matrix("aa", "by noise") @ P)
 
     @cached_property
