@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bvsi.common.arrays import Array, Mask
-from bvsi.data import _xarray
 from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
+from bvsi.data._axes import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
 from bvsi.data._measured import check_fill, check_missing, checked_masks, complete, frames_kept
-from bvsi.data._xarray import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
 from bvsi.errors import DataError, MissingValuesError
@@ -170,8 +169,10 @@ class Data:
             "nan" where NaN in a field means that the value was not measured, as in :meth:`from_arrays`; when left out,
             this holds for fields that :meth:`to_xarray` marked so.
         """
+        from bvsi.app.labelled import read
+
         check_missing(missing)
-        parts = _xarray.read(ds, time, fields, auxiliary, periodic, mesh, nodes, axes or {})
+        parts = read(ds, time, fields, auxiliary, periodic, mesh, nodes, axes or {})
         times, values, geometry, known, marked = parts
         with_gaps = marked if missing is None else tuple(values)
         return Data(times, values, geometry, known, {name: ~np.isnan(values[name]) for name in with_gaps})
@@ -215,7 +216,9 @@ class Data:
         the mesh is the coordinate ``mesh_cells``, known fields carry the attribute ``role``. Values that were not
         measured are NaN, and fields with such values carry the attribute ``missing``.
         """
-        return _xarray.write(self)
+        from bvsi.app.labelled import write
+
+        return write(self)
 
     def select_times(self, index: slice | ArrayLike) -> Data:
         """Data at some of the times: ``data.select_times(slice(None, None, 2))``.
