@@ -5,8 +5,9 @@ import pytest
 
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.forward.ensemble import Splines, simulator
+from bvsi.forward.ensemble import simulator
 from bvsi.forward.rosenbrock import Rosenbrock
+from bvsi.forward.splines import Splines
 from bvsi.operators import Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
 
 RING = Grid(x=np.linspace(0, 2 * np.pi, 48, endpoint=False), periodic={"x": 2 * np.pi})

@@ -12,7 +12,7 @@ from bvsi.common.arrays import Array
 from bvsi.common.naming import COORDINATE_NAMES
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data._arrays import real_array
-from bvsi.data._axes import NODE, TIME
+from bvsi.data._given import NODE, TIME
 from bvsi.data.grid import Periodic
 from bvsi.errors import DataError
 

@@ -11,8 +11,18 @@ from numpy.typing import ArrayLike
 
 from bvsi.common.arrays import Array, Mask
 from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
-from bvsi.data._axes import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
-from bvsi.data._measured import check_fill, check_missing, checked_masks, complete, frames_kept
+from bvsi.data._given import (
+    TIME,
+    arrange,
+    arrange_auxiliary,
+    axis_sizes,
+    check_dims,
+    check_fill,
+    check_missing,
+    checked_masks,
+    complete,
+    frames_kept,
+)
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
 from bvsi.errors import DataError, MissingValuesError

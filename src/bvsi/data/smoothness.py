@@ -1,21 +1,31 @@
 """Differences of data along their axes, and the smoothest values where some are missing.
 
 û minimises Σ_a λ_a ‖D_a u‖²,  D_a: second differences along time, along an axis of the grid, or on the mesh's graph
+
+Where known fields jump from one value to another: materials meet, sources begin.
+
+Sums over nodes are integrals of smooth functions. Of a function that jumps they are off by half of a step or so, and
+the nodes do not tell by how much, so that test functions whose support holds a jump are left out. A field is of
+materials where it has a few values only; a node is at a jump where a neighbour has another one. Jumps of other fields
+are not looked for: on uneven nodes they cannot be told from steep slopes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Array, Integers
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.errors import DataError
+
+if TYPE_CHECKING:
+    from bvsi.data.data import Data
 
 Geometry = Grid | Mesh
 
@@ -250,3 +260,42 @@ def frames_at_once(u: Array) -> int:
 def flat_strides(shape: tuple[int, ...]) -> Integers:
     """Steps in the flat array along each axis."""
     return np.cumprod(np.array([1, *shape[:0:-1]], dtype=np.int64))[::-1]
+
+
+# Values that a field of materials has at most, and nodes that each has at least on average; not measured.
+_VALUES, _NODES = 10, 10
+_SAMPLE = 200  # values that are looked at first
+
+
+def jumps(data: Data, names: Iterable[str]) -> Mask | None:
+    """Nodes at a jump of some of the known fields, (nodes,); None where there are none."""
+    found = np.zeros(data.n_nodes, dtype=bool)
+    for name in names:
+        for values in np.atleast_2d(data.auxiliary[name]):
+            found |= _at_jumps(values, data.geometry)
+    return found if found.any() else None
+
+
+def of_materials(values: Array) -> bool:
+    """Whether values (nodes,) are a few only; the derivative of such a field is zero, but at jumps."""
+    most = min(_VALUES, len(values) // _NODES)
+    some = values[:: max(1, len(values) // _SAMPLE)]  # nearly always enough to tell, and soon sorted
+    return len(np.unique(some)) <= most and 1 < len(np.unique(values)) <= most
+
+
+def _at_jumps(values: Array, geometry: Geometry) -> Mask:
+    """Nodes at a jump of one field at one time, (nodes,)."""
+    found = np.zeros(len(values), dtype=bool)
+    if not of_materials(values):
+        return found
+    if not isinstance(geometry, Grid):
+        near = adjacency_of(geometry).tocoo()
+        found[near.row[values[near.row] != values[near.col]]] = True
+        return found
+    cube, found = values.reshape(geometry.shape), found.reshape(geometry.shape)
+    for axis, name in enumerate(geometry.names):
+        other = np.roll(cube, -1, axis) != cube
+        if name not in geometry.periods:
+            np.moveaxis(other, axis, 0)[-1] = False  # beyond the last node there is none
+        found |= other | np.roll(other, 1, axis)
+    return found.ravel()

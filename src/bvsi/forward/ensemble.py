@@ -1,193 +1,26 @@
-"""Many simulations of one equation: discretised once, with splines on grids and elements on meshes.
-
-C2 cubic splines on grids: the space for accurate forward solves, of equations with up to four derivatives.
-
-    u(x) = Σ_j c_j B_j(x),      u(x_i) = u_i at every node: c = B⁻¹ u along each axis, B_ij = B_j(x_i)
-
-The knots are the nodes; on an axis that is not periodic the second and the last but one are left out (not-a-knot), so
-that there are as many splines as nodes. Waves of wave number k have an error (kh)⁶ with two derivatives and (kh)⁴ with
-four, where the elements of :mod:`bvsi.spaces` have (kh)² to (kh)⁴.
-"""
+"""Many simulations of one equation: discretised once, with splines on grids and elements on meshes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sparse
-import scipy.sparse.linalg
-from scipy.interpolate import BSpline
+from numpy.typing import NDArray
 
-from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, Grid, Mesh
-from bvsi.data.smoothness import along
-from bvsi.errors import OperatorError, SpaceError
+from bvsi.data import Data, Grid
+from bvsi.errors import OperatorError
 from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper
 from bvsi.forward.semidiscrete import Discretised, StepStructure, check_closed, check_fourth_order, discretised, evolve
-from bvsi.operators import Library, Vocabulary
+from bvsi.forward.splines import Splines, spline_operators, spline_tests
+from bvsi.operators import Library
 from bvsi.residual import Layout, discretise_library
-from bvsi.spaces import Galerkin, Measure, Space
-from bvsi.spaces.axis import AxisBasis
-from bvsi.spaces.element import facet_size
-from bvsi.spaces.tensor import boundary_nodes, boundary_of, cells_of, tensor_points
+from bvsi.spaces import Galerkin
 
-if TYPE_CHECKING:
-    from bvsi.operators.operator import WeakOperator
-
-
-_DEGREE = 3  # the lowest with two continuous derivatives, which four derivatives need
-# Exact for the mass matrix; products of smooth fields are far better resolved than their degree tells.
-_QUADRATURE_POINTS = 4
-# Safety and trace constant of linear second derivatives, as of H3.
-_PENALTY = 2 * 4.0 * 0.5
-
-
-def spline_operators(library: Library, data: Data) -> tuple[WeakOperator, ...]:
-    """Weak forms with one derivative on each side where that is enough, as it is with up to two; else with two."""
-    words = Vocabulary.of(data)
-    many = library.has_biharmonic or library.obstacle(words, trial_order=1, test_order=1)
-    order = 2 if many else 1
-    return library.weak(words, trial_order=order, test_order=order)
-
-
-def spline_tests(library: Library, operators: tuple[WeakOperator, ...], splines: Splines) -> dict[str, Integers]:
-    """Test functions by equation: all, or those that vanish on the boundary, with more than two derivatives flatly.
-
-    The first and last function of an axis carry the value on the boundary, the next ones its slope.
-    Where they are not all, values on the boundary, and slopes, are left to be prescribed.
-    """
-    tests = {}
-    for equation in dict.fromkeys(operator.equation for operator in operators):
-        steep = any(o.equation == equation and library.keeps_inside(o) for o in operators)
-        layers = 2 if steep else 1 if library.condition(equation).tests_vanish else 0
-        tests[equation] = np.setdiff1d(np.arange(splines.grid.n_nodes), boundary_nodes(splines.grid, layers))
-    return tests
-
-
-@dataclass(frozen=True)
-class SplineAxis:
-    """Splines of one axis, and the matrix B of their values at its nodes."""
-
-    basis: AxisBasis
-    B: Any
-
-    @cached_property
-    def solve(self) -> Callable[[Array], Array]:
-        """u ↦ B⁻¹ u for u (n, m)."""
-        solve: Callable[[Array], Array] = scipy.sparse.linalg.splu(sparse.csc_array(self.B)).solve
-        return solve
-
-
-@dataclass(frozen=True, eq=False)
-class Splines:
-    """The tensor-product splines of a grid."""
-
-    grid: Grid
-    axes: tuple[SplineAxis, ...]
-
-    @staticmethod
-    def on(geometry: Grid | Mesh) -> Splines:
-        """The splines whose knots are the nodes."""
-        if not isinstance(geometry, Grid):
-            raise SpaceError("splines: need a grid; use elements on a mesh.")
-        return Splines(geometry, tuple(_axis(geometry, name) for name in geometry.names))
-
-    def coefficients(self, values: Array) -> Array:
-        """Coefficients of nodal values (..., n_nodes)."""
-        return self._along_axes(values, [axis.solve for axis in self.axes])
-
-    def nodal(self, coefficients: Array) -> Array:
-        """Nodal values of coefficients (..., n_nodes)."""
-        return self._along_axes(coefficients, [axis.B.__matmul__ for axis in self.axes])
-
-    def at(self, coefficients: Array, target: Grid) -> Array:
-        """Values of coefficients (n_nodes,) at the nodes of another grid with the same axes."""
-        cube = coefficients.reshape(self.grid.shape)
-        for axis, (name, one) in enumerate(zip(self.grid.names, self.axes, strict=True)):
-            points = target.axes[name]
-            there = one.basis.at(one.basis.locate(points), points)
-            rows = np.repeat(np.arange(len(points)), there.columns.shape[1])
-            E = sparse.csr_array(
-                (there.by_order[0].ravel(), (rows, there.columns.ravel())), shape=(len(points), there.n)
-            )
-            cube = along(E, cube, axis)
-        return np.asarray(cube.reshape(-1))
-
-    def _along_axes(self, values: Array, maps: list[Callable[[Array], Array]]) -> Array:
-        cube = values.reshape(-1, *self.grid.shape)
-        for axis, apply in enumerate(maps, start=1):
-            moved = np.moveaxis(cube, axis, 0)
-            out = np.asarray(apply(np.ascontiguousarray(moved.reshape(moved.shape[0], -1))))
-            cube = np.moveaxis(out.reshape(moved.shape), 0, axis)
-        return np.ascontiguousarray(cube.reshape(values.shape))
-
-    def space(self) -> Space:
-        """Degrees of freedom are the coefficients, in the order of the nodes."""
-        places = [
-            np.roll(self.grid.axes[n], 1) if n in self.grid.periods else self.grid.axes[n] for n in self.grid.names
-        ]
-        points = tensor_points(places)
-        name = f"cubic splines on {self.grid.summary}"
-        cells = cells_of(self.grid, self._bases, _QUADRATURE_POINTS)
-        return Space(name, points, points, boundary_nodes(self.grid), cells, self._boundary, _no_facets)
-
-    def _boundary(self) -> Measure:
-        """Faces at both ends of every axis that is not periodic."""
-        return boundary_of(self.grid, self._bases, _QUADRATURE_POINTS, _PENALTY * self._around())
-
-    @property
-    def _bases(self) -> list[AxisBasis]:
-        return [axis.basis for axis in self.axes]
-
-    def _around(self) -> float:
-        """max_K Σ_{E ⊂ ∂K} h_E |E|/|K|, as in :mod:`bvsi.spaces.element`."""
-        bases = self._bases
-        if not bases:
-            return 0.0
-        if len(bases) == 1:
-            return float((bases[0].joint_sizes.sum(axis=1) / bases[0].widths).max())
-        widest = [float(basis.widths.max()) for basis in bases]
-        others = [np.prod([w for k, w in enumerate(widest) if k != axis]) for axis in range(len(bases))]
-        sizes = facet_size(np.array(others), len(bases))
-        return float(sum(2 * h / basis.widths.min() for h, basis in zip(sizes, bases, strict=True)))
-
-
-def _no_facets() -> Measure:
-    raise SpaceError("facets(...): splines are smooth, there is nothing on facets between cells; leave such terms out.")
-
-
-def _axis(grid: Grid, name: str) -> SplineAxis:
-    x, period = grid.axes[name], grid.periods.get(name)
-    n = len(x)
-    if n < _DEGREE + 2:
-        raise SpaceError(f"splines: axis {name!r} has {n} nodes; {_DEGREE + 2} are needed.")
-    if period is None:
-        knots = np.concatenate([np.repeat(x[0], 4), x[2:-2], np.repeat(x[-1], 4)])
-        breaks = np.concatenate([x[:1], x[2:-2], x[-1:]])
-    else:
-        knots = np.concatenate([x[-_DEGREE:] - period, x, x[: _DEGREE + 1] + period])
-        breaks = np.append(x, x[0] + period)
-    ends = np.stack([breaks[:-1], breaks[1:]], axis=1)
-    columns = np.arange(len(ends))[:, None] + np.arange(_DEGREE + 1)
-    basis = AxisBasis(ends, columns % n, _pieces(knots, ends), n, period is not None)
-    values = sparse.coo_array(BSpline.design_matrix(x, knots, _DEGREE))
-    B = sparse.csr_array((values.data, (values.row, values.col % n)), shape=(n, n))
-    return SplineAxis(basis, B)
-
-
-def _pieces(knots: Array, ends: Array) -> Array:
-    """Coefficients (n_el, 4, 4) of the four splines of every cell in powers of s, from their values at four points."""
-    s = (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1)
-    points = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * s
-    values = BSpline.design_matrix(points.ravel(), knots, _DEGREE).data.reshape(len(ends), len(s), -1)
-    return np.asarray(np.linalg.inv(np.vander(s, increasing=True)) @ values)
-
-
+Array = NDArray[np.float64]
 Fields = Mapping[str, Array]
 
 
@@ -209,7 +42,7 @@ class Simulator:
 
     equation: Discretised
     splines: Splines | None
-    fixed: Integers
+    fixed: NDArray[np.int64]
     prescribed: bool
 
     @cached_property
@@ -222,7 +55,7 @@ class Simulator:
         return self.equation.layout.fields
 
     @property
-    def moving(self) -> Mapping[str, Mask]:
+    def moving(self) -> Mapping[str, NDArray[np.bool_]]:
         """By field, which nodes move (n,); the others have the values that are prescribed."""
         mask = np.ones(len(self.fields) * self.equation.space.n_dofs, dtype=bool)
         mask[self.fixed] = False

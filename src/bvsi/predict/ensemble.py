@@ -13,8 +13,9 @@ from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
 from bvsi.data.denoise import Smoother, smoothers
 from bvsi.errors import BvsiError
-from bvsi.forward.ensemble import Simulator, Splines, simulator
+from bvsi.forward.ensemble import Simulator, simulator
 from bvsi.forward.rosenbrock import Rosenbrock
+from bvsi.forward.splines import Splines
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library

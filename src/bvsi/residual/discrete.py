@@ -20,7 +20,7 @@ import numpy as np
 from bvsi.common.arrays import Array
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.data._arrays import release
-from bvsi.data.jumps import of_materials
+from bvsi.data.smoothness import of_materials
 from bvsi.errors import OperatorError
 from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
