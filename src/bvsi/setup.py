@@ -29,8 +29,8 @@ from bvsi.residual.thinning import THINNING
 from bvsi.residual.widths import aligned_gap
 from bvsi.spaces import SplineTests, is_uniform
 
+#: Some nodes of a geometry, and which of them, (nodes,); None for all.
 Place = tuple[Grid | Mesh, Mask | None]
-"""Some nodes of a geometry, and which of them, (nodes,); None for all."""
 
 ALL = slice(None)
 

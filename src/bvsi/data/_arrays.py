@@ -146,10 +146,10 @@ def interval(low: float, high: float, open_end: bool = False) -> str:
 # Dimensions and coordinates of the xarray form; a variable of the same name would replace them.
 _STORAGE = ("time", "node", "mesh_cells", "mesh_cell", "mesh_cell_node")
 
+#: Words with a meaning of their own in operator texts or in stored data: no field may be called so.
 RESERVED_NAMES: frozenset[str] = frozenset(
     (*COORDINATE_NAMES, "t", *CONSTANT_NAMES, *DERIVATIVES, "diff", *FUNCTION_NAMES, *_STORAGE)
 )
-"""Words with a meaning of their own in operator texts or in stored data: no field may be called so."""
 
 
 def check_field_name(name: object, what: str = "field", *, series: bool = False) -> str:

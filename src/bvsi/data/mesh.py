@@ -87,6 +87,7 @@ _HEX_EDGES = (*_QUAD_EDGES, (4, 5), (5, 6), (6, 7), (7, 4), (0, 4), (1, 5), (2, 
 # Faces x = 0, x = 1, y = 0, y = 1, z = 0, z = 1, as in VTK's triquadratic hexahedron, which meshio follows.
 _HEX_FACES = ((0, 3, 7, 4), (1, 2, 6, 5), (0, 1, 5, 4), (3, 2, 6, 7), (0, 1, 2, 3), (4, 5, 6, 7))
 
+#: The cell types that a mesh may have, by name.
 CELL_TYPES: Mapping[str, CellType] = MappingProxyType(
     {
         cell.name: cell
@@ -104,7 +105,6 @@ CELL_TYPES: Mapping[str, CellType] = MappingProxyType(
         )
     }
 )
-"""The cell types that a mesh may have, by name."""
 
 
 # A determinant below this fraction of (longest edge)^dim is zero up to the rounding of the coordinates.

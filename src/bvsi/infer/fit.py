@@ -43,22 +43,22 @@ def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) 
 class Reason(StrEnum):
     """Why an estimate needs attention. Code asks for these; the message of a status says the same to people."""
 
+    #: The iteration used up its steps.
     LIMIT = "limit"
-    """The iteration used up its steps."""
+    #: No step lowers the misfit.
     STALLED = "stalled"
-    """No step lowers the misfit."""
+    #: Another estimate fits far better.
     PLATEAU = "plateau"
-    """Another estimate fits far better."""
+    #: Two different estimates fit about equally well.
     AMBIGUOUS = "ambiguous"
-    """Two different estimates fit about equally well."""
+    #: Noise makes up so much of the operators that the curvature is not positive; there are no error bars.
     SWAMPED = "swamped"
-    """Noise makes up so much of the operators that the curvature is not positive; there are no error bars."""
+    #: The posterior has no peak at the estimate in some direction.
     NOT_PEAKED = "not peaked"
-    """The posterior has no peak at the estimate in some direction."""
+    #: Draws do not yet stand for the posterior.
     SAMPLING = "sampling"
-    """Draws do not yet stand for the posterior."""
+    #: χ²/n is far from one.
     MISFIT = "misfit"
-    """χ²/n is far from one."""
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.profile import Profile
 from bvsi.likelihood import ResidualLikelihood, ValueGradient
 
+#: θ (d,) ↦ ℓ(θ) up to a constant, and its gradient.
 LogLikelihood = Callable[[Array], ValueGradient]
-"""θ (d,) ↦ ℓ(θ) up to a constant, and its gradient."""
 
 
 class Objective(Protocol):

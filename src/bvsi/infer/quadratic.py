@@ -430,8 +430,8 @@ class ConstrainedSolver:
         return np.asarray(affine.T.T @ (g - self.H @ (affine.theta(affine.eta(theta)) - theta)))
 
 
+#: θ + s with all constraints (``update``) and with the equalities only (``free``), and the inverse of H.
 Solver = ConstrainedSolver | ScaledCholesky
-"""θ + s with all constraints (``update``) and with the equalities only (``free``), and the inverse of H."""
 
 
 def constrained(H: Array, constraints: LinearConstraints | None, names: tuple[str, ...]) -> Solver:

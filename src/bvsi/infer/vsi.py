@@ -19,8 +19,8 @@ from bvsi.likelihood import Isotropic, NormalEquations, ResidualLikelihood, resi
 from bvsi.noise import IID
 from bvsi.residual import ResidualSystem
 
+#: Residuals; of a likelihood the noise and the weighting are left aside.
 Unweighted: TypeAlias = ResidualSystem | ResidualLikelihood
-"""Residuals; of a likelihood the noise and the weighting are left aside."""
 
 
 @dataclass(frozen=True)

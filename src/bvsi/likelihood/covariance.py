@@ -33,8 +33,8 @@ from bvsi.residual import Residuals, Structure
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+#: Z ↦ W Z for residuals Z (N, K, m).
 Weights: TypeAlias = Callable[[Array], Array]
-"""Z ↦ W Z for residuals Z (N, K, m)."""
 
 # Right-hand sides handled at once; the linear algebra works in blocks of this size anyway.
 SOLVE_COLUMNS = 64

@@ -172,8 +172,8 @@ class NoiseShare:
         return NoiseShare(y, X, size, share, np.sqrt(rough), even)
 
 
+#: Noise in the left sides (E,), in the operators (E, d), the same of ε̃ (E, d), ‖X_i‖² (E, d), and how even it is.
 NoiseSizes = tuple[Array, Array, Array, Array, Array]
-"""Noise in the left sides (E,), in the operators (E, d), the same of ε̃ (E, d), ‖X_i‖² (E, d), and how even it is."""
 
 
 def noise_sizes(part: Part, rng: Rng) -> NoiseSizes:

@@ -25,16 +25,16 @@ from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.jacobians import NodalTests
 
+#: What c_s σ² c_t depends on: nothing, so that one row stands for all times; the noise of a time; the time.
 Kind = Literal["constant", "by noise", "by time"]
-"""What c_s σ² c_t depends on: nothing, so that one row stands for all times; the noise of a time; the time."""
 
 _BY_TIME: Kind = "by time"
 
+#: V diag(c_j), and its stencil: ``a`` of the time terms, or ``b`` of the operators.
 _Term: TypeAlias = tuple[str, Scaled]
-"""V diag(c_j), and its stencil: ``a`` of the time terms, or ``b`` of the operators."""
 
+#: The same with c σ², as the noise where c is the same at all times.
 _Weighted: TypeAlias = tuple[str, Scaled, Array]
-"""The same with c σ², as the noise where c is the same at all times."""
 
 _Pair: TypeAlias = tuple[NodalTests, NodalTests]
 _Diagonals: TypeAlias = dict[tuple[str, Kind], list[tuple[Array, Array]]]

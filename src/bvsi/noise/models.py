@@ -19,8 +19,8 @@ from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import NoiseError
 from bvsi.residual import Structure
 
+#: Which times: a slice, or integers in increasing order.
 Frames: TypeAlias = slice | Integers
-"""Which times: a slice, or integers in increasing order."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -30,8 +30,8 @@ from bvsi.errors import OperatorError
 class BoundaryCondition:
     """What is known about a field (and its equation) on the boundary."""
 
+    #: Whether the equation is tested only with functions that are zero on the boundary.
     tests_vanish: bool = False
-    """Whether the equation is tested only with functions that are zero on the boundary."""
 
 
 @dataclass(frozen=True)

@@ -77,8 +77,8 @@ class MeasureForm(NamedTuple):
     jacobian: tuple[JacobianTerm, ...]
 
 
+#: Integrands g, or coefficients c of the Jacobian.
 KernelKind = Literal["values", "jacobian"]
-"""Integrands g, or coefficients c of the Jacobian."""
 
 
 @dataclass(frozen=True, eq=False)

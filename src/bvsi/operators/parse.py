@@ -37,8 +37,8 @@ from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, e
 from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
 
+#: Functions that people write for integrals over space or time.
 _INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum")
-"""Functions that people write for integrals over space or time."""
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
 

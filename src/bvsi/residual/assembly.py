@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
 
 
+#: How test functions and fields are made.
 Discretisation: TypeAlias = Galerkin | SplineTests
-"""How test functions and fields are made."""
 
+#: Noise variance by field: a number, or (T, nodes).
 Variance: TypeAlias = Mapping[str, ArrayLike]
-"""Noise variance by field: a number, or (T, nodes)."""
 
+#: Weak operators, and the space that integrates them.
 Discretised: TypeAlias = "tuple[tuple[WeakOperator, ...], Space]"
-"""Weak operators, and the space that integrates them."""
 
 # Degree of quadrature beyond which the default does not go, however high the polynomials of the operators.
 # Not measured; the error of higher integrands is then that of the rule.

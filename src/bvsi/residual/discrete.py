@@ -45,12 +45,10 @@ _CLEARLY = 1e-9
 # every θ. Beyond, memory matters more.
 KEEP_BYTES = 2e8
 
+#: J of one operator: field, derivative of the test functions, and entries with one row for all times or one for each.
+#: On elements the derivative is None and the entries are on the space's pattern of the operator's reach, (1 or T, nnz).
+#: On nodal spaces they are the diagonals behind the test functions at the nodes, (1 or T, n).
 Blocks: TypeAlias = tuple[tuple[str, Jet | None, Array], ...]
-"""J of one operator: field, derivative of the test functions, and entries with one row for all times or one for each.
-
-On elements the derivative is None and the entries are on the space's pattern of the operator's reach, (1 or T, nnz). On
-nodal spaces they are the diagonals behind the test functions at the nodes, (1 or T, n).
-"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,8 +23,8 @@ import scipy.sparse as sparse
 from bvsi.common.arrays import Array, Integers
 from bvsi.linalg import Kronecker, Pattern
 
+#: Σ_j b_kj c_j ∘ V_j (n, K) by the identity of the factor c and the first unknown.
 Sums: TypeAlias = "dict[tuple[int, int], Array]"
-"""Σ_j b_kj c_j ∘ V_j (n, K) by the identity of the factor c and the first unknown."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 # a node misses a knot by 1e-12 of a gap.
 _ROUNDING = 1e-50
 
+#: Equation, field, and how far the coupling reaches.
 Block: TypeAlias = tuple[str, str, Reach]
-"""Equation, field, and how far the coupling reaches."""
 
 
 class Layout:

@@ -217,8 +217,8 @@ class LinearConstraints:
         return LinearConstraints(affine.free_names, *merged(simple(moved)))
 
 
+#: What stands for constraints in arguments.
 AnyConstraints = Constraints | LinearConstraints | Sequence[str] | str | None
-"""What stands for constraints in arguments."""
 
 
 def as_linear(constraints: AnyConstraints, names: tuple[str, ...]) -> LinearConstraints:

@@ -70,8 +70,8 @@ _PATTERN = re.compile(
 )
 _STARTS = (Kind.NUMBER, Kind.WORD, Kind.BRACKET)
 
+#: A sum of terms sign · tokens: a number, or an operator times numbers.
 Side = list[tuple[float, list[Token]]]
-"""A sum of terms sign · tokens: a number, or an operator times numbers."""
 
 
 def tokens(text: str) -> list[Token]:

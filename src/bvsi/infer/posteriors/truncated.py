@@ -215,10 +215,10 @@ class TruncatedPosterior(HandOver):
             raise BvsiError("base: its law does not satisfy the equalities; condition it on them first.")
 
 
+#: z (n, k) without the constraints.
 Draw = Callable[[int, np.random.Generator], Array]
-"""z (n, k) without the constraints."""
+#: v (n,) given z (n, k), for laws in which v is random too.
 NewVariance = Callable[[Array, np.random.Generator], Array]
-"""v (n,) given z (n, k), for laws in which v is random too."""
 
 
 @dataclass(frozen=True, eq=False)
