@@ -76,10 +76,7 @@ class SemiDiscrete:
             return values
         state = self._state(u, t)
         for operator, theta in self.changing:
-            reach = reach_of(operator)
-            for field, block in jacobian(operator, self.space, state).items():
-                slots = self.layout.slots[operator.equation, field, reach].index
-                values[slots] += theta * self.layout.restrict(operator.equation, block[0], reach)
+            _add_jacobian(values, operator, self.layout, state, theta)
         return values
 
     def merged(self) -> SemiDiscrete:
@@ -163,15 +160,20 @@ def _constant_part(operator: WeakOperator, layout: Layout, state: State) -> tupl
         return None
     values = np.zeros(layout.pattern.nnz)
     source = np.zeros(layout.pattern.shape[0])
-    reach = reach_of(operator)
-    for field, block in jacobian(operator, layout.space, state).items():
-        slots = layout.slots[operator.equation, field, reach].index
-        values[slots] += layout.restrict(operator.equation, block[0], reach)
+    _add_jacobian(values, operator, layout, state, 1.0)
     if operator.has_source:
         zero = State(state.times, {f: 0 * v for f, v in state.fields.items()}, state.auxiliary)
         tests = layout.tests[operator.equation]
         source[layout.rows(operator.equation)] += evaluate(operator, layout.space, zero)[tests, 0]
     return values, source
+
+
+def _add_jacobian(values: Array, operator: WeakOperator, layout: Layout, state: State, theta: float) -> None:
+    """Add θ J(u) of an operator at one time to values (nnz,) on the layout's pattern."""
+    reach = reach_of(operator)
+    for field, block in jacobian(operator, layout.space, state).items():
+        slots = layout.slots[operator.equation, field, reach].index
+        values[slots] += theta * layout.restrict(operator.equation, block[0], reach)
 
 
 def check_fourth_order(operators: tuple[WeakOperator, ...], library: Library) -> None:
