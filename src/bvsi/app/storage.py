@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi._version import __version__
+from bvsi.app.files import netcdf_bytes, write_whole
 from bvsi.app.posterior_storage import (
     operator_labels,
     posterior_from_dataset,
@@ -20,7 +21,6 @@ from bvsi.app.posterior_storage import (
     to_datatree,
 )
 from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
-from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.method import Method
 from bvsi.discovery.result import Discovery

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from bvsi.check import Check
-from bvsi.common.files import write_whole
 from bvsi.common.naming import position
 from bvsi.discovery.frames import Frames
 from bvsi.discovery.method import Method
@@ -264,6 +263,7 @@ class Discovery:
 
     def report(self, path: str | Path, *, title: str = "") -> Path:
         """Write the report, one HTML file that needs no network; returns its path."""
+        from bvsi.app.files import write_whole
         from bvsi.app.report import html_report
 
         page = Path(path)

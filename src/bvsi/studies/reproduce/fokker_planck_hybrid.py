@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.comparison import Comparison, compare
-from bvsi.common.files import png_bytes, write_whole
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.common.progress import Progress, silent
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, ResidualDensity
 from bvsi.infer.nuts import sampler_available
