@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -131,6 +131,7 @@ class Mesh:
     points: Array
     cells: Integers
     cell_type: str
+    coordinates: ClassVar[str] = "cartesian"
 
     def __post_init__(self) -> None:
         cell = _cell_type(self.cell_type)
@@ -151,11 +152,6 @@ class Mesh:
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates, the first ``dim`` of x, y, z."""
         return COORDINATE_NAMES[: self.dim]
-
-    @property
-    def coordinates(self) -> str:
-        """Those of the points."""
-        return "cartesian"
 
     @property
     def dim(self) -> int:

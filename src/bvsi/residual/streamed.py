@@ -205,11 +205,7 @@ class Streamed(JacobianKind):
 
     source: WeakJacobians
     weights: Mapping[int, float]
-
-    @property
-    def constant(self) -> bool:
-        """It is not."""
-        return False
+    constant = False
 
     @property
     def key(self) -> Hashable:

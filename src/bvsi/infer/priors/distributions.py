@@ -66,20 +66,9 @@ class Distribution(Protocol):
 class Smooth:
     """No corner; mean and variance exist."""
 
-    @property
-    def kink(self) -> float | None:
-        """There is none."""
-        return None
-
-    @property
-    def kink_scale(self) -> float:
-        """∞."""
-        return np.inf
-
-    @property
-    def matched_by(self) -> Matched:
-        """By mean and variance."""
-        return "moments"
+    kink: float | None = None
+    kink_scale: float = np.inf
+    matched_by: Matched = "moments"
 
     def __str__(self: _Parametric) -> str:
         values = ", ".join(f"{getattr(self, entry.name):.4g}" for entry in fields(self))
@@ -89,15 +78,8 @@ class Smooth:
 class RealLine(Smooth):
     """As :class:`Smooth`, on the whole real line."""
 
-    @property
-    def lower(self) -> float:
-        """−∞."""
-        return -np.inf
-
-    @property
-    def upper(self) -> float:
-        """∞."""
-        return np.inf
+    lower: float = -np.inf
+    upper: float = np.inf
 
 
 class _Parametric(Protocol):
@@ -153,17 +135,13 @@ class LogNormal(RealLine):
 
     log_mean: float
     log_variance: float
+    lower = 0.0
 
     def __post_init__(self) -> None:
         check_parameters(self, "log_variance")
         v = self.log_variance
         if abs(2 * (self.log_mean + v) + math.log(-math.expm1(-v))) > 2 * math.log(LIMIT):
             raise BvsiError(f"{self}: the variance of θ over- or underflows; give mean and variance of log θ.")
-
-    @property
-    def lower(self) -> float:
-        """0."""
-        return 0.0
 
     @property
     def mean(self) -> float:
@@ -200,14 +178,10 @@ class HalfNormal(RealLine):
     """p(θ) ∝ exp(−½ θ²/scale²), θ ≥ 0."""
 
     scale: float
+    lower = 0.0
 
     def __post_init__(self) -> None:
         check_parameters(self, "scale")
-
-    @property
-    def lower(self) -> float:
-        """0."""
-        return 0.0
 
     @property
     def mean(self) -> float:
@@ -273,15 +247,8 @@ class Uniform(Smooth):
 class Flat(RealLine):
     """p(θ) ∝ 1 on the real line: improper."""
 
-    @property
-    def mean(self) -> float:
-        """0, by convention."""
-        return 0.0
-
-    @property
-    def variance(self) -> float:
-        """∞."""
-        return np.inf
+    mean = 0.0  # by convention
+    variance = np.inf
 
     def logpdf(self, x: Array) -> Array:
         """0."""

@@ -11,7 +11,7 @@ import scipy.special
 
 from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.distributions import LIMIT, Matched, RealLine, check_parameters
+from bvsi.infer.priors.distributions import LIMIT, RealLine, check_parameters
 
 NORMAL_QUARTILE = float(scipy.special.ndtri(0.75))  # of N(0, 1), for Gaussians that match quartiles
 
@@ -25,16 +25,8 @@ class Laplace(RealLine):
 
     def __post_init__(self) -> None:
         check_parameters(self, "scale")
-
-    @property
-    def kink(self) -> float | None:
-        """The location."""
-        return self.location
-
-    @property
-    def kink_scale(self) -> float:
-        """The scale."""
-        return self.scale
+        object.__setattr__(self, "kink", self.location)
+        object.__setattr__(self, "kink_scale", self.scale)
 
     @property
     def mean(self) -> float:
@@ -70,11 +62,8 @@ class StudentT(RealLine):
 
     def __post_init__(self) -> None:
         check_parameters(self, "dof", "scale")
-
-    @property
-    def matched_by(self) -> Matched:
-        """By quartiles where dof ≤ 2: there is no variance."""
-        return "moments" if self.dof > 2 else "quartiles"
+        # where dof ≤ 2 there is no variance
+        object.__setattr__(self, "matched_by", "moments" if self.dof > 2 else "quartiles")
 
     @property
     def mean(self) -> float:
@@ -127,21 +116,13 @@ class Horseshoe(RealLine):
 
     scale: float
     smoothing: float = 1e-2
+    matched_by = "quartiles"  # there is no variance
+    mean = 0.0  # the median
 
     def __post_init__(self) -> None:
         check_parameters(self, "scale", "smoothing")
         if not 1e-12 <= self.smoothing <= 1:
             raise BvsiError(f"Horseshoe: smoothing has to lie from 1e-12 to 1, such as 1e-2, not {self.smoothing!r}.")
-
-    @property
-    def matched_by(self) -> Matched:
-        """By quartiles: there is no variance."""
-        return "quartiles"
-
-    @property
-    def mean(self) -> float:
-        """0, the median."""
-        return 0.0
 
     @cached_property
     def variance(self) -> float:
