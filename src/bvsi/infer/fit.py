@@ -14,7 +14,7 @@ from bvsi.errors import BvsiError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior, TruncatedPosterior
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.quadratic import Quadratic
+from bvsi.infer.quadratic import Quadratic, sandwich
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
 
 #: χ²/n further from one than this factor is reported with the status, and calls for other starts: noise that is stated
@@ -182,12 +182,11 @@ def make_fit(
     prior: BoundPrior,
     noise_prior: InverseGammaPrior | None,
     *,
-    covariance: Array,
     inverse: Array,
+    quadratic: Quadratic | None = None,
     status: Status,
     history: tuple[Step, ...],
     method: str,
-    score_covariance: Array | None = None,
     constraints: LinearConstraints | None,
     centre: Array | None = None,
 ) -> Fit:
@@ -197,12 +196,19 @@ def make_fit(
     ----------
     equations
         Equations at θ.
-    covariance
-        Covariance of θ, in units of σ² where that is unknown.
+    inverse
+        A⁻¹, which is the covariance of θ, in units of σ² where that is unknown.
+    quadratic
+        The misfit around θ with S, with which the covariance is A⁻¹ S A⁻¹.
     centre
         (d,) the estimate without inequalities; the posterior around it is truncated by them.
     """
     centre = theta if centre is None else centre
+    covariance, scores = inverse, None
+    if quadratic is not None:
+        assert quadratic.S is not None
+        assert quadratic.S_blocks is not None
+        covariance, scores = (sandwich(inverse, S) for S in (quadratic.S, quadratic.S_blocks))
     base: ClosedForm
     base, scale = GaussianPosterior(likelihood.names, centre, covariance), 1.0
     if not likelihood.scale_known:
@@ -214,9 +220,9 @@ def make_fit(
         scale = base.noise_variance
     status = status.noted(active_text(base, constraints))
     posterior = truncated(base, constraints, theta)
-    scores = None if score_covariance is None else scale * score_covariance
+    scores = None if scores is None else scale * scores
     fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
-    return replace(fit, inverse=inverse, score_covariance=scores)
+    return replace(fit, inverse=inverse, score_covariance=scores, quadratic=quadratic)
 
 
 def assessed(

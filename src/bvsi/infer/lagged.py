@@ -123,7 +123,6 @@ class Lagged:
             moved,
             gaussian,
             noise_prior,
-            covariance=solver.inverse(),
             inverse=solver.inverse(),
             status=replace(status, starts=tried, start=kept),
             history=tuple(history),
