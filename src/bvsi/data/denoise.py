@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.data.data import Data
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
@@ -64,7 +64,7 @@ class Smoother:
         k = (np.sqrt(b * b - a * c) - b) / a if c < 0 < a else 0.0
         return self._filtered(values, f + k * left), max(part, part + c)
 
-    def draw(self, sd: Array | float, rng: np.random.Generator) -> Array:
+    def draw(self, sd: Array | float, rng: Rng) -> Array:
         """A draw of what is left unknown, (T, n), for noise of standard deviation ``sd``, a number or (T, n)."""
         shape = (self.f.shape[0], self.f[0].size)
         return self._filtered(rng.standard_normal(shape) * sd, np.sqrt(self.f))

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Mask
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.constraints import AnyConstraints
@@ -72,7 +72,7 @@ class NUTS:
         constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: Fit | None = None,
-        rng: np.random.Generator | None = None,
+        rng: Rng | None = None,
         progress: Progress = silent,
     ) -> Fit:
         """Sample the target; arguments as for :meth:`SVGD.fit`."""
@@ -93,7 +93,7 @@ class NUTS:
         status = Status(not notes, self.chains * (self.draws + self.tune), " ".join(notes) or agree, reasons)
         return sampled_fit(likelihood, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
-    def _sampled(self, chain: _Chain, likelihood: ResidualLikelihood, rng: np.random.Generator) -> ChainPosterior:
+    def _sampled(self, chain: _Chain, likelihood: ResidualLikelihood, rng: Rng) -> ChainPosterior:
         """Chains side by side, each with a seed of its own."""
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
         with _quiet():  # here and not in the threads, since filters of warnings belong to all of them

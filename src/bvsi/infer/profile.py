@@ -15,7 +15,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
@@ -95,7 +95,7 @@ class Profile:
         constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: ArrayLike | Mapping[str, float] | None = None,
-        rng: np.random.Generator | None = None,
+        rng: Rng | None = None,
         progress: Progress = silent,
     ) -> Fit:
         """Minimise Q; arguments as for :meth:`Lagged.fit`.
@@ -170,7 +170,7 @@ class _Problem:
     settings: Profile
     progress: Progress
 
-    def at(self, theta: Array, smoothing: float = 1.0, rng: np.random.Generator | None = None) -> _Point:
+    def at(self, theta: Array, smoothing: float = 1.0, rng: Rng | None = None) -> _Point:
         """Everything at one θ; S and N only with an rng, or where data are so many that no evaluation is wasted."""
         if rng is None and smoothing and self.likelihood.costly:
             rng = np.random.default_rng(self.settings.starts.seed)
@@ -442,7 +442,7 @@ class _Problem:
         """Whether the misfit is that of the stated noise; with unknown noise any is."""
         return not self.likelihood.scale_known or attempt.history[-1].chi2 < self.settings.starts.chi2
 
-    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: np.random.Generator | None) -> Fit:
+    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: Rng | None) -> Fit:
         """Posterior with the sandwich covariance at the estimate, A⁻¹ S A⁻¹ with A = H − N."""
         at = replace(attempt, point=self.at(attempt.theta, rng=rng)) if rng is not None else self._assessed(attempt)
         point, profile = _known(at)

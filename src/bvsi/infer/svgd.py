@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import AnyConstraints
@@ -137,7 +137,7 @@ class SVGD:
         constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: Fit | None = None,
-        rng: np.random.Generator | None = None,
+        rng: Rng | None = None,
         progress: Progress = silent,
     ) -> Fit:
         """Move particles from the approximate posterior to the target.

@@ -193,7 +193,7 @@ class Block(Weighting):
 
 
 def block_profile_equations(
-    part: Part, theta: Array, *, smoothing: float, rng: np.random.Generator | None, shared: frozenset[int] = frozenset()
+    part: Part, theta: Array, *, smoothing: float, rng: Rng | None, shared: frozenset[int] = frozenset()
 ) -> ProfileEquations:
     """Profile equations of one experiment, or of some of its blocks, with block weighting.
 

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.special import gammaln, stdtr
 
-from bvsi.common.arrays import Array, Mask
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.data import Data, Grid
 from bvsi.data.smoothness import along, difference_filter
 from bvsi.errors import NoiseError
@@ -201,7 +201,7 @@ def whiteness(values: Array, data: Data, expected: Mapping[str, float] | None = 
     return tests
 
 
-def estimate_widths(data: Data, rng: np.random.Generator | None = None) -> dict[str, float]:
+def estimate_widths(data: Data, rng: Rng | None = None) -> dict[str, float]:
     """Widths over which noise is blurred, by axis and ``time``, in units of the coordinates; mean over the fields.
 
     Empty where the noise is white, as far as the data tell, and where it cannot be told from signal.

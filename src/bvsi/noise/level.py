@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.data._arrays import read_only
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid
@@ -104,7 +104,7 @@ def _words(filters: tuple[AxisFilter, ...]) -> str:
     return " × ".join(f.name for f in filters if f.name)
 
 
-def estimate_noise(data: Data, rng: np.random.Generator | None = None, *, blur: Blur | None = None) -> NoiseLevel:
+def estimate_noise(data: Data, rng: Rng | None = None, *, blur: Blur | None = None) -> NoiseLevel:
     """Noise of every field: σ = median|f| / 0.6745, f the data after a filter that removes the signal.
 
     f = (D_t^q ⊗ D_x^p ⊗ …) û with normalised differences, Σ c = 0 and Σ c² = 1, so that white noise keeps its
@@ -162,7 +162,7 @@ def lattice_step(values: Array) -> float | None:
     return float(np.sum(steps) / np.sum(np.round(multiples))) if whole.all() else None
 
 
-def dithered(values: Array, step: float | None, rng: np.random.Generator) -> Array:
+def dithered(values: Array, step: float | None, rng: Rng) -> Array:
     """Values with independent noise, uniform over one step of their lattice, which has the variance Δ²/12.
 
     Medians of rounded values have steps of their own: noise of 1.04 levels was measured as 0.74.
@@ -391,7 +391,7 @@ def _choose(estimates: list[_Estimate], name: str) -> _Estimate:
     return min(agree, key=lambda e: e.error)
 
 
-def add_noise(data: Data, sigma: float | Mapping[str, float], rng: np.random.Generator) -> Data:
+def add_noise(data: Data, sigma: float | Mapping[str, float], rng: Rng) -> Data:
     """New data û = u + σ ε with independent standard normal ε for every value; auxiliary fields stay exact.
 
     Every field draws its ε in the order of the fields whatever its σ, so that the noise of one field does not

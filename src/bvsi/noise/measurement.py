@@ -13,7 +13,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Mask
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
@@ -143,9 +143,7 @@ def cycles_of(measured: Sequence[Measurement], *, steady: bool = False) -> dict[
     return {axis: f for axis, f in widest_band(bands).items() if not (steady and axis == "time")}
 
 
-def measure(
-    data: Data, noise: Noise | None, *, robust: bool | None = None, rng: np.random.Generator | None = None
-) -> Measurement:
+def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng: Rng | None = None) -> Measurement:
     """Noise of one experiment, as stated or from the data.
 
     Parameters
@@ -409,11 +407,7 @@ def stated_variance(noise: Noise, data: Data) -> dict[str, Array] | None:
 
 
 def measure_all(
-    experiments: Sequence[Data],
-    noise: Noise | Sequence[Noise] | None,
-    *,
-    robust: bool | None,
-    rng: np.random.Generator | None = None,
+    experiments: Sequence[Data], noise: Noise | Sequence[Noise] | None, *, robust: bool | None, rng: Rng | None = None
 ) -> tuple[Measurement, ...]:
     """All experiments, with one noise model for all or one each."""
     several = isinstance(noise, Sequence)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.common.arrays import Array, Integers, Mask, Rng
 from bvsi.data import Grid
 from bvsi.data._arrays import frozen, read_only, slabs
 from bvsi.data.data import Data, Geometry
@@ -286,7 +286,7 @@ class Bridged:
         return f"{name}: {bridged.size} scattered gaps are interpolated, with {times} times the variance"
 
 
-def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator) -> Bridged:
+def bridge(data: Data, sigma: dict[str, float] | None, rng: Rng) -> Bridged:
     """Interpolate scattered gaps; on grids only.
 
     Parameters
@@ -317,7 +317,7 @@ def bridge(data: Data, sigma: dict[str, float] | None, rng: np.random.Generator)
     return Bridged(made, factor)
 
 
-def _errors(data: Data, name: str, sigma: float | None, runs: Integers, rng: np.random.Generator) -> dict[int, float]:
+def _errors(data: Data, name: str, sigma: float | None, runs: Integers, rng: Rng) -> dict[int, float]:
     """Variance at scattered gaps by class of run, in units of σ²; empty where there is none."""
     assert data.measured is not None
     mask = data.measured[name]
@@ -329,7 +329,7 @@ def _errors(data: Data, name: str, sigma: float | None, runs: Integers, rng: np.
     return {0: noise} if sigma is None else _factors(data, name, sigma, noise, rng)
 
 
-def _factors(data: Data, name: str, sigma: float, noise: float, rng: np.random.Generator) -> dict[int, float]:
+def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dict[int, float]:
     """Variance at gaps by class of run, in units of σ²; classes of which too little is known are left out.
 
     Parameters

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Mask
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
 from bvsi.data.denoise import Smoother, smoothers
@@ -135,7 +135,7 @@ class Start:
     def _first_frames(self, name: str) -> Array:
         return np.asarray(self.data.fields[name][: self.smoothers[name].f.shape[0]])
 
-    def draw(self, rng: np.random.Generator | None) -> dict[str, Array]:
+    def draw(self, rng: Rng | None) -> dict[str, Array]:
         """Smoothed frames by field, (S, n), with a draw of what is unknown of them where there is an ``rng``."""
         states = {}
         for name in self.simulator.fields:
@@ -171,9 +171,7 @@ class Ensemble:
     failed: int
 
 
-def simulated(
-    start: Start, thetas: Array, times: Array, budget: float, rng: np.random.Generator, progress: Progress
-) -> Ensemble:
+def simulated(start: Start, thetas: Array, times: Array, budget: float, rng: Rng, progress: Progress) -> Ensemble:
     """Simulations with draws of coefficients, (m + 1, d), the first their mean, and of the initial state."""
     tol = float(np.clip(_TIME_ERROR * start.noise, *_TIME_BOUNDS))
     count, steps = _affordable(start, thetas[0], times, Rosenbrock(tol), budget, len(thetas) - 1)

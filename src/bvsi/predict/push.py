@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import Posterior, check_level
 from bvsi.operators.syntax import Syntax, read
@@ -55,7 +55,7 @@ def predict_function(
     f: Callable[[dict[str, float]], xr.DataArray],
     *,
     size: int = 1000,
-    rng: np.random.Generator,
+    rng: Rng,
     level: float = 0.95,
 ) -> xr.Dataset:
     """Mean, variance, credible band and samples of q = f(θ) by Monte Carlo.

@@ -17,7 +17,7 @@ import scipy.linalg
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Posterior(Protocol):
     def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
         """Equal-tailed intervals of the linear functions Φθ, for Φ (n, d): (n, 2)."""
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws of θ, (size, d)."""
 
     def logpdf(self, theta: ArrayLike) -> float:
@@ -92,13 +92,13 @@ class HandOver:
         """Equal-tailed marginal intervals, (d, 2)."""
         return self.linear_interval(np.eye(len(self.names)), level)
 
-    def to_datatree(self: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
+    def to_datatree(self: Posterior, *, size: int = 2000, rng: Rng | None = None) -> xr.DataTree:
         """Draws as :func:`bvsi.app.posterior_storage.to_datatree` labels them."""
         from bvsi.app.posterior_storage import to_datatree
 
         return to_datatree(self, size=size, rng=rng)
 
-    def to_arviz(self: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
+    def to_arviz(self: Posterior, *, size: int = 2000, rng: Rng | None = None) -> Any:
         """Draws as the installed ArviZ takes them, see :func:`bvsi.app.posterior_storage.to_arviz`."""
         from bvsi.app.posterior_storage import to_arviz
 
@@ -131,7 +131,7 @@ class GaussianPosterior(HandOver):
         """Φ mean ± z (Φ Cov Φᵀ)^½."""
         return _symmetric(self, Phi, float(scipy.special.ndtri(0.5 + 0.5 * check_level(level))))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """mean + R ξ, covariance = R Rᵀ."""
         return np.asarray(self.mean + _unit_draws(self.covariance, size, rng))
 
@@ -178,7 +178,7 @@ class NormalInverseGammaPosterior(HandOver):
         t = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * check_level(level))
         return _symmetric(self, Phi, float(t * math.sqrt((self.alpha - 1) / self.alpha)))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draw σ², then θ given σ²."""
         variance = self.beta / rng.gamma(self.alpha, size=check_size(size))
         return np.asarray(self.mean + np.sqrt(variance)[:, None] * _unit_draws(self.shape, size, rng))
@@ -198,7 +198,7 @@ class NormalInverseGammaPosterior(HandOver):
         return self.beta / self.alpha * self.shape
 
 
-def _unit_draws(covariance: Array, size: int, rng: np.random.Generator) -> Array:
+def _unit_draws(covariance: Array, size: int, rng: Rng) -> Array:
     """Draws of N(0, covariance), (size, d)."""
     root = covariance_root(covariance)
     return np.asarray(rng.standard_normal((check_size(size), root.R.shape[1])) @ root.R.T)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common.arrays import Array, Mask
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors.closed_form import HandOver, check_level, check_names, check_size
 
@@ -54,7 +54,7 @@ class DrawnPosterior(HandOver, ABC):
         parts = [_quantiles(self.rows @ Phi[start : start + step].T, level) for start in range(0, len(Phi), step)]
         return np.concatenate([np.empty((0, 2)), *parts])
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Rows drawn with replacement, (size, d)."""
         return self.rows[rng.integers(len(self.rows), size=check_size(size))]
 

@@ -13,7 +13,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.priors.distributions import LIMIT, LOG_2PI, Distribution, Matched
 
@@ -71,7 +71,7 @@ class JointNormal:
         """covariance⁻¹ (mean − x), the shape of x (..., m)."""
         return np.asarray((self.mean - x) @ self.precision)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """mean + L ξ, covariance = L Lᵀ; (size, m)."""
         return np.asarray(self.mean + rng.standard_normal((size, len(self.mean))) @ self._root.T)
 
@@ -126,7 +126,7 @@ class PriorFactor:
         values = self.law.logpdf(theta[..., self.positions])
         return values if isinstance(self.law, JointNormal) else values.sum(axis=-1)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws, (size, m)."""
         if isinstance(self.law, JointNormal):
             return self.law.sample(size, rng)
@@ -182,7 +182,7 @@ class PriorDensity:
         """∇ log p(θ) without the factors that have a corner."""
         return self._gradient(theta, self._smooth)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws of θ, (size, d); refused where an operator is flat."""
         if not isinstance(size, int | np.integer) or size < 0:
             raise BvsiError(f"size: a number of draws is needed, not {size!r}.")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 
 #: Largest parameter, and its inverse the smallest scale: squares and precisions stay finite.
@@ -59,7 +59,7 @@ class Distribution(Protocol):
     def gradient(self, x: Array) -> Array:
         """d log p/dx, elementwise; 0 at a corner and outside the support."""
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws, (size,)."""
 
 
@@ -124,7 +124,7 @@ class Normal(RealLine):
         """(mean − x)/variance."""
         return np.asarray((self.mean - x) / self.variance)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """mean + √variance ξ."""
         return rng.normal(self.mean, math.sqrt(self.variance), size)
 
@@ -164,7 +164,7 @@ class LogNormal(RealLine):
         inside = np.where(x <= 0, 1.0, x)
         return np.where(x <= 0, 0.0, (self._normal.gradient(np.log(inside)) - 1) / inside)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """exp(log_mean + √log_variance ξ)."""
         return np.exp(self._normal.sample(size, rng))
 
@@ -204,7 +204,7 @@ class HalfNormal(RealLine):
         """−x/scale²."""
         return np.where(x < 0, 0.0, -x / self.scale**2)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Scale ``|ξ|``."""
         return self.scale * np.abs(rng.standard_normal(size))
 
@@ -238,7 +238,7 @@ class Uniform(Smooth):
         """0."""
         return np.zeros_like(x)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Even between the bounds."""
         return rng.uniform(self.lower, self.upper, size)
 
@@ -258,6 +258,6 @@ class Flat(RealLine):
         """0."""
         return np.zeros_like(x)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:  # noqa: ARG002
+    def sample(self, size: int, rng: Rng) -> Array:  # noqa: ARG002
         """Refused."""
         raise BvsiError("Flat: an improper prior has no draws; give a proper one, such as Normal(0, 1).")

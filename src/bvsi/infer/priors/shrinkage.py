@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import scipy.special
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.priors.distributions import LIMIT, RealLine, check_parameters
 
@@ -47,7 +47,7 @@ class Laplace(RealLine):
         """−sign(x − location)/scale: the symmetric subgradient 0 at the corner."""
         return np.asarray(-np.sign(x - self.location) / self.scale)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws, (size,)."""
         return rng.laplace(self.location, self.scale, size)
 
@@ -91,7 +91,7 @@ class StudentT(RealLine):
         root = np.hypot(z, math.sqrt(self.dof))
         return np.asarray(-(self.dof + 1) * (z / root / root) / self.scale)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws, (size,)."""
         return self.location + self.scale * rng.standard_t(self.dof, size)
 
@@ -157,7 +157,7 @@ class Horseshoe(RealLine):
         angles = self._widest * np.arctan(z / self._widest) - self.smoothing * np.arctan(z / self.smoothing)
         return np.asarray(0.5 + (z * excess + 2 * angles) / (2 * math.pi * self._width))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Cauchy draws whose scale is drawn evenly between δ and b."""
         scale = self.scale * rng.uniform(self.smoothing, self._widest, size)
         return np.asarray(scale * rng.standard_cauchy(size))
