@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bvsi._version import __version__
 
 if TYPE_CHECKING:
+    from bvsi.app.comparison import compare
     from bvsi.data import Data, Grid, Mesh
     from bvsi.data.scattered import mesh_through
     from bvsi.discovery import Discovery, Method, Paper, discover
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from bvsi.forward import ThetaScheme, simulate
     from bvsi.infer import NUTS, SVGD, Lagged, LeastSquares, Maximum, Profile
     from bvsi.infer.constraints import Constraints
-    from bvsi.infer.posteriors import compare
     from bvsi.infer.priors import (
         ColumnScale,
         Flat,
@@ -35,15 +35,7 @@ if TYPE_CHECKING:
     )
     from bvsi.likelihood import Block, Isotropic, Stacked, Tiles, residual_likelihood
     from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime, UnknownScale, add_noise, estimate_noise
-    from bvsi.operators import (
-        Dirichlet,
-        InteriorPenalty,
-        Library,
-        Mixed,
-        NoFlux,
-        ZeroNeumann,
-        free_energy_library,
-    )
+    from bvsi.operators import Dirichlet, InteriorPenalty, Library, Mixed, NoFlux, ZeroNeumann, free_energy_library
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
     from bvsi.select import Backward, BestSubset, ProfileBIC, ResidualBIC, Sweep, Wald
     from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, SplineTests
@@ -60,7 +52,7 @@ _HOME = {
     "likelihood": "Block Isotropic Stacked Tiles residual_likelihood",
     "noise": "IID Covariance Diagonal PerField PerTime UnknownScale add_noise estimate_noise",
     "operators": "Dirichlet InteriorPenalty Library Mixed NoFlux ZeroNeumann free_energy_library",
-    "infer.posteriors": "compare",
+    "app.comparison": "compare",
     "infer.priors": "ColumnScale Flat HalfNormal Horseshoe JointNormal Laplace LogNormal Normal Prior StudentT Uniform",
     "residual": "BDF2 BackwardEuler CrankNicolson TemporalTests assemble",
     "forward": "ThetaScheme simulate",

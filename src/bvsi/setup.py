@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.scattered import coarser
@@ -29,10 +29,8 @@ from bvsi.residual.thinning import THINNING
 from bvsi.residual.widths import aligned_gap
 from bvsi.spaces import SplineTests, is_uniform
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
+#: Some nodes of a geometry, and which of them, (nodes,); None for all.
 Place = tuple[Grid | Mesh, Mask | None]
-"""Some nodes of a geometry, and which of them, (nodes,); None for all."""
 
 ALL = slice(None)
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bvsi.infer.posteriors import save_posterior
+from bvsi.app.posterior_storage import save_posterior
 from cli.malformed import BASE, Case, taken
 from discovery.discovery_cases import made
 

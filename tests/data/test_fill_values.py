@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
-from bvsi.data._measured import _End
+from bvsi.data._given import _End
 from bvsi.errors import DataError
 
 T, X = np.linspace(0, 1, 11), np.linspace(0, 1, 20)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bvsi import Data, Grid, Mesh
-from bvsi.data.jumps import jumps
+from bvsi.data.smoothness import jumps
 
 X = np.linspace(0, 1, 21)
 GRID = Grid(x=X, y=X)

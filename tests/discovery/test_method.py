@@ -177,8 +177,9 @@ METHODS = [
 @pytest.mark.parametrize("one", METHODS, ids=str)
 def test_a_method_prints_as_what_makes_it(one):
     assert repr(Method.read(repr(one))) == repr(one)  # objectives of samplers have no equality
-    packages = (bvsi.spaces, bvsi.residual, bvsi.likelihood, bvsi.select, bvsi.infer, bvsi)
-    known = {name: getattr(package, name) for package in packages for name in package.__all__}
+    packages = (bvsi.spaces, bvsi.residual, bvsi.likelihood, bvsi.select, bvsi.infer)
+    known = {name: value for package in packages for name, value in vars(package).items()}
+    known |= {name: getattr(bvsi, name) for name in bvsi.__all__}
     assert repr(eval(repr(one), known)) == repr(one)
 
 

@@ -10,9 +10,8 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid
 from bvsi.likelihood import Stacked, residual_likelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.rows_covariance import RowsCovariance
 from bvsi.likelihood.stacked import Whole
-from bvsi.likelihood.stacked_covariance import StackedCovariance
+from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
@@ -130,7 +129,7 @@ def test_dense_and_sparse_factors_give_the_same_equations(name, monkeypatch):
         plan = Stacked().plan(part.residuals.structure, CASES[name][2])
         assert plan.dense == (limit == 0.0)
         whole = Whole.of(type(part)(part.residuals, plan, "test"), theta)
-        profile = whole.profile_equations(rng=np.random.default_rng(0))
+        profile = whole.profile_equations(rng=np.random.default_rng(0))[0]
         found.append((profile.equations.H, profile.equations.g, profile.N, profile.equations.logdet))
         found[-1] += (whole.determinant(gradient=True).gradient,)
     for one, other in zip(*found, strict=True):
@@ -158,14 +157,14 @@ def test_some_rows_alone_give_the_same_equations(noise, monkeypatch):
     theta, found = np.random.default_rng(2).standard_normal(residuals.d), []
     assert 0 < residuals.n < 0.8 * residuals.y.size
     for price in ((0.0, np.inf), (np.inf, 0.0), (np.inf, np.inf)):
-        monkeypatch.setattr("bvsi.likelihood.rows_covariance._SPARSE", price[0])
-        monkeypatch.setattr("bvsi.likelihood.rows_covariance._TENSOR", price[1])
+        monkeypatch.setattr("bvsi.likelihood.stacked_covariance._SPARSE", price[0])
+        monkeypatch.setattr("bvsi.likelihood.stacked_covariance._TENSOR", price[1])
         plan = Stacked().plan(residuals.structure, noise)
         some = isinstance(plan.stacked, RowsCovariance)
         assert some == (price[0] == 0.0 or (price[1] == 0.0 and not isinstance(noise, Covariance)))
         assert not some or (plan.stacked.whole is None) == (price[0] == 0.0)
         whole = Whole.of(Part(residuals, plan, "test"), theta)
-        profile = whole.profile_equations(rng=np.random.default_rng(0))
+        profile = whole.profile_equations(rng=np.random.default_rng(0))[0]
         found.append((profile.equations.H, profile.equations.g, profile.N, profile.equations.logdet))
         found[-1] += (whole.determinant(gradient=True).gradient, whole.weighted(residuals.Z))
     for one, another, other in zip(*found, strict=True):

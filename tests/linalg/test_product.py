@@ -60,7 +60,7 @@ def test_a_symmetric_product_is_the_product_and_exactly_symmetric(n, k, density,
     rng = np.random.default_rng(2)
     A, scale = rng.standard_normal((sets, pattern.nnz)), rng.uniform(1, 2, k)
     A[:, ::3] = 0.0
-    found = product.symmetric_values(A * scale[pattern.indices], A)
+    found = product.values(A * scale[pattern.indices], A, symmetric=True)
     assert_allclose(found, product.values(A * scale[pattern.indices], A), atol=1e-14)
     dense = product.out.matrix(found).toarray()
     assert_array_equal(dense, dense.T)

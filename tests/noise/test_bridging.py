@@ -7,7 +7,7 @@ import pytest
 
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
-from bvsi.noise.bridging import bridge
+from bvsi.noise.outliers import bridge
 from bvsi.operators import Library
 
 RNG = np.random.default_rng(0)  # copied by what uses it

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 from bvsi.app import plot
-from bvsi.infer.posteriors import GaussianPosterior, compare
+from bvsi.app.comparison import compare
+from bvsi.infer.posteriors import GaussianPosterior
 
 ONE = GaussianPosterior(("a", "b"), np.array([1.0, -2.0]), np.diag([0.04, 9.0]))
 TWO = GaussianPosterior(("b", "c"), np.array([4.0, 3.0]), np.diag([36.0, 1e-4]))

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bvsi.app.comparison import Comparison, compare
 from bvsi.errors import BvsiError
-from bvsi.infer.posteriors import Comparison, GaussianPosterior, ParticlePosterior, compare
+from bvsi.infer.posteriors import GaussianPosterior, ParticlePosterior
 
 ONE = GaussianPosterior(("u: a", "u: b"), np.array([1.0, -2.0]), np.diag([0.04, 9.0]))
 TWO = GaussianPosterior(("u: b", "u: c"), np.array([4.0, 3.0]), np.diag([36.0, 1e-4]))

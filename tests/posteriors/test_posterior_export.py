@@ -11,8 +11,9 @@ import xarray as xr
 from numpy.testing import assert_array_equal
 
 from bvsi import __version__
+from bvsi.app.posterior_storage import to_arviz, to_dataset, to_datatree
 from bvsi.errors import BvsiError, MissingDependencyError
-from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior, to_arviz, to_dataset, to_datatree
+from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior
 from posteriors.posterior_cases import NAMES, every_kind, installed_arviz
 
 KINDS = every_kind()

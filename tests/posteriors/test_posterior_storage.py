@@ -10,8 +10,9 @@ import pytest
 import xarray as xr
 from numpy.testing import assert_array_equal
 
+from bvsi.app.posterior_storage import load_posterior, save_posterior
 from bvsi.errors import BvsiError, DataError
-from bvsi.infer.posteriors import NormalInverseGammaPosterior, load_posterior, save_posterior
+from bvsi.infer.posteriors import NormalInverseGammaPosterior
 from posteriors.posterior_cases import every_kind
 
 KINDS = every_kind()

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.predict import diffusion_potential_map, predict_linear
-from bvsi.predict.potential import labelled_map, points_of
+from bvsi.predict.push import labelled_map, points_of
 from bvsi.studies.problems.cahn_hilliard import TRUTH
 from bvsi.studies.problems.free_energy import MOBILITY, chemical
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from bvsi.app.files import load_netcdf
 from bvsi.app.readers import Reading, contents, read, suggest
-from bvsi.common.files import load_netcdf
 from bvsi.errors import DataError
 
 T, X = np.linspace(0, 1, 5), np.linspace(0, 1, 7)

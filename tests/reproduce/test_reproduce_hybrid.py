@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from bvsi.app.comparison import compare
 from bvsi.data import Grid
 from bvsi.infer import NUTS
-from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior, compare
+from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID
 from bvsi.predict import potential_map

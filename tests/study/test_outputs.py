@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bvsi.app.files import write_whole
 from bvsi.app.study import seal
 from bvsi.app.study.exchange import aside_of, exchange
 from bvsi.app.study.outputs import WORK, alone, check_place, finish_move, recover, write_outputs
 from bvsi.app.study.stages import Stages, data_parts, digest_of
-from bvsi.common.files import write_whole
 from bvsi.data import Data
 from bvsi.errors import BvsiError
 from study.study_cases import wave

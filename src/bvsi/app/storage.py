@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi._version import __version__
-from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
-from bvsi.common.files import netcdf_bytes, write_whole
-from bvsi.discovery.frames import ExperimentFrames, Frames
-from bvsi.discovery.method import Method
-from bvsi.discovery.result import Discovery
-from bvsi.errors import BvsiError
-from bvsi.infer import Reason, Status
-from bvsi.infer.posteriors.storage import (
+from bvsi.app.files import netcdf_bytes, write_whole
+from bvsi.app.posterior_storage import (
     operator_labels,
     posterior_from_dataset,
     posterior_variables,
     read_file,
     to_datatree,
 )
+from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
+from bvsi.discovery.frames import ExperimentFrames, Frames
+from bvsi.discovery.method import Method
+from bvsi.discovery.result import Discovery
+from bvsi.errors import BvsiError
+from bvsi.infer import Reason, Status
 from bvsi.predict.forecast import Forecast
 from bvsi.select import SelectionPath, Visited
 

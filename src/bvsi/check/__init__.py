@@ -6,19 +6,3 @@ from bvsi.check.levels import CheckLevels
 from bvsi.check.residual_tests import ResidualTest
 from bvsi.check.variations import Variation, variations
 from bvsi.check.verdict import ADVICE, Verdict
-
-__all__ = [
-    "ADVICE",
-    "Check",
-    "CheckLevels",
-    "Comparison",
-    "FailedComparison",
-    "ResidualTest",
-    "Variation",
-    "Verdict",
-    "check",
-    "check_discovery",
-    "variations",
-    "with_bias",
-    "without_noise",
-]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, TypeAlias
 
+#: Derivative orders per coordinate: ``(2, 0)`` is ∂²/∂x² in two dimensions.
 MultiIndex: TypeAlias = tuple[int, ...]
-"""Derivative orders per coordinate: ``(2, 0)`` is ∂²/∂x² in two dimensions."""
 
 
 class Sided(NamedTuple):
@@ -15,11 +15,11 @@ class Sided(NamedTuple):
     side: int
 
 
+#: What can be evaluated of a function at a quadrature point: a derivative, on interior facets from one side.
 Jet: TypeAlias = MultiIndex | Sided
-"""What can be evaluated of a function at a quadrature point: a derivative, on interior facets from one side."""
 
+#: Over the cells, over the facets between two cells, over the boundary.
 Where: TypeAlias = Literal["cells", "facets", "boundary"]
-"""Over the cells, over the facets between two cells, over the boundary."""
 
 MEASURES: tuple[Where, ...] = ("cells", "facets", "boundary")
 

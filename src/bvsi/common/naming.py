@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 
 from bvsi.errors import OperatorError
 
+#: Names of the space axes, in this order.
 COORDINATE_NAMES: tuple[str, ...] = ("x", "y", "z")
-"""Names of the space axes, in this order."""
+#: Axes of coordinates, in this order; theta is the angle from the pole.
 COORDINATES: dict[str, tuple[str, ...]] = {
     "cartesian": COORDINATE_NAMES,
     "polar": ("r", "phi"),
     "cylindrical": ("r", "phi", "z"),
     "spherical": ("r", "theta", "phi"),
 }
-"""Axes of coordinates, in this order; theta is the angle from the pole."""
 FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
 DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
 CONSTANT_NAMES = ("pi",)

@@ -5,15 +5,3 @@ from bvsi.data._arrays import RESERVED_NAMES, check_field_name
 from bvsi.data.data import Data, as_experiments
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import CELL_TYPES, CellType, Mesh
-
-__all__ = [
-    "CELL_TYPES",
-    "COORDINATE_NAMES",
-    "RESERVED_NAMES",
-    "CellType",
-    "Data",
-    "Grid",
-    "Mesh",
-    "as_experiments",
-    "check_field_name",
-]

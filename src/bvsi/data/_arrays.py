@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FUNCTION_NAMES
 from bvsi.errors import DataError
 
-Floats = NDArray[np.float64]
 T = TypeVar("T")
 
 # Imaginary part relative to the largest real one that spectral solvers leave behind.
@@ -26,7 +26,7 @@ _SLAB = 4_000_000
 _UNEVEN = 1e-9
 
 
-def real_array(value: ArrayLike, what: str) -> Floats:
+def real_array(value: ArrayLike, what: str) -> Array:
     """Float64 array of the numbers in ``value``; real part of complex numbers whose imaginary part is rounding.
 
     The result may share memory with ``value``. Values may still be NaN or infinite.
@@ -106,7 +106,7 @@ def read_only(mapping: Mapping[str, T]) -> Mapping[str, T]:
     return MappingProxyType(dict(mapping))
 
 
-def check_increasing(values: Floats, what: str, remedy: str) -> None:
+def check_increasing(values: Array, what: str, remedy: str) -> None:
     """Refuse ``values`` (n,) that are not one-dimensional, finite and strictly increasing; name the index."""
     if values.ndim != 1:
         raise DataError(f"{what} must be one-dimensional, got shape {values.shape}; pass the n values as (n,)")
@@ -146,10 +146,10 @@ def interval(low: float, high: float, open_end: bool = False) -> str:
 # Dimensions and coordinates of the xarray form; a variable of the same name would replace them.
 _STORAGE = ("time", "node", "mesh_cells", "mesh_cell", "mesh_cell_node")
 
+#: Words with a meaning of their own in operator texts or in stored data: no field may be called so.
 RESERVED_NAMES: frozenset[str] = frozenset(
     (*COORDINATE_NAMES, "t", *CONSTANT_NAMES, *DERIVATIVES, "diff", *FUNCTION_NAMES, *_STORAGE)
 )
-"""Words with a meaning of their own in operator texts or in stored data: no field may be called so."""
 
 
 def check_field_name(name: object, what: str = "field", *, series: bool = False) -> str:

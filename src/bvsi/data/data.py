@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.data import _xarray
-from bvsi.data._arrays import Floats, check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
-from bvsi.data._measured import Mask, check_fill, check_missing, checked_masks, complete, frames_kept
-from bvsi.data._xarray import TIME, arrange, arrange_auxiliary, axis_sizes, check_dims
+from bvsi.common.arrays import Array, Mask
+from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
+from bvsi.data._given import (
+    TIME,
+    arrange,
+    arrange_auxiliary,
+    axis_sizes,
+    check_dims,
+    check_fill,
+    check_missing,
+    checked_masks,
+    complete,
+    frames_kept,
+)
 from bvsi.data.grid import Grid, Periodic
 from bvsi.data.mesh import Mesh
 from bvsi.errors import DataError, MissingValuesError
@@ -45,10 +55,10 @@ class Data:
         matter; those that are not finite are filled by interpolation. Frames without any measured value are dropped.
     """
 
-    times: Floats
-    fields: Mapping[str, Floats]
+    times: Array
+    fields: Mapping[str, Array]
     geometry: Geometry
-    auxiliary: Mapping[str, Floats] = field(default_factory=dict)
+    auxiliary: Mapping[str, Array] = field(default_factory=dict)
     measured: Mapping[str, Mask] | None = None
 
     def __post_init__(self) -> None:
@@ -169,8 +179,10 @@ class Data:
             "nan" where NaN in a field means that the value was not measured, as in :meth:`from_arrays`; when left out,
             this holds for fields that :meth:`to_xarray` marked so.
         """
+        from bvsi.app.labelled import read
+
         check_missing(missing)
-        parts = _xarray.read(ds, time, fields, auxiliary, periodic, mesh, nodes, axes or {})
+        parts = read(ds, time, fields, auxiliary, periodic, mesh, nodes, axes or {})
         times, values, geometry, known, marked = parts
         with_gaps = marked if missing is None else tuple(values)
         return Data(times, values, geometry, known, {name: ~np.isnan(values[name]) for name in with_gaps})
@@ -190,7 +202,7 @@ class Data:
         """Names of the fields, in order."""
         return tuple(self.fields)
 
-    def observed(self, name: str) -> Floats:
+    def observed(self, name: str) -> Array:
         """Values of a field, (T, n_nodes), NaN where it was not measured; a copy."""
         if name not in self.fields:
             raise DataError(f"no field {name!r}; the data have {', '.join(self.fields)}")
@@ -199,7 +211,7 @@ class Data:
             values[~self.measured[name]] = np.nan
         return values
 
-    def grid_field(self, name: str) -> Floats:
+    def grid_field(self, name: str) -> Array:
         """View of a field as ``(T, *grid.shape)``, or of a static auxiliary one as grid.shape."""
         grid = self._grid("grid_field")
         values = self.fields.get(name, self.auxiliary.get(name))
@@ -214,7 +226,9 @@ class Data:
         the mesh is the coordinate ``mesh_cells``, known fields carry the attribute ``role``. Values that were not
         measured are NaN, and fields with such values carry the attribute ``missing``.
         """
-        return _xarray.write(self)
+        from bvsi.app.labelled import write
+
+        return write(self)
 
     def select_times(self, index: slice | ArrayLike) -> Data:
         """Data at some of the times: ``data.select_times(slice(None, None, 2))``.
@@ -298,7 +312,7 @@ class Data:
         return self.geometry
 
 
-def _times(value: ArrayLike) -> Floats:
+def _times(value: ArrayLike) -> Array:
     """Checked times, (T,)."""
     times = real_array(value, "times")
     check_increasing(times, "times", "sort the data by time and drop repetitions")
@@ -333,7 +347,7 @@ def _names(argument: str, mapping: object, noun: str, *, series: bool) -> tuple[
     return tuple(check_field_name(name, noun, series=series) for name in mapping)
 
 
-def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) -> Floats:
+def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) -> Array:
     """Numbers of the stored shape (times, nodes), or (nodes,) where allowed."""
     values = real_array(value, what)
     if values.shape not in shapes:
@@ -345,7 +359,7 @@ def _values(value: ArrayLike, what: str, shapes: tuple[tuple[int, ...], ...]) ->
 
 
 def _check_finite(
-    values: Floats, what: str, times: Floats, geometry: Geometry, mask: Mask | None = None, *, may_miss: bool = False
+    values: Array, what: str, times: Array, geometry: Geometry, mask: Mask | None = None, *, may_miss: bool = False
 ) -> None:
     """Refuse NaN and infinity where measured; say how many, and where the first one is in time and space.
 

@@ -16,15 +16,13 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.data.data import Data
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.data.smoothness import along, difference_filter, graph_filter
 from bvsi.errors import DataError
-
-Array = NDArray[np.float64]
 
 _ORDER = 4  # differences: cubic signals are left as they are
 _TINY = np.finfo(float).tiny  # where no axis is smoothed
@@ -66,7 +64,7 @@ class Smoother:
         k = (np.sqrt(b * b - a * c) - b) / a if c < 0 < a else 0.0
         return self._filtered(values, f + k * left), max(part, part + c)
 
-    def draw(self, sd: Array | float, rng: np.random.Generator) -> Array:
+    def draw(self, sd: Array | float, rng: Rng) -> Array:
         """A draw of what is left unknown, (T, n), for noise of standard deviation ``sd``, a number or (T, n)."""
         shape = (self.f.shape[0], self.f[0].size)
         return self._filtered(rng.standard_normal(shape) * sd, np.sqrt(self.f))

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import COORDINATES
-from bvsi.data._arrays import Floats, check_increasing, frozen, interval, read_only, real_array
+from bvsi.data._arrays import check_increasing, frozen, interval, read_only, real_array
 from bvsi.errors import DataError
 
 Periodic = Iterable[str] | Mapping[str, float]
@@ -52,7 +53,7 @@ class Grid:
         are those of these coordinates.
     """
 
-    axes: Mapping[str, Floats]
+    axes: Mapping[str, Array]
     periods: Mapping[str, float]
     coordinates: str
 
@@ -70,7 +71,7 @@ class Grid:
         object.__setattr__(self, "periods", read_only(_periods(made, periodic)))
         object.__setattr__(self, "coordinates", coordinates)
 
-    def on(self, axes: Mapping[str, Floats]) -> Grid:
+    def on(self, axes: Mapping[str, Array]) -> Grid:
         """The same coordinates and periods with other nodes."""
         return Grid(periodic=self.periods, coordinates=self.coordinates, **axes)
 
@@ -95,7 +96,7 @@ class Grid:
         return int(np.prod(self.shape))
 
     @cached_property
-    def points(self) -> Floats:
+    def points(self) -> Array:
         """Coordinates of the nodes, (n_nodes, dim)."""
         if not self.axes:
             return frozen(np.zeros((1, 0)))
@@ -122,12 +123,12 @@ class Grid:
         return _rebuild, (dict(self.axes), dict(self.periods), self.coordinates)
 
 
-def _rebuild(axes: dict[str, Floats], periods: dict[str, float], coordinates: str) -> Grid:
+def _rebuild(axes: dict[str, Array], periods: dict[str, float], coordinates: str) -> Grid:
     """Make a grid anew when unpickled or copied, since arrays lose their read-only mark on the way."""
     return Grid(periodic=periods, coordinates=coordinates, **axes)
 
 
-def _check_origin(axes: Mapping[str, Floats], coordinates: str) -> None:
+def _check_origin(axes: Mapping[str, Array], coordinates: str) -> None:
     """Refuse nodes where coordinates are singular: r = 0, and theta at a pole."""
     if coordinates != "cartesian" and "r" in axes and axes["r"][0] <= 0:
         raise DataError(
@@ -138,7 +139,7 @@ def _check_origin(axes: Mapping[str, Floats], coordinates: str) -> None:
         raise DataError("axis 'theta' is the angle from the pole, between 0 and pi; leave out the poles")
 
 
-def _coordinates(name: str, values: ArrayLike) -> Floats:
+def _coordinates(name: str, values: ArrayLike) -> Array:
     """Checked read-only coordinates of one axis, (n,)."""
     axis = real_array(values, f"axis {name!r}")
     check_increasing(axis, f"axis {name!r}", "sort the coordinates, and the data with them, and drop repetitions")
@@ -147,7 +148,7 @@ def _coordinates(name: str, values: ArrayLike) -> Floats:
     return frozen(axis)
 
 
-def _periods(axes: Mapping[str, Floats], periodic: Periodic) -> dict[str, float]:
+def _periods(axes: Mapping[str, Array], periodic: Periodic) -> dict[str, float]:
     """Period of each periodic axis, in the order of the axes."""
     names = (periodic,) if isinstance(periodic, str) else tuple(periodic)
     unknown = [name for name in names if name not in axes]
@@ -172,7 +173,7 @@ def _number(name: str, period: object) -> float:
     return float(value)
 
 
-def _uniform_period(name: str, axis: Floats) -> float:
+def _uniform_period(name: str, axis: Array) -> float:
     """Period n·h of a uniform axis with n points and spacing h."""
     h = (axis[-1] - axis[0]) / (axis.size - 1)
     if np.max(np.abs(axis - (axis[0] + h * np.arange(axis.size)))) > _UNIFORM_TOLERANCE * h:
@@ -182,7 +183,7 @@ def _uniform_period(name: str, axis: Floats) -> float:
     return float(h * axis.size)
 
 
-def _check_gap(name: str, axis: Floats, period: float) -> None:
+def _check_gap(name: str, axis: Array, period: float) -> None:
     """Refuse a period that leaves no cell between the last node and the first."""
     span = float(axis[-1] - axis[0])
     if period - span <= _GAP_TOLERANCE * span:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import COORDINATE_NAMES
-from bvsi.data._arrays import Floats, frozen, interval, real_array
+from bvsi.data._arrays import frozen, interval, real_array
 from bvsi.errors import DataError
 
 Group = tuple[int, ...]
@@ -54,12 +55,12 @@ class CellType:
         return len(self.vertices) + len(self.middles)
 
     @property
-    def reference_nodes(self) -> Floats:
+    def reference_nodes(self) -> Array:
         """Reference coordinates of all nodes in meshio's order, (n_nodes, dim)."""
         corners = np.array(self.vertices, dtype=np.float64)
         return frozen(np.concatenate([corners, self.middle_points(corners[None])[0]]))
 
-    def middle_points(self, corners: Floats) -> Floats:
+    def middle_points(self, corners: Array) -> Array:
         """Middles of the vertex groups of straight cells, (m, middles, dim).
 
         Parameters
@@ -86,6 +87,7 @@ _HEX_EDGES = (*_QUAD_EDGES, (4, 5), (5, 6), (6, 7), (7, 4), (0, 4), (1, 5), (2, 
 # Faces x = 0, x = 1, y = 0, y = 1, z = 0, z = 1, as in VTK's triquadratic hexahedron, which meshio follows.
 _HEX_FACES = ((0, 3, 7, 4), (1, 2, 6, 5), (0, 1, 5, 4), (3, 2, 6, 7), (0, 1, 2, 3), (4, 5, 6, 7))
 
+#: The cell types that a mesh may have, by name.
 CELL_TYPES: Mapping[str, CellType] = MappingProxyType(
     {
         cell.name: cell
@@ -103,10 +105,7 @@ CELL_TYPES: Mapping[str, CellType] = MappingProxyType(
         )
     }
 )
-"""The cell types that a mesh may have, by name."""
 
-
-Integers = NDArray[np.int64]
 
 # A determinant below this fraction of (longest edge)^dim is zero up to the rounding of the coordinates.
 _FLAT = 1e-13
@@ -129,9 +128,10 @@ class Mesh:
         types carry the nodes on edges, faces and in the centre as data nodes.
     """
 
-    points: Floats
+    points: Array
     cells: Integers
     cell_type: str
+    coordinates: ClassVar[str] = "cartesian"
 
     def __post_init__(self) -> None:
         cell = _cell_type(self.cell_type)
@@ -152,11 +152,6 @@ class Mesh:
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates, the first ``dim`` of x, y, z."""
         return COORDINATE_NAMES[: self.dim]
-
-    @property
-    def coordinates(self) -> str:
-        """Those of the points."""
-        return "cartesian"
 
     @property
     def dim(self) -> int:
@@ -200,7 +195,7 @@ def _cell_type(name: str) -> CellType:
     return CELL_TYPES[name]
 
 
-def _points(value: ArrayLike, cell: CellType) -> Floats:
+def _points(value: ArrayLike, cell: CellType) -> Array:
     """Checked coordinates, (n, dim)."""
     points = real_array(value, "points")
     if points.ndim != 2:
@@ -259,7 +254,7 @@ def _check_use(cells: Integers, n_nodes: int) -> None:
         )
 
 
-def _corner_determinants(corners: Floats, cell: CellType) -> tuple[Floats, Floats]:
+def _corner_determinants(corners: Array, cell: CellType) -> tuple[Array, Array]:
     """Determinants of the map from the reference cell at its corners, (m, corners), and scale h^dim, (m,).
 
     At a corner of a cube the Jacobian consists of the edges that meet there; that of a simplex is constant.
@@ -280,7 +275,7 @@ def _corner_determinants(corners: Floats, cell: CellType) -> tuple[Floats, Float
     return np.stack(determinants, axis=1), longest**cell.dim
 
 
-def _check_volume(points: Floats, cells: Integers, cell: CellType) -> None:
+def _check_volume(points: Array, cells: Integers, cell: CellType) -> None:
     """Refuse cells without volume, and quadrilaterals and hexahedra that are folded onto themselves."""
     determinants, scale = _corner_determinants(points[cells[:, : len(cell.vertices)]], cell)
     tolerance = _FLAT * scale[:, None]
@@ -299,7 +294,7 @@ def _check_volume(points: Floats, cells: Integers, cell: CellType) -> None:
         )
 
 
-def _check_middles(points: Floats, cells: Integers, cell: CellType) -> None:
+def _check_middles(points: Array, cells: Integers, cell: CellType) -> None:
     """Refuse second-order nodes in another order than meshio's.
 
     A curved cell moves its nodes, in a thin cell even past each other, but a wrong order shows in most

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 from scipy.special import gamma
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.data.mesh import CELL_TYPES, Mesh
 from bvsi.errors import DataError
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 # Volume of an empty ball, in volumes per point, from which on it is a hole, by dimension. At 18 one of 10⁶ simplices
 # through random points is taken for one, exp(−x) times a polynomial of x. In 3D that would take a fifth of the hull of

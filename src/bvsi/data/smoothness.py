@@ -1,24 +1,32 @@
 """Differences of data along their axes, and the smoothest values where some are missing.
 
 û minimises Σ_a λ_a ‖D_a u‖²,  D_a: second differences along time, along an axis of the grid, or on the mesh's graph
+
+Where known fields jump from one value to another: materials meet, sources begin.
+
+Sums over nodes are integrals of smooth functions. Of a function that jumps they are off by half of a step or so, and
+the nodes do not tell by how much, so that test functions whose support holds a jump are left out. A field is of
+materials where it has a few values only; a node is at a jump where a neighbour has another one. Jumps of other fields
+are not looked for: on uneven nodes they cannot be told from steep slopes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.errors import DataError
 
-Integers = NDArray[np.int64]
+if TYPE_CHECKING:
+    from bvsi.data.data import Data
+
 Geometry = Grid | Mesh
 
 # Values of the frames that are handled together: bounds intermediate arrays to some 10 MB.
@@ -27,7 +35,7 @@ SLAB = 1_000_000
 _STEPS = 200
 
 
-def difference_filter(x: Floats, order: int, period: float | None = None) -> Any:
+def difference_filter(x: Array, order: int, period: float | None = None) -> Any:
     """Normalised divided differences c_k ∝ 1 / Π_{j≠k} (x_k − x_j) over ``order`` + 1 neighbouring nodes.
 
     They remove polynomials of degree < order. Sparse (m, n), rows with Σ c² = 1; m = n on a periodic axis,
@@ -38,13 +46,13 @@ def difference_filter(x: Floats, order: int, period: float | None = None) -> Any
     return difference_matrix(*difference_weights(x, order, period), x.size)
 
 
-def difference_matrix(c: Floats, index: NDArray[np.int64], n: int) -> Any:
+def difference_matrix(c: Array, index: Integers, n: int) -> Any:
     """Sparse (m, n) with weights c at nodes ``index``, both (m, K)."""
     rows = np.repeat(np.arange(len(c)), c.shape[1])
     return sparse.csr_array((c.ravel(), (rows, index.ravel())), shape=(len(c), n))
 
 
-def difference_weights(x: Floats, order: int, period: float | None) -> tuple[Floats, NDArray[np.int64]]:
+def difference_weights(x: Array, order: int, period: float | None) -> tuple[Array, Integers]:
     """Weights c and nodes of divided differences, both (m, order + 1)."""
     n = x.size
     rows = n if period is not None else n - order
@@ -79,14 +87,14 @@ def graph_filter(mesh: Mesh) -> Any:
     return (off + sparse.diags_array(usable / norm)).tocsr()
 
 
-def along(K: Any, u: Floats, axis: int) -> Floats:
+def along(K: Any, u: Array, axis: int) -> Array:
     """Apply a sparse matrix K (m, n) along one axis, of length n, of the array u; NaN spread as far as K reaches."""
     moved = np.moveaxis(u, axis, 0)
     out = K @ moved.reshape(moved.shape[0], -1)
     return np.moveaxis(out.reshape(-1, *moved.shape[1:]), 0, axis)
 
 
-def shaped(values: Floats, geometry: Geometry) -> Floats:
+def shaped(values: Array, geometry: Geometry) -> Array:
     """Field with one axis per grid axis, (T, *shape); on a mesh as it is."""
     return values.reshape(-1, *geometry.shape) if isinstance(geometry, Grid) else values
 
@@ -105,7 +113,7 @@ class PaddedRows:
     """PaddedRows of a sparse matrix with n rows: columns and values, (n, K); short rows end with column 0, value 0."""
 
     columns: Integers
-    values: Floats
+    values: Array
 
 
 def padded(A: Any) -> PaddedRows:
@@ -137,7 +145,7 @@ class Roughness:
     rough: PaddedRows
 
 
-def second_differences(geometry: Geometry, times: Floats) -> list[Any]:
+def second_differences(geometry: Geometry, times: Array) -> list[Any]:
     """D of time first, then of the axes of the grid, or of the mesh as one axis; of one frame zero in time."""
     one = times.size == 1
     second = [sparse.csr_array((1, 1)) if one else difference_filter(times, min(2, times.size - 1))]
@@ -149,7 +157,7 @@ def second_differences(geometry: Geometry, times: Floats) -> list[Any]:
     return second
 
 
-def filled(values: Floats, geometry: Geometry, times: Floats) -> Floats:
+def filled(values: Array, geometry: Geometry, times: Array) -> Array:
     """Values with NaN replaced by those that minimise Σ_a λ_a ‖D_a u‖², D_a second differences along time and space.
 
     A single gap is filled by cubic interpolation along the axes; λ_a is one over the mean of (D_a u)², so that the
@@ -168,7 +176,7 @@ def filled(values: Floats, geometry: Geometry, times: Floats) -> Floats:
     return u.reshape(values.shape)
 
 
-def fill(u: Floats, axes: Sequence[Roughness], gaps: Integers) -> None:
+def fill(u: Array, axes: Sequence[Roughness], gaps: Integers) -> None:
     """Minimise the roughness of u (T, *shape) over its NaN, at flat indices, starting from their nearest neighbours."""
     if gaps.size == 0:
         return
@@ -189,7 +197,7 @@ def fill(u: Floats, axes: Sequence[Roughness], gaps: Integers) -> None:
     flat[gaps] += change
 
 
-def _roughness_rows(u: Floats, axes: Sequence[Roughness], gaps: Integers) -> tuple[Integers, Floats]:
+def _roughness_rows(u: Array, axes: Sequence[Roughness], gaps: Integers) -> tuple[Integers, Array]:
     """PaddedRows of H = Σ_a λ_a G_a for the missing values: flat indices of the nodes and entries, (gaps, K)."""
     rough = np.array([_roughness(u, axis, number) for number, axis in enumerate(axes)])
     rough[rough < 0] = rough.max()
@@ -205,7 +213,7 @@ def _roughness_rows(u: Floats, axes: Sequence[Roughness], gaps: Integers) -> tup
     return np.concatenate(nodes, axis=1), np.concatenate(entries, axis=1)
 
 
-def _roughness(u: Floats, axis: Roughness, number: int) -> float:
+def _roughness(u: Array, axis: Roughness, number: int) -> float:
     """Mean of (D u)² along an axis where no value is missing; −1 where one always is."""
     total, count = 0.0, 0
     for part in in_parts(axis.D, u, number):
@@ -214,7 +222,7 @@ def _roughness(u: Floats, axis: Roughness, number: int) -> float:
     return total / count if count else -1.0
 
 
-def _spread_into_gaps(flat: Floats, gaps: Integers, nodes: Integers) -> None:
+def _spread_into_gaps(flat: Array, gaps: Integers, nodes: Integers) -> None:
     """Fill NaN with the mean of the nodes next to them, layer by layer inwards.
 
     Parameters
@@ -235,7 +243,7 @@ def _spread_into_gaps(flat: Floats, gaps: Integers, nodes: Integers) -> None:
         left = left[~reached]
 
 
-def in_parts(K: Any, u: Floats, axis: int) -> Iterator[Floats]:
+def in_parts(K: Any, u: Array, axis: int) -> Iterator[Array]:
     """The array that a sparse matrix K makes of u (T, *shape) along one axis, some frames at a time."""
     step = frames_at_once(u)
     if axis == 0:
@@ -244,7 +252,7 @@ def in_parts(K: Any, u: Floats, axis: int) -> Iterator[Floats]:
         yield from (along(K, u[start : start + step], axis) for start in range(0, len(u), step))
 
 
-def frames_at_once(u: Floats) -> int:
+def frames_at_once(u: Array) -> int:
     """Frames of u (T, *shape) that are handled together."""
     return max(4, SLAB // max(1, int(u[0].size)))
 
@@ -252,3 +260,42 @@ def frames_at_once(u: Floats) -> int:
 def flat_strides(shape: tuple[int, ...]) -> Integers:
     """Steps in the flat array along each axis."""
     return np.cumprod(np.array([1, *shape[:0:-1]], dtype=np.int64))[::-1]
+
+
+# Values that a field of materials has at most, and nodes that each has at least on average; not measured.
+_VALUES, _NODES = 10, 10
+_SAMPLE = 200  # values that are looked at first
+
+
+def jumps(data: Data, names: Iterable[str]) -> Mask | None:
+    """Nodes at a jump of some of the known fields, (nodes,); None where there are none."""
+    found = np.zeros(data.n_nodes, dtype=bool)
+    for name in names:
+        for values in np.atleast_2d(data.auxiliary[name]):
+            found |= _at_jumps(values, data.geometry)
+    return found if found.any() else None
+
+
+def of_materials(values: Array) -> bool:
+    """Whether values (nodes,) are a few only; the derivative of such a field is zero, but at jumps."""
+    most = min(_VALUES, len(values) // _NODES)
+    some = values[:: max(1, len(values) // _SAMPLE)]  # nearly always enough to tell, and soon sorted
+    return len(np.unique(some)) <= most and 1 < len(np.unique(values)) <= most
+
+
+def _at_jumps(values: Array, geometry: Geometry) -> Mask:
+    """Nodes at a jump of one field at one time, (nodes,)."""
+    found = np.zeros(len(values), dtype=bool)
+    if not of_materials(values):
+        return found
+    if not isinstance(geometry, Grid):
+        near = adjacency_of(geometry).tocoo()
+        found[near.row[values[near.row] != values[near.col]]] = True
+        return found
+    cube, found = values.reshape(geometry.shape), found.reshape(geometry.shape)
+    for axis, name in enumerate(geometry.names):
+        other = np.roll(cube, -1, axis) != cube
+        if name not in geometry.periods:
+            np.moveaxis(other, axis, 0)[-1] = False  # beyond the last node there is none
+        found |= other | np.roll(other, 1, axis)
+    return found.ravel()

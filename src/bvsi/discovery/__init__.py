@@ -3,13 +3,3 @@
 from bvsi.discovery.facade import discover
 from bvsi.discovery.method import Method, Paper, default_discretisation
 from bvsi.discovery.result import Discovery, equation_text, with_uncertainty
-
-__all__ = [
-    "Discovery",
-    "Method",
-    "Paper",
-    "default_discretisation",
-    "discover",
-    "equation_text",
-    "with_uncertainty",
-]

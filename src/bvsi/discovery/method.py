@@ -20,7 +20,7 @@ import bvsi.select
 import bvsi.spaces
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
-from bvsi.data.jumps import jumps
+from bvsi.data.smoothness import jumps
 from bvsi.errors import BvsiError, DataError, RankError
 from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile
 from bvsi.infer.fit import misfit_excess

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from bvsi.check import Check
-from bvsi.common.files import write_whole
 from bvsi.common.naming import position
 from bvsi.discovery.frames import Frames
 from bvsi.discovery.method import Method
@@ -231,14 +230,14 @@ class Discovery:
         return [self.settings["reason"]] if told and "reason" in self.settings else []
 
     def to_datatree(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> xr.DataTree:
-        """Draws of the coefficients with labels; see :func:`bvsi.infer.posteriors.to_datatree`."""
-        from bvsi.infer.posteriors.storage import to_datatree
+        """Draws of the coefficients with labels; see :func:`bvsi.app.posterior_storage.to_datatree`."""
+        from bvsi.app.posterior_storage import to_datatree
 
         return to_datatree(self.posterior, size=size, rng=rng)
 
     def to_arviz(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
-        """Draws of the coefficients as the installed ArviZ takes them; see :func:`bvsi.infer.posteriors.to_arviz`."""
-        from bvsi.infer.posteriors.storage import to_arviz
+        """Draws of the coefficients as the installed ArviZ takes them: :func:`bvsi.app.posterior_storage.to_arviz`."""
+        from bvsi.app.posterior_storage import to_arviz
 
         return to_arviz(self.posterior, size=size, rng=rng)
 
@@ -264,6 +263,7 @@ class Discovery:
 
     def report(self, path: str | Path, *, title: str = "") -> Path:
         """Write the report, one HTML file that needs no network; returns its path."""
+        from bvsi.app.files import write_whole
         from bvsi.app.report import html_report
 
         page = Path(path)

@@ -13,19 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
-from bvsi.forward.semidiscrete import (
-    SemiDiscrete,
-    StepFactor,
-    StepFactors,
-    StepFailedError,
-    StepStructure,
-)
+from bvsi.forward.semidiscrete import SemiDiscrete, StepFactor, StepFactors, StepFailedError, StepStructure
 from bvsi.residual.discrete import NotFiniteError
-
-Array = NDArray[np.float64]
 
 # Coefficients γ, a, g, c and d of RODAS, from the book above.
 _GAMMA = 0.25
@@ -85,11 +77,11 @@ class Rosenbrock:
 class Prescribed:
     """Unknowns whose values are given: columns of the state, and their values in time."""
 
-    columns: NDArray[np.int64]
+    columns: Integers
     values: Callable[..., Array]
 
     @staticmethod
-    def of(columns: NDArray[np.int64], times: Array, states: Array) -> Prescribed:
+    def of(columns: Integers, times: Array, states: Array) -> Prescribed:
         """Cubic splines through states (T, n) at the times."""
         from scipy.interpolate import CubicSpline  # imports most of SciPy
 

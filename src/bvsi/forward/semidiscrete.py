@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import scipy.sparse as sparse
 import scipy.sparse.linalg
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError, OperatorError
@@ -26,8 +26,6 @@ from bvsi.spaces import Galerkin, Reach, Space
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +49,7 @@ class SemiDiscrete:
     space: Space
     layout: Layout
     auxiliary: dict[str, Array]
-    free: NDArray[np.int64]
+    free: Integers
     M: Any
     A: Any
     source: Array
@@ -78,10 +76,7 @@ class SemiDiscrete:
             return values
         state = self._state(u, t)
         for operator, theta in self.changing:
-            reach = reach_of(operator)
-            for field, block in jacobian(operator, self.space, state).items():
-                slots = self.layout.slots[operator.equation, field, reach].index
-                values[slots] += theta * self.layout.restrict(operator.equation, block[0], reach)
+            _add_jacobian(values, operator, self.layout, state, theta)
         return values
 
     def merged(self) -> SemiDiscrete:
@@ -113,7 +108,7 @@ class Discretised:
     space: Space
     layout: Layout
     auxiliary: dict[str, Array]
-    free: NDArray[np.int64]
+    free: Integers
     M: Any
     operators: tuple[WeakOperator, ...]
     constant: tuple[tuple[Array, Array] | None, ...]
@@ -165,15 +160,20 @@ def _constant_part(operator: WeakOperator, layout: Layout, state: State) -> tupl
         return None
     values = np.zeros(layout.pattern.nnz)
     source = np.zeros(layout.pattern.shape[0])
-    reach = reach_of(operator)
-    for field, block in jacobian(operator, layout.space, state).items():
-        slots = layout.slots[operator.equation, field, reach].index
-        values[slots] += layout.restrict(operator.equation, block[0], reach)
+    _add_jacobian(values, operator, layout, state, 1.0)
     if operator.has_source:
         zero = State(state.times, {f: 0 * v for f, v in state.fields.items()}, state.auxiliary)
         tests = layout.tests[operator.equation]
         source[layout.rows(operator.equation)] += evaluate(operator, layout.space, zero)[tests, 0]
     return values, source
+
+
+def _add_jacobian(values: Array, operator: WeakOperator, layout: Layout, state: State, theta: float) -> None:
+    """Add θ J(u) of an operator at one time to values (nnz,) on the layout's pattern."""
+    reach = reach_of(operator)
+    for field, block in jacobian(operator, layout.space, state).items():
+        slots = layout.slots[operator.equation, field, reach].index
+        values[slots] += theta * layout.restrict(operator.equation, block[0], reach)
 
 
 def check_fourth_order(operators: tuple[WeakOperator, ...], library: Library) -> None:
@@ -236,7 +236,7 @@ class StepFactor:
     """
 
     lu: Any
-    order: NDArray[np.int64]
+    order: Integers
     magnitude: Any
 
     def solve(self, b: Array) -> Array:
@@ -259,7 +259,7 @@ class StepStructure:
         Columns of the unknowns.
     """
 
-    def __init__(self, layout: Layout, free: NDArray[np.int64]) -> None:
+    def __init__(self, layout: Layout, free: Integers) -> None:
         pattern, space = layout.pattern, layout.space
         slots = pattern.matrix(np.arange(1, pattern.nnz + 1))[:, free]
         # Dissection by the places of the unknowns keeps the fill low; it is good for symmetric patterns.

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError, DataError, OperatorError
@@ -28,8 +29,6 @@ from bvsi.forward.semidiscrete import (
 from bvsi.operators import Library
 from bvsi.residual.discrete import NotFiniteError
 from bvsi.spaces import Galerkin
-
-Array = NDArray[np.float64]
 
 # A sub-step is halved at most so often: steps of 10⁻⁶ of it mean that the equation has no solution.
 _MAX_HALVINGS = 20

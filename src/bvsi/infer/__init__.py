@@ -10,27 +10,3 @@ from bvsi.infer.profile import Profile
 from bvsi.infer.starts import Dominant, Instrumental, Starts
 from bvsi.infer.svgd import SVGD, MedianRBF
 from bvsi.infer.vsi import Lasso, LeastSquares, Ridge
-
-__all__ = [
-    "NUTS",
-    "SVGD",
-    "Dominant",
-    "Fit",
-    "FrozenCovariance",
-    "Instrumental",
-    "Lagged",
-    "Lasso",
-    "LeastSquares",
-    "Maximum",
-    "MedianRBF",
-    "Objective",
-    "Profile",
-    "ProfileDensity",
-    "Reason",
-    "ResidualDensity",
-    "Ridge",
-    "Starts",
-    "Status",
-    "Step",
-    "column_prior",
-]

@@ -7,17 +7,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior, TruncatedPosterior
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.quadratic import Quadratic
+from bvsi.infer.quadratic import Quadratic, sandwich
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 #: χ²/n further from one than this factor is reported with the status, and calls for other starts: noise that is stated
 #: too small or too large by more than 40%.
@@ -45,22 +43,22 @@ def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) 
 class Reason(StrEnum):
     """Why an estimate needs attention. Code asks for these; the message of a status says the same to people."""
 
+    #: The iteration used up its steps.
     LIMIT = "limit"
-    """The iteration used up its steps."""
+    #: No step lowers the misfit.
     STALLED = "stalled"
-    """No step lowers the misfit."""
+    #: Another estimate fits far better.
     PLATEAU = "plateau"
-    """Another estimate fits far better."""
+    #: Two different estimates fit about equally well.
     AMBIGUOUS = "ambiguous"
-    """Two different estimates fit about equally well."""
+    #: Noise makes up so much of the operators that the curvature is not positive; there are no error bars.
     SWAMPED = "swamped"
-    """Noise makes up so much of the operators that the curvature is not positive; there are no error bars."""
+    #: The posterior has no peak at the estimate in some direction.
     NOT_PEAKED = "not peaked"
-    """The posterior has no peak at the estimate in some direction."""
+    #: Draws do not yet stand for the posterior.
     SAMPLING = "sampling"
-    """Draws do not yet stand for the posterior."""
+    #: χ²/n is far from one.
     MISFIT = "misfit"
-    """χ²/n is far from one."""
 
 
 @dataclass(frozen=True)
@@ -184,12 +182,11 @@ def make_fit(
     prior: BoundPrior,
     noise_prior: InverseGammaPrior | None,
     *,
-    covariance: Array,
     inverse: Array,
+    quadratic: Quadratic | None = None,
     status: Status,
     history: tuple[Step, ...],
     method: str,
-    score_covariance: Array | None = None,
     constraints: LinearConstraints | None,
     centre: Array | None = None,
 ) -> Fit:
@@ -199,12 +196,19 @@ def make_fit(
     ----------
     equations
         Equations at θ.
-    covariance
-        Covariance of θ, in units of σ² where that is unknown.
+    inverse
+        A⁻¹, which is the covariance of θ, in units of σ² where that is unknown.
+    quadratic
+        The misfit around θ with S, with which the covariance is A⁻¹ S A⁻¹.
     centre
         (d,) the estimate without inequalities; the posterior around it is truncated by them.
     """
     centre = theta if centre is None else centre
+    covariance, scores = inverse, None
+    if quadratic is not None:
+        assert quadratic.S is not None
+        assert quadratic.S_blocks is not None
+        covariance, scores = (sandwich(inverse, S) for S in (quadratic.S, quadratic.S_blocks))
     base: ClosedForm
     base, scale = GaussianPosterior(likelihood.names, centre, covariance), 1.0
     if not likelihood.scale_known:
@@ -216,9 +220,9 @@ def make_fit(
         scale = base.noise_variance
     status = status.noted(active_text(base, constraints))
     posterior = truncated(base, constraints, theta)
-    scores = None if score_covariance is None else scale * score_covariance
+    scores = None if scores is None else scale * scores
     fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
-    return replace(fit, inverse=inverse, score_covariance=scores)
+    return replace(fit, inverse=inverse, score_covariance=scores, quadratic=quadratic)
 
 
 def assessed(

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.priors import (
@@ -24,7 +25,6 @@ from bvsi.infer.priors import (
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 
-Array = NDArray[np.float64]
 AnyPrior = GaussianPrior | Prior | None
 
 

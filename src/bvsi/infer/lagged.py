@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.infer.constraints import AnyConstraints
 from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
@@ -25,7 +26,6 @@ from bvsi.infer.quadratic import constrained
 from bvsi.infer.starts import PLATEAU, Starts, feasible, lagged_start, on_plateau, start_vector
 from bvsi.likelihood import ResidualLikelihood
 
-Array = NDArray[np.float64]
 _TINY = np.finfo(float).tiny
 # Relative change below which the iteration is accelerated: further away it is anything but linear. Not measured.
 _NEAR = 0.5
@@ -123,7 +123,6 @@ class Lagged:
             moved,
             gaussian,
             noise_prior,
-            covariance=solver.inverse(),
             inverse=solver.inverse(),
             status=replace(status, starts=tried, start=kept),
             history=tuple(history),

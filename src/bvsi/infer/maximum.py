@@ -17,6 +17,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, project
@@ -28,8 +29,6 @@ from bvsi.infer.posteriors.closed_form import covariance_root
 from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.sampling import LogPosterior, started
 from bvsi.likelihood import ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 # Distance to a bound or corner, in standard deviations, below which the estimate lies on it.
 _ON = 1e-6

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.constraints import AnyConstraints
@@ -28,8 +28,6 @@ from bvsi.infer.posteriors import ChainPosterior
 from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.sampling import SamplingProblem, prepare, sampled_fit, started
 from bvsi.likelihood import ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 # Largest R̂ of chains that have mixed: the bound that Vehtari et al. (2021) recommend.
 _R_HAT = 1.01
@@ -74,7 +72,7 @@ class NUTS:
         constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: Fit | None = None,
-        rng: np.random.Generator | None = None,
+        rng: Rng | None = None,
         progress: Progress = silent,
     ) -> Fit:
         """Sample the target; arguments as for :meth:`SVGD.fit`."""
@@ -95,7 +93,7 @@ class NUTS:
         status = Status(not notes, self.chains * (self.draws + self.tune), " ".join(notes) or agree, reasons)
         return sampled_fit(likelihood, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
-    def _sampled(self, chain: _Chain, likelihood: ResidualLikelihood, rng: np.random.Generator) -> ChainPosterior:
+    def _sampled(self, chain: _Chain, likelihood: ResidualLikelihood, rng: Rng) -> ChainPosterior:
         """Chains side by side, each with a seed of its own."""
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
         with _quiet():  # here and not in the threads, since filters of warnings belong to all of them
@@ -126,7 +124,7 @@ class _Chain:
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "progress": silent}
 
-    def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, Mask]:
         """Draws w (draws, n), their log-density (draws,), and where steps diverged (draws,)."""
         bound = self.objective.bind(likelihood, self.noise_prior)
         problem = replace(self.problem, target=replace(self.problem.target, log_likelihood=bound))

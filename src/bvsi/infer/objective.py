@@ -17,8 +17,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.fit import Fit
 from bvsi.infer.lagged import Lagged
@@ -26,9 +26,8 @@ from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.profile import Profile
 from bvsi.likelihood import ResidualLikelihood, ValueGradient
 
-Array = NDArray[np.float64]
+#: θ (d,) ↦ ℓ(θ) up to a constant, and its gradient.
 LogLikelihood = Callable[[Array], ValueGradient]
-"""θ (d,) ↦ ℓ(θ) up to a constant, and its gradient."""
 
 
 class Objective(Protocol):

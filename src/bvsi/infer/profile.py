@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
@@ -22,7 +23,7 @@ from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.gaussian_prior import AnyPrior, bound, matched, replaced_text, with_support
 from bvsi.infer.lagged import Lagged
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.quadratic import Solver, constrained, expanded, factorise, noise_share, sandwich
+from bvsi.infer.quadratic import Solver, constrained, expanded, factorise, noise_share
 from bvsi.infer.starts import (
     PLATEAU,
     Dominant,
@@ -35,8 +36,6 @@ from bvsi.infer.starts import (
     start_vector,
 )
 from bvsi.likelihood import NormalEquations, ProfileEquations, ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 _SWAMPED = "The noise swamps the operators, so that error bars cannot be given: use fewer operators or more data."
 _AMBIGUOUS = (
@@ -96,7 +95,7 @@ class Profile:
         constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: ArrayLike | Mapping[str, float] | None = None,
-        rng: np.random.Generator | None = None,
+        rng: Rng | None = None,
         progress: Progress = silent,
     ) -> Fit:
         """Minimise Q; arguments as for :meth:`Lagged.fit`.
@@ -171,7 +170,7 @@ class _Problem:
     settings: Profile
     progress: Progress
 
-    def at(self, theta: Array, smoothing: float = 1.0, rng: np.random.Generator | None = None) -> _Point:
+    def at(self, theta: Array, smoothing: float = 1.0, rng: Rng | None = None) -> _Point:
         """Everything at one θ; S and N only with an rng, or where data are so many that no evaluation is wasted."""
         if rng is None and smoothing and self.likelihood.costly:
             rng = np.random.default_rng(self.settings.starts.seed)
@@ -403,8 +402,7 @@ class _Problem:
 
         Q of the truth varies by (2n)^½ with the noise, so that a difference of less does not tell two minima apart.
         """
-        point = best.point
-        assert point is not None
+        point, _ = _known(best)
         allowed = np.sqrt(2 * self.likelihood.n) * self._scale(point)
         for other in attempts:
             if other is None or not other.status.converged or other.objective - best.objective > allowed:
@@ -428,57 +426,46 @@ class _Problem:
 
     def _agreed(self, attempts: Sequence[_Attempt | None], best: _Attempt) -> bool:
         """Whether starts that have nothing in common end at one point, with little noise: misfit is then no plateau."""
-        point, together = best.point, self.settings.starts.together
-        assert point is not None
+        point, together = _known(best)[0], self.settings.starts.together
         if any(other is None or not other.status.converged for other in attempts) or self._noisy(best):
             return False
         return all(self._size(other.theta - best.theta, point) < together for other in attempts if other is not None)
 
     def _noisy(self, attempt: _Attempt) -> bool:
         """Whether noise makes up much of H, so that Q may have several minima."""
-        point = attempt.point
-        assert point is not None
-        assert point.profile is not None
-        assert point.profile.N is not None
-        share = self._scale(point) * noise_share(point.solver.inverse(), point.profile.N)
+        point, profile = _known(attempt)
+        assert profile.N is not None
+        share = self._scale(point) * noise_share(point.solver.inverse(), profile.N)
         return share > self.settings.starts.noisy
 
     def plausible(self, attempt: _Attempt) -> bool:
         """Whether the misfit is that of the stated noise; with unknown noise any is."""
         return not self.likelihood.scale_known or attempt.history[-1].chi2 < self.settings.starts.chi2
 
-    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: np.random.Generator | None) -> Fit:
+    def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: Rng | None) -> Fit:
         """Posterior with the sandwich covariance at the estimate, A⁻¹ S A⁻¹ with A = H − N."""
-        if rng is None and attempt.point is None:
-            attempt = self._assessed(attempt)
-        point = attempt.point if rng is None else self.at(attempt.theta, rng=rng)
-        assert point is not None
-        assert point.profile is not None
-        quadratic = expanded(self.likelihood, attempt.theta, point.profile, self.prior)
-        assert quadratic.S is not None
-        assert quadratic.S_blocks is not None
+        at = replace(attempt, point=self.at(attempt.theta, rng=rng)) if rng is not None else self._assessed(attempt)
+        point, profile = _known(at)
+        quadratic = expanded(self.likelihood, attempt.theta, profile, self.prior)
         solver, status = point.solver, attempt.status
         try:
             solver = constrained(quadratic.A, self.constraints, self.likelihood.names)
         except (RankError, np.linalg.LinAlgError):
             status = status.noted(_SWAMPED, Reason.SWAMPED, failed=True)
-        inverse = solver.inverse()
-        fit = make_fit(
+        return make_fit(
             self.likelihood,
             attempt.theta,
             point.equations,
             self.prior,
             noise_prior,
-            covariance=sandwich(inverse, quadratic.S),
-            inverse=inverse,
-            score_covariance=sandwich(inverse, quadratic.S_blocks),
+            inverse=solver.inverse(),
+            quadratic=quadratic,
             status=status,
             history=attempt.history,
             method="profile",
             constraints=self.constraints,
             centre=solver.free(attempt.theta, self.downhill(point)) if self.constraints else None,
         )
-        return replace(fit, quadratic=quadratic)
 
     def _scale(self, point: _Point) -> float:
         return self.likelihood.noise_scale(point.equations)
@@ -505,22 +492,19 @@ def with_unknown_scale(fit: Fit, likelihood: ResidualLikelihood, noise_prior: In
     A = quadratic.H - scale * (quadratic.H - quadratic.A)
     # scores of the blocks know the size of the noise, the covariance of the model does not
     S_blocks = quadratic.S if np.array_equal(quadratic.S_blocks, quadratic.S) else quadratic.S_blocks / scale
-    inverse = factorise(A, fit.names).inverse()
-    made = make_fit(
+    return make_fit(
         likelihood,
         fit.theta,
         equations,
         bound(None, len(fit.theta)),
         noise_prior,
-        covariance=sandwich(inverse, quadratic.S),
-        inverse=inverse,
-        score_covariance=sandwich(inverse, S_blocks),
+        inverse=factorise(A, fit.names).inverse(),
+        quadratic=replace(quadratic, A=A, S_blocks=S_blocks, scale_known=False),
         status=fit.status,
         history=fit.history,
         method=fit.method,
         constraints=None,
     )
-    return replace(made, quadratic=replace(quadratic, A=A, S_blocks=S_blocks, scale_known=False))
 
 
 def informative_text(fit: Fit) -> str:
@@ -530,6 +514,13 @@ def informative_text(fit: Fit) -> str:
     precision = fit.quadratic.precision
     share = scipy.linalg.eigh(precision, precision + fit.quadratic.A, eigvals_only=True)[-1]
     return _INFORMATIVE if share > _WEIGHTY else ""
+
+
+def _known(attempt: _Attempt) -> tuple[_Point, ProfileEquations]:
+    """The point and its equations, of an attempt that has been assessed."""
+    assert attempt.point is not None
+    assert attempt.point.profile is not None
+    return attempt.point, attempt.point.profile
 
 
 def _tried(attempt: _Attempt, tried: Sequence[str], start: str) -> _Attempt:

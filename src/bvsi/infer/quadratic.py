@@ -26,15 +26,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.constraints import LinearConstraints, project, solve_program
 from bvsi.infer.priors import BoundPrior
 from bvsi.likelihood import ProfileEquations, ResidualLikelihood
 from bvsi.linalg import ScaledCholesky
 
-Array = NDArray[np.float64]
 Model = tuple[int, ...]
 
 #: Smallest eigenvalue of the scaled normal matrix that still counts: columns agree to 3e-7 of their size.
@@ -214,7 +213,7 @@ class Quadratic:
         """Q(0)."""
         return float(self.q + self.theta @ (2 * self.g + self.A @ self.theta))
 
-    def _diagonalised(self, s: NDArray[np.int64]) -> tuple[Array, Array, NDArray[np.bool_]]:
+    def _diagonalised(self, s: Integers) -> tuple[Array, Array, Mask]:
         """B (m, k, k) with BᵀH_ssB = I and BᵀA_ssB = diag(kept), kept (m, k), and whether H_ss has full rank (m,).
 
         kept is one minus the share of noise of each combination. Models s: (m, k).
@@ -431,8 +430,8 @@ class ConstrainedSolver:
         return np.asarray(affine.T.T @ (g - self.H @ (affine.theta(affine.eta(theta)) - theta)))
 
 
+#: θ + s with all constraints (``update``) and with the equalities only (``free``), and the inverse of H.
 Solver = ConstrainedSolver | ScaledCholesky
-"""θ + s with all constraints (``update``) and with the equalities only (``free``), and the inverse of H."""
 
 
 def constrained(H: Array, constraints: LinearConstraints | None, names: tuple[str, ...]) -> Solver:

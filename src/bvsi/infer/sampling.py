@@ -21,6 +21,7 @@ import scipy.linalg
 import scipy.special
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints, as_linear
@@ -30,8 +31,6 @@ from bvsi.infer.objective import LogLikelihood, Objective
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
 from bvsi.likelihood import ResidualLikelihood, ValueGradient
-
-Array = NDArray[np.float64]
 
 #: Draws of the approximate posterior from which m and L are worked out where there are inequalities. The error of m is
 #: 1.6% of a standard deviation, which the sampler makes up for.
@@ -194,14 +193,14 @@ class Coordinates:
         gradient = self.L.T @ (slope * (self.G.T @ density.gradient) + log_gradient)
         return ValueGradient(density.value + float(log.sum()), gradient)
 
-    def allows(self, theta: Array) -> NDArray[np.bool_]:
+    def allows(self, theta: Array) -> Mask:
         """Whether θ (…, d) satisfies the rows that the coordinates do not take care of, too."""
         if not self.bounds.any:
             return np.ones(theta.shape[:-1], dtype=bool)
         return self.constraints.inside(theta, -_ROUNDING)
 
 
-def coordinates(approximation: Posterior, constraints: LinearConstraints, rng: np.random.Generator) -> Coordinates:
+def coordinates(approximation: Posterior, constraints: LinearConstraints, rng: Rng) -> Coordinates:
     """Coordinates in which an approximate posterior, which respects the constraints, is near N(0, I)."""
     affine, inside = constraints.reduced
     if not inside:
@@ -267,7 +266,7 @@ class SamplingProblem:
         inside = self.coordinates.allows(self.coordinates.theta(moved))
         return np.where(inside[:, None], moved, w)
 
-    def start(self, size: int, rng: np.random.Generator) -> Array:
+    def start(self, size: int, rng: Rng) -> Array:
         """Draws of the approximation as w (size, n) (eq:hybrid_particle_initialization)."""
         return self.coordinates.w(self.approximation.sample(size, rng))
 
@@ -307,7 +306,7 @@ def started(
     return target, _usable(target, start)
 
 
-def prepare(target: LogPosterior, approximation: Posterior, rng: np.random.Generator) -> SamplingProblem:
+def prepare(target: LogPosterior, approximation: Posterior, rng: Rng) -> SamplingProblem:
     """The target with coordinates from an approximation."""
     _check_inside(approximation, target.constraints, copy.deepcopy(rng))
     return SamplingProblem(target, approximation, coordinates(approximation, target.constraints, rng))
@@ -328,7 +327,7 @@ def _usable(target: LogPosterior, start: Fit) -> Posterior:
     return start.posterior
 
 
-def _check_inside(approximation: Posterior, constraints: LinearConstraints, rng: np.random.Generator) -> None:
+def _check_inside(approximation: Posterior, constraints: LinearConstraints, rng: Rng) -> None:
     """Refuse an approximation with draws where the target is zero: coordinates cannot be made from it."""
     outside = ~constraints.satisfied(approximation.sample(_TRIALS, rng))
     if outside.any():

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
@@ -29,8 +30,6 @@ from bvsi.infer.priors import BoundPrior
 from bvsi.infer.quadratic import factorise, nearest
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 PLATEAU = (
     "This is a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust this one; "
@@ -133,9 +132,7 @@ class Dominant:
         """With a κ to begin with that is larger by one strength."""
         return replace(self, factor=self.step * self.factor)
 
-    def estimate(
-        self, likelihood: ResidualLikelihood, prior: BoundPrior, rng: np.random.Generator | None = None
-    ) -> Array:
+    def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior, rng: Rng | None = None) -> Array:
         """θ (d,).
 
         Parameters
@@ -157,7 +154,7 @@ class Dominant:
             best, lowest = theta, chi2
         return best
 
-    def balance(self, likelihood: ResidualLikelihood, rng: np.random.Generator | None = None) -> Array:
+    def balance(self, likelihood: ResidualLikelihood, rng: Rng | None = None) -> Array:
         """θ* (d,) for κ = 1, with one operator per equation: the roughest of those with much noise.
 
         In a series none is rougher than another, and the one that carries noise most evenly over time is taken.

@@ -19,8 +19,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import AnyConstraints
@@ -32,8 +32,6 @@ from bvsi.infer.priors import InverseGammaPrior
 from bvsi.infer.sampling import SamplingProblem, prepare, sampled_fit, started
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.linalg import single_threaded_blas, usable_cores
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class SVGD:
         constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: Fit | None = None,
-        rng: np.random.Generator | None = None,
+        rng: Rng | None = None,
         progress: Progress = silent,
     ) -> Fit:
         """Move particles from the approximate posterior to the target.

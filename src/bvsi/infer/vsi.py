@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import AnyConstraints, as_linear
 from bvsi.infer.fit import Fit, Reason, Status, check_iteration
@@ -19,9 +19,8 @@ from bvsi.likelihood import Isotropic, NormalEquations, ResidualLikelihood, resi
 from bvsi.noise import IID
 from bvsi.residual import ResidualSystem
 
-Array = NDArray[np.float64]
+#: Residuals; of a likelihood the noise and the weighting are left aside.
 Unweighted: TypeAlias = ResidualSystem | ResidualLikelihood
-"""Residuals; of a likelihood the noise and the weighting are left aside."""
 
 
 @dataclass(frozen=True)

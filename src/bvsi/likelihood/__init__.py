@@ -6,21 +6,3 @@ from bvsi.likelihood.density import Density, ValueGradient
 from bvsi.likelihood.equations import InstrumentalEquations, NormalEquations, ProfileEquations
 from bvsi.likelihood.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.likelihood.stacked import Stacked, Tiles
-
-__all__ = [
-    "Block",
-    "CovariancePlan",
-    "Density",
-    "InstrumentalEquations",
-    "Isotropic",
-    "NormalEquations",
-    "ProfileEquations",
-    "ResidualLikelihood",
-    "Stacked",
-    "Tiles",
-    "ValueGradient",
-    "Weighting",
-    "plan_covariance",
-    "residual_likelihood",
-    "sensitivities",
-]

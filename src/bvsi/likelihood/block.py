@@ -34,8 +34,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import (
     CovariancePlan,
@@ -52,10 +52,6 @@ from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.noise.models import Noise
 from bvsi.residual import Structure
 from bvsi.residual.system import residual_weights
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Rng = np.random.Generator
 
 
 class Weighting(ABC):
@@ -197,12 +193,7 @@ class Block(Weighting):
 
 
 def block_profile_equations(
-    part: Part,
-    theta: Array,
-    *,
-    smoothing: float,
-    rng: np.random.Generator | None,
-    shared: frozenset[int] = frozenset(),
+    part: Part, theta: Array, *, smoothing: float, rng: Rng | None, shared: frozenset[int] = frozenset()
 ) -> ProfileEquations:
     """Profile equations of one experiment, or of some of its blocks, with block weighting.
 

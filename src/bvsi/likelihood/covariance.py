@@ -16,35 +16,25 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
-from bvsi.linalg import (
-    Analysis,
-    Factor,
-    Pattern,
-    Product,
-    analyse,
-    limited_cores,
-    single_threaded_blas,
-    usable_cores,
-)
+from bvsi.linalg import Analysis, Factor, Pattern, Product, analyse, limited_cores, single_threaded_blas, usable_cores
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+#: Z ↦ W Z for residuals Z (N, K, m).
 Weights: TypeAlias = Callable[[Array], Array]
-"""Z ↦ W Z for residuals Z (N, K, m)."""
 
 # Right-hand sides handled at once; the linear algebra works in blocks of this size anyway.
 SOLVE_COLUMNS = 64
@@ -136,7 +126,7 @@ class CovariancePlan:
 
     def diagonal_block(self, k: int, times: Integers, C: Array) -> Array:
         """Σ_kk = Σ_j C_kj Σ_u,j C_kjᵀ on the pattern, (nnz,), from C_kj (times, nnz); one where nothing is used."""
-        values = self.product.symmetric_values(self.sensitivities_times_noise(times, C), C)
+        values = self.product.values(self.sensitivities_times_noise(times, C), C, symmetric=True)
         values[self._diagonal[self.structure.inactive(k)]] = 1.0
         return values
 
@@ -275,10 +265,7 @@ def _row(matrix: Any, k: int) -> dict[int, float]:
 def _rounded(values: Array) -> tuple[float, ...]:
     """Values to nine digits of the largest, as a key."""
     scale = float(np.abs(values).max()) or 1.0
-    return (
-        float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"),
-        *np.round(values / scale, _SAME_STEP_DIGITS).tolist(),
-    )
+    return (float(f"{scale:.{_SAME_STEP_DIGITS - 1}e}"), *np.round(values / scale, _SAME_STEP_DIGITS).tolist())
 
 
 def threads_for(n: int, entries: int) -> int:
@@ -304,10 +291,7 @@ def over_groups(
     def one(group: BlockGroup) -> Result:
         return work(part.factorised(theta, group, newest=newest))
 
-    if len(groups) <= 1:
-        yield from map(one, groups)
-        return
-    with single_threaded_blas():
+    with single_threaded_blas() if len(groups) > 1 else nullcontext():
         yield from side_by_side(one, groups, threads=threads_for(len(groups), part.covariance.pattern.nnz))
 
 
@@ -343,9 +327,10 @@ def _solved(one: FactorisedGroup, Z: Array) -> Array:
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], *, threads: int) -> Iterator[Result]:
     """work(item) of all of them on so many threads, one of BLAS each; results in order, with a few under way."""
-    if threads <= 1 or len(items) <= 1:
-        yield from map(work, items)
-        return
+    return map(work, items) if threads <= 1 or len(items) <= 1 else _threaded(work, items, threads)
+
+
+def _threaded(work: Callable[[Item], Result], items: Sequence[Item], threads: int) -> Iterator[Result]:
     waiting: deque[Future[Result]] = deque()
 
     def alone(item: Item) -> Result:

@@ -22,13 +22,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import FactorisedGroup, Part, over_groups, stencil_row
 from bvsi.linalg import sampled_product
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +140,7 @@ def change_of_variables(part: Part, theta: Array, gradient: bool) -> ValueGradie
     return sum(terms, start=ValueGradient(0.0, np.zeros(len(theta))))
 
 
-def _newest(part: Part, blocks: NDArray[np.int64]) -> list[int]:
+def _newest(part: Part, blocks: Integers) -> list[int]:
     return [int(stencil_row(part.residuals.structure, int(k))[0][-1]) for k in blocks]
 
 

@@ -26,13 +26,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.likelihood.covariance import FactorisedGroup, Part, over_groups
 from bvsi.residual import Residuals
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 def _summed(parts: Sequence[object], *names: str) -> list[Any]:

@@ -23,17 +23,14 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 from scipy.sparse.linalg import splu
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.covariance import Part, Weights, block_solver, stencil_row
 from bvsi.likelihood.density import check_change_of_variables
 from bvsi.likelihood.products import SpaceTime
 from bvsi.linalg import Kronecker
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Relative residual at which conjugate gradients stop; not measured.
 TOL = 1e-10

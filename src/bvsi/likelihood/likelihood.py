@@ -12,8 +12,9 @@ from functools import partial
 from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood.block import Block, Isotropic, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, side_by_side
@@ -31,7 +32,6 @@ from bvsi.linalg import usable_cores
 from bvsi.noise.models import Noise, noise_of_experiments
 from bvsi.residual import ResidualSystem
 
-Array = NDArray[np.float64]
 # Times as many blocks as a pilot has from which on it is made: with fewer it saves less than it costs. Not measured.
 _WORTH_A_PILOT = 3
 Item = TypeVar("Item")
@@ -86,7 +86,7 @@ class ResidualLikelihood:
         return tuple(e.structure.n_rows for e in self.system.experiments)
 
     @property
-    def block_rows(self) -> tuple[NDArray[np.int64], ...]:
+    def block_rows(self) -> tuple[Integers, ...]:
         """Residuals used in each block of each experiment, (K,)."""
         return tuple(e.structure.block_rows for e in self.system.experiments)
 
@@ -141,7 +141,7 @@ class ResidualLikelihood:
         system = replace(self.system, experiments=tuple(part.residuals for part in few))
         return ResidualLikelihood(system, noise, Stacked(), tuple(part.plan for part in few))
 
-    def some_blocks(self, chosen: Sequence[NDArray[np.int64]]) -> ResidualLikelihood:
+    def some_blocks(self, chosen: Sequence[Integers]) -> ResidualLikelihood:
         """The likelihood of some blocks of each experiment, by index; nothing is planned or assembled again."""
         few = tuple(e.some_blocks(k) for e, k in zip(self.system.experiments, chosen, strict=True))
         pairs = zip(self.plans, few, strict=True)
@@ -176,12 +176,7 @@ class ResidualLikelihood:
         return NormalEquations.total(sums, tuple(q for one in sums for q in one.q_blocks))
 
     def profile_equations(
-        self,
-        theta: ArrayLike,
-        *,
-        smoothing: float = 1.0,
-        rng: np.random.Generator | None = None,
-        spread: bool = True,
+        self, theta: ArrayLike, *, smoothing: float = 1.0, rng: Rng | None = None, spread: bool = True
     ) -> ProfileEquations:
         """H, g, q and scores at θ with smoothed regressors, summed over experiments; S and N where given an rng.
 
@@ -196,7 +191,7 @@ class ResidualLikelihood:
             found.append(of(part, vector, smoothing=smoothing, rng=own, spread=spread))
         return ProfileEquations.total(found)
 
-    def moment_equations(self, theta: ArrayLike, *, rng: np.random.Generator, draws: int = 4) -> MomentEquations:
+    def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""
         vector, weights = self.system.vector(theta), self.weighting.weights
         found = []
@@ -209,7 +204,7 @@ class ResidualLikelihood:
         """Whether there are time derivatives; a steady problem has none."""
         return any(experiment.structure.a.nnz for experiment in self.system.experiments)
 
-    def time_signal(self, theta: ArrayLike, rng: np.random.Generator, scale: float = 1.0) -> float:
+    def time_signal(self, theta: ArrayLike, rng: Rng, scale: float = 1.0) -> float:
         """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights tell from noise.
 
         With large coefficients that nearly cancel, noise in the operators explains any y, and this is next to nothing.
@@ -227,7 +222,7 @@ class ResidualLikelihood:
         vector = self.system.vector(theta)
         return InstrumentalEquations.total([instrumental_equations(part, vector) for part in self.parts])
 
-    def noise_share(self, rng: np.random.Generator) -> NoiseShare:
+    def noise_share(self, rng: Rng) -> NoiseShare:
         """How much of each operator is noise, by equation, summed over experiments."""
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
         return NoiseShare.of([noise_sizes(part, own) for part, own in pairs])

@@ -23,16 +23,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.likelihood.covariance import Part, Weights
 from bvsi.likelihood.equations import MomentEquations
 from bvsi.linalg.kronecker import dense_if_full
 from bvsi.residual import Sensitivity, Structure
 from bvsi.residual.jacobians import summed_each
-
-Array = NDArray[np.float64]
-Rng = np.random.Generator
 
 # Residuals of draws that are weighted at a time: 8 MB.
 _AT_ONCE = 1_000_000
@@ -175,8 +172,8 @@ class NoiseShare:
         return NoiseShare(y, X, size, share, np.sqrt(rough), even)
 
 
+#: Noise in the left sides (E,), in the operators (E, d), the same of ε̃ (E, d), ‖X_i‖² (E, d), and how even it is.
 NoiseSizes = tuple[Array, Array, Array, Array, Array]
-"""Noise in the left sides (E,), in the operators (E, d), the same of ε̃ (E, d), ‖X_i‖² (E, d), and how even it is."""
 
 
 def noise_sizes(part: Part, rng: Rng) -> NoiseSizes:

@@ -23,8 +23,8 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance, side_by_side, threads_for
@@ -32,17 +32,12 @@ from bvsi.likelihood.density import Density, ValueGradient, change_of_variables
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
 from bvsi.likelihood.products import SpaceTime
-from bvsi.likelihood.rows_covariance import RowsCovariance
-from bvsi.likelihood.stacked_covariance import StackedCovariance, space_time_coordinates
+from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance, space_time_coordinates
 from bvsi.linalg import Analysis, Factor, analyse
 from bvsi.linalg.factor import DenseFactor
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Residuals, Structure
 from bvsi.residual.tiles import Tile, tiles_of
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Rng = np.random.Generator
 
 # Bytes per entry of Σ that its pattern, values and places take while it is factorised: five numbers.
 _BYTES_PER_ENTRY = 40
@@ -293,7 +288,7 @@ class Tiles(Weighting):
         def one(number: int) -> tuple[int, Any, ProfileEquations, Array]:
             count, place, tile = plan.part(part, number)
             draws = rngs[number % len(rngs)]
-            return count, place, *Whole.of(tile, theta).weighted_equations(smoothing=smoothing, rng=draws)
+            return count, place, *Whole.of(tile, theta).profile_equations(smoothing=smoothing, rng=draws)
 
         for count, place, own, W_X in side_by_side(one, range(plan.n_parts), threads=plan.threads):
             q[place[1]] += count * own.equations.q_blocks[0]
@@ -456,18 +451,11 @@ class Whole:
         solved[self.plan.rows] = self.solver.solve(columns[self.plan.rows])
         return solved.reshape(K, N, m).transpose(1, 0, 2)
 
-    def smoothed(self, W_r: Array, smoothing: float = 1.0) -> Array:
-        """X̃ = X − smoothing · J ε̂ with ε̂ = Σ_u Cᵀ W r, from W r (N, K); (N, K, d)."""
-        if not smoothing:
-            return self.residuals.X
-        return self.residuals.X - smoothing * self.products.operators(self.products.spread(W_r))
+    def profile_equations(self, *, smoothing: float = 1.0, rng: Rng | None = None) -> tuple[ProfileEquations, Array]:
+        """H, g and q with X̃ = X − smoothing · J ε̂, and W X̃ (N, K, d).
 
-    def profile_equations(self, *, smoothing: float = 1.0, rng: Rng | None = None) -> ProfileEquations:
-        """H, g and q; with an rng S, which is H, and N from one draw of the noise. Without a factor logdet is NaN."""
-        return self.weighted_equations(smoothing=smoothing, rng=rng)[0]
-
-    def weighted_equations(self, *, smoothing: float, rng: Rng | None) -> tuple[ProfileEquations, Array]:
-        """The same, and W X̃ (N, K, d)."""
+        With an rng S, which is H, and N from one draw of the noise. Without a factor logdet is NaN.
+        """
         if rng is None:
             columns = self.r[:, :, None]
         else:
@@ -475,7 +463,9 @@ class Whole:
             columns = np.stack([self.r, self.products.sensitivity(draw)], axis=2)
         weighted = self.weighted(columns)
         W_r = weighted[:, :, 0]
-        X, q = self.smoothed(W_r, smoothing), np.einsum("nk,nk->k", self.r, W_r)
+        X, q = self.residuals.X, np.einsum("nk,nk->k", self.r, W_r)
+        if smoothing:
+            X = X - smoothing * self.products.operators(self.products.spread(W_r))
         logdet = math.nan if isinstance(self.solver, Iterative) else self.solver.logdet()
         (H, WX), g = self._gram(X), np.einsum("nki,nk->i", X, W_r)
         equations = NormalEquations(H, g, (q,), logdet, self.residuals.n)
@@ -495,7 +485,8 @@ class Whole:
         W_r = self.weighted(self.r[:, :, None])[:, :, 0]
         slope = np.zeros(self.residuals.d)
         if gradient:
-            slope = -2.0 * np.einsum("nki,nk->i", self.smoothed(W_r), W_r)
+            smoothed = self.residuals.X - self.products.operators(self.products.spread(W_r))
+            slope = -2.0 * np.einsum("nki,nk->i", smoothed, W_r)
         return ValueGradient(float(np.vdot(self.r, W_r)), slope)
 
     def determinant(self, gradient: bool) -> ValueGradient:

@@ -13,22 +13,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import product
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.linalg.kronecker import Kronecker, Pairs, along_axes, dense_if_full
 from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.jacobians import NodalTests
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
+#: What c_s σ² c_t depends on: nothing, so that one row stands for all times; the noise of a time; the time.
 Kind = Literal["constant", "by noise", "by time"]
-"""What c_s σ² c_t depends on: nothing, so that one row stands for all times; the noise of a time; the time."""
+
+_BY_TIME: Kind = "by time"
+
+#: V diag(c_j), and its stencil: ``a`` of the time terms, or ``b`` of the operators.
+_Term: TypeAlias = tuple[str, Scaled]
+
+#: The same with c σ², as the noise where c is the same at all times.
+_Weighted: TypeAlias = tuple[str, Scaled, Array]
 
 _Pair: TypeAlias = tuple[NodalTests, NodalTests]
 _Diagonals: TypeAlias = dict[tuple[str, Kind], list[tuple[Array, Array]]]
@@ -41,26 +47,6 @@ _SLAB = 100_000
 _LEAST_NODES = 256
 # Part of the coefficients that are not zero from which on dense products are faster; not measured on its own.
 _DENSE = 0.05
-
-
-@dataclass(frozen=True, eq=False)
-class _Weighted:
-    """V diag(c_j) with a stencil: ``a`` of the time terms, or ``b`` of the operators.
-
-    Attributes
-    ----------
-    variance
-        σ², (1, n), (distinct noises, n) or (T, n).
-    """
-
-    stencil: str
-    entries: Scaled
-    variance: Array
-
-    @cached_property
-    def weighted(self) -> Array:
-        """c σ², as the noise where c is the same at all times."""
-        return self.entries.factor * self.variance
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,21 +84,26 @@ class TensorCovariance:
     def values(self, G: Sensitivity) -> Array:
         """Σ_kl with C_kj = a_kj M − b_kj G_j, (pairs of blocks, E, E, pairs of functions)."""
         starts = [own.tests.rows.start for own in self.mass.at_nodes()]
-        terms: list[list[_Weighted]] = [[] for _ in starts]
-        variances, stencils = np.stack(self.noise.distinct), ("a", "b")
-        for stencil, J in zip(stencils, (self.mass, G), strict=True):
+        terms: list[list[_Term]] = [[] for _ in starts]
+        for stencil, J in (("a", self.mass), ("b", G)):
             for own in J.at_nodes():
-                variance = variances[:, own.columns]
-                if not own.constant and len(variance) > 1:
-                    variance = variance[self.noise.label]
-                terms[starts.index(own.tests.rows.start)].append(_Weighted(stencil, own, variance))
-        if self._one_by_one:
-            terms = [_merged(own) for own in terms]
+                terms[starts.index(own.tests.rows.start)].append((stencil, own))
+        weighted = [self._weighted(_merged(own) if self._one_by_one else own) for own in terms]
         E = len(terms)
         total = np.empty((self.times.n_pairs, E, E, len(self.mirror)))
         for e, f in np.ndindex(E, E):
-            total[:, e, f] = self._of_equations(terms[e], terms[f])
+            total[:, e, f] = self._of_equations(weighted[e], weighted[f])
         return total
+
+    def _weighted(self, terms: Sequence[_Term]) -> list[_Weighted]:
+        """With c σ², (1, n), (distinct noises, n) or (T, n)."""
+        found, variances = [], np.stack(self.noise.distinct)
+        for stencil, own in terms:
+            variance = variances[:, own.columns]
+            if not own.constant and len(variance) > 1:
+                variance = variance[self.noise.label]
+            found.append((stencil, own, own.factor * variance))
+        return found
 
     def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> Array | float:
         """Σ_kl of two equations, (pairs of blocks, pairs of functions)."""
@@ -154,18 +145,16 @@ class TensorCovariance:
     def _diagonals(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> dict[_Pair, _Diagonals]:
         """c_s σ² and c_t (times, n) by stencils and kind, one pair for every field, for every pair of derivatives."""
         found: dict[_Pair, _Diagonals] = {}
-        for one in left:
-            for other in right:
-                if one.entries.first != other.entries.first:
-                    continue
-                a = one.weighted
-                kind: Kind = "by time"
-                if one.entries.constant and other.entries.constant:
-                    kind = "constant" if len(a) == 1 else "by noise"
-                elif one.entries.constant and len(a) > 1:
-                    a = a[self.noise.label]
-                own = found.setdefault((one.entries.tests, other.entries.tests), {})
-                own.setdefault((one.stencil + other.stencil, kind), []).append((a, other.entries.factor))
+        for (s, one, weighted), (t, other, _) in product(left, right):
+            if one.first != other.first:
+                continue
+            a, kind = weighted, _BY_TIME
+            if one.constant and other.constant:
+                kind = "constant" if len(a) == 1 else "by noise"
+            elif one.constant and len(a) > 1:
+                a = a[self.noise.label]
+            own = found.setdefault((one.tests, other.tests), {})
+            own.setdefault((s + t, kind), []).append((a, other.factor))
         return found
 
     @cached_property
@@ -232,21 +221,20 @@ class TensorCovariance:
         return left.astype(np.int64), right.astype(np.int64)
 
 
-def _merged(terms: Sequence[_Weighted]) -> list[_Weighted]:
+def _merged(terms: Sequence[_Term]) -> list[_Term]:
     """Terms of one equation, in which those that are the same at all times are one, Σ_s V_s diag(c_s), by field."""
-    alike: dict[tuple[str, int], list[_Weighted]] = {}
-    for one in terms:
-        if one.entries.constant:
-            alike.setdefault((one.stencil, one.entries.first), []).append(one)
-    merged = [one for one in terms if not one.entries.constant]
-    for some in alike.values():
-        if len(some) == 1:
-            merged += some
-            continue
-        parts = [sparse.csr_array(one.entries.tests.product.factors[0]) * one.entries.factor for one in some]
-        tests = replace(some[0].entries.tests, product=Kronecker.of([sum(parts[1:], parts[0])]))
-        entries = replace(some[0].entries, tests=tests, factor=np.ones_like(some[0].entries.factor))
-        merged.append(_Weighted(some[0].stencil, entries, some[0].variance))
+    alike: dict[tuple[str, int], list[Scaled]] = {}
+    for stencil, one in terms:
+        if one.constant:
+            alike.setdefault((stencil, one.first), []).append(one)
+    merged = [(stencil, one) for stencil, one in terms if not one.constant]
+    for (stencil, _), some in alike.items():
+        whole = some[0]
+        if len(some) > 1:
+            parts = [sparse.csr_array(one.tests.product.factors[0]) * one.factor for one in some]
+            tests = replace(whole.tests, product=Kronecker.of([sum(parts[1:], parts[0])]))
+            whole = replace(whole, tests=tests, factor=np.ones_like(whole.factor))
+        merged.append((stencil, whole))
     return merged
 
 

@@ -7,22 +7,3 @@ from bvsi.linalg.machine import limited_cores, single_threaded_blas, usable_core
 from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import DeferredPattern, Pattern, scatter
 from bvsi.linalg.product import Congruence, Product, sampled_product
-
-__all__ = [
-    "Analysis",
-    "Congruence",
-    "DeferredPattern",
-    "Factor",
-    "Kronecker",
-    "Pattern",
-    "Product",
-    "ScaledCholesky",
-    "analyse",
-    "limited_cores",
-    "minimum_degree",
-    "nested_dissection",
-    "sampled_product",
-    "scatter",
-    "single_threaded_blas",
-    "usable_cores",
-]

@@ -21,8 +21,8 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Integers
 from bvsi.errors import MissingDependencyError
 
 
@@ -73,7 +73,7 @@ _NON_UNIT = np.uint8(ord("N"))
 
 
 @cache
-def addresses() -> NDArray[np.int64]:
+def addresses() -> Integers:
     """Addresses of the routines, (6,), to pass to kernels; :class:`MissingDependencyError` where this SciPy has others.
 
     The wrappers below pass 32-bit integers. SciPy states the C signature of every routine it exports, and one

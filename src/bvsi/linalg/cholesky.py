@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.linalg.factor import Factor, by_blocks, check_pattern, check_pivots, check_values, not_positive_definite
 from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import Pattern
-
-Array = NDArray[np.float64]
 
 
 def analyse(pattern: Pattern, *, coordinates: ArrayLike | None = None) -> Analysis:
@@ -64,21 +63,21 @@ class Analysis:
     """
 
     pattern: Pattern
-    permutation: NDArray[np.int64]
-    inverse: NDArray[np.int64]
-    first: NDArray[np.int64]
-    parent: NDArray[np.int64]
-    row_start: NDArray[np.int64]
-    rows: NDArray[np.int64]
-    value_start: NDArray[np.int64]
-    diagonal: NDArray[np.int64]
-    slots: NDArray[np.int64]
-    lower: NDArray[np.int64]
+    permutation: Integers
+    inverse: Integers
+    first: Integers
+    parent: Integers
+    row_start: Integers
+    rows: Integers
+    value_start: Integers
+    diagonal: Integers
+    slots: Integers
+    lower: Integers
     stack_size: int
     factor_nnz: int
 
     @cached_property
-    def lower_slots(self) -> NDArray[np.int64]:
+    def lower_slots(self) -> Integers:
         """Place in L of the entries ``lower``."""
         return self.slots[self.lower]
 
@@ -88,7 +87,7 @@ class Analysis:
         return int(np.max(np.diff(self.row_start) - np.diff(self.first)))
 
     @property
-    def structure(self) -> tuple[NDArray[np.int64], ...]:
+    def structure(self) -> tuple[Integers, ...]:
         """(first, parent, row_start, rows, value_start): what the numeric kernels take."""
         return self.first, self.parent, self.row_start, self.rows, self.value_start
 
@@ -121,7 +120,7 @@ class SupernodalFactor(Factor):
 
     analysis: Analysis
     L: Array
-    blas: NDArray[np.int64]
+    blas: Integers
 
     def logdet(self) -> float:
         """``2 Σ_i log L_ii``."""

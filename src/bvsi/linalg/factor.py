@@ -9,14 +9,13 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sparse
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import lapack, solve_triangular
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.pattern import Pattern
-
-Array = NDArray[np.float64]
 
 # Right-hand sides solved at once: all at once is 1.6 times slower, one by one 4 times.
 BLOCK = 64
@@ -28,25 +27,25 @@ class Factor(Protocol):
     def logdet(self) -> float:
         """``log det A = 2 Σ_i log L_ii``."""
 
-    def solve(self, B: ArrayLike) -> NDArray[np.float64]:
+    def solve(self, B: ArrayLike) -> Array:
         """``A⁻¹ B``; B (n,) or (n, m), the result has its shape."""
 
-    def whiten(self, B: ArrayLike) -> NDArray[np.float64]:
+    def whiten(self, B: ArrayLike) -> Array:
         """``R B`` with ``RᵀR = A⁻¹`` (R = L⁻¹P), at half the price of a solve; B (n,) or (n, m).
 
         ``(RB)ᵀ(RC) = BᵀA⁻¹C``. The rows of the result are in the elimination order of the factor, not in
         that of A: use whitened arrays of one factor with each other only. The result is in C order.
         """
 
-    def whiten_transposed(self, Y: ArrayLike) -> NDArray[np.float64]:
+    def whiten_transposed(self, Y: ArrayLike) -> Array:
         """``Rᵀ Y``: of a whitened Y = R B it makes ``A⁻¹ B``, the other half of a solve; Y (n,) or (n, m)."""
 
-    def gram(self, B: ArrayLike) -> NDArray[np.float64]:
+    def gram(self, B: ArrayLike) -> Array:
         """``BᵀA⁻¹B = (RB)ᵀ(RB)``, (m, m), for B (n, m) with few columns: it holds a whitened copy of B."""
         whitened = self.whiten(np.atleast_2d(np.asarray(B, dtype=np.float64).T).T)
         return np.asarray(whitened.T @ whitened)
 
-    def selected_inverse(self) -> NDArray[np.float64]:
+    def selected_inverse(self) -> Array:
         """Entries of A⁻¹ on the pattern of A, (nnz,) in its slot order."""
 
 
@@ -67,7 +66,7 @@ def check_pattern(pattern: Pattern) -> None:
         )
 
 
-def check_values(values: ArrayLike, pattern: Pattern, label: str) -> NDArray[np.float64]:
+def check_values(values: ArrayLike, pattern: Pattern, label: str) -> Array:
     """Values as a float64 array of shape (nnz,), all finite."""
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.shape != (pattern.nnz,):
@@ -84,9 +83,7 @@ def check_values(values: ArrayLike, pattern: Pattern, label: str) -> NDArray[np.
     return array
 
 
-def check_pivots(
-    pivots: NDArray[np.float64], diagonal: NDArray[np.float64], rows: NDArray[np.int64], label: str
-) -> None:
+def check_pivots(pivots: Array, diagonal: Array, rows: Integers, label: str) -> None:
     """Refuse a factor unless every pivot has ``L_ii² > 10 √n ε A_ii``, ε = 2.2e-16.
 
     The pivot of row i is A_ii less what the earlier rows explain of it, and rounding leaves an error of a few
@@ -127,7 +124,7 @@ def not_positive_definite(
     )
 
 
-def as_columns(B: ArrayLike, n: int) -> NDArray[np.float64]:
+def as_columns(B: ArrayLike, n: int) -> Array:
     """Right-hand sides as a float64 array of shape (n, m); a vector becomes one column."""
     if sparse.issparse(B):
         raise BvsiError("right-hand sides must be dense; the solution of a sparse one is dense, so pass B.toarray()")
@@ -143,7 +140,7 @@ def blocks(m: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, m)) for start in range(0, m, BLOCK)]
 
 
-def by_blocks(B: ArrayLike, take: NDArray[np.int64], put: Any, solve: Callable[[Array], Array]) -> Array:
+def by_blocks(B: ArrayLike, take: Integers, put: Any, solve: Callable[[Array], Array]) -> Array:
     """``out[put] = solve(B[take])``, a block of columns at a time, with one thread of BLAS; out has the shape of B."""
     columns = as_columns(B, len(take))
     out = np.empty(columns.shape)

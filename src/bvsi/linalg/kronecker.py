@@ -20,10 +20,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from bvsi.common.arrays import Array, Integers
 
 # Part of the entries that are not zero from which on dense products are faster.
 _DENSE = 0.1

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import BvsiError
 from bvsi.linalg.pattern import Pattern
 
@@ -19,7 +20,7 @@ _MAX_LEVELS = 39
 _TIE = 1e-6
 
 
-def minimum_degree(pattern: Pattern) -> NDArray[np.int64]:
+def minimum_degree(pattern: Pattern) -> Integers:
     """Multiple minimum degree ordering of the graph of A + Aᵀ, as SuperLU computes it."""
     from scipy.sparse.linalg import spilu
 
@@ -35,7 +36,7 @@ def minimum_degree(pattern: Pattern) -> NDArray[np.int64]:
     return np.argsort(lu.perm_c).astype(np.int64)
 
 
-def nested_dissection(pattern: Pattern, coordinates: ArrayLike, *, leaf: int = 16) -> NDArray[np.int64]:
+def nested_dissection(pattern: Pattern, coordinates: ArrayLike, *, leaf: int = 16) -> Integers:
     """Geometric nested dissection: order(part) = [order(left), order(right), separator].
 
     Every part is split at the median coordinate of its widest axis, width being counted in typical edge
@@ -79,7 +80,7 @@ def nested_dissection(pattern: Pattern, coordinates: ArrayLike, *, leaf: int = 1
     return np.argsort(path, kind="stable").astype(np.int64)
 
 
-def _in_edge_lengths(pattern: Pattern, coordinates: ArrayLike) -> NDArray[np.float64]:
+def _in_edge_lengths(pattern: Pattern, coordinates: ArrayLike) -> Array:
     """Coordinates with every axis in units of its median nonzero edge extent, rounded to make ties exact."""
     points = np.asarray(coordinates, dtype=np.float64)
     points = points[:, None] if points.ndim == 1 else points
@@ -95,13 +96,11 @@ def _in_edge_lengths(pattern: Pattern, coordinates: ArrayLike) -> NDArray[np.flo
         # Without any edge along the axis a cut across it is free: count it as wide as it can be.
         length = np.median(steps) if len(steps) else axis.max() / n
         axis /= length if length > 0 else 1.0
-    rounded: NDArray[np.float64] = np.round(scaled / _TIE) * _TIE
+    rounded: Array = np.round(scaled / _TIE) * _TIE
     return rounded
 
 
-def _splittable(
-    points: NDArray[np.float64], part: NDArray[np.int64], active: NDArray[np.intp], leaf: int
-) -> NDArray[np.intp]:
+def _splittable(points: Array, part: Integers, active: NDArray[np.intp], leaf: int) -> NDArray[np.intp]:
     """Active vertices of parts that are large enough and not all in one place; renumbers ``part``."""
     if len(active) == 0:
         return active
@@ -114,7 +113,7 @@ def _splittable(
     return kept
 
 
-def _right_half(x: NDArray[np.float64], part: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _right_half(x: Array, part: Integers) -> Mask:
     """True for vertices beyond the median of their part; (n_active, dim) points sorted by part."""
     starts = _starts(part)
     sizes = np.diff(np.append(starts, len(x)))
@@ -126,17 +125,13 @@ def _right_half(x: NDArray[np.float64], part: NDArray[np.int64]) -> NDArray[np.b
     below = np.add.reduceat((along < median[part]).astype(np.int64), starts)
     up_to = np.add.reduceat((along <= median[part]).astype(np.int64), starts)
     above = np.abs(2 * up_to - sizes) < np.abs(2 * below - sizes)
-    right: NDArray[np.bool_] = (along > median[part]) | ((along == median[part]) & ~above[part])
+    right: Mask = (along > median[part]) | ((along == median[part]) & ~above[part])
     return right
 
 
 def _separator(
-    tail: NDArray[np.int32],
-    head: NDArray[np.int32],
-    right: NDArray[np.bool_],
-    part: NDArray[np.int64],
-    active: NDArray[np.intp],
-) -> NDArray[np.bool_]:
+    tail: NDArray[np.int32], head: NDArray[np.int32], right: Mask, part: Integers, active: NDArray[np.intp]
+) -> Mask:
     """Ends of the cut edges on the side of their part that has fewer of them; a mask over all vertices."""
     touched = np.zeros(len(part), dtype=np.bool_)
     touched[tail] = True
@@ -150,19 +145,19 @@ def _separator(
     return separator
 
 
-def _both_in(tail: NDArray[np.int32], head: NDArray[np.int32], active: NDArray[np.intp], n: int) -> NDArray[np.bool_]:
+def _both_in(tail: NDArray[np.int32], head: NDArray[np.int32], active: NDArray[np.intp], n: int) -> Mask:
     mask = np.zeros(n, dtype=np.bool_)
     mask[active] = True
-    inside: NDArray[np.bool_] = mask[tail] & mask[head]
+    inside: Mask = mask[tail] & mask[head]
     return inside
 
 
-def _starts(sorted_labels: NDArray[np.int64]) -> NDArray[np.intp]:
+def _starts(sorted_labels: Integers) -> NDArray[np.intp]:
     """First position of every run of equal labels; there is at least one label."""
     return np.flatnonzero(np.diff(sorted_labels, prepend=sorted_labels[0] - 1))
 
 
-def _renumber(sorted_labels: NDArray[np.int64]) -> NDArray[np.int64]:
+def _renumber(sorted_labels: Integers) -> Integers:
     """Sorted labels as 0, 1, 2, …"""
     if len(sorted_labels) == 0:
         return sorted_labels

@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 
 # Entries handled at once by `scatter`: bounds its temporary index array to 32 MB.
@@ -37,8 +38,8 @@ class Pattern:
     """
 
     shape: tuple[int, int]
-    indptr: NDArray[np.int64]
-    indices: NDArray[np.int64]
+    indptr: Integers
+    indices: Integers
 
     @property
     def nnz(self) -> int:
@@ -46,18 +47,18 @@ class Pattern:
         return len(self.indices)
 
     @cached_property
-    def rows(self) -> NDArray[np.int64]:
+    def rows(self) -> Integers:
         """Row of every slot, (nnz,)."""
         return np.repeat(np.arange(self.shape[0], dtype=np.int64), np.diff(self.indptr))
 
     @cached_property
-    def _keys(self) -> NDArray[np.int64]:
+    def _keys(self) -> Integers:
         """``row * columns + column`` of every slot, ascending: the entries as sortable scalars."""
-        keys: NDArray[np.int64] = self.rows * self.shape[1] + self.indices
+        keys: Integers = self.rows * self.shape[1] + self.indices
         return keys
 
     @staticmethod
-    def from_coo(rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]) -> tuple[Pattern, NDArray[np.int64]]:
+    def from_coo(rows: ArrayLike, cols: ArrayLike, shape: tuple[int, int]) -> tuple[Pattern, Integers]:
         """Pattern of the entries (rows[e], cols[e]), and the slot of every one of them.
 
         Parameters
@@ -108,7 +109,7 @@ class Pattern:
         indices, indptr = (_read_only(a) for a in arrays)
         return indices, indptr
 
-    def gather(self, A: Any) -> NDArray[np.float64]:
+    def gather(self, A: Any) -> Array:
         """Values of a sparse matrix on this pattern, (nnz,): zero where ``A`` stores nothing.
 
         Raises :class:`BvsiError` if ``A`` has another shape or a nonzero entry outside the pattern.
@@ -132,7 +133,7 @@ class Pattern:
         values[slots[inside]] = A.data[inside]
         return values
 
-    def locate(self, rows: ArrayLike, cols: ArrayLike) -> NDArray[np.int64]:
+    def locate(self, rows: ArrayLike, cols: ArrayLike) -> Integers:
         """Slot of every entry (rows[e], cols[e]); −1 where the pattern has none."""
         row, col = np.broadcast_arrays(np.asarray(rows, dtype=np.int64), np.asarray(cols, dtype=np.int64))
         inside = (row >= 0) & (row < self.shape[0]) & (col >= 0) & (col < self.shape[1])
@@ -144,7 +145,7 @@ class Pattern:
         return np.where(found, slots, -1).astype(np.int64, copy=False)
 
     @cached_property
-    def transpose(self) -> tuple[Pattern, NDArray[np.int64]]:
+    def transpose(self) -> tuple[Pattern, Integers]:
         """Pattern of Aᵀ, and ``p`` (nnz,) such that the values of Aᵀ are ``values[p]``."""
         order = np.arange(self.nnz, dtype=np.int64)
         T = sparse.csr_array((order, self.indices, self.indptr), shape=self.shape).tocsc()
@@ -152,7 +153,7 @@ class Pattern:
         pattern = Pattern(shape, T.indptr.astype(np.int64), T.indices.astype(np.int64))
         return pattern, T.data.astype(np.int64, copy=False)
 
-    def restrict_rows(self, keep: ArrayLike) -> tuple[Pattern, NDArray[np.int64]]:
+    def restrict_rows(self, keep: ArrayLike) -> tuple[Pattern, Integers]:
         """Pattern of the rows ``keep`` (indices in the order given, or a mask), and their slots here."""
         kept = np.asarray(keep)
         kept = np.flatnonzero(kept) if kept.dtype == np.bool_ else kept.astype(np.int64)
@@ -183,17 +184,17 @@ class DeferredPattern(Pattern):
         return self._make()  # type: ignore[attr-defined, no-any-return]
 
     @property
-    def indptr(self) -> NDArray[np.int64]:
+    def indptr(self) -> Integers:
         """First slot of every row."""
         return self._made.indptr
 
     @property
-    def indices(self) -> NDArray[np.int64]:
+    def indices(self) -> Integers:
         """Column of every slot."""
         return self._made.indices
 
 
-def scatter(positions: ArrayLike, entries: ArrayLike, nnz: int) -> NDArray[np.float64]:
+def scatter(positions: ArrayLike, entries: ArrayLike, nnz: int) -> Array:
     """``values[..., s] = Σ_{e: positions[e] = s} entries[..., e]``: sum COO entries into slots.
 
     Parameters
@@ -220,7 +221,7 @@ def scatter(positions: ArrayLike, entries: ArrayLike, nnz: int) -> NDArray[np.fl
     return out.reshape(*leading, nnz)
 
 
-def _from_keys(keys: NDArray[np.int64], shape: tuple[int, int]) -> Pattern:
+def _from_keys(keys: Integers, shape: tuple[int, int]) -> Pattern:
     rows, cols = np.divmod(keys, max(1, shape[1]))
     counts = np.bincount(rows, minlength=shape[0])
     indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
@@ -238,7 +239,7 @@ def _canonical_csr(A: Any) -> Any:
     return B
 
 
-def _check_range(index: NDArray[np.int64], bound: int, name: str) -> None:
+def _check_range(index: Integers, bound: int, name: str) -> None:
     if len(index) and (index.min() < 0 or index.max() >= bound):
         raise BvsiError(f"{name} must lie in 0 … {bound - 1}; it spans {index.min()} … {index.max()}")
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.linalg.pattern import Pattern
 
@@ -42,55 +43,20 @@ class Product:
         ones = self.left.matrix(np.ones(self.left.nnz)) @ transposed.matrix(np.ones(self.right.nnz))
         return Pattern.from_matrix(ones)
 
-    def values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
+    def values(self, left_values: ArrayLike, right_values: ArrayLike, *, symmetric: bool = False) -> Array:
         """Values of Σ_m A_m B_mᵀ on ``out``, (out.nnz,).
 
         Parameters
         ----------
         left_values: (m, left.nnz), or (left.nnz,) for one A.
         right_values: (m, right.nnz), or (right.nnz,) for one B.
+        symmetric: half the price, where the result is known to be symmetric and its pattern is.
         """
-        A, B = self._checked(left_values, right_values)
-        return self._compiled(A, B, symmetric=False)
-
-    def symmetric_values(self, left_values: ArrayLike, right_values: ArrayLike) -> NDArray[np.float64]:
-        """The same at half the price, where Σ_m A_m B_mᵀ is known to be symmetric and its pattern is."""
-        A, B = self._checked(left_values, right_values)
-        return self._compiled(A, B, symmetric=True)
-
-    def gradient(self, weights: ArrayLike, left_values: ArrayLike) -> NDArray[np.float64]:
-        """``∂⟨W, Σ_m A_m B_mᵀ⟩/∂B_m = Wᵀ A_m`` on the pattern of the B_m, (m, right.nnz).
-
-        Parameters
-        ----------
-        weights: W, (out.nnz,); entries off the pattern do not enter.
-        left_values: (m, left.nnz), or (left.nnz,) for one A.
-        """
-        A = _value_sets(left_values, self.left, "left_values")
-        W = _value_sets(weights, self.out, "weights")[0]
-        by_rows, order = self.out.transpose
-        from bvsi.linalg.product_kernel import product_gradient
-
-        by_columns, columns_order = self.left.transpose
-        out = np.empty((len(A), self.right.nnz))
-        product_gradient(
-            (by_rows.indptr, by_rows.indices, W[order]),
-            (by_columns.indptr, by_columns.indices, A.take(columns_order, axis=1)),
-            (self.right.indptr, self.right.indices, out),
-            self.out.shape[0],
-        )
-        return out
-
-    def _checked(self, left: ArrayLike, right: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        A = _value_sets(left, self.left, "left_values")
-        B = _value_sets(right, self.right, "right_values")
-        if len(A) != len(B):
-            raise BvsiError(f"left_values has {len(A)} value sets and right_values {len(B)}; they must agree")
-        return A, B
-
-    def _compiled(self, A: NDArray[np.float64], B: NDArray[np.float64], *, symmetric: bool) -> NDArray[np.float64]:
         from bvsi.linalg.product_kernel import row_products, symmetric_row_products
 
+        A, B = _value_sets(left_values, self.left, "left_values"), _value_sets(right_values, self.right, "right_values")
+        if len(A) != len(B):
+            raise BvsiError(f"left_values has {len(A)} value sets and right_values {len(B)}; they must agree")
         transposed, order = self.right.transpose
         left = (self.left.indptr, self.left.indices, A)
         right = (transposed.indptr, transposed.indices, B.take(order, axis=1))
@@ -102,8 +68,29 @@ class Product:
             row_products(left, right, out, self.out.shape[1])
         return values
 
+    def gradient(self, weights: ArrayLike, left_values: ArrayLike) -> Array:
+        """``∂⟨W, Σ_m A_m B_mᵀ⟩/∂B_m = Wᵀ A_m`` on the pattern of the B_m, (m, right.nnz).
 
-def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.float64]:
+        Parameters
+        ----------
+        weights: W, (out.nnz,); entries off the pattern do not enter.
+        left_values: (m, left.nnz), or (left.nnz,) for one A.
+        """
+        from bvsi.linalg.product_kernel import product_gradient
+
+        A, W = _value_sets(left_values, self.left, "left_values"), _value_sets(weights, self.out, "weights")[0]
+        (by_rows, order), (by_columns, columns_order) = self.out.transpose, self.left.transpose
+        out = np.empty((len(A), self.right.nnz))
+        product_gradient(
+            (by_rows.indptr, by_rows.indices, W[order]),
+            (by_columns.indptr, by_columns.indices, A.take(columns_order, axis=1)),
+            (self.right.indptr, self.right.indices, out),
+            self.out.shape[0],
+        )
+        return out
+
+
+def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> Array:
     """``Σ_m A_im B_jm`` at the entries (i, j) of a pattern, (nnz,): A Bᵀ where it is wanted, and nowhere else.
 
     Parameters
@@ -112,10 +99,8 @@ def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.
     A: (n, m); B: (p, m).
     """
     left, right = (np.ascontiguousarray(V, dtype=np.float64) for V in (A, B))
-    if left.ndim != 2 or right.ndim != 2 or (len(left), len(right)) != pattern.shape:
-        raise BvsiError(f"A and B need {pattern.shape} rows; their shapes are {left.shape} and {right.shape}")
-    if left.shape[1] != right.shape[1]:
-        raise BvsiError(f"A and B need as many columns; their shapes are {left.shape} and {right.shape}")
+    if left.ndim != 2 or (len(left), len(right)) != pattern.shape or left.shape[1:] != right.shape[1:]:
+        raise BvsiError(f"A and B need {pattern.shape} rows and equal columns; they are {left.shape}, {right.shape}")
     from bvsi.linalg.product_kernel import sampled_products
 
     out = np.empty(pattern.nnz)
@@ -123,15 +108,12 @@ def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> NDArray[np.
     return out
 
 
-def _value_sets(values: ArrayLike, pattern: Pattern, name: str) -> NDArray[np.float64]:
+def _value_sets(values: ArrayLike, pattern: Pattern, name: str) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
     sets = array[None] if array.ndim == 1 else array
     if sets.ndim != 2 or sets.shape[1] != pattern.nnz:
         raise BvsiError(f"{name} must have shape (m, {pattern.nnz}) or ({pattern.nnz},); it is {array.shape}")
     return sets
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Integers
 from bvsi.linalg.blas import PLAIN, TRANSPOSED, gemm, kernel, part, potrf, potri, symm_left, syrk, trsm_right
 
 
-def work_space(first: NDArray[np.int64], stack_size: int) -> tuple[NDArray[Any], ...]:
+def work_space(first: Integers, stack_size: int) -> tuple[NDArray[Any], ...]:
     """What :func:`factorise` works on: allocated here, since to compile allocations takes as long as to compile loops.
 
     ``stack`` has the update matrices, and ``place`` says where on it they are; ``position`` is that of a row within a

@@ -11,16 +11,14 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Integers
 from bvsi.linalg.blas import kernel, part
 from bvsi.linalg.cholesky import Analysis
 from bvsi.linalg.pattern import Pattern
 
-Indices = NDArray[np.int64]
 
-
-def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Analysis:
+def analyse_pattern(pattern: Pattern, permutation: Integers) -> Analysis:
     """Symbolic factorisation of a symmetric pattern under a fill-reducing permutation.
 
     The permutation is refined to a postorder of the elimination tree: the fill is the same, and the columns
@@ -67,13 +65,13 @@ def analyse_pattern(pattern: Pattern, permutation: NDArray[np.int64]) -> Analysi
     )
 
 
-def _inverse(permutation: NDArray[np.int64]) -> NDArray[np.int64]:
+def _inverse(permutation: Integers) -> Integers:
     inverse = np.empty_like(permutation)
     inverse[permutation] = np.arange(len(permutation))
     return inverse
 
 
-def _none(n: int) -> Indices:
+def _none(n: int) -> Integers:
     """−1 at n places."""
     return np.full(n, -1, np.int64)
 
@@ -143,7 +141,7 @@ def column_counts(matrix: Any, parent: Any, counts: Any, visited: Any) -> None:
                 k = parent[k]
 
 
-def fundamental_supernodes(parent: Indices, counts: Indices) -> Indices:
+def fundamental_supernodes(parent: Integers, counts: Integers) -> Integers:
     """First columns, and n: column j joins j − 1 if that is its only child and has just one row more."""
     n = len(parent)
     children = np.bincount(parent[parent >= 0], minlength=n)
@@ -151,7 +149,7 @@ def fundamental_supernodes(parent: Indices, counts: Indices) -> Indices:
     return np.concatenate([np.zeros(1, np.int64), 1 + np.flatnonzero(~joins), np.full(1, n, np.int64)])
 
 
-def relaxed_supernodes(parent: Indices, counts: Indices) -> tuple[Indices, Indices]:
+def relaxed_supernodes(parent: Integers, counts: Integers) -> tuple[Integers, Integers]:
     """First column of every supernode, and n; where its rows begin, and their number.
 
     Supernodes are fundamental ones, merged with their last child if that is cheap.
@@ -201,7 +199,7 @@ def _is_cheap(columns: int, rows: int, zeros: int) -> Any:
     return columns <= 4 or relaxed or share < 0.05
 
 
-def row_structure(matrix: tuple[Indices, ...], first: Indices, row_start: Indices) -> tuple[Indices, Indices]:
+def row_structure(matrix: tuple[Integers, ...], first: Integers, row_start: Integers) -> tuple[Integers, Integers]:
     """The parent of every supernode, −1 at a root, and the rows of all, in ascending order in each."""
     n, total = first[-1], len(first) - 1
     owner = np.repeat(np.arange(total), np.diff(first))
@@ -209,6 +207,16 @@ def row_structure(matrix: tuple[Indices, ...], first: Indices, row_start: Indice
     unite_rows(matrix, (first, owner, row_start), _none(n), _none(total), _none(total), rows, parent)
     offset = n * np.repeat(np.arange(total), np.diff(row_start))
     return parent, np.sort(rows + offset) - offset
+
+
+@part
+def _unite(i: int, J: int, end: int, seen: Any, rows: Any, at: int) -> Any:
+    """Add row i to those of supernode J, unless it is there or one of its columns; where the next row goes."""
+    if i < end or seen[i] == J:
+        return at
+    seen[i] = J
+    rows[at] = i
+    return at + 1
 
 
 @kernel
@@ -227,24 +235,14 @@ def unite_rows(matrix: Any, columns: Any, seen: Any, child: Any, sibling: Any, r
             at += 1
         for j in range(first[J], end):
             for e in range(indptr[perm[j]], indptr[perm[j] + 1]):
-                i = inverse[indices[e]]
-                if i >= end and seen[i] != J:
-                    seen[i] = J
-                    rows[at] = i
-                    at += 1
-                    if i < next_row:
-                        next_row = i
+                at = _unite(inverse[indices[e]], J, end, seen, rows, at)
         C = child[J]
         while C != -1:
             for e in range(row_start[C], row_start[C + 1]):
-                i = rows[e]
-                if i >= end and seen[i] != J:
-                    seen[i] = J
-                    rows[at] = i
-                    at += 1
-                    if i < next_row:
-                        next_row = i
+                at = _unite(rows[e], J, end, seen, rows, at)
             C = sibling[C]
+        for e in range(row_start[J] + end - first[J], at):
+            next_row = min(next_row, rows[e])
         if next_row < n:
             parent[J] = owner[next_row]
             sibling[J] = child[parent[J]]
@@ -267,7 +265,7 @@ def entry_slots(matrix: Any, structure: Any, position: Any, slots: Any) -> None:
                     slots[e] = value_start[J] + (j - first[J]) * n_rows + position[i]
 
 
-def update_stack_size(first: Indices, row_start: Indices, parent: Indices) -> int:
+def update_stack_size(first: Integers, row_start: Integers, parent: Integers) -> int:
     """Largest number of values on the stack of update matrices, when supernodes are eliminated in order."""
     own = (np.diff(row_start) - np.diff(first)) ** 2
     from_children = np.zeros_like(own)

@@ -4,25 +4,4 @@ from bvsi.noise.correlation import Blurred
 from bvsi.noise.level import NoiseLevel, add_noise, estimate_noise
 from bvsi.noise.models import IID, Covariance, Diagonal, Noise, PerField, PerTime, StateCovariance, UnknownScale
 from bvsi.noise.outliers import Outliers, find_outliers
-from bvsi.noise.replicates import from_replicates
-from bvsi.noise.signal import SignalNoise, estimate_signal_noise
-
-__all__ = [
-    "IID",
-    "Blurred",
-    "Covariance",
-    "Diagonal",
-    "Noise",
-    "NoiseLevel",
-    "Outliers",
-    "PerField",
-    "PerTime",
-    "SignalNoise",
-    "StateCovariance",
-    "UnknownScale",
-    "add_noise",
-    "estimate_noise",
-    "estimate_signal_noise",
-    "find_outliers",
-    "from_replicates",
-]
+from bvsi.noise.signal import SignalNoise, estimate_signal_noise, from_replicates

@@ -20,12 +20,12 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.special import gammaln, stdtr
 
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.data import Data, Grid
-from bvsi.data._arrays import Floats
 from bvsi.data.smoothness import along, difference_filter
 from bvsi.errors import NoiseError
 from bvsi.noise.level import dithered, lattice_step, observed
-from bvsi.noise.models import Covariance, Frames, Mask, Noise, StateCovariance, UnknownScale, check_model
+from bvsi.noise.models import Covariance, Frames, Noise, StateCovariance, UnknownScale, check_model
 from bvsi.residual import Structure
 from bvsi.residual.blur import Blur, correlation, spectral_density
 
@@ -171,7 +171,7 @@ class Whiteness:
     p: float
 
 
-def whiteness(values: Floats, data: Data, expected: Mapping[str, float] | None = None) -> list[Whiteness]:
+def whiteness(values: Array, data: Data, expected: Mapping[str, float] | None = None) -> list[Whiteness]:
     """One test per axis of a grid; none where values are too few or too rough for it.
 
     Parameters
@@ -201,7 +201,7 @@ def whiteness(values: Floats, data: Data, expected: Mapping[str, float] | None =
     return tests
 
 
-def estimate_widths(data: Data, rng: np.random.Generator | None = None) -> dict[str, float]:
+def estimate_widths(data: Data, rng: Rng | None = None) -> dict[str, float]:
     """Widths over which noise is blurred, by axis and ``time``, in units of the coordinates; mean over the fields.
 
     Empty where the noise is white, as far as the data tell, and where it cannot be told from signal.
@@ -231,7 +231,7 @@ def estimate_widths(data: Data, rng: np.random.Generator | None = None) -> dict[
     }
 
 
-def _density(cube: Floats, axis: int, filters: list[Any]) -> float:
+def _density(cube: Array, axis: int, filters: list[Any]) -> float:
     """κ = 1 + 2 Σ ρ_h up to the first lag without correlation; infinite where there is none."""
     signs = _signs(cube, axis, [(other, K) for other, K in enumerate(filters) if other != axis])
     total = 1.0
@@ -264,7 +264,7 @@ def _width(density: float) -> float:
     return 0.5 * (low + high)
 
 
-def _views(values: Floats, data: Data) -> Iterator[tuple[int, str, Floats, Any]]:
+def _views(values: Array, data: Data) -> Iterator[tuple[int, str, Array, Any]]:
     """Every axis of the data: its number, name, values that are enough (T, *shape), and the filters of an order."""
     grid = data.geometry
     assert isinstance(grid, Grid)
@@ -286,7 +286,7 @@ def _views(values: Floats, data: Data) -> Iterator[tuple[int, str, Floats, Any]]
         yield axis, label, cube, filters
 
 
-def _signs(cube: Floats, axis: int, others: Sequence[tuple[int, Any]]) -> Floats:
+def _signs(cube: Array, axis: int, others: Sequence[tuple[int, Any]]) -> Array:
     """Signs of the data after filters along other axes, the axis first."""
     filtered = reduce(lambda u, one: along(one[1], u, one[0]), others, cube)
     return np.moveaxis(np.sign(filtered), axis, 0)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.data._arrays import Floats, read_only
+from bvsi.common.arrays import Array, Rng
+from bvsi.data._arrays import read_only
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
@@ -103,7 +104,7 @@ def _words(filters: tuple[AxisFilter, ...]) -> str:
     return " × ".join(f.name for f in filters if f.name)
 
 
-def estimate_noise(data: Data, rng: np.random.Generator | None = None, *, blur: Blur | None = None) -> NoiseLevel:
+def estimate_noise(data: Data, rng: Rng | None = None, *, blur: Blur | None = None) -> NoiseLevel:
     """Noise of every field: σ = median|f| / 0.6745, f the data after a filter that removes the signal.
 
     f = (D_t^q ⊗ D_x^p ⊗ …) û with normalised differences, Σ c = 0 and Σ c² = 1, so that white noise keeps its
@@ -141,7 +142,7 @@ def estimate_noise(data: Data, rng: np.random.Generator | None = None, *, blur: 
     )
 
 
-def lattice_step(values: Floats) -> float | None:
+def lattice_step(values: Array) -> float | None:
     """Δ where all values are multiples of it apart, as whole numbers and rounded ones are; None elsewhere.
 
     Parameters
@@ -161,7 +162,7 @@ def lattice_step(values: Floats) -> float | None:
     return float(np.sum(steps) / np.sum(np.round(multiples))) if whole.all() else None
 
 
-def dithered(values: Floats, step: float | None, rng: np.random.Generator) -> Floats:
+def dithered(values: Array, step: float | None, rng: Rng) -> Array:
     """Values with independent noise, uniform over one step of their lattice, which has the variance Δ²/12.
 
     Medians of rounded values have steps of their own: noise of 1.04 levels was measured as 0.74.
@@ -169,7 +170,7 @@ def dithered(values: Floats, step: float | None, rng: np.random.Generator) -> Fl
     return values if step is None else values + step * (rng.random(values.shape) - 0.5)
 
 
-def observed(data: Data, name: str) -> Floats:
+def observed(data: Data, name: str) -> Array:
     """Values of a field, NaN where it was not measured; no copy where all were."""
     return data.fields[name] if data.measured is None else data.observed(name)
 
@@ -185,7 +186,7 @@ def _rounded(estimate: _Estimate, step: float | None) -> _Estimate:
     return replace(estimate, sigma=float(np.sqrt(square)), error=float(error))
 
 
-def field_noise(values: Floats, geometry: Geometry, times: Floats, name: str = "u") -> float:
+def field_noise(values: Array, geometry: Geometry, times: Array, name: str = "u") -> float:
     """σ of one field as in :func:`estimate_noise`; NaN are missing values.
 
     Parameters
@@ -199,7 +200,7 @@ def field_noise(values: Floats, geometry: Geometry, times: Floats, name: str = "
 
 
 def cleanest_filters(
-    u: Floats, geometry: Geometry, times: Floats, name: str, words: str = "", blur: Blur | None = None
+    u: Array, geometry: Geometry, times: Array, name: str, words: str = "", blur: Blur | None = None
 ) -> tuple[AxisFilter, ...]:
     """The filters, along time and each axis of space, that leave the least signal of one field.
 
@@ -230,14 +231,14 @@ def _axis_filter(name: str, K: Any) -> AxisFilter:
     return AxisFilter(name, K, float(rho.power(2).sum() / rows.shape[0]), float(rho.power(4).sum() / rows.shape[0]))
 
 
-def _difference_bank(name: str, x: Floats, period: float | None = None) -> list[AxisFilter]:
+def _difference_bank(name: str, x: Array, period: float | None = None) -> list[AxisFilter]:
     """Differences of all orders along an axis, no longer than half of it; the last one again for higher orders."""
     longest = max(min(1, x.size - 1), (x.size - 1) // 2)  # one frame has the identity alone
     bank = {o: _difference_axis_filter(name, x, o, period) for o in _ORDERS if o <= longest}
     return [bank[min(order, max(bank))] for order in _ORDERS]
 
 
-def _difference_axis_filter(name: str, x: Floats, order: int, period: float | None) -> AxisFilter:
+def _difference_axis_filter(name: str, x: Array, order: int, period: float | None) -> AxisFilter:
     """Differences of one order, with the correlations Σ_k c_{i,k+s} c_{i+s,k} of rows s apart."""
     if order == 0:
         return AxisFilter("", difference_filter(x, 0), 1.0, 1.0)
@@ -267,7 +268,7 @@ def _graph_bank(mesh: Mesh) -> list[AxisFilter]:
     return bank
 
 
-def _filter_banks(geometry: Geometry, times: Floats, blur: Blur | None = None) -> list[tuple[AxisFilter, ...]]:
+def _filter_banks(geometry: Geometry, times: Array, blur: Blur | None = None) -> list[tuple[AxisFilter, ...]]:
     """All combinations of a filter in time with one in space (the same order on all axes), but for the identity."""
     if blur is not None:
         kernels = list(zip(blur.long_tailed(1.0), blur.long_tailed(1 + WIDTH_ERROR), strict=True))
@@ -314,7 +315,7 @@ def inflation(filters: tuple[AxisFilter, ...]) -> float:
     return MAD_VARIANCE * (_MAD_SQUARE_SHARE * squares + (1.0 - _MAD_SQUARE_SHARE) * fourths)
 
 
-def _estimates(u: Floats, banks: list[tuple[AxisFilter, ...]], most: int = MOST) -> list[_Estimate]:
+def _estimates(u: Array, banks: list[tuple[AxisFilter, ...]], most: int = MOST) -> list[_Estimate]:
     """Robust scale after every filter that leaves enough values; NaN are dropped, of much data every s-th time used.
 
     Parameters
@@ -338,12 +339,12 @@ def _estimates(u: Floats, banks: list[tuple[AxisFilter, ...]], most: int = MOST)
     return estimates
 
 
-def times_last(u: Floats) -> Floats:
+def times_last(u: Array) -> Array:
     """Contiguous (*shape, T) from (T, *shape)."""
     return np.ascontiguousarray(np.moveaxis(u, 0, -1))
 
 
-def in_space(matrices: list[Any], u: Floats) -> Floats:
+def in_space(matrices: list[Any], u: Array) -> Array:
     """Apply one matrix along each axis of space of an array (*shape, T).
 
     As times are last no array is turned round: a matrix repeated down the diagonal acts on an axis in the middle.
@@ -366,7 +367,7 @@ def _repeated(K: Any, times: int) -> Any:
     return sparse.csr_array((np.tile(K.data, times), columns, starts), shape=(times * m, times * n))
 
 
-def median_of(f: Floats) -> float:
+def median_of(f: Array) -> float:
     """Median of a flat array, whose order is lost; ``np.median`` looks for three places and takes four times longer."""
     half = f.size // 2
     f.partition(half)
@@ -390,7 +391,7 @@ def _choose(estimates: list[_Estimate], name: str) -> _Estimate:
     return min(agree, key=lambda e: e.error)
 
 
-def add_noise(data: Data, sigma: float | Mapping[str, float], rng: np.random.Generator) -> Data:
+def add_noise(data: Data, sigma: float | Mapping[str, float], rng: Rng) -> Data:
     """New data û = u + σ ε with independent standard normal ε for every value; auxiliary fields stay exact.
 
     Every field draws its ε in the order of the fields whatever its σ, so that the noise of one field does not

@@ -12,22 +12,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
-from bvsi.noise.bridging import Bridged, bridge
 from bvsi.noise.correlation import Blurred, estimate_widths, shape_of, widths_of
 from bvsi.noise.level import WIDTH_ERROR, observed
-from bvsi.noise.outliers import scattered_outliers
+from bvsi.noise.outliers import Bridged, bridge, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
-
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -151,9 +147,7 @@ def cycles_of(measured: Sequence[Measurement], *, steady: bool = False) -> dict[
     return {axis: f for axis, f in widest_band(bands).items() if not (steady and axis == "time")}
 
 
-def measure(
-    data: Data, noise: Noise | None, *, robust: bool | None = None, rng: np.random.Generator | None = None
-) -> Measurement:
+def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng: Rng | None = None) -> Measurement:
     """Noise of one experiment, as stated or from the data.
 
     Parameters
@@ -164,7 +158,7 @@ def measure(
         For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
     """
     level = _level(data)
-    bridged = Bridged(data, {})
+    bridged = Bridged(data)
     if data.measured is not None:
         known = None if level is None else dict(level.sigma)
         bridged = bridge(data, known, np.random.default_rng(0) if rng is None else rng)
@@ -234,18 +228,18 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> M
         Level by filters of white noise, from measured values alone.
     """
     data = bridged.data
-    law, replaced = _Law.of(data, level, same=not bridged.factor), _Replaced(data)
+    law, replaced = _Law.of(data, level, same=not bridged.factor), Bridged(data)
     for _ in range(_PASSES):
         known = _without(data, _masks(replaced.factor)) if replaced.factor else data
         more = _without_outliers(known, law.level, law.variance, robust)
         if not more.factor:
             break
-        replaced = replaced.and_more(more)
+        replaced = _and_more(replaced, more)
         known = _without(data, _masks(_together(bridged.factor, replaced.factor)))
         law = _Law.of(known, _level(known) or level, same=False)
     factor = _together(bridged.factor, replaced.factor)
     variance = _times(law.variance, factor)
-    notes = [*replaced.notes, *law.notes, *(bridged.summary(name) for name in bridged.factor)]
+    notes = [*_notes(replaced), *law.notes, *(bridged.summary(name) for name in bridged.factor)]
     model = _model(variance, data)
     model = Blurred(model, law.widths) if law.widths else model
     sigma = {f: float(np.sqrt(v.mean())) for f, v in law.variance.items()}
@@ -312,44 +306,31 @@ def _model(variance: dict[str, Array], data: Data) -> Noise:
     return Diagonal({f: np.sqrt(np.broadcast_to(v, shape)) for f, v in variance.items()})
 
 
-@dataclass(frozen=True, eq=False)
-class _Replaced:
-    """Data whose outliers are what their neighbours predict, and count as gaps that were interpolated.
+def _notes(replaced: Bridged) -> list[str]:
+    """What was done about outliers, in words."""
+    counts = {f: int(np.count_nonzero(one != 1)) for f, one in sorted(replaced.factor.items())}
+    return [f"{f}: {n} outliers are replaced, and count as missing" for f, n in counts.items()]
 
-    Attributes
-    ----------
-    factor
-        By field with outliers, (T, nodes): the variance there in units of that of the noise, 1 elsewhere.
-    """
 
-    data: Data
-    factor: dict[str, Array] = field(default_factory=dict)
-
-    @property
-    def notes(self) -> list[str]:
-        """What was done, in words."""
-        counts = {f: int(np.count_nonzero(one != 1)) for f, one in sorted(self.factor.items())}
-        return [f"{f}: {n} outliers are replaced, and count as missing" for f, n in counts.items()]
-
-    def and_more(self, more: _Replaced) -> _Replaced:
-        """With outliers that were found without these."""
-        fields = {
-            f: np.where(more.factor[f] != 1, more.data.fields[f], u) if f in more.factor else u
-            for f, u in self.data.fields.items()
-        }
-        return _Replaced(self.data.with_fields(fields), _together(self.factor, more.factor))
+def _and_more(replaced: Bridged, more: Bridged) -> Bridged:
+    """With outliers that were found without those before."""
+    fields = {
+        f: np.where(more.factor[f] != 1, more.data.fields[f], u) if f in more.factor else u
+        for f, u in replaced.data.fields.items()
+    }
+    return Bridged(replaced.data.with_fields(fields), _together(replaced.factor, more.factor))
 
 
 def _without_outliers(
     data: Data, level: NoiseLevel | None, variance: Mapping[str, Array], robust: bool | None
-) -> _Replaced:
-    """Data without outliers.
+) -> Bridged:
+    """Data whose outliers are what their neighbours predict, and count as gaps that were interpolated.
 
-    An interpolated value repeats the noise of its neighbours; :mod:`bvsi.noise.bridging` has the variance with which it
+    An interpolated value repeats the noise of its neighbours; :mod:`bvsi.noise.outliers` has the variance with which it
     may be taken for one of its own. On meshes, and where neighbours predict little, outliers have Student-t weights.
     """
     if robust is False or level is None:
-        return _Replaced(data)
+        return Bridged(data)
     most = {f: max(NOISE_LEVELS.few, NOISE_LEVELS.tail * values.size) for f, values in data.fields.items()}
 
     def ordinary(weights: Array, most: float) -> bool:
@@ -364,7 +345,7 @@ def _without_outliers(
                 observed(data, f), data.geometry, data.times, sigma, ordinary=partial(ordinary, most=most[f])
             )
         except DataError:
-            return _Replaced(data)
+            return Bridged(data)
         found = found.where_local(data.fields[f], v, sigma)
         count = found.outliers.size
         if not count > (0 if robust else most[f]) and not np.any(found.weights < NOISE_LEVELS.far):
@@ -380,7 +361,7 @@ def _without_outliers(
         fields[f].ravel()[found.missing] = found.filled
         weight = np.maximum(found.weights, NOISE_LEVELS.least)
         factor[f].ravel()[found.outliers] = np.where(sure, (2 - part) / (1 - part), 1 / weight)
-    return _Replaced(data.with_fields(fields), factor) if factor else _Replaced(data)
+    return Bridged(data.with_fields(fields), factor) if factor else Bridged(data)
 
 
 def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bool | None) -> Measurement:
@@ -401,7 +382,7 @@ def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bo
         level = estimate_noise(data, blur=blur)
     measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}
     variance = measured if relative is None or shape is not noise else relative
-    replaced = _Replaced(data) if relative is None else _without_outliers(data, level, variance, robust)
+    replaced = Bridged(data) if relative is None else _without_outliers(data, level, variance, robust)
     factor = _together(bridged.factor, replaced.factor)
     if relative is not None and (factor or isinstance(shape, SignalNoise)):
         relative, variance = _times(relative, factor), _times(variance, factor)
@@ -410,7 +391,7 @@ def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bo
         noise = model if shape is noise else UnknownScale(model)
     sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}
     filtered = {f: float(np.sqrt(v)) for f, v in measured.items()}
-    told = "; ".join([*replaced.notes, stated])
+    told = "; ".join([*_notes(replaced), stated])
     return Measurement(replaced.data, noise, variance, sigma, filtered, 0.0, told, _masks(factor))
 
 
@@ -430,11 +411,7 @@ def stated_variance(noise: Noise, data: Data) -> dict[str, Array] | None:
 
 
 def measure_all(
-    experiments: Sequence[Data],
-    noise: Noise | Sequence[Noise] | None,
-    *,
-    robust: bool | None,
-    rng: np.random.Generator | None = None,
+    experiments: Sequence[Data], noise: Noise | Sequence[Noise] | None, *, robust: bool | None, rng: Rng | None = None
 ) -> tuple[Measurement, ...]:
     """All experiments, with one noise model for all or one each."""
     several = isinstance(noise, Sequence)

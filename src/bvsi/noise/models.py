@@ -13,15 +13,14 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 import scipy.sparse as sparse
 import scipy.sparse.linalg
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import NoiseError
 from bvsi.residual import Structure
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
-Frames: TypeAlias = slice | NDArray[np.int64]
-"""Which times: a slice, or integers in increasing order."""
+#: Which times: a slice, or integers in increasing order.
+Frames: TypeAlias = slice | Integers
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -42,7 +41,7 @@ class StateCovariance:
 
     distinct: tuple[Any, ...]
     roots: tuple[Any, ...]
-    label: NDArray[np.int64]
+    label: Integers
     first: int = 0
 
     @property
@@ -50,7 +49,7 @@ class StateCovariance:
         """Whether all are diagonal."""
         return all(not sparse.issparse(s) for s in self.distinct)
 
-    def at(self, columns: NDArray[np.int64], times: NDArray[np.int64]) -> StateCovariance:
+    def at(self, columns: Integers, times: Integers) -> StateCovariance:
         """That of some unknowns at some times."""
         used, label = np.unique(self.label[times], return_inverse=True)
         some = [self.distinct[n][columns] for n in used]

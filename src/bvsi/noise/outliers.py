@@ -1,16 +1,34 @@
-"""Outliers and missing values: what a value should be, judging by its neighbours in space and time."""
+"""Outliers and missing values: what a value should be, judging by its neighbours in space and time.
+
+Scattered gaps of the data, filled by interpolation whose error is measured where values are known.
+
+    e_L² = mean over hidden values of (value − interpolation)² − σ²
+    Var at a gap = (2 − p)/(1 − p) σ² + max(0, e_L² − σ²)
+
+L is the length of the run of gaps through the place, the shortest over time and the axes; p the share of such gaps
+outside holes. An interpolated value repeats the noise of its neighbours: the mean over n values with p n gaps has the
+variance σ²/((1 − p) n), and with independent gaps it has the same where theirs is the first part. The second is what
+interpolation misses of the signal, as noise alone makes e_L² at most σ².
+
+Every residual that depends on a gap would be lost otherwise, and with a few percent of scattered gaps that is all of
+them. Gaps inside larger holes, of which hidden values tell nothing, stay gaps: residuals that touch them are left out.
+What stands there is interpolated too, so that nothing hangs on what the data held, and is used for nothing but the
+spectrum.
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats, frozen, read_only, slabs
+from bvsi.common.arrays import Array, Integers, Mask, Rng
+from bvsi.data import Grid
+from bvsi.data._arrays import frozen, read_only, slabs
 from bvsi.data.data import Data, Geometry
-from bvsi.data.smoothness import fill, flat_strides, shaped
+from bvsi.data.smoothness import fill, filled, flat_strides, shaped
 from bvsi.errors import DataError
 from bvsi.noise.level import NoiseLevel, field_noise
 from bvsi.noise.prediction import Predicted, Predictor, axes_of, odd_values
@@ -22,9 +40,12 @@ _SWEEPS_FOR_NOISE = 3  # later ones change the noise no more
 _MARGIN = 2.0  # sd by which a value may be beyond its neighbours and still be between them
 _RULED = 3.0  # sd of value minus prediction, in units of the noise, that noise alone hardly reaches
 _ROUNDING = 1e-5  # of the range of the values: numerical solutions miss smooth functions by as much
-
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
+# Runs of gaps that are told apart: of one, two, and three to five values. Longer ones are holes.
+_LONGEST, _CLASSES = 5, 3
+# Share of the measured values that is hidden at a time, how often, and how many of a class tell its error.
+_HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
+# Values of a field beyond which one round is enough.
+_MANY = 200_000
 
 
 @dataclass(frozen=True)
@@ -41,8 +62,8 @@ class Outliers:
         Number of outliers.
     """
 
-    weights: Mapping[str, Floats]
-    replaced: Mapping[str, Floats]
+    weights: Mapping[str, Array]
+    replaced: Mapping[str, Array]
     count: Mapping[str, int]
 
 
@@ -69,14 +90,14 @@ class Scattered:
     """
 
     outliers: Integers
-    weights: Floats
-    values: Floats
-    predicted: Floats
-    spread: Floats
+    weights: Array
+    values: Array
+    predicted: Array
+    spread: Array
     missing: Integers
-    filled: Floats
+    filled: Array
 
-    def where_local(self, values: Floats, variance: Floats, sigma: float) -> Scattered:
+    def where_local(self, values: Array, variance: Array, sigma: float) -> Scattered:
         """Those that are outliers with the variance of the noise at their place, which σ² is not.
 
         Parameters
@@ -95,7 +116,7 @@ class Scattered:
             self.outliers[far], weights, self.values[far], self.predicted[far], spread[far], self.missing, self.filled
         )
 
-    def dense(self, values: Floats) -> tuple[Floats, Floats]:
+    def dense(self, values: Array) -> tuple[Array, Array]:
         """Weights, 0 where missing, and values (T, n_nodes) with what replaces them, both (T, n_nodes)."""
         weights, replaced = np.ones(values.shape), np.array(values, order="C")
         weights.ravel()[self.outliers], weights.ravel()[self.missing] = self.weights, 0.0
@@ -138,12 +159,12 @@ def find_outliers(data: Data, *, level: NoiseLevel | None = None, nu: float = _N
 
 
 def scattered_outliers(
-    values: Floats,
+    values: Array,
     geometry: Geometry,
-    times: Floats,
+    times: Array,
     sigma: float | None = None,
     nu: float = _NU,
-    ordinary: Callable[[Floats], bool] | None = None,
+    ordinary: Callable[[Array], bool] | None = None,
 ) -> Scattered:
     """Outliers of one field as in :func:`find_outliers`, without arrays of all values; NaN are missing.
 
@@ -185,7 +206,7 @@ def scattered_outliers(
     return Scattered(flagged, weights, drawn, predicted, spread, missing, clean.ravel()[missing])
 
 
-def _standardised(values: Floats, u: Floats, axes: list[Predictor], odd: Predicted, total: float) -> Floats:
+def _standardised(values: Array, u: Array, axes: list[Predictor], odd: Predicted, total: float) -> Array:
     """z = (value − prediction) / sd, (c,); zero for values that are missing, and for ordinary ones of a front.
 
     Parameters
@@ -205,7 +226,7 @@ def _standardised(values: Floats, u: Floats, axes: list[Predictor], odd: Predict
     return z
 
 
-def _blanked(u: Floats, before: Floats, gaps: Integers) -> Floats:
+def _blanked(u: Array, before: Array, gaps: Integers) -> Array:
     """The values u with NaN at flat indices; u itself where there are none, and the last copy of it used again."""
     if gaps.size == 0:
         return u
@@ -217,7 +238,7 @@ def _blanked(u: Floats, before: Floats, gaps: Integers) -> Floats:
     return before
 
 
-def _between(values: Floats, u: Floats, axes: list[Predictor], index: Integers, margin: float) -> Flags:
+def _between(values: Array, u: Array, axes: list[Predictor], index: Integers, margin: float) -> Mask:
     """Whether values lie between their neighbours in u along every axis, up to a margin, as in all fronts; (c,).
 
     At the end of an axis a front may just have come or gone, so that another axis is enough.
@@ -242,3 +263,122 @@ def _between(values: Floats, u: Floats, axes: list[Predictor], index: Integers, 
         everywhere &= above & below | end
         anywhere |= above & below
     return everywhere & anywhere
+
+
+@dataclass(frozen=True, eq=False)
+class Bridged:
+    """Data in which scattered gaps, or outliers, are interpolated and count as measured.
+
+    Attributes
+    ----------
+    factor
+        By field with such values, (T, n_nodes), the variance there in units of that of the noise, 1 elsewhere.
+    """
+
+    data: Data
+    factor: dict[str, Array] = field(default_factory=dict)
+
+    def summary(self, name: str) -> str:
+        """What was done about one field, in words."""
+        bridged = self.factor[name][self.factor[name] != 1]
+        low, high = bridged.min(), bridged.max()
+        times = f"{low:.2g}" if high < 1.05 * low else f"{low:.2g} to {high:.2g}"
+        return f"{name}: {bridged.size} scattered gaps are interpolated, with {times} times the variance"
+
+
+def bridge(data: Data, sigma: dict[str, float] | None, rng: Rng) -> Bridged:
+    """Interpolate scattered gaps; on grids only.
+
+    Parameters
+    ----------
+    sigma
+        Noise by field; without it only single gaps are interpolated, their error being unknown.
+    rng
+        Chooses the values that are hidden; each field starts from a copy of it, so that others do not matter.
+    """
+    if data.measured is None or not isinstance(data.geometry, Grid):
+        return Bridged(data)
+    measured, fields, factor = dict(data.measured), dict(data.fields), {}
+    for name, mask in data.measured.items():
+        if mask.all():
+            continue
+        runs = _classes(mask, data.geometry)
+        errors = _errors(data, name, None if sigma is None else sigma[name], runs, copy.deepcopy(rng))
+        found = np.ones(mask.shape)
+        for number, value in errors.items():
+            found[~mask & (runs == number)] = value
+        gaps, known = found != 1, data.fields[name][mask]
+        values = filled(data.observed(name), data.geometry, data.times)
+        fields[name] = np.where(mask | gaps, values, np.clip(values, known.min(), known.max()))
+        if gaps.any():
+            measured[name], factor[name] = mask | gaps, found
+    whole = all(mask.all() for mask in measured.values())
+    made = Data(data.times, fields, data.geometry, data.auxiliary, None if whole else measured)
+    return Bridged(made, factor)
+
+
+def _errors(data: Data, name: str, sigma: float | None, runs: Integers, rng: Rng) -> dict[int, float]:
+    """Variance at scattered gaps by class of run, in units of σ²; empty where there is none."""
+    assert data.measured is not None
+    mask = data.measured[name]
+    scattered = int(np.count_nonzero(~mask & (runs >= 0)))
+    if not scattered:
+        return {}
+    missing = scattered / (scattered + int(np.count_nonzero(mask)))
+    noise = (2 - missing) / (1 - missing)
+    return {0: noise} if sigma is None else _factors(data, name, sigma, noise, rng)
+
+
+def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dict[int, float]:
+    """Variance at gaps by class of run, in units of σ²; classes of which too little is known are left out.
+
+    Parameters
+    ----------
+    noise
+        Of it, what comes from the noise of the neighbours.
+    """
+    assert data.measured is not None
+    assert isinstance(data.geometry, Grid)
+    values, mask = data.observed(name), data.measured[name]
+    squares: list[list[Array]] = [[] for _ in range(_CLASSES)]
+    for _ in range(1 if values.size > _MANY else _ROUNDS):
+        hidden = mask & (rng.random(mask.shape) < _HIDDEN)
+        left = mask & ~hidden
+        if not left.any():
+            break
+        off = filled(np.where(left, values, np.nan), data.geometry, data.times) - values
+        runs = _classes(left, data.geometry)
+        for number in range(_CLASSES):
+            squares[number].append(off[hidden & (runs == number)] ** 2)
+    factors, worst = {}, 0.0
+    for number, parts in enumerate(squares):
+        known = np.concatenate(parts) if parts else np.zeros(0)
+        if number and known.size < _FEWEST:
+            break
+        missed = float(known.mean()) / sigma**2 - 2 if known.size and sigma > 0 else 0.0
+        worst = max(worst, missed)  # longer runs are no better
+        factors[number] = noise + worst
+    return factors
+
+
+def _classes(mask: Mask, grid: Grid) -> Integers:
+    """Class 0, 1, … of the run of gaps through each place, (T, n_nodes); −1 for measured values and longer runs."""
+    cube = np.asarray(mask).reshape(len(mask), *grid.shape)
+    shortest = np.full(cube.shape, cube.size, dtype=np.int64)
+    for axis, label in enumerate(("time", *grid.names)):
+        before, after = (_distance(cube, axis, way, label in grid.periods) for way in (1, -1))
+        shortest = np.minimum(shortest, before + after - 1)
+    return np.where(cube | (shortest > _LONGEST), -1, np.minimum(shortest, _CLASSES) - 1).reshape(mask.shape)
+
+
+def _distance(cube: Mask, axis: int, way: int, wraps: bool) -> Integers:
+    """Steps to the next measured value along an axis, backwards (1) or forwards (−1), at most _LONGEST + 1."""
+    distance = np.where(cube, 0, _LONGEST + 1)
+    for step in range(1, _LONGEST + 1):
+        there = np.roll(cube, way * step, axis)
+        if not wraps:
+            beyond = [slice(None)] * cube.ndim
+            beyond[axis] = slice(None, step) if way > 0 else slice(-step, None)
+            there[tuple(beyond)] = False
+        distance = np.minimum(distance, np.where(there, step, _LONGEST + 1))
+    return distance

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
-from bvsi.data._arrays import Floats, release
+from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.data._arrays import release
 from bvsi.data.data import Geometry
 from bvsi.data.smoothness import PaddedRows, Roughness, along, flat_strides, frames_at_once, padded, second_differences
 
@@ -25,9 +25,6 @@ _STRAIGHT = 1e-3  # a prediction with less bend than this is cubic
 _ENTRIES = 200_000  # residuals gathered at a time
 _CROWDED = 1.5  # relative cost of gathering one residual at a scattered place instead of in a batch
 _ROUNDED = 1e-9  # by which bounds are widened, so that rounding loses no candidate
-
-Integers = NDArray[np.int64]
-Flags = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -45,8 +42,8 @@ class Near:
     """
 
     index: Integers
-    share: Floats
-    used: Flags
+    share: Array
+    used: Mask
 
 
 @dataclass(frozen=True)
@@ -75,8 +72,8 @@ class Predictor(Roughness):
 
     P: Any
     second: PaddedRows
-    spread: Floats
-    bend: Floats
+    spread: Array
+    bend: Array
     neighbours: Near
     differences: Near
     A: Any
@@ -98,8 +95,8 @@ class Predicted:
     """
 
     index: Integers
-    prediction: Floats
-    sd: Floats
+    prediction: Array
+    sd: Array
 
 
 @dataclass(frozen=True)
@@ -117,11 +114,11 @@ class _Window:
     """
 
     first: int
-    u: Floats
-    residuals: list[Floats]
+    u: Array
+    residuals: list[Array]
 
 
-def axes_of(geometry: Geometry, times: Floats) -> list[Predictor]:
+def axes_of(geometry: Geometry, times: Array) -> list[Predictor]:
     """Time first, then the axes of the grid, or the mesh as one axis."""
     return [_axis(D) for D in second_differences(geometry, times)]
 
@@ -161,7 +158,7 @@ def _near(share: Any, pattern: Any) -> Near:
     return Near(marks.columns, np.where(used, dense, 0.0), used)
 
 
-def odd_values(u: Floats, axes: list[Predictor], sigma: float, z: float, always: Integers) -> Predicted:
+def odd_values(u: Array, axes: list[Predictor], sigma: float, z: float, always: Integers) -> Predicted:
     """Predictions where the value, or one of ``always``, may be off by more than z sd; others are off by less.
 
     The prediction is a mean of those by the axes, and sd² ≥ σ² (1 + 1 / Σ_a 1/s_a), s_a = Σ P²: where no axis is off by
@@ -191,7 +188,7 @@ def odd_values(u: Floats, axes: list[Predictor], sigma: float, z: float, always:
 
 
 def _odd_in(
-    u: Floats, axes: list[Predictor], sigma: float, limit: float, always: Integers, start: int, stop: int
+    u: Array, axes: list[Predictor], sigma: float, limit: float, always: Integers, start: int, stop: int
 ) -> Predicted:
     """Predictions in some frames where an axis is off by more than the limit, and at ``always``."""
     near = axes[0].neighbours  # of the frames: how many away the residuals are that are looked at
@@ -227,14 +224,14 @@ def _predicted(window: _Window, axes: list[Predictor], sigma: float, index: Inte
     return Predicted(index, prediction, sd)
 
 
-def _squared_error(axis: Predictor, missed: Floats, node: Integers, sigma: float) -> Floats:
+def _squared_error(axis: Predictor, missed: Array, node: Integers, sigma: float) -> Array:
     """q = σ² Σ P² + e² of the prediction along one axis, (c,); e² is what the square missed, (c,), is beyond noise."""
     spread = axis.spread[node]
     excess = np.maximum(_NEIGHBOURHOOD**2 * missed - _NOISY**2 * (1.0 + spread) * sigma**2, 0.0)
     return np.asarray(np.maximum(sigma**2 * spread + excess, np.finfo(float).tiny))
 
 
-def _missed(window: _Window, axes: list[Predictor], number: int, at: list[Integers], here: Integers) -> Floats:
+def _missed(window: _Window, axes: list[Predictor], number: int, at: list[Integers], here: Integers) -> Array:
     """Square that predictions along one axis typically miss, averaged over the neighbours on other axes, (c,).
 
     Without the average it is small by accident where the residual changes sign.
@@ -260,7 +257,7 @@ def _missed(window: _Window, axes: list[Predictor], number: int, at: list[Intege
     return missed
 
 
-def _missed_at(window: _Window, axis: Predictor, number: int, node: Integers, lines: Integers) -> Floats:
+def _missed_at(window: _Window, axis: Predictor, number: int, node: Integers, lines: Integers) -> Array:
     """Square that predictions typically miss at flat indices in the window (c, L), nodes (c,) of the axis; (c, L)."""
     residual, stride = window.residuals[number].ravel(), flat_strides(window.u.shape)[number]
     own = residual[lines]
@@ -272,7 +269,7 @@ def _missed_at(window: _Window, axis: Predictor, number: int, node: Integers, li
     return missed
 
 
-def _missed_everywhere(window: _Window, axes: list[Predictor], number: int) -> Floats:
+def _missed_everywhere(window: _Window, axes: list[Predictor], number: int) -> Array:
     """The mean of :func:`_missed` in the whole window, (frames, *shape); wrong in frames whose neighbours it lacks."""
     axis, residual = axes[number], window.residuals[number]
     first = window.first if number == 0 else 0
@@ -297,8 +294,8 @@ def _missed_everywhere(window: _Window, axes: list[Predictor], number: int) -> F
 
 
 def _missed_by_bend(
-    window: _Window, axis: Predictor, number: int, node: Integers, lines: Integers, own: Floats
-) -> Floats:
+    window: _Window, axis: Predictor, number: int, node: Integers, lines: Integers, own: Array
+) -> Array:
     """What second differences add where predictions are not cubic.
 
     Parameters
@@ -311,7 +308,7 @@ def _missed_by_bend(
     return np.asarray((axis.bend[node, None] * _typical(differences, own, axis.differences, node)) ** 2)
 
 
-def _lines(axes: list[Predictor], number: int, at: list[Integers], shape: tuple[int, ...]) -> tuple[Integers, Floats]:
+def _lines(axes: list[Predictor], number: int, at: list[Integers], shape: tuple[int, ...]) -> tuple[Integers, Array]:
     """Flat steps from c nodes to the neighbours on all axes but one, and their weights in the mean, both (c, L)."""
     c, strides = at[0].size, flat_strides(shape)
     shift, weight = np.zeros((c, 1), dtype=np.int64), np.ones((c, 1))
@@ -325,12 +322,12 @@ def _lines(axes: list[Predictor], number: int, at: list[Integers], shape: tuple[
     return shift, weight
 
 
-def _shifts(steps: Integers, used: Flags, stride: np.int64) -> Integers:
+def _shifts(steps: Integers, used: Mask, stride: np.int64) -> Integers:
     """Flat steps (K, c, 1) from steps along an axis (c, K), zero where there are none."""
     return np.where(used, steps * stride, 0).T[:, :, None]
 
 
-def _differences(u: Floats, lines: Integers, axis: Predictor, node: Integers, stride: np.int64) -> Floats:
+def _differences(u: Array, lines: Integers, axis: Predictor, node: Integers, stride: np.int64) -> Array:
     """Entries of D u around nodes (c,), (K, c, L), on the lines through flat indices (c, L)."""
     rows = axis.differences.index[node].T
     columns, values = axis.second.columns[rows], axis.second.values[rows]
@@ -341,7 +338,7 @@ def _differences(u: Floats, lines: Integers, axis: Predictor, node: Integers, st
     return out
 
 
-def _typical(values: Floats, residual: Floats, near: Near, node: Integers) -> Floats:
+def _typical(values: Array, residual: Array, near: Near, node: Integers) -> Array:
     """Lower median over k near node i of |v_k − share_ik r_i|: what v would be were node i as predicted; (c, L).
 
     Without the correction an outlier would excuse itself, as it spoils the prediction of its neighbours.
@@ -371,7 +368,7 @@ def _typical(values: Floats, residual: Floats, near: Near, node: Integers) -> Fl
     return np.asarray(typical)
 
 
-def _second_smallest(values: Floats) -> Floats:
+def _second_smallest(values: Array) -> Array:
     """Along the first axis, (K, ...) with K ≥ 2."""
     smallest, second = np.minimum(values[0], values[1]), np.maximum(values[0], values[1])
     for v in values[2:]:

@@ -1,7 +1,11 @@
-"""Noise that grows with the signal, counted or proportional: the scale of what filters leave, by size of the signal."""
+"""Noise that grows with the signal, counted or proportional: the scale of what filters leave, by size of the signal.
+
+Several measurements of one experiment: their mean, and its noise from their scatter.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, ClassVar
@@ -11,12 +15,12 @@ import scipy.sparse as sparse
 from scipy.optimize import nnls
 from scipy.special import fdtrc
 
-from bvsi.data._arrays import Floats
+from bvsi.common.arrays import Array, Mask
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
 from bvsi.data.smoothness import SLAB, adjacency_of, along, shaped
-from bvsi.errors import NoiseError
+from bvsi.errors import DataError, NoiseError
 from bvsi.noise.level import (
     MAD,
     MAD_VARIANCE,
@@ -31,7 +35,7 @@ from bvsi.noise.level import (
     observed,
     times_last,
 )
-from bvsi.noise.models import Frames, Mask, StateCovariance
+from bvsi.noise.models import Diagonal, Frames, StateCovariance
 from bvsi.residual import Structure
 from bvsi.residual.blur import Blur
 
@@ -84,11 +88,11 @@ class SignalNoise:
         parts += [f"({self.c:.3g} u)²"] if self.c else []
         return " + ".join(parts) or "0"
 
-    def variance(self, signal: Floats) -> Floats:
+    def variance(self, signal: Array) -> Array:
         """a² + b |u| + c² u²."""
         return np.asarray(self.a**2 + self.b * np.abs(signal) + self.c**2 * signal**2)
 
-    def of(self, data: Data) -> dict[str, Floats]:
+    def of(self, data: Data) -> dict[str, Array]:
         """The variance by field, (T, nodes), at the smoothed signal of the data.
 
         Where nothing is counted nearby the mean count is not zero for sure, and is taken for a small one.
@@ -151,7 +155,7 @@ def estimate_signal_noise(
     return result
 
 
-def _strength(u: Floats, geometry: Geometry, matrices: list[Any], stride: int, power: int) -> Floats:
+def _strength(u: Array, geometry: Geometry, matrices: list[Any], stride: int, power: int) -> Array:
     """s = Σ w² |u|^power of the smoothed signal under a filter, at every s-th time, flat, times last.
 
     Parameters
@@ -172,7 +176,7 @@ def _strength(u: Floats, geometry: Geometry, matrices: list[Any], stride: int, p
     return out.T.ravel()
 
 
-def smoothed(values: Floats, geometry: Geometry) -> Floats:
+def smoothed(values: Array, geometry: Geometry) -> Array:
     """Local low-pass of one field (T, n_nodes): binomial weights 1, 4, 6, 4, 1 along time and every grid axis.
 
     On meshes: node and neighbours with equal weights. At ends the weights that remain are scaled to the sum one. NaN
@@ -195,7 +199,7 @@ def _passes(shape: tuple[int, ...], geometry: Geometry) -> list[Any]:
     return [(sparse.diags_array(1.0 / K.sum(axis=1)) @ K).tocsr() for K in passes]
 
 
-def _smoothed_frames(u: Floats, passes: list[Any], frames: slice) -> Floats:
+def _smoothed_frames(u: Array, passes: list[Any], frames: slice) -> Array:
     """Low-pass of some frames of u (T, *shape); weights are shared among the values that are there."""
     in_time = passes[0][frames]
     first, last = int(in_time.indices.min()), int(in_time.indices.max()) + 1
@@ -207,7 +211,7 @@ def _smoothed_frames(u: Floats, passes: list[Any], frames: slice) -> Floats:
     return np.asarray(np.divide(total, weight, out=np.full(total.shape, np.nan), where=weight > 0))
 
 
-def _apply(matrices: list[Any], u: Floats) -> Floats:
+def _apply(matrices: list[Any], u: Array) -> Array:
     """Apply one matrix along each axis."""
     return reduce(lambda v, axis: along(matrices[axis], v, axis), range(len(matrices)), u)
 
@@ -222,7 +226,7 @@ def _binomial(n: int, wraps: bool) -> Any:
     return once @ once
 
 
-def _fit(f: Floats, s1: Floats, s2: Floats, inflated: float, *, robust: bool) -> SignalNoise:
+def _fit(f: Array, s1: Array, s2: Array, inflated: float, *, robust: bool) -> SignalNoise:
     """The law from filtered values f and the signal s₁, s₂ under the filter, all (m,).
 
     Parameters
@@ -257,7 +261,7 @@ def _fit(f: Floats, s1: Floats, s2: Floats, inflated: float, *, robust: bool) ->
     return SignalNoise(float(np.sqrt(law[0])), float(law[1]), float(np.sqrt(law[2])), p_value)
 
 
-def _bins(columns: Floats, n: int, robust: bool) -> list[Any]:
+def _bins(columns: Array, n: int, robust: bool) -> list[Any]:
     """Places of the values by rising s₂, (m,) in n parts: of equal count, or, for mean squares, with as much of s₁."""
     order = np.argsort(columns[:, 2], kind="stable")
     if robust or not columns[:, 1].any():
@@ -266,19 +270,19 @@ def _bins(columns: Floats, n: int, robust: bool) -> list[Any]:
     return [k for k in np.split(order, np.searchsorted(share, share[-1] * np.arange(1, n) / n)) if k.size]
 
 
-def _square(f: Floats, robust: bool) -> float:
+def _square(f: Array, robust: bool) -> float:
     """σ² of values (m,)."""
     return (median_of(np.abs(f)) / MAD) ** 2 if robust else float(f @ f) / f.size
 
 
-def _law(v: Floats, means: Floats, shape: float) -> Floats:
+def _law(v: Array, means: Array, shape: float) -> Array:
     """(a², b, c²) of the largest gamma likelihood of v, mean μ = means @ law; b beside c only where it helps."""
     laws = [_gamma_fit(v, means, used) for used in ([0, 2], [0, 1], [0, 1, 2])]
     scores = [_deviance(v, means @ law, shape) + _PARAMETER * np.count_nonzero(law) for law in laws]
     return laws[int(np.argmin(scores))]
 
 
-def _gamma_fit(v: Floats, means: Floats, used: list[int]) -> Floats:
+def _gamma_fit(v: Array, means: Array, used: list[int]) -> Array:
     """Coefficients ≥ 0 of some columns, zero elsewhere: scoring with weights 1/μ²."""
     law = np.array([v.mean(), 0.0, 0.0])
     for _ in range(50):
@@ -290,7 +294,42 @@ def _gamma_fit(v: Floats, means: Floats, used: list[int]) -> Floats:
     return law
 
 
-def _deviance(v: Floats, mu: Floats, shape: float) -> float:
+def _deviance(v: Array, mu: Array, shape: float) -> float:
     """Twice the lack of gamma log-likelihood, 2 k Σ (v/μ − 1 − log v/μ)."""
     mu = np.maximum(mu, 1e-12 * v.max())
     return float(2.0 * shape * np.sum(v / mu - 1.0 - np.log(v / mu)))
+
+
+def from_replicates(measurements: Sequence[Data]) -> tuple[Data, Diagonal]:
+    """Mean of R measurements of the same experiment, and the noise of that mean, per field, node and time. ::
+
+        û = Σ_r û_r / R,        Var(û) = ⟨Σ_r (û_r − û)² / (R − 1)⟩ / R
+
+    ⟨·⟩ is a mean over neighbours in time and space, weights 1, 4, 6, 4, 1 along each: a scatter of few values says
+    little by itself. Use it as ``data, noise = from_replicates([...]); discover(data, library, noise=noise)``.
+
+    Parameters
+    ----------
+    measurements
+        At least two, at the same times and nodes, complete.
+    """
+    if len(measurements) < 2:
+        raise DataError("measurements: at least two are needed; one alone has no scatter. Leave noise= out instead.")
+    first = measurements[0]
+    for other in measurements[1:]:
+        same = other.names == first.names and np.array_equal(other.times, first.times)
+        if not same or not np.array_equal(other.geometry.points, first.geometry.points):
+            raise DataError(
+                "measurements: all need the same fields, times and nodes; give others to discover one by one."
+            )
+    if any(one.measured is not None for one in measurements):
+        raise DataError("measurements: values are missing; fill them, or give the measurements to discover one by one.")
+    mean, sigma = {}, {}
+    for name in first.names:
+        values = np.stack([one.fields[name] for one in measurements])
+        mean[name] = values.mean(axis=0)
+        variance = smoothed(values.var(axis=0, ddof=1), first.geometry) / len(values)
+        if not variance.max() > 0:
+            raise DataError(f"measurements: those of {name!r} are all the same; they are copies, not measurements.")
+        sigma[name] = np.sqrt(np.maximum(variance, 1e-12 * variance.max()))
+    return first.with_fields(mean), Diagonal(sigma)

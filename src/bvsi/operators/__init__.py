@@ -12,28 +12,13 @@ from bvsi.operators.boundary import (
     Unknown,
     ZeroNeumann,
 )
-from bvsi.operators.free_energy import energy_operator, free_energy_library, monomials, shared_free_energy
-from bvsi.operators.library import Library, polynomials
+from bvsi.operators.families import (
+    energy_operator,
+    free_energy_library,
+    monomials,
+    polynomials,
+    shared_free_energy,
+)
+from bvsi.operators.library import Library
 from bvsi.operators.vectors import isotropic
 from bvsi.operators.vocabulary import Vocabulary
-
-__all__ = [
-    "Assembled",
-    "Biharmonic",
-    "BoundaryCondition",
-    "Conforming",
-    "Dirichlet",
-    "InteriorPenalty",
-    "Library",
-    "Mixed",
-    "NoFlux",
-    "Unknown",
-    "Vocabulary",
-    "ZeroNeumann",
-    "energy_operator",
-    "free_energy_library",
-    "isotropic",
-    "monomials",
-    "polynomials",
-    "shared_free_energy",
-]

@@ -27,6 +27,7 @@ Coefficients = tuple[sp.Expr, ...]
 # Degree of a polynomial that is still integrated: twice the highest exponent of a text. Not measured.
 MAX_DEGREE = 40
 
+#: The repeated antiderivatives ∫F, ∫∫F, …, one period of them.
 _REPEATED: dict[Any, Callable[[sp.Expr], tuple[sp.Expr, ...]]] = {
     sp.exp: lambda z: (sp.exp(z),),
     sp.sin: lambda z: (-sp.cos(z), -sp.sin(z), sp.cos(z), sp.sin(z)),
@@ -34,8 +35,8 @@ _REPEATED: dict[Any, Callable[[sp.Expr], tuple[sp.Expr, ...]]] = {
     sp.sinh: lambda z: (sp.cosh(z), sp.sinh(z)),
     sp.cosh: lambda z: (sp.sinh(z), sp.cosh(z)),
 }
-"""The repeated antiderivatives ∫F, ∫∫F, …, one period of them."""
 
+#: ∫F of functions that the table knows without a polynomial in front.
 _ONCE: dict[Any, Callable[[sp.Expr], sp.Expr]] = {
     sp.tan: lambda z: -_log_abs(sp.cos(z)),
     sp.tanh: lambda z: sp.log(sp.cosh(z)),
@@ -45,7 +46,6 @@ _ONCE: dict[Any, Callable[[sp.Expr], sp.Expr]] = {
     sp.acos: lambda z: z * sp.acos(z) - sp.sqrt(1 - z**2),
     sp.erf: lambda z: z * sp.erf(z) + sp.exp(-(z**2)) / sp.sqrt(sp.pi),
 }
-"""∫F of functions that the table knows without a polynomial in front."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ The first suits solutions of its own; on samples of smooth fields the last is ri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from bvsi.errors import OperatorError
 class BoundaryCondition:
     """What is known about a field (and its equation) on the boundary."""
 
+    #: Whether the equation is tested only with functions that are zero on the boundary.
     tests_vanish: bool = False
-    """Whether the equation is tested only with functions that are zero on the boundary."""
 
 
 @dataclass(frozen=True)
@@ -134,10 +134,7 @@ class InteriorPenalty:
 class Conforming:
     """∇⁴ on elements that carry four derivatives (C1): no facets inside, ∇c·n = 0 by penalty where it is declared."""
 
-    @property
-    def name(self) -> str:
-        """For people."""
-        return "conforming"
+    name: ClassVar[str] = "conforming"
 
     def text(self, argument: str, condition: BoundaryCondition) -> str:
         """Cells and boundary facets; without ZeroNeumann integration by parts says it all."""
@@ -151,10 +148,7 @@ class Conforming:
 class Mixed:
     """The Laplacian of the recovered Laplacian, K M_lumped⁻¹ K: for P1, Q1 and Q2 (Simpson lumping), not for P2."""
 
-    @property
-    def name(self) -> str:
-        """For people."""
-        return "mixed (K M_lumped⁻¹ K)"
+    name: ClassVar[str] = "mixed (K M_lumped⁻¹ K)"
 
     def text(self, argument: str, condition: BoundaryCondition) -> str:
         """laplacian(recover(laplacian(c)))."""

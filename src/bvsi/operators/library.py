@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations_with_replacement
 from typing import TYPE_CHECKING, Any
 
 from bvsi.common.jets import order
-from bvsi.common.naming import COORDINATE_NAMES, FUNCTION_NAMES, position, squeeze
+from bvsi.common.naming import COORDINATE_NAMES, position, squeeze
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
 from bvsi.operators.left import Left, left_sides
-from bvsi.operators.syntax import MAX_EXPONENT, Operator, Source, Syntax, read
+from bvsi.operators.syntax import Operator, Source, Syntax, read
 from bvsi.operators.vectors import check_vectors, components
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
 
@@ -274,12 +273,7 @@ class Library:
         return operator.has_steep_boundary and (loose or not mirrored)
 
     def weak(
-        self,
-        words: Vocabulary,
-        *,
-        trial_order: int = 1,
-        test_order: int = 1,
-        biharmonic: Biharmonic | None = None,
+        self, words: Vocabulary, *, trial_order: int = 1, test_order: int = 1, biharmonic: Biharmonic | None = None
     ) -> tuple[WeakOperator, ...]:
         """All operators in weak form, for the names of ``words`` and the derivatives that the element carries.
 
@@ -385,7 +379,7 @@ def _operator(source: Source | Operator, field: str, *, alone: bool) -> Operator
 def _from_object(source: object, field: str) -> Syntax:
     import sympy as sp
 
-    from bvsi.operators.from_sympy import from_sympy
+    from bvsi.operators.parse import from_sympy
 
     if not isinstance(source, sp.Expr):
         raise OperatorError(f"library: an operator of {field!r} is a {type(source).__name__}, not a text.")
@@ -430,37 +424,3 @@ def _definitions(definitions: Mapping[str, str | Syntax], fields: tuple[str, ...
         if not isinstance(name, str) or not name.isidentifier() or name in (*fields, *RESERVED_NAMES):
             raise OperatorError(f"definitions: {name!r} cannot be a name here; choose one that means nothing else.")
     return {name: text if isinstance(text, Syntax) else read(text) for name, text in definitions.items()}
-
-
-def polynomials(fields: Sequence[str], degree: int = 3, *, functions: Sequence[str] = ()) -> tuple[str, ...]:
-    """Texts of all monomials Π_j u_j^a_j, Σ a ≤ degree, the constant ``1`` first, then functions of each field. ::
-
-        Library({f: polynomials(["x", "y"], degree=2) for f in ("x", "y")})    # 1, x, y, x**2, x*y, y**2
-
-    Parameters
-    ----------
-    fields
-        Names of fields, auxiliary ones among them.
-    degree
-        Σ a of the highest.
-    functions
-        Functions of the operator language, such as ``("sin", "cos")``.
-    """
-    if isinstance(fields, str) or not fields:
-        raise OperatorError(f"fields: a list of names is needed, such as ['x', 'y']; got {fields!r}.")
-    if not isinstance(degree, int) or not 0 <= degree <= MAX_EXPONENT:
-        raise OperatorError(f"degree: a whole number from 0 to {MAX_EXPONENT} is needed; got {degree!r}.")
-    unknown = [f for f in functions if f not in FUNCTION_NAMES]
-    if unknown:
-        raise OperatorError(f"functions: {unknown[0]!r} is none of {', '.join(FUNCTION_NAMES)}.")
-    powers = (combinations_with_replacement(fields, n) for n in range(degree + 1))
-    return (
-        *(_monomial(chosen) for some in powers for chosen in some),
-        *(f"{function}({field})" for function in functions for field in fields),
-    )
-
-
-def _monomial(chosen: tuple[str, ...]) -> str:
-    """The product of some fields, ``x**2*y`` of x, x, y; ``1`` of none."""
-    counts = {field: chosen.count(field) for field in chosen}
-    return "*".join(f if n == 1 else f"{f}**{n}" for f, n in counts.items()) or "1"

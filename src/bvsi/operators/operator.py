@@ -20,8 +20,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import sympy as sp
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
@@ -30,8 +30,6 @@ from bvsi.operators.strong import Scalar, WeakTerm, collected
 from bvsi.operators.syntax import Operator
 from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
 from bvsi.operators.weak import BoundaryTreatment, JacobianTerm, WeakForm, linearise, treat_boundary, weak_form
-
-Array = NDArray[np.float64]
 
 # Degrees added for a function that is not a polynomial: quadrature is then accurate, not exact. Not measured.
 SMOOTH_FUNCTION_EXTRA = 3
@@ -79,8 +77,8 @@ class MeasureForm(NamedTuple):
     jacobian: tuple[JacobianTerm, ...]
 
 
+#: Integrands g, or coefficients c of the Jacobian.
 KernelKind = Literal["values", "jacobian"]
-"""Integrands g, or coefficients c of the Jacobian."""
 
 
 @dataclass(frozen=True, eq=False)

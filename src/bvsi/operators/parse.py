@@ -10,6 +10,11 @@ text.
 ``facets(g)``          Σ_E ∫ g over the facets between cells, with ``jump``, ``avg``, the facet's length ``h``, the
                        penalty α/h ``penalty``; [w] = w⁺·n⁺ + w⁻·n⁻ of a vector, s⁺n⁺ + s⁻n⁻ of a scalar
 ``boundary(g)``        ∮ g over the boundary; there ``jump(w)`` is w·n and ``avg(s)`` is s
+
+SymPy expressions in the language of the texts, with the bounds of the texts.
+
+Fields may be symbols (``u``) or applied functions (``u(x, y, t)``); ``Derivative`` of them is ``dx``, ``dy`` or ``dz``.
+What has no counterpart in the language is printed by its own name and refused as any unknown name.
 """
 
 from __future__ import annotations
@@ -20,18 +25,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import sympy as sp
+from sympy.core.function import AppliedUndef
+from sympy.printing.str import StrPrinter
 
 from bvsi.common.jets import MEASURES, Sided, Where
-from bvsi.common.naming import CONSTANT_NAMES, DERIVATIVES, FUNCTION_NAMES, squeeze
+from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FUNCTION_NAMES, squeeze
 from bvsi.errors import OperatorError
 from bvsi.operators import strong
-from bvsi.operators.bounds import number, tidy
+from bvsi.operators.bounds import number, real_value, tidy
 from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, evaluate, need_scalar, plain
-from bvsi.operators.syntax import SPECIAL, Syntax, read
-from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
+from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
+from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
 
+#: Functions that people write for integrals over space or time.
 _INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum")
-"""Functions that people write for integrals over space or time."""
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
 
@@ -302,3 +309,46 @@ class _WeakTranslator(_Translator):
             pairs = zip(argument.components, n, strict=True)
             return plain(sp.Add(*(difference(c) * normal for c, normal in pairs)), self.words)
         return Vector(tuple(plain(difference(argument) * normal, self.words) for normal in n))
+
+
+def from_sympy(expression: sp.Expr) -> Syntax:
+    """Syntax of a SymPy expression of fields, coordinates and derivatives."""
+    try:
+        for atom in expression.atoms(sp.Number, sp.NumberSymbol, sp.zoo, sp.I):
+            real_value(atom)
+        printed = read(_Printer().doprint(expression))
+    except OperatorError as error:
+        raise OperatorError(f"operator {shortened(str(expression))!r}: {error}") from None
+    names = {symbol.name for symbol in expression.free_symbols}
+    names |= {function.func.__name__ for function in expression.atoms(AppliedUndef)}
+    return replace(printed, text=str(expression), names=frozenset(names))
+
+
+class _Printer(StrPrinter):  # type: ignore[misc]  # SymPy has no types
+    """SymPy's own texts, but for what the language writes otherwise."""
+
+    def _print_Function(self, node: sp.Expr) -> str:
+        name: str = node.func.__name__
+        return name if isinstance(node, AppliedUndef) else f"{name}({self.stringify(node.args, ', ')})"
+
+    def _print_Derivative(self, node: sp.Derivative) -> str:
+        text = self._print(node.expr)
+        for variable, order in node.variable_count:
+            if str(variable) not in COORDINATE_NAMES:
+                raise OperatorError(
+                    f"derivative with respect to {str(variable)!r}: an operator stands on the right-hand side "
+                    f"of the equation; derivatives are by {', '.join(COORDINATE_NAMES)}."
+                )
+            if not (order.is_Integer and order <= MAX_ORDER):
+                raise OperatorError(f"a derivative of order {order}; write a number up to {MAX_ORDER}.")
+            text = f"d{variable}(" * int(order) + text + ")" * int(order)
+        return str(text)
+
+    def _print_Float(self, node: sp.Float) -> str:
+        return repr(float(node))  # all digits; SymPy writes fifteen
+
+    def _print_NumberSymbol(self, node: sp.Expr) -> str:
+        return repr(float(node))
+
+    def _print_Exp1(self, node: sp.Expr) -> str:  # noqa: ARG002
+        return "exp(1)"

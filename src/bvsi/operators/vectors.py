@@ -23,8 +23,8 @@ from bvsi.common.naming import COORDINATE_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.syntax import Syntax
 
+#: A scalar as a text; a vector as its components, a tensor as its rows.
 Value: TypeAlias = "str | tuple[Value, ...]"
-"""A scalar as a text; a vector as its components, a tensor as its rows."""
 
 _SIGNS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.Pow: "**"}
 

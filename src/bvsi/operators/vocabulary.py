@@ -28,14 +28,14 @@ TIME = "t"
 # Derivatives that may stand on one field. Not measured; no element carries more.
 MAX_ORDER = 6
 
+#: Name of the test function in forms that are written weakly.
 TEST = "test"
-"""Name of the test function in forms that are written weakly."""
 FACET_SIZE = "h"
+#: Length h_E of a facet, and the penalty α/h_E that makes the interior-penalty biharmonic positive on the mesh.
 PENALTY = "penalty"
-"""Length h_E of a facet, and the penalty α/h_E that makes the interior-penalty biharmonic positive on the mesh."""
 
+#: Names that people give to noise in an equation.
 _RANDOM = ("dW", "W", "noise", "eta", "xi")
-"""Names that people give to noise in an equation."""
 _JET = "__"
 _SIDES = {1: "p", -1: "m"}
 _COVARIANCE = "covariance of "

@@ -94,11 +94,7 @@ def _lower_test_order(strong: Scalar, words: Vocabulary, test_order: int) -> dic
 
 
 def _lower_trial_order(
-    parts: dict[MultiIndex, sp.Expr],
-    words: Vocabulary,
-    trial_order: int,
-    test_order: int,
-    skip: tuple[str, ...] = (),
+    parts: dict[MultiIndex, sp.Expr], words: Vocabulary, trial_order: int, test_order: int, skip: tuple[str, ...] = ()
 ) -> dict[MultiIndex, sp.Expr]:
     """Pull derivatives out of g until no jet, but of fields to skip, is beyond ``trial_order``."""
     parts = dict(parts)

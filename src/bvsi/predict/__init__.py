@@ -1,6 +1,3 @@
 """What follows from the coefficients: a posterior pushed through a map."""
 
-from bvsi.predict.potential import diffusion_potential_map, potential_map
-from bvsi.predict.push import predict_function, predict_linear
-
-__all__ = ["diffusion_potential_map", "potential_map", "predict_function", "predict_linear"]
+from bvsi.predict.push import diffusion_potential_map, potential_map, predict_function, predict_linear

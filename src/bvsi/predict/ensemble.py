@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
 from bvsi.data.denoise import Smoother, smoothers
@@ -32,8 +32,6 @@ from bvsi.predict.forecast import (
 if TYPE_CHECKING:
     import xarray as xr
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 _FEWEST_DRAWS = 3  # a variance of two draws says nothing
 # Frames that the initial state is smoothed from, where no boundary values are needed at the others.
@@ -137,7 +135,7 @@ class Start:
     def _first_frames(self, name: str) -> Array:
         return np.asarray(self.data.fields[name][: self.smoothers[name].f.shape[0]])
 
-    def draw(self, rng: np.random.Generator | None) -> dict[str, Array]:
+    def draw(self, rng: Rng | None) -> dict[str, Array]:
         """Smoothed frames by field, (S, n), with a draw of what is unknown of them where there is an ``rng``."""
         states = {}
         for name in self.simulator.fields:
@@ -173,9 +171,7 @@ class Ensemble:
     failed: int
 
 
-def simulated(
-    start: Start, thetas: Array, times: Array, budget: float, rng: np.random.Generator, progress: Progress
-) -> Ensemble:
+def simulated(start: Start, thetas: Array, times: Array, budget: float, rng: Rng, progress: Progress) -> Ensemble:
     """Simulations with draws of coefficients, (m + 1, d), the first their mean, and of the initial state."""
     tol = float(np.clip(_TIME_ERROR * start.noise, *_TIME_BOUNDS))
     count, steps = _affordable(start, thetas[0], times, Rosenbrock(tol), budget, len(thetas) - 1)

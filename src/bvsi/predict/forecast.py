@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri, stdtrit
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import BvsiError
-
-Array = NDArray[np.float64]
 
 LEVEL = 0.95  # of the bands
 # Coverage below which bands are too narrow: noise alone makes it vary less, and correlated errors more.
@@ -58,7 +56,7 @@ class Forecast:
     """
 
     times: Array
-    held_out: NDArray[np.bool_]
+    held_out: Mask
     error: Array
     spread: Array
     noise: float
@@ -120,14 +118,7 @@ def half_width(variance: Array) -> Array:
 
 
 def forecast_status(
-    times: Array,
-    held_out: NDArray[np.bool_],
-    error: Array,
-    spread: Array,
-    noise: float,
-    coverage: Array,
-    *,
-    failed: float = 0.0,
+    times: Array, held_out: Mask, error: Array, spread: Array, noise: float, coverage: Array, *, failed: float = 0.0
 ) -> str:
     """What the numbers show, and what to do.
 

@@ -2,23 +2,32 @@
 
 linear    q = Φ θ:  mean Φ E[θ], variance diag(Φ Cov Φᵀ), exact Gaussian or Student-t bands
 any       q = f(θ):  moments and quantiles of f over posterior draws
+
+Potentials behind operators, as linear maps from coefficients to values on a grid.
+
+    ψ(x) = Σ_i θ_i φ_i(x)  of operators div(p*grad(φ_i)),        ζ(u) = Σ_i θ_i f_i(u)  of operators laplacian(f_i(u))
+
+Only ∇ψ and ∇ζ enter the equation, so both are known up to a constant: their mean over the given points is zero. For a
+free energy Σ η_φ φ the f_φ are ∂φ/∂c, and ζ = m ∂g/∂c (eq:CH_effective_derivatives).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import Posterior, check_level
+from bvsi.operators.syntax import Syntax, read
+from bvsi.operators.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
 
 
 def predict_linear(posterior: Posterior, Phi: xr.DataArray, *, level: float = 0.95) -> xr.Dataset:
@@ -46,7 +55,7 @@ def predict_function(
     f: Callable[[dict[str, float]], xr.DataArray],
     *,
     size: int = 1000,
-    rng: np.random.Generator,
+    rng: Rng,
     level: float = 0.95,
 ) -> xr.Dataset:
     """Mean, variance, credible band and samples of q = f(θ) by Monte Carlo.
@@ -88,3 +97,117 @@ def _aligned(Phi: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
     if missing:
         raise BvsiError(f"Phi: has no entry for the operator {missing[0]!r}; give it zeros if it does not enter.")
     return Phi.sel(operator=list(names)).drop_vars("operator")
+
+
+def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.DataArray:
+    """Φ with Φ_i = φ_i − mean(φ_i) on the grid of ``axes``; zero for operators that are no drift.
+
+    Parameters
+    ----------
+    names
+        Operators of the model.
+    axes
+        Coordinates by name, ``{"x": x, "y": y}``.
+    """
+    points = points_of(axes)
+    columns: list[Array | None] = []
+    for name in names:
+        phi = _drift_potential(read(name.split(": ", 1)[-1]), tuple(points))
+        columns.append(None if phi is None else evaluate(phi, points, Vocabulary(tuple(points), ())))
+    if not any(column is not None and np.ptp(column) > 0 for column in columns):
+        raise BvsiError("names: none of the operators has the form div(p*grad(φ)) that comes from a potential.")
+    return labelled_map(names, axes, columns)
+
+
+def _drift_potential(operator: Syntax, coordinates: tuple[str, ...]) -> Syntax | None:
+    """φ of ``div(field*grad(φ))`` with φ a function of the coordinates; None for other operators."""
+    from bvsi.operators.parse import strong_form
+
+    fields = operator.names - set(coordinates) - {"t"}
+    strong_form(operator, Vocabulary(coordinates, tuple(sorted(fields))))  # what is no operator is refused
+    match operator.tree:
+        case ast.Call(func=ast.Name(id="div"), args=[ast.BinOp(left=left, op=ast.Mult(), right=right)]):
+            for field, gradient in ((left, right), (right, left)):
+                match field, gradient:
+                    case ast.Name(), ast.Call(func=ast.Name(id="grad"), args=[phi]):
+                        inner = operator.part(phi)
+                        return inner if inner.names <= set(coordinates) else None
+    return None
+
+
+def diffusion_potential_map(names: tuple[str, ...], equation: str, axes: Mapping[str, ArrayLike]) -> xr.DataArray:
+    """Φ with Φ_i = f_i − mean(f_i) on the grid of ``axes``; zero for other operators and other equations.
+
+    Parameters
+    ----------
+    names
+        Operators of the model.
+    equation
+        Field whose equation is meant.
+    axes
+        Values of the fields by name, ``{"c1": c1, "c2": c2}``.
+    """
+    points = points_of(axes)
+    words = Vocabulary(("x",), tuple(points))
+    columns = []
+    for name in names:
+        owner, _, text = name.rpartition(": ")
+        inner = _under_laplacian(read(text)) if owner in ("", equation) else None
+        known = inner is not None and inner.names <= set(points)
+        columns.append(evaluate(inner, points, words) if inner is not None and known else None)
+    if not any(column is not None for column in columns):
+        raise BvsiError(
+            f"names: no operator of {equation!r} has the form laplacian(f) with f a function of {', '.join(points)}."
+        )
+    return labelled_map(names, axes, columns)
+
+
+def _under_laplacian(operator: Syntax) -> Syntax | None:
+    match operator.tree:
+        case ast.Call(func=ast.Name(id="laplacian"), args=[inner]):
+            return operator.part(inner)
+    return None
+
+
+def points_of(axes: Mapping[str, ArrayLike]) -> dict[str, Array]:
+    """The tensor grid of ``axes``: for each name its value at every point."""
+    checked = {name: _axis(name, values) for name, values in axes.items()}
+    if not checked:
+        raise BvsiError("axes: at least one coordinate is needed, such as {'x': x}.")
+    return dict(zip(checked, np.meshgrid(*checked.values(), indexing="ij"), strict=True))
+
+
+def evaluate(syntax: Syntax, points: Mapping[str, Array], words: Vocabulary) -> Array | None:
+    """An expression of coordinates or fields of ``words`` at the points; None where it has derivatives."""
+    from bvsi.operators.operator import compile_kernel
+    from bvsi.operators.parse import strong_form
+    from bvsi.operators.strong import evaluate as carried_out
+
+    expression = carried_out(strong_form(syntax, words).form, words)
+    values = {words.symbol(name): array for name, array in points.items()}
+    if not set(expression.free_symbols) <= set(values):
+        return None
+    value = compile_kernel((expression,))(values)[0]
+    return np.broadcast_to(value, next(iter(points.values())).shape).astype(float)
+
+
+def labelled_map(names: Sequence[str], axes: Mapping[str, ArrayLike], columns: Sequence[Array | None]) -> xr.DataArray:
+    """Φ (operator, *axes) with the mean over the points taken off each column; None is a column of zeros."""
+    import xarray as xr
+
+    coordinates = {name: _axis(name, values) for name, values in axes.items()}
+    shape = tuple(len(axis) for axis in coordinates.values())
+    centred = [np.zeros(shape) if column is None else column - column.mean() for column in columns]
+    return xr.DataArray(
+        np.stack(centred), dims=("operator", *coordinates), coords={"operator": list(names), **coordinates}
+    )
+
+
+def _axis(name: str, values: ArrayLike) -> Array:
+    try:
+        axis = np.asarray(values, dtype=float)
+    except (TypeError, ValueError):
+        axis = np.empty(0)
+    if axis.ndim != 1 or not axis.size or not np.all(np.isfinite(axis)):
+        raise BvsiError(f"axes: {name!r} needs a list of finite coordinates.")
+    return axis

@@ -5,21 +5,3 @@ from bvsi.residual.jacobians import Scaled, Sensitivity
 from bvsi.residual.layout import Layout
 from bvsi.residual.stencils import BDF2, BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
-
-__all__ = [
-    "BDF2",
-    "BackwardEuler",
-    "CrankNicolson",
-    "EachFrame",
-    "Layout",
-    "ResidualSystem",
-    "Residuals",
-    "Scaled",
-    "Sensitivity",
-    "Stencil",
-    "Structure",
-    "TemporalTests",
-    "assemble",
-    "discretise_library",
-    "state_of",
-]

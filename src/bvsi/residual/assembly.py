@@ -8,13 +8,14 @@ from operator import add
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.data._arrays import slabs
-from bvsi.data.jumps import jumps
+from bvsi.data.smoothness import jumps
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
 from bvsi.residual.blur import Blur
@@ -32,17 +33,15 @@ from bvsi.spaces.spline_tests import SplineElement
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
+#: How test functions and fields are made.
 Discretisation: TypeAlias = Galerkin | SplineTests
-"""How test functions and fields are made."""
 
+#: Noise variance by field: a number, or (T, nodes).
 Variance: TypeAlias = Mapping[str, ArrayLike]
-"""Noise variance by field: a number, or (T, nodes)."""
 
+#: Weak operators, and the space that integrates them.
 Discretised: TypeAlias = "tuple[tuple[WeakOperator, ...], Space]"
-"""Weak operators, and the space that integrates them."""
 
 # Degree of quadrature beyond which the default does not go, however high the polynomials of the operators.
 # Not measured; the error of higher integrands is then that of the rule.

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
 from bvsi.residual.stencils import TemporalTests
@@ -22,8 +22,6 @@ from bvsi.spaces import SplineTests
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.nodal_derivatives import ball_fits, narrowest_ball
 from bvsi.spaces.resolution import resolved_gap
-
-Array = NDArray[np.float64]
 
 # Degrees of splines beyond the highest derivative: two less than where the nodes are the quadrature, so that more
 # functions fit into the domain.

@@ -21,6 +21,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Data, Grid
 from bvsi.linalg import DeferredPattern, Kronecker, Pattern
@@ -28,8 +29,6 @@ from bvsi.linalg.kronecker import along_axes
 from bvsi.residual.stencils import evenly_spaced
 from bvsi.spaces import Space, is_uniform
 from bvsi.spaces.measure import Evaluation
-
-Array = NDArray[np.float64]
 
 # Kernels narrower than this many steps are none: neighbours have a correlation of 0.002.
 _NARROWEST = 0.2

@@ -16,11 +16,11 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.data._arrays import release
-from bvsi.data.jumps import of_materials
+from bvsi.data.smoothness import of_materials
 from bvsi.errors import OperatorError
 from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from bvsi.operators.operator import KernelKind, WeakOperator
     from bvsi.operators.weak import JacobianTerm
 
-Array = NDArray[np.float64]
 
 # Bytes of one array of values at the points of quadrature; bounds what a pass over the times takes. Not measured.
 CHUNK_BYTES = 64 * 2**20
@@ -46,12 +45,10 @@ _CLEARLY = 1e-9
 # every θ. Beyond, memory matters more.
 KEEP_BYTES = 2e8
 
+#: J of one operator: field, derivative of the test functions, and entries with one row for all times or one for each.
+#: On elements the derivative is None and the entries are on the space's pattern of the operator's reach, (1 or T, nnz).
+#: On nodal spaces they are the diagonals behind the test functions at the nodes, (1 or T, n).
 Blocks: TypeAlias = tuple[tuple[str, Jet | None, Array], ...]
-"""J of one operator: field, derivative of the test functions, and entries with one row for all times or one for each.
-
-On elements the derivative is None and the entries are on the space's pattern of the operator's reach, (1 or T, nnz). On
-nodal spaces they are the diagonals behind the test functions at the nodes, (1 or T, n).
-"""
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,14 +19,12 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.linalg import Kronecker, Pattern
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
+#: Σ_j b_kj c_j ∘ V_j (n, K) by the identity of the factor c and the first unknown.
 Sums: TypeAlias = "dict[tuple[int, int], Array]"
-"""Σ_j b_kj c_j ∘ V_j (n, K) by the identity of the factor c and the first unknown."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,14 +110,7 @@ class JacobianKind(ABC):
         """J(û_time) V for V (n_u, m)."""
 
     @abstractmethod
-    def add_everywhere(self, out: Array, V: Array) -> None:
-        """J(û_j) V_j at all times, for V (n_u, T)."""
-
-    @abstractmethod
-    def add_transposed(self, out: Array, W: Array) -> None:
-        """J(û_j)ᵀ W_j at all times, for W (N, T)."""
-
-    def add_summed(self, out: Array, b: Any, V: Array, made: Sums | None = None) -> None:  # noqa: ARG002
+    def add_summed(self, out: Array, b: Any, V: Array, made: Sums) -> None:
         """Σ_j b_kj J(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K).
 
         Parameters
@@ -127,13 +118,10 @@ class JacobianKind(ABC):
         made
             Sums over times that terms with the same b and V share.
         """
-        everywhere = np.zeros((len(out), V.shape[1]))
-        self.add_everywhere(everywhere, V)
-        out += (b @ everywhere.T).T
 
+    @abstractmethod
     def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
         """Σ_k b_kj J(û_j)ᵀ W_k for W (N, K), (n_u, T)."""
-        self.add_transposed(out, np.asarray(W @ b))
 
     def at_nodes(self) -> Scaled:
         """The term as V diag(c_j), for those that are."""
@@ -180,13 +168,15 @@ class Matrix(JacobianKind):
         """J(û_time) V."""
         out += self.scale * (self.slots.matrix(self._at(time)) @ V)
 
-    def add_everywhere(self, out: Array, V: Array) -> None:
-        """J(û_j) V_j."""
-        self._add_all(out, V, transposed=False)
+    def add_summed(self, out: Array, b: Any, V: Array, made: Sums) -> None:  # noqa: ARG002
+        """J(û_j) V_j, and their sums."""
+        everywhere = np.zeros((len(out), V.shape[1]))
+        self._add_all(everywhere, V, transposed=False)
+        out += (b @ everywhere.T).T
 
-    def add_transposed(self, out: Array, W: Array) -> None:
-        """J(û_j)ᵀ W_j."""
-        self._add_all(out, W, transposed=True)
+    def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
+        """J(û_j)ᵀ Σ_k b_kj W_k."""
+        self._add_all(out, np.asarray(W @ b), transposed=True)
 
     def _add_all(self, out: Array, V: Array, *, transposed: bool) -> None:
         times = [slice(None)] if self.constant else [slice(j, j + 1) for j in range(len(self.entries))]
@@ -276,17 +266,9 @@ class Scaled(JacobianKind):
         """V diag(c_time) applied."""
         out[self.tests.rows] += self.tests.product @ (self._diagonal(time)[:, None] * V[self.columns])
 
-    def add_everywhere(self, out: Array, V: Array) -> None:
-        """V (c_j ∘ V_j)."""
-        out[self.tests.rows] += self.tests.product @ (self.factor.T * V[self.columns])
-
-    def add_transposed(self, out: Array, W: Array) -> None:
-        """c_j ∘ Vᵀ W_j."""
-        out[self.columns] += self.factor.T * self.tests.product.transposed_times(W[self.tests.rows])
-
-    def add_summed(self, out: Array, b: Any, V: Array, made: Sums | None = None) -> None:
+    def add_summed(self, out: Array, b: Any, V: Array, made: Sums) -> None:
         """V Σ_j b_kj c_j ∘ V_j: sums over times go first."""
-        made, key = {} if made is None else made, (id(self.factor), self.first)
+        key = (id(self.factor), self.first)
         if key not in made:
             own = V[self.columns].T  # times before nodes, as in the factor: four times faster
             made[key] = np.asarray((b @ own) * self.factor if self.constant else b @ (own * self.factor)).T
@@ -355,21 +337,15 @@ class Sensitivity:
 
     def everywhere(self, V: Array) -> Array:
         """J_i(û_j) V_j at all times, for V (n_u, T), (N, T)."""
-        out = np.zeros((self.pattern.shape[0], V.shape[1]))
-        for term in self.terms:
-            term.add_everywhere(out, V)
-        return self.scale * out
+        return self.summed(sparse.eye_array(V.shape[1]), V)
 
     def transposed_everywhere(self, W: Array) -> Array:
         """J_i(û_j)ᵀ W_j at all times, for W (N, T), (n_u, T)."""
-        out = np.zeros((self.pattern.shape[1], W.shape[1]))
-        for term in self.terms:
-            term.add_transposed(out, W)
-        return self.scale * out
+        return self.summed_transposed(sparse.eye_array(W.shape[1]), W)
 
     def summed(self, b: Any, V: Array, made: Sums | None = None) -> Array:
         """Σ_j b_kj J_i(û_j) V_j for V (n_u, T) and a stencil b (K × T), (N, K)."""
-        out = np.zeros((self.pattern.shape[0], b.shape[0]))
+        out, made = np.zeros((self.pattern.shape[0], b.shape[0])), {} if made is None else made
         for term in self.terms:
             term.add_summed(out, b, V, made)
         return self.scale * out

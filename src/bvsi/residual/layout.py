@@ -17,6 +17,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.common.jets import Jet
 from bvsi.data import Data
 from bvsi.errors import OperatorError
@@ -29,16 +30,13 @@ from bvsi.spaces import Reach, Space
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 # Part of the largest entry below which one is the rounding of zero: a spline of degree 5 is 1e-62 of its maximum where
 # a node misses a knot by 1e-12 of a gap.
 _ROUNDING = 1e-50
 
+#: Equation, field, and how far the coupling reaches.
 Block: TypeAlias = tuple[str, str, Reach]
-"""Equation, field, and how far the coupling reaches."""
 
 
 class Layout:
@@ -175,11 +173,7 @@ def known_fields(operators: tuple[WeakOperator, ...]) -> tuple[str, ...]:
 
 
 def _restricted(
-    space: Space,
-    tests: Integers,
-    kept: dict[tuple[str, Reach], tuple[Pattern, Integers]],
-    equation: str,
-    reach: Reach,
+    space: Space, tests: Integers, kept: dict[tuple[str, Reach], tuple[Pattern, Integers]], equation: str, reach: Reach
 ) -> tuple[Pattern, Integers]:
     """The space's pattern of a reach in the rows of some tests, and its slots there, made once."""
     if (equation, reach) not in kept:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Mask
 from bvsi.data import Data, Grid
 from bvsi.data.smoothness import along
 from bvsi.errors import DataError
@@ -97,7 +97,7 @@ def _counts(data: Data, ladder: Mapping[str, Sequence[float]], degrees: tuple[in
     return _nested(_missing(data).reshape(-1, *grid.shape), [*every, *axes])
 
 
-def _missing(data: Data) -> NDArray[np.bool_]:
+def _missing(data: Data) -> Mask:
     """Where a field was not measured, (T, nodes)."""
     missing = np.zeros((data.n_times, data.n_nodes), dtype=bool)
     for mask in (data.measured or {}).values():
@@ -114,7 +114,7 @@ def _touched(data: Data, name: str, gap: float, degree: int) -> Any:
     return touched(axis_tests(data.geometry, name, gap, degree))
 
 
-def _nested(missing: NDArray[np.bool_], axes: Sequence[Sequence[Any]]) -> Iterator[int]:
+def _nested(missing: Mask, axes: Sequence[Sequence[Any]]) -> Iterator[int]:
     """Boxes without a missing value; the first axis is summed over and what is left of it goes to the end."""
     if not axes:
         yield int(np.count_nonzero(~missing))

@@ -19,12 +19,10 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import DataError, SpaceError
 from bvsi.spaces.bsplines import UniformSplines
-
-Array = NDArray[np.float64]
 
 # A step longer than this many typical ones is a gap in the record.
 _GAP = 1.5
@@ -183,7 +181,7 @@ def trapezoidal(points: Array) -> Array:
     return np.asarray(0.5 * (np.append(steps, 0.0) + np.insert(steps, 0, 0.0)))
 
 
-def _spline_matrix(values: Array, functions: NDArray[np.int64], n: int) -> Any:
+def _spline_matrix(values: Array, functions: Integers, n: int) -> Any:
     """Values (T, p + 1) of some functions at every time as a sparse matrix (n, T), zeros left out."""
     times = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
     there = (functions >= 0) & (values != 0)
@@ -221,7 +219,7 @@ def _lagrange(points: Array, nodes: Array) -> Array:
     return np.stack(values, axis=1)
 
 
-def _over_gaps(splines: UniformSplines, times: Array) -> NDArray[np.bool_]:
+def _over_gaps(splines: UniformSplines, times: Array) -> Mask:
     """Functions with missing frames inside their support, (n,)."""
     steps = np.diff(times)
     missing = np.flatnonzero(steps > max(_GAP * float(np.median(steps)), splines.gap))

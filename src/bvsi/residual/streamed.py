@@ -11,23 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.jets import Jet, Where
 from bvsi.linalg import Pattern
 from bvsi.residual.discrete import State, check_finite, integrands, reach_of
-from bvsi.residual.jacobians import JacobianKind
+from bvsi.residual.jacobians import JacobianKind, Sums
 from bvsi.residual.layout import Layout
 from bvsi.spaces import Reach
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
     from bvsi.operators.weak import JacobianTerm
-
-Array = NDArray[np.float64]
 
 
 class Site(NamedTuple):
@@ -207,11 +205,7 @@ class Streamed(JacobianKind):
 
     source: WeakJacobians
     weights: Mapping[int, float]
-
-    @property
-    def constant(self) -> bool:
-        """It is not."""
-        return False
+    constant = False
 
     @property
     def key(self) -> Hashable:
@@ -243,10 +237,10 @@ class Streamed(JacobianKind):
         """Σ_i w_i J_i(û_time) V."""
         out += self.source.apply(list(self.weights), time, V) @ np.array([*self.weights.values()])
 
-    def add_everywhere(self, out: Array, V: Array) -> None:
-        """Σ_i w_i J_i(û_j) V_j."""
-        out += self.source.everywhere(self.weights, V)
+    def add_summed(self, out: Array, b: Any, V: Array, made: Sums) -> None:  # noqa: ARG002
+        """Σ_i w_i J_i(û_j) V_j, and their sums."""
+        out += (b @ self.source.everywhere(self.weights, V).T).T
 
-    def add_transposed(self, out: Array, W: Array) -> None:
-        """Σ_i w_i J_i(û_j)ᵀ W_j."""
-        out += self.source.transposed_everywhere(self.weights, W)
+    def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
+        """Σ_i w_i J_i(û_j)ᵀ Σ_k b_kj W_k."""
+        out += self.source.transposed_everywhere(self.weights, np.asarray(W @ b))

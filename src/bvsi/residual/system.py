@@ -13,16 +13,15 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.common.naming import position
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern
 from bvsi.residual.blur import Blur
 from bvsi.residual.jacobians import JacobianSource, Matrix, Sensitivity, Slots, combined_sensitivity
 from bvsi.residual.thinning import Thinned
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +63,12 @@ class Structure:
     b: Any
     coordinates: Array
     equations: tuple[str, ...]
-    equation_of_row: NDArray[np.int64]
+    equation_of_row: Integers
     fields: tuple[str, ...]
     n_dofs: int
     times: Array
     transfer: Any | None
-    active: NDArray[np.bool_] | None = None
+    active: Mask | None = None
     mass_at_nodes: Sensitivity | None = None
     thinned: Thinned | None = None
     blur: Blur | None = None
@@ -110,7 +109,7 @@ class Structure:
         return Sensitivity(self.pattern, (Matrix(Slots(self.pattern, np.arange(self.pattern.nnz)), self.M[None]),))
 
     @property
-    def block_rows(self) -> NDArray[np.int64]:
+    def block_rows(self) -> Integers:
         """Residuals used in each block, (K,)."""
         if self.active is None:
             return np.full(self.n_blocks, self.n_rows)
@@ -122,7 +121,7 @@ class Structure:
         weight = abs(self.b)
         return np.asarray(weight @ self.times / np.asarray(weight.sum(axis=1)).ravel())
 
-    def inactive(self, k: int) -> NDArray[np.int64]:
+    def inactive(self, k: int) -> Integers:
         """Rows of block k that are not used."""
         return np.zeros(0, dtype=np.int64) if self.active is None else np.flatnonzero(~self.active[:, k])
 
@@ -258,7 +257,7 @@ class Residuals:
         Z = np.concatenate([self.Z[:, :, :1], self.X @ T], axis=2)
         return replace(self, Z=Z, J=tuple(combined_sensitivity(self.J, column) for column in T.T))
 
-    def some_blocks(self, blocks: NDArray[np.int64]) -> Residuals:
+    def some_blocks(self, blocks: Integers) -> Residuals:
         """Only some of the blocks, by index k; nothing is assembled again."""
         structure = self.structure
         active = None if structure.active is None else structure.active[:, blocks]

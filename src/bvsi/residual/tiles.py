@@ -22,14 +22,11 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.linalg import DeferredPattern, Kronecker, Pattern
 from bvsi.residual.jacobians import NodalTests, Scaled, Sensitivity, Slots
 from bvsi.residual.system import Residuals, Structure
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Numbers in the Jacobian of an operator up to which its tiles are kept, 8 MB; bounds memory.
 _KEPT = 1_000_000

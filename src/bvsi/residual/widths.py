@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.residual import TemporalTests
 from bvsi.residual.blur import spectral_density
 from bvsi.residual.mask_widths import gaps_in_mask
 from bvsi.spaces import SplineTests
 from bvsi.spaces.nodal_derivatives import NARROWEST, noise_gain
-
-Array = NDArray[np.float64]
 
 # Degree of the splines in time: smooth enough that quadrature over steps is exact to sixth order.
 TIME_DEGREE = 5
@@ -195,14 +193,7 @@ def _around_end(cube: Array, axis: int, end: int) -> Array:
 
 
 def highest(
-    cube: Array,
-    axis: int,
-    sigma: float,
-    *,
-    periodic: bool,
-    ends: bool = False,
-    width: float = 0.0,
-    alike: float = 1.0,
+    cube: Array, axis: int, sigma: float, *, periodic: bool, ends: bool = False, width: float = 0.0, alike: float = 1.0
 ) -> float:
     """f_99 along one axis; ``ends`` as of :func:`power_spectrum`.
 
@@ -393,13 +384,7 @@ def aligned_in_time(gap: float, times: Array, degree: int) -> float:
 
 
 def aligned_gap(
-    gap: float,
-    nodes: int,
-    degree: int,
-    *,
-    periodic: bool = False,
-    narrower: bool = False,
-    least: int = WIDTHS.least,
+    gap: float, nodes: int, degree: int, *, periodic: bool = False, narrower: bool = False, least: int = WIDTHS.least
 ) -> float:
     """A gap near this one for which quadrature over equal steps is exact: nearly whole numbers of steps, or wide.
 

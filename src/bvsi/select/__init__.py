@@ -4,20 +4,3 @@ from bvsi.select.by_fits import Backward, Exhaustive, Forward
 from bvsi.select.by_quadratic import BestSubset, Sweep
 from bvsi.select.criterion import Criterion, ExactBIC, ExtendedBIC, FStatistic, ProfileBIC, ResidualBIC, Wald
 from bvsi.select.path import SelectionPath, Visited
-
-__all__ = [
-    "Backward",
-    "BestSubset",
-    "Criterion",
-    "ExactBIC",
-    "Exhaustive",
-    "ExtendedBIC",
-    "FStatistic",
-    "Forward",
-    "ProfileBIC",
-    "ResidualBIC",
-    "SelectionPath",
-    "Sweep",
-    "Visited",
-    "Wald",
-]

@@ -5,24 +5,3 @@ from bvsi.spaces.galerkin import Galerkin, Interpolation, LocalL2Projection, Tra
 from bvsi.spaces.measure import Evaluation, Measure
 from bvsi.spaces.space import Reach, Space
 from bvsi.spaces.spline_tests import SplineTests, is_uniform
-
-__all__ = [
-    "H3",
-    "P1",
-    "P2",
-    "Q1",
-    "Q2",
-    "Element",
-    "Evaluation",
-    "Galerkin",
-    "Hermite",
-    "Interpolation",
-    "Lagrange",
-    "LocalL2Projection",
-    "Measure",
-    "Reach",
-    "Space",
-    "SplineTests",
-    "Transfer",
-    "is_uniform",
-]

@@ -11,8 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from bvsi.app.files import netcdf_bytes, write_whole
 from bvsi.app.study import Finished, load_study, run_study
-from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.common.progress import Progress, progress_bar
 from bvsi.errors import BvsiError
 from bvsi.studies.problems.classics import CLASSICS

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.common.progress import Progress, progress_bar
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.scattered import mesh_through

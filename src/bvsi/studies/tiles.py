@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.common.progress import progress_bar
 from bvsi.data import Data
 from bvsi.discovery.method import choose_method

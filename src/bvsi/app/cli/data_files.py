@@ -91,8 +91,8 @@ def init(
         raise BvsiError(f"{str(file)!r}: a study file cannot hold this name; rename the file in plain letters.")
     _check_readable(file, limits)
     reading = _reading(file, dims, time, limits)
+    from bvsi.app.files import write_whole
     from bvsi.app.study.template import template
-    from bvsi.common.files import write_whole
 
     free_to_write(out, force=force, option="--out")
     text = template(file, study_file=out, reading=reading, limits=limits)

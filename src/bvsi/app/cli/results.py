@@ -28,10 +28,10 @@ def report(
     quiet: Quiet = False,
 ) -> None:
     """Write the report of a result anew."""
+    from bvsi.app.files import write_whole
     from bvsi.app.readers.source import readable
     from bvsi.app.study.outputs import written
     from bvsi.app.study.result_folder import REPORT, extras_beside, pages
-    from bvsi.common.files import write_whole
     from bvsi.discovery import Discovery
 
     path = result_file(result)
@@ -125,9 +125,9 @@ def compare(
 
     Coefficients, error bars, and how many standard deviations lie between them.
     """
+    from bvsi.app.comparison import compare as compare_posteriors
     from bvsi.app.readers.source import readable
     from bvsi.discovery import Discovery
-    from bvsi.infer.posteriors import compare as compare_posteriors
 
     if str(a) == str(b):
         raise BvsiError("compare: the same result twice; give two.")

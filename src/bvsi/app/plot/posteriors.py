@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.comparison import Comparison
 from bvsi.app.plot.style import GREY, SERIES
 from bvsi.discovery.result import with_uncertainty
-from bvsi.infer.posteriors import Comparison
 
 Array = NDArray[np.float64]
 

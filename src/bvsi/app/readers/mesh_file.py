@@ -13,8 +13,8 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.files import check_hdf5, check_reference
 from bvsi.app.readers.source import needed, readable
-from bvsi.common.files import check_hdf5, check_reference
 from bvsi.data import CELL_TYPES, Mesh
 from bvsi.errors import DataError
 

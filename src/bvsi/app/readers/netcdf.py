@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.files import check_hdf5
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource, Key, needed, texts
-from bvsi.common.files import check_hdf5
 from bvsi.errors import DataError
 
 

@@ -13,11 +13,11 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.files import check_reference
 from bvsi.app.readers.mesh_file import NodeMesh, check_xdmf, meshio_read, node_mesh, quiet
 from bvsi.app.readers.points import Lattice, lattice_of_mesh
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource, Key, in_memory, needed, readable
-from bvsi.common.files import check_reference
 from bvsi.data import COORDINATE_NAMES
 from bvsi.errors import DataError
 

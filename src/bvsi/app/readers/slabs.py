@@ -20,7 +20,7 @@ from bvsi.app.readers.source import Array, readable
 from bvsi.common.progress import Progress
 from bvsi.data import Grid
 from bvsi.data._arrays import real_array
-from bvsi.data._measured import check_fill
+from bvsi.data._given import check_fill
 from bvsi.errors import DataError
 
 Floats = NDArray[np.float64]

@@ -12,8 +12,8 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.app.files import write_whole
 from bvsi.app.readers.source import needed
-from bvsi.common.files import write_whole
 from bvsi.data import CELL_TYPES, Data, Grid
 from bvsi.errors import DataError
 

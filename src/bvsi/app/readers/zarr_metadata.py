@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common.files import check_reference
+from bvsi.app.files import check_reference
 from bvsi.errors import DataError
 
 # Codecs that only compress or rearrange numbers, by their names in versions 2 and 3 (there also with "numcodecs.").

@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from bvsi.common.files import sync_folder
+from bvsi.app.files import sync_folder
 
 _CURRENT_FOLDER = -100  # AT_FDCWD
 _EXCHANGE = 2  # RENAME_EXCHANGE

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.app.plot.inspection import field_view, spectrum
 from bvsi.app.study.inspection import Inspection
-from bvsi.common.files import png_bytes, write_whole
 from bvsi.data import Grid
 
 _MOST_FIELDS = 4

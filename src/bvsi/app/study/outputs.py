@@ -19,9 +19,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
+from bvsi.app.files import sync_folder, write_whole
 from bvsi.app.study.exchange import aside_of, empty, exchange, link_rest, remove_empty
 from bvsi.app.study.seal import file_digest, is_sealed, seal
-from bvsi.common.files import sync_folder, write_whole
 from bvsi.errors import BvsiError
 
 WORK = ".bvsi"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import ValidationError
 
+from bvsi.app.files import netcdf_bytes, write_whole
 from bvsi.app.study.complaints import complaints
 from bvsi.app.study.posterior_checks import axes_faults
 from bvsi.app.study.quantities import Quantity
 from bvsi.app.study.settings import QuantitySettings
-from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
 

@@ -15,7 +15,7 @@ from bvsi.app.study.settings import QuantitySettings
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError
 from bvsi.predict import diffusion_potential_map, potential_map
-from bvsi.predict.potential import points_of
+from bvsi.predict.push import points_of
 
 if TYPE_CHECKING:
     import xarray as xr

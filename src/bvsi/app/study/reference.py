@@ -93,6 +93,6 @@ def _cell(text: str) -> str:
 
 
 if __name__ == "__main__":
-    from bvsi.common.files import write_whole
+    from bvsi.app.files import write_whole
 
     write_whole(Path(sys.argv[1]), reference())

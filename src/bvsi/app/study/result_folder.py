@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bvsi.app.files import load_netcdf
 from bvsi.app.readers.source import readable
 from bvsi.app.report import html_report, markdown_report
-from bvsi.common.files import load_netcdf
 from bvsi.common.naming import plain_name
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from bvsi.app.files import netcdf_bytes
 from bvsi.app.readers import read_with_notes
 from bvsi.app.readers.registry import format_of
 from bvsi.app.report import equation_latex, versions
@@ -43,7 +44,6 @@ from bvsi.app.study.stages import Stages, data_parts, digest_of, file_parts
 from bvsi.app.study.summary import coefficients_csv, summary
 from bvsi.app.study.toml import Study
 from bvsi.cluster import Stored, seen_by_workers
-from bvsi.common.files import netcdf_bytes
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover

@@ -24,6 +24,6 @@ def schema_text() -> str:
 
 
 if __name__ == "__main__":
-    from bvsi.common.files import write_whole
+    from bvsi.app.files import write_whole
 
     write_whole(SCHEMA_FILE, schema_text())

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import platformdirs
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 
 _BYTES = 32
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bvsi.app.files import netcdf_bytes, write_whole
 from bvsi.app.readers import write_vtu
 from bvsi.app.study.build import folder_of
 from bvsi.app.study.result_folder import RESULT, check_no_link
 from bvsi.app.study.run import read_inputs
 from bvsi.app.study.toml import Study
-from bvsi.common.files import netcdf_bytes, write_whole
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.discovery import Discovery

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from bvsi._version import __version__
+from bvsi.app.files import write_whole
 from bvsi.app.study.outputs import is_regular
 from bvsi.app.study.seal import file_digest, is_sealed, seal
-from bvsi.common.files import write_whole
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import BvsiError

@@ -3,14 +3,3 @@
 from bvsi.infer.constraints.feasibility import Affine
 from bvsi.infer.constraints.linear import AnyConstraints, Constraints, LinearConstraints, as_linear
 from bvsi.infer.constraints.program import interior, project, solve_program
-
-__all__ = [
-    "Affine",
-    "AnyConstraints",
-    "Constraints",
-    "LinearConstraints",
-    "as_linear",
-    "interior",
-    "project",
-    "solve_program",
-]

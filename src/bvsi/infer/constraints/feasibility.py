@@ -13,9 +13,8 @@ import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import BvsiError, InfeasibleError
-
-Array = NDArray[np.float64]
 
 #: Violation, in units of the terms of a row, that counts as rounding.
 TOLERANCE = 1e-9
@@ -189,7 +188,7 @@ def solve_equalities(A: Array, b: Array, names: tuple[str, ...], texts: Sequence
     return _parametrised(W, pivots, columns, names)
 
 
-def _pivot(size: Array, single: NDArray[np.bool_]) -> tuple[int, int] | None:
+def _pivot(size: Array, single: Mask) -> tuple[int, int] | None:
     """Row and column of the next pivot among entries of the given size; None where all are zero."""
     if not size.any():
         return None

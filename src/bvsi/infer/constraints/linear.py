@@ -14,13 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer.constraints.feasibility import TOLERANCE, Affine, check_feasible, solve_equalities
 from bvsi.infer.constraints.text import comparisons
 from bvsi.infer.constraints.text import rows as rows_of
-
-Array = NDArray[np.float64]
 
 # Coefficients below this share of the terms that they were made from are rounding.
 _CONSTANT = 1e-11
@@ -116,12 +115,12 @@ class LinearConstraints:
         return len(self) > 0
 
     @cached_property
-    def equality(self) -> NDArray[np.bool_]:
+    def equality(self) -> Mask:
         """Rows (m,) with lower = upper."""
         return np.asarray(self.lower == self.upper)
 
     @cached_property
-    def single(self) -> NDArray[np.bool_]:
+    def single(self) -> Mask:
         """Rows (m,) with one operator: bounds."""
         return np.asarray((self.A != 0).sum(axis=1) == 1)
 
@@ -150,7 +149,7 @@ class LinearConstraints:
         further = ConstraintRows(np.eye(d), low, high, tuple(texts)).take(np.isfinite(low) | np.isfinite(high))
         return _consistent(self.names, stacked([self.rows, further]))
 
-    def satisfied(self, theta: ArrayLike, tol: float = 1e-9) -> NDArray[np.bool_]:
+    def satisfied(self, theta: ArrayLike, tol: float = 1e-9) -> Mask:
         """Whether no row of θ (…, d) is violated by more than tol · Σ_j |a_ij θ_j|, which has the units of the row."""
         point = np.asarray(theta, dtype=np.float64)
         return np.asarray((self.excess(point) <= tol * (np.abs(point) @ np.abs(self.A).T)).all(axis=-1))
@@ -164,7 +163,7 @@ class LinearConstraints:
         """max(l − Aθ, Aθ − u, 0), (…, m)."""
         return np.maximum(-self.slack(theta), 0.0)
 
-    def inside(self, theta: Array, margin: float) -> NDArray[np.bool_]:
+    def inside(self, theta: Array, margin: float) -> Mask:
         """Which of θ (…, d) satisfy the inequalities: bounds exactly, sums with the slack margin · Σ_j |a_ij θ_j|."""
         room = np.where(self.single, 0.0, margin) * (np.abs(theta) @ np.abs(self.A).T)
         return np.asarray(((self.slack(theta) >= room) | self.equality).all(axis=-1))
@@ -196,7 +195,7 @@ class LinearConstraints:
         homogeneous = self.equality & (self.lower == 0)
         return self._solved(homogeneous) if homogeneous.any() else None
 
-    def _solved(self, which: NDArray[np.bool_]) -> Affine:
+    def _solved(self, which: Mask) -> Affine:
         rows = self.rows.take(which)
         return solve_equalities(rows.A, rows.lower, self.names, rows.texts)
 
@@ -218,8 +217,8 @@ class LinearConstraints:
         return LinearConstraints(affine.free_names, *merged(simple(moved)))
 
 
+#: What stands for constraints in arguments.
 AnyConstraints = Constraints | LinearConstraints | Sequence[str] | str | None
-"""What stands for constraints in arguments."""
 
 
 def as_linear(constraints: AnyConstraints, names: tuple[str, ...]) -> LinearConstraints:
@@ -285,7 +284,7 @@ class ConstraintRows(NamedTuple):
     upper: Array
     texts: tuple[str, ...]
 
-    def take(self, which: NDArray[np.intp] | NDArray[np.bool_]) -> ConstraintRows:
+    def take(self, which: NDArray[np.intp] | Mask) -> ConstraintRows:
         """Some of the rows, by position or mask."""
         chosen = np.arange(len(self.A))[which]
         return ConstraintRows(self.A[which], self.lower[which], self.upper[which], tuple(self.texts[i] for i in chosen))

@@ -12,12 +12,12 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError, InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints.feasibility import TOLERANCE, Affine, conflict, linear_program, solve_equalities
 from bvsi.infer.constraints.linear import ConstraintRows, LinearConstraints
 from bvsi.linalg import ScaledCholesky
 
-Array = NDArray[np.float64]
 Sides = NDArray[np.int8]
 
 # Part of the gradient that multipliers may leave, in units of its terms.

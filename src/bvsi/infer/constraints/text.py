@@ -17,8 +17,8 @@ from enum import Enum
 from itertools import product
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import matches, position, squeeze
 from bvsi.errors import BvsiError, OperatorError
 
@@ -70,9 +70,8 @@ _PATTERN = re.compile(
 )
 _STARTS = (Kind.NUMBER, Kind.WORD, Kind.BRACKET)
 
-Array = NDArray[np.float64]
+#: A sum of terms sign · tokens: a number, or an operator times numbers.
 Side = list[tuple[float, list[Token]]]
-"""A sum of terms sign · tokens: a number, or an operator times numbers."""
 
 
 def tokens(text: str) -> list[Token]:

@@ -1,26 +1,11 @@
 """Posteriors of the coefficients: in closed form, truncated by constraints, or as draws; and their hand-over."""
 
-from bvsi.infer.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior, widened
-from bvsi.infer.posteriors.comparison import Comparison, compare
+from bvsi.infer.posteriors.closed_form import (
+    GaussianPosterior,
+    NormalInverseGammaPosterior,
+    Posterior,
+    check_level,
+    widened,
+)
 from bvsi.infer.posteriors.draws import ChainPosterior, ParticlePosterior
-from bvsi.infer.posteriors.posterior import Posterior, check_level
-from bvsi.infer.posteriors.storage import load_posterior, save_posterior, to_arviz, to_dataset, to_datatree
 from bvsi.infer.posteriors.truncated import TruncatedPosterior
-
-__all__ = [
-    "ChainPosterior",
-    "Comparison",
-    "GaussianPosterior",
-    "NormalInverseGammaPosterior",
-    "ParticlePosterior",
-    "Posterior",
-    "TruncatedPosterior",
-    "check_level",
-    "compare",
-    "load_posterior",
-    "save_posterior",
-    "to_arviz",
-    "to_dataset",
-    "to_datatree",
-    "widened",
-]

@@ -1,23 +1,115 @@
 """Posteriors in closed form: Gaussian, and normal-inverse-gamma where the noise level is unknown.
 
 :func:`covariance_root` gives square roots of covariances, also of singular ones, whatever the units.
+
+What every posterior of the coefficients offers.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.linalg
 import scipy.special
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
-from bvsi.infer.posteriors.posterior import HandOver, check_level, check_size
 
-Array = NDArray[np.float64]
+if TYPE_CHECKING:
+    import xarray as xr
+
+
+class Posterior(Protocol):
+    """What every posterior offers."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Coefficient names, d of them."""
+
+    @property
+    def mean(self) -> Array:
+        """Posterior mean (d,)."""
+
+    @property
+    def covariance(self) -> Array:
+        """Posterior covariance (d, d)."""
+
+    @property
+    def variance(self) -> Array:
+        """Marginal variances (d,)."""
+
+    def interval(self, level: float = 0.95) -> Array:
+        """Equal-tailed marginal intervals, (d, 2)."""
+
+    def linear_interval(self, Phi: Array, level: float = 0.95) -> Array:
+        """Equal-tailed intervals of the linear functions Φθ, for Φ (n, d): (n, 2)."""
+
+    def sample(self, size: int, rng: Rng) -> Array:
+        """Draws of θ, (size, d)."""
+
+    def logpdf(self, theta: ArrayLike) -> float:
+        """Log density of θ; refused by posteriors that are known by draws only."""
+
+
+def check_level(level: float) -> float:
+    """A credible level, refused unless it lies between 0 and 1."""
+    if not 0 < level < 1:
+        raise BvsiError(f"level: a credible level lies between 0 and 1, such as 0.95; got {level}.")
+    return level
+
+
+def check_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Names of coefficients, refused unless there are some and they differ."""
+    if not names:
+        raise BvsiError("names: at least one operator is needed.")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise BvsiError(f"names: the operator {twice[0]!r} stands twice; every coefficient needs a name of its own.")
+    return names
+
+
+def check_size(size: int) -> int:
+    """A number of draws, refused where it is negative."""
+    if size < 0:
+        raise BvsiError(f"size: the number of draws cannot be negative; got {size}.")
+    return size
+
+
+class HandOver:
+    """What follows from the rest of a posterior: variances, intervals, forms for xarray and ArviZ, and a file."""
+
+    @property
+    def variance(self: Posterior) -> Array:
+        """Marginal variances (d,)."""
+        return np.diag(self.covariance)
+
+    def interval(self: Posterior, level: float = 0.95) -> Array:
+        """Equal-tailed marginal intervals, (d, 2)."""
+        return self.linear_interval(np.eye(len(self.names)), level)
+
+    def to_datatree(self: Posterior, *, size: int = 2000, rng: Rng | None = None) -> xr.DataTree:
+        """Draws as :func:`bvsi.app.posterior_storage.to_datatree` labels them."""
+        from bvsi.app.posterior_storage import to_datatree
+
+        return to_datatree(self, size=size, rng=rng)
+
+    def to_arviz(self: Posterior, *, size: int = 2000, rng: Rng | None = None) -> Any:
+        """Draws as the installed ArviZ takes them, see :func:`bvsi.app.posterior_storage.to_arviz`."""
+        from bvsi.app.posterior_storage import to_arviz
+
+        return to_arviz(self, size=size, rng=rng)
+
+    def save(self: Posterior, path: str | Path) -> None:
+        """Write to a NetCDF file that :func:`bvsi.app.posterior_storage.load_posterior` reads."""
+        from bvsi.app.posterior_storage import save_posterior
+
+        save_posterior(self, path)
+
 
 #: Eigenvalues of the correlation matrix below this part of the largest are rounding.
 RANK_TOLERANCE = 1e-14
@@ -39,7 +131,7 @@ class GaussianPosterior(HandOver):
         """Φ mean ± z (Φ Cov Φᵀ)^½."""
         return _symmetric(self, Phi, float(scipy.special.ndtri(0.5 + 0.5 * check_level(level))))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """mean + R ξ, covariance = R Rᵀ."""
         return np.asarray(self.mean + _unit_draws(self.covariance, size, rng))
 
@@ -86,7 +178,7 @@ class NormalInverseGammaPosterior(HandOver):
         t = scipy.special.stdtrit(2 * self.alpha, 0.5 + 0.5 * check_level(level))
         return _symmetric(self, Phi, float(t * math.sqrt((self.alpha - 1) / self.alpha)))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draw σ², then θ given σ²."""
         variance = self.beta / rng.gamma(self.alpha, size=check_size(size))
         return np.asarray(self.mean + np.sqrt(variance)[:, None] * _unit_draws(self.shape, size, rng))
@@ -106,7 +198,7 @@ class NormalInverseGammaPosterior(HandOver):
         return self.beta / self.alpha * self.shape
 
 
-def _unit_draws(covariance: Array, size: int, rng: np.random.Generator) -> Array:
+def _unit_draws(covariance: Array, size: int, rng: Rng) -> Array:
     """Draws of N(0, covariance), (size, d)."""
     root = covariance_root(covariance)
     return np.asarray(rng.standard_normal((check_size(size), root.R.shape[1])) @ root.R.T)

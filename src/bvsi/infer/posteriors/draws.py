@@ -13,12 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.errors import BvsiError
-from bvsi.infer.posteriors.posterior import HandOver, check_level, check_names, check_size
-
-Array = NDArray[np.float64]
+from bvsi.infer.posteriors.closed_form import HandOver, check_level, check_names, check_size
 
 #: Numbers held at once when quantiles of many linear functions are taken.
 BATCH = 4_000_000
@@ -55,7 +54,7 @@ class DrawnPosterior(HandOver, ABC):
         parts = [_quantiles(self.rows @ Phi[start : start + step].T, level) for start in range(0, len(Phi), step)]
         return np.concatenate([np.empty((0, 2)), *parts])
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Rows drawn with replacement, (size, d)."""
         return self.rows[rng.integers(len(self.rows), size=check_size(size))]
 
@@ -121,7 +120,7 @@ class ChainPosterior(DrawnPosterior):
     names: tuple[str, ...]
     draws: Array
     log_density: Array | None = None
-    diverging: NDArray[np.bool_] | None = None
+    diverging: Mask | None = None
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -17,20 +17,20 @@ from functools import cached_property
 import numpy as np
 import scipy.linalg
 import scipy.special
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import Affine, LinearConstraints, interior
 from bvsi.infer.posteriors.closed_form import (
     CovarianceRoot,
     GaussianPosterior,
+    HandOver,
     NormalInverseGammaPosterior,
+    check_size,
     covariance_root,
 )
 from bvsi.infer.posteriors.draws import ParticlePosterior
-from bvsi.infer.posteriors.posterior import HandOver, check_size
-
-Array = NDArray[np.float64]
 
 #: Probability of leaving the constraints below which they do not matter: 8 standard deviations of a normal law.
 NEGLIGIBLE = 1e-15
@@ -98,7 +98,7 @@ class TruncatedPosterior(HandOver):
         """Equal-tailed intervals of Φθ, (n, 2); those of θ never leave the constraints."""
         return self._law.linear_interval(Phi, level)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws (size, d), all of which satisfy the inequalities to the last bit."""
         if check_size(size) and self._share < ENOUGH_INSIDE:
             corner, start = (self._root.inverse @ (self._affine.eta(x) - self._centre) for x in (self.mode, self._deep))
@@ -144,14 +144,14 @@ class TruncatedPosterior(HandOver):
             return float(scipy.special.stdtr(2 * self.base.alpha, -self._inside.h / self._spread).sum())
         return float(scipy.special.ndtr(-self._inside.h).sum())
 
-    def _unbounded(self, size: int, rng: np.random.Generator) -> Array:
+    def _unbounded(self, size: int, rng: Rng) -> Array:
         """z of the base law, (size, k)."""
         z = rng.standard_normal((size, self._root.R.shape[1]))
         if isinstance(self.base, NormalInverseGammaPosterior):
             z *= np.sqrt(self.base.beta / rng.gamma(self.base.alpha, size=size))[:, None]
         return z
 
-    def _variance_given(self, z: Array, rng: np.random.Generator) -> Array:
+    def _variance_given(self, z: Array, rng: Rng) -> Array:
         """v of z ~ N(0, v I): 1, or σ² | z ~ Inv-Gamma(α + k/2, β + ½ zᵀz)."""
         if isinstance(self.base, NormalInverseGammaPosterior):
             beta = self.base.beta + 0.5 * np.einsum("ni,ni->n", z, z)
@@ -215,10 +215,10 @@ class TruncatedPosterior(HandOver):
             raise BvsiError("base: its law does not satisfy the equalities; condition it on them first.")
 
 
-Draw = Callable[[int, np.random.Generator], Array]
-"""z (n, k) without the constraints."""
-NewVariance = Callable[[Array, np.random.Generator], Array]
-"""v (n,) given z (n, k), for laws in which v is random too."""
+#: z (n, k) without the constraints.
+Draw = Callable[[int, Rng], Array]
+#: v (n,) given z (n, k), for laws in which v is random too.
+NewVariance = Callable[[Array, Rng], Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +228,7 @@ class Polytope:
     G: Array
     h: Array
 
-    def contains(self, z: Array) -> NDArray[np.bool_]:
+    def contains(self, z: Array) -> Mask:
         """Which rows of z (n, k) lie inside."""
         return np.asarray((z @ self.G.T <= self.h).all(axis=1))
 
@@ -241,7 +241,7 @@ def polytope(B: Array, lower: Array, upper: Array) -> Polytope:
     return Polytope(G[used] / length[used, None], h[used] / length[used])
 
 
-def draw_by_rejection(inside: Polytope, unbounded: Draw, share: float, size: int, rng: np.random.Generator) -> Array:
+def draw_by_rejection(inside: Polytope, unbounded: Draw, share: float, size: int, rng: Rng) -> Array:
     """Draws (size, k) of ``unbounded`` that lie inside, about a given share of them."""
     kept, missing = [unbounded(0, rng)], size
     while missing > 0:
@@ -252,12 +252,7 @@ def draw_by_rejection(inside: Polytope, unbounded: Draw, share: float, size: int
 
 
 def draw_by_chains(
-    inside: Polytope,
-    start: Array,
-    directions: Array,
-    new_variance: NewVariance,
-    size: int,
-    rng: np.random.Generator,
+    inside: Polytope, start: Array, directions: Array, new_variance: NewVariance, size: int, rng: Rng
 ) -> Array:
     """Draws (size, k), from up to ``CHAINS`` chains.
 
@@ -281,7 +276,7 @@ def draw_by_chains(
     return np.concatenate([np.empty((0, len(start))), *kept])[:size]
 
 
-def ellipse_step(inside: Polytope, z: Array, variance: Array, rng: np.random.Generator) -> Array:
+def ellipse_step(inside: Polytope, z: Array, variance: Array, rng: Rng) -> Array:
     """z cos t + ν sin t with ν ~ N(0, v I) and t uniform on the angles that stay inside.
 
     Row i, r cos(t − φ) ≤ h with r e^{iφ} = g·z + i g·ν, forbids |t − φ| < arccos(h/r) where r > h.
@@ -297,7 +292,7 @@ def ellipse_step(inside: Polytope, z: Array, variance: Array, rng: np.random.Gen
     return np.asarray(z * np.cos(t) + nu * np.sin(t))
 
 
-def _uniform_outside(start: Array, end: Array, rng: np.random.Generator) -> Array:
+def _uniform_outside(start: Array, end: Array, rng: Rng) -> Array:
     """Uniform angles (n,) in [0, 2π] outside m arcs, start and end (n, m)."""
     n = len(start)
     order = np.argsort(start, axis=1)
@@ -312,7 +307,7 @@ def _uniform_outside(start: Array, end: Array, rng: np.random.Generator) -> Arra
     return np.asarray((np.take_along_axis(gap_start, which, axis=1) + target[:, None] - before)[:, 0])
 
 
-def line_step(inside: Polytope, z: Array, u: Array, variance: Array, rng: np.random.Generator) -> Array:
+def line_step(inside: Polytope, z: Array, u: Array, variance: Array, rng: Rng) -> Array:
     """z + s u with s from its law given all else, N(−u·z, v) on the piece of the line inside; u (k,) has length 1."""
     rate = inside.G @ u
     slack = np.maximum(inside.h - z @ inside.G.T, 0.0)
@@ -323,7 +318,7 @@ def line_step(inside: Polytope, z: Array, u: Array, variance: Array, rng: np.ran
     return np.asarray(z + np.clip(s, low, high)[:, None] * u)
 
 
-def truncated_normal(low: Array, high: Array, rng: np.random.Generator) -> Array:
+def truncated_normal(low: Array, high: Array, rng: Rng) -> Array:
     """Unit normal numbers between low and high (n,), by inversion of log Φ, which is exact far into the tails."""
     flipped = low > 0
     low, high = np.where(flipped, -high, low), np.where(flipped, -low, high)

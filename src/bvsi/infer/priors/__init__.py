@@ -1,27 +1,6 @@
 """Priors of the coefficients by operator name, and the prior of the noise level."""
 
-from bvsi.infer.priors.density import BoundPrior, PriorDensity, PriorFactor
+from bvsi.infer.priors.density import BoundPrior, JointNormal, PriorDensity, PriorFactor
 from bvsi.infer.priors.distributions import Distribution, Flat, HalfNormal, LogNormal, Normal, Uniform
-from bvsi.infer.priors.joint import JointNormal
 from bvsi.infer.priors.prior import ColumnScale, GaussianPrior, InverseGammaPrior, Prior
 from bvsi.infer.priors.shrinkage import Horseshoe, Laplace, StudentT
-
-__all__ = [
-    "BoundPrior",
-    "ColumnScale",
-    "Distribution",
-    "Flat",
-    "GaussianPrior",
-    "HalfNormal",
-    "Horseshoe",
-    "InverseGammaPrior",
-    "JointNormal",
-    "Laplace",
-    "LogNormal",
-    "Normal",
-    "Prior",
-    "PriorDensity",
-    "PriorFactor",
-    "StudentT",
-    "Uniform",
-]

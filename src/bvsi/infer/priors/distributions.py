@@ -7,11 +7,9 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
-
-Array = NDArray[np.float64]
 
 #: Largest parameter, and its inverse the smallest scale: squares and precisions stay finite.
 LIMIT = 1e150
@@ -61,27 +59,16 @@ class Distribution(Protocol):
     def gradient(self, x: Array) -> Array:
         """d log p/dx, elementwise; 0 at a corner and outside the support."""
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws, (size,)."""
 
 
 class Smooth:
     """No corner; mean and variance exist."""
 
-    @property
-    def kink(self) -> float | None:
-        """There is none."""
-        return None
-
-    @property
-    def kink_scale(self) -> float:
-        """∞."""
-        return np.inf
-
-    @property
-    def matched_by(self) -> Matched:
-        """By mean and variance."""
-        return "moments"
+    kink: float | None = None
+    kink_scale: float = np.inf
+    matched_by: Matched = "moments"
 
     def __str__(self: _Parametric) -> str:
         values = ", ".join(f"{getattr(self, entry.name):.4g}" for entry in fields(self))
@@ -91,15 +78,8 @@ class Smooth:
 class RealLine(Smooth):
     """As :class:`Smooth`, on the whole real line."""
 
-    @property
-    def lower(self) -> float:
-        """−∞."""
-        return -np.inf
-
-    @property
-    def upper(self) -> float:
-        """∞."""
-        return np.inf
+    lower: float = -np.inf
+    upper: float = np.inf
 
 
 class _Parametric(Protocol):
@@ -144,7 +124,7 @@ class Normal(RealLine):
         """(mean − x)/variance."""
         return np.asarray((self.mean - x) / self.variance)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """mean + √variance ξ."""
         return rng.normal(self.mean, math.sqrt(self.variance), size)
 
@@ -155,17 +135,13 @@ class LogNormal(RealLine):
 
     log_mean: float
     log_variance: float
+    lower = 0.0
 
     def __post_init__(self) -> None:
         check_parameters(self, "log_variance")
         v = self.log_variance
         if abs(2 * (self.log_mean + v) + math.log(-math.expm1(-v))) > 2 * math.log(LIMIT):
             raise BvsiError(f"{self}: the variance of θ over- or underflows; give mean and variance of log θ.")
-
-    @property
-    def lower(self) -> float:
-        """0."""
-        return 0.0
 
     @property
     def mean(self) -> float:
@@ -188,7 +164,7 @@ class LogNormal(RealLine):
         inside = np.where(x <= 0, 1.0, x)
         return np.where(x <= 0, 0.0, (self._normal.gradient(np.log(inside)) - 1) / inside)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """exp(log_mean + √log_variance ξ)."""
         return np.exp(self._normal.sample(size, rng))
 
@@ -202,14 +178,10 @@ class HalfNormal(RealLine):
     """p(θ) ∝ exp(−½ θ²/scale²), θ ≥ 0."""
 
     scale: float
+    lower = 0.0
 
     def __post_init__(self) -> None:
         check_parameters(self, "scale")
-
-    @property
-    def lower(self) -> float:
-        """0."""
-        return 0.0
 
     @property
     def mean(self) -> float:
@@ -232,7 +204,7 @@ class HalfNormal(RealLine):
         """−x/scale²."""
         return np.where(x < 0, 0.0, -x / self.scale**2)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Scale ``|ξ|``."""
         return self.scale * np.abs(rng.standard_normal(size))
 
@@ -266,7 +238,7 @@ class Uniform(Smooth):
         """0."""
         return np.zeros_like(x)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Even between the bounds."""
         return rng.uniform(self.lower, self.upper, size)
 
@@ -275,15 +247,8 @@ class Uniform(Smooth):
 class Flat(RealLine):
     """p(θ) ∝ 1 on the real line: improper."""
 
-    @property
-    def mean(self) -> float:
-        """0, by convention."""
-        return 0.0
-
-    @property
-    def variance(self) -> float:
-        """∞."""
-        return np.inf
+    mean = 0.0  # by convention
+    variance = np.inf
 
     def logpdf(self, x: Array) -> Array:
         """0."""
@@ -293,6 +258,6 @@ class Flat(RealLine):
         """0."""
         return np.zeros_like(x)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:  # noqa: ARG002
+    def sample(self, size: int, rng: Rng) -> Array:  # noqa: ARG002
         """Refused."""
         raise BvsiError("Flat: an improper prior has no draws; give a proper one, such as Normal(0, 1).")

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import matches, squeeze
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.density import BoundPrior, PriorDensity, PriorFactor
-from bvsi.infer.priors.distributions import LIMIT, REAL, Array, Distribution, Flat, Normal
-from bvsi.infer.priors.joint import JointNormal
+from bvsi.infer.priors.density import BoundPrior, JointNormal, PriorDensity, PriorFactor
+from bvsi.infer.priors.distributions import LIMIT, REAL, Distribution, Flat, Normal
 
 Names = str | tuple[str, ...]
 

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 import scipy.special
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
-from bvsi.infer.priors.distributions import LIMIT, Array, Matched, RealLine, check_parameters
+from bvsi.infer.priors.distributions import LIMIT, RealLine, check_parameters
 
 NORMAL_QUARTILE = float(scipy.special.ndtri(0.75))  # of N(0, 1), for Gaussians that match quartiles
 
@@ -24,16 +25,8 @@ class Laplace(RealLine):
 
     def __post_init__(self) -> None:
         check_parameters(self, "scale")
-
-    @property
-    def kink(self) -> float | None:
-        """The location."""
-        return self.location
-
-    @property
-    def kink_scale(self) -> float:
-        """The scale."""
-        return self.scale
+        object.__setattr__(self, "kink", self.location)
+        object.__setattr__(self, "kink_scale", self.scale)
 
     @property
     def mean(self) -> float:
@@ -54,7 +47,7 @@ class Laplace(RealLine):
         """−sign(x − location)/scale: the symmetric subgradient 0 at the corner."""
         return np.asarray(-np.sign(x - self.location) / self.scale)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws, (size,)."""
         return rng.laplace(self.location, self.scale, size)
 
@@ -69,11 +62,8 @@ class StudentT(RealLine):
 
     def __post_init__(self) -> None:
         check_parameters(self, "dof", "scale")
-
-    @property
-    def matched_by(self) -> Matched:
-        """By quartiles where dof ≤ 2: there is no variance."""
-        return "moments" if self.dof > 2 else "quartiles"
+        # where dof ≤ 2 there is no variance
+        object.__setattr__(self, "matched_by", "moments" if self.dof > 2 else "quartiles")
 
     @property
     def mean(self) -> float:
@@ -101,7 +91,7 @@ class StudentT(RealLine):
         root = np.hypot(z, math.sqrt(self.dof))
         return np.asarray(-(self.dof + 1) * (z / root / root) / self.scale)
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Draws, (size,)."""
         return self.location + self.scale * rng.standard_t(self.dof, size)
 
@@ -126,21 +116,13 @@ class Horseshoe(RealLine):
 
     scale: float
     smoothing: float = 1e-2
+    matched_by = "quartiles"  # there is no variance
+    mean = 0.0  # the median
 
     def __post_init__(self) -> None:
         check_parameters(self, "scale", "smoothing")
         if not 1e-12 <= self.smoothing <= 1:
             raise BvsiError(f"Horseshoe: smoothing has to lie from 1e-12 to 1, such as 1e-2, not {self.smoothing!r}.")
-
-    @property
-    def matched_by(self) -> Matched:
-        """By quartiles: there is no variance."""
-        return "quartiles"
-
-    @property
-    def mean(self) -> float:
-        """0, the median."""
-        return 0.0
 
     @cached_property
     def variance(self) -> float:
@@ -175,7 +157,7 @@ class Horseshoe(RealLine):
         angles = self._widest * np.arctan(z / self._widest) - self.smoothing * np.arctan(z / self.smoothing)
         return np.asarray(0.5 + (z * excess + 2 * angles) / (2 * math.pi * self._width))
 
-    def sample(self, size: int, rng: np.random.Generator) -> Array:
+    def sample(self, size: int, rng: Rng) -> Array:
         """Cauchy draws whose scale is drawn evenly between δ and b."""
         scale = self.scale * rng.uniform(self.smoothing, self._widest, size)
         return np.asarray(scale * rng.standard_cauchy(size))

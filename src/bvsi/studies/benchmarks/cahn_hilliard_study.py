@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.common.progress import progress_bar
 from bvsi.discovery import Method, discover
 from bvsi.noise import IID

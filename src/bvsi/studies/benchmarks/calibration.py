@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from bvsi.common.files import png_bytes, write_whole
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.files import write_whole
 from bvsi.cluster import cluster_likelihood
 from bvsi.cluster.client import distributed
-from bvsi.common.files import write_whole
 from bvsi.likelihood import ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import assemble

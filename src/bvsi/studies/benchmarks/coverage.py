@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.common.progress import progress_bar
 from bvsi.infer import Fit, Lagged, Profile
 from bvsi.likelihood import residual_likelihood

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.common.progress import Progress, progress_bar, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError
@@ -109,7 +109,7 @@ def study(nx: int, sigma: float, seeds: int, fits: int, progress: Progress = sil
     clean = fokker_planck.forward_solve(nx, accurate_time=False, progress=progress)
     clock = _Clock()
     whole = factorised(clean, sigma)
-    bound = np.sqrt(np.diag(np.linalg.inv(whole.profile_equations().equations.H)))
+    bound = np.sqrt(np.diag(np.linalg.inv(whole.profile_equations()[0].equations.H)))
     sandwich_sd, inverse = stated_by_blocks(clean, sigma)
     clock.lap("factor and bound")
     step, block, full = [], [], []
@@ -149,7 +149,7 @@ def factorised(clean: Data, sigma: float) -> Whole:
 
 def one_step(whole: Whole, system: ResidualSystem) -> Array:
     """θ* + H⁻¹g, (d,)."""
-    equations = whole.for_data(system.experiments[0]).profile_equations().equations
+    equations = whole.for_data(system.experiments[0]).profile_equations()[0].equations
     return np.asarray(TRUTH + np.linalg.solve(equations.H, equations.g))
 
 

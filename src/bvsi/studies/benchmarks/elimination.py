@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import assemble

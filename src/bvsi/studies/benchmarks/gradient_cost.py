@@ -20,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.data import Data, Grid
 from bvsi.errors import BvsiError
 from bvsi.forward import simulate

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 from bvsi.common.progress import progress_bar
 from bvsi.discovery import Discovery, Method, discover
 from bvsi.noise import IID

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from bvsi.app.files import write_whole
 from bvsi.check import Verdict
 from bvsi.cluster import connect
-from bvsi.common.files import write_whole
 from bvsi.common.progress import progress_bar
 from bvsi.studies.benchmarks.discovery.ours import Bvsi
 from bvsi.studies.benchmarks.discovery.store import Run, Store

@@ -15,7 +15,7 @@ import numpy as np
 import platformdirs
 from numpy.typing import NDArray
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bvsi.common.files import png_bytes, write_whole
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.infer import Lagged, LeastSquares, Profile

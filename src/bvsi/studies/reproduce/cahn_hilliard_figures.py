@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bvsi.common.files import png_bytes, write_whole
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.studies.problems.cahn_hilliard import CahnHilliardCase, DataSet, clean
 from bvsi.studies.problems.free_energy import FIELDS, MOBILITY, chemical, energy
 

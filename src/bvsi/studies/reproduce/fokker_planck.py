@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.check import Check, Verdict, check_discovery
-from bvsi.common.files import png_bytes, write_whole
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.discovery import equation_text

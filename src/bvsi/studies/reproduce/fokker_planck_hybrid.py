@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.files import png_bytes, write_whole
+from bvsi.app.comparison import Comparison, compare
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.common.progress import Progress, silent
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, ResidualDensity
 from bvsi.infer.nuts import sampler_available
-from bvsi.infer.posteriors import Comparison, compare
 from bvsi.infer.priors import Laplace, LogNormal, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.predict import potential_map, predict_linear

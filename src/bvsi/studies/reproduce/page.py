@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bvsi.common.files import write_whole
+from bvsi.app.files import write_whole
 
 _STYLE = """
 :root { color-scheme: light dark }

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bvsi.common.files import png_bytes, write_whole
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.studies.benchmarks.discovery.store import Run
 from bvsi.studies.benchmarks.discovery.table import comma_separated, markdown, rows
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.app.plot.honesty import honesty
-from bvsi.common.files import png_bytes, write_whole
 from bvsi.studies.benchmarks.honesty.run import HonestyRun, Rates, rates
 from bvsi.studies.benchmarks.performance.machine import machine
 from bvsi.studies.benchmarks.performance.report import PerformanceReport, machine_text, table

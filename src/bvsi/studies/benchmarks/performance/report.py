@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bvsi.common.files import png_bytes, write_whole
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.studies.benchmarks.performance.targets import ratio
 
 Record = Mapping[str, Any]

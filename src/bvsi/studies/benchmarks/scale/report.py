@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from bvsi.app.files import png_bytes, write_whole
 from bvsi.app.plot.scale import LABELS, scale
-from bvsi.common.files import png_bytes, write_whole
 from bvsi.studies.benchmarks.performance.report import PerformanceReport, Record, machine_text, number, table
 from bvsi.studies.benchmarks.scale.run import ratio
 

@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from bvsi._version import __version__
-from bvsi.common.files import load_netcdf, netcdf_bytes, write_whole
+from bvsi.app.files import load_netcdf, netcdf_bytes, write_whole
 from bvsi.errors import BvsiError, DataError, MissingDependencyError
 from bvsi.infer.constraints import LinearConstraints
-from bvsi.infer.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior
+from bvsi.infer.posteriors.closed_form import GaussianPosterior, NormalInverseGammaPosterior, Posterior, check_names
 from bvsi.infer.posteriors.draws import ChainPosterior, ParticlePosterior
-from bvsi.infer.posteriors.posterior import Posterior, check_names
 from bvsi.infer.posteriors.truncated import TruncatedPosterior
 
 if TYPE_CHECKING:

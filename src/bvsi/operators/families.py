@@ -1,4 +1,4 @@
-"""The operators of a free energy: every monomial of the concentrations in every equation (eq:cahn_hilliard_expanded).
+"""Operators that come in families: polynomials, and the terms of a free energy (eq:cahn_hilliard_expanded).
 
 c_i,t = Σ_φ η_φ ∇²(∂φ/∂c_i) + λ_i ∇⁴c_i,      φ = Π_j c_j^a_j,  2 ≤ Σ a ≤ degree,  a_i ≥ 1
 """
@@ -8,9 +8,38 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 
+from bvsi.common.naming import FUNCTION_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, ZeroNeumann
 from bvsi.operators.library import Library
+from bvsi.operators.syntax import MAX_EXPONENT
+
+
+def polynomials(fields: Sequence[str], degree: int = 3, *, functions: Sequence[str] = ()) -> tuple[str, ...]:
+    """Texts of all monomials Π_j u_j^a_j, Σ a ≤ degree, the constant ``1`` first, then functions of each field. ::
+
+        Library({f: polynomials(["x", "y"], degree=2) for f in ("x", "y")})    # 1, x, y, x**2, x*y, y**2
+
+    Parameters
+    ----------
+    fields
+        Names of fields, auxiliary ones among them.
+    degree
+        Σ a of the highest.
+    functions
+        Functions of the operator language, such as ``("sin", "cos")``.
+    """
+    if isinstance(fields, str) or not fields:
+        raise OperatorError(f"fields: a list of names is needed, such as ['x', 'y']; got {fields!r}.")
+    if not isinstance(degree, int) or not 0 <= degree <= MAX_EXPONENT:
+        raise OperatorError(f"degree: a whole number from 0 to {MAX_EXPONENT} is needed; got {degree!r}.")
+    unknown = [f for f in functions if f not in FUNCTION_NAMES]
+    if unknown:
+        raise OperatorError(f"functions: {unknown[0]!r} is none of {', '.join(FUNCTION_NAMES)}.")
+    chosen = (one for n in range(degree + 1) for one in itertools.combinations_with_replacement(fields, n))
+    counts = ([one.count(field) for field in fields] for one in chosen)
+    of_each = (f"{function}({field})" for function in functions for field in fields)
+    return (*(_product(exponents, fields) for exponents in counts), *of_each)
 
 
 def free_energy_library(
@@ -73,5 +102,10 @@ def monomials(n_fields: int, degree: int) -> list[tuple[int, ...]]:
 
 def energy_operator(exponents: Sequence[int], fields: Sequence[str], by: str) -> str:
     """Text of ∇²(∂φ/∂c_i) for the monomial φ with the given exponents."""
-    powers = [f if e == 1 else f"{f}**{e}" for f, e in zip(fields, exponents, strict=True) if e]
-    return f"laplacian(diff({'*'.join(powers)}, {by}))"
+    return f"laplacian(diff({_product(exponents, fields)}, {by}))"
+
+
+def _product(exponents: Sequence[int], fields: Sequence[str]) -> str:
+    """Text of Π_j u_j^a_j, ``x**2*y``; ``1`` where all are zero."""
+    powers = (f if e == 1 else f"{f}**{e}" for f, e in zip(fields, exponents, strict=True) if e)
+    return "*".join(powers) or "1"

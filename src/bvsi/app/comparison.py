@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.naming import matches
 from bvsi.errors import BvsiError
-from bvsi.infer.posteriors.posterior import Posterior, check_level
+from bvsi.infer.posteriors.closed_form import Posterior, check_level
 
 if TYPE_CHECKING:
     import xarray as xr
-
-Array = NDArray[np.float64]
 
 
 class NamedEstimate(Protocol):
@@ -82,7 +80,7 @@ class Comparison:
         return None if self.truth is None else _ratio(self.mean - self.truth, self.sd)
 
     @property
-    def covers(self) -> NDArray[np.bool_] | None:
+    def covers(self) -> Mask | None:
         """Intervals (m, d) that hold the truth, false where there is none; None where the truth is not known."""
         return None if self.truth is None else (self.lower <= self.truth) & (self.truth <= self.upper)
 
