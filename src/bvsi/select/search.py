@@ -247,9 +247,9 @@ class OneStep:
     @staticmethod
     def enlarged(model: Model, gone: Sequence[int], quadratic: Quadratic) -> OneStep:
         """With one operator more, or in place of one of those that leave."""
-        Q = [quadratic.with_each(tuple(j for j in model if j != i)) for i in gone]
         every = range(len(quadratic.names))
-        return OneStep(model, gone, every, np.array(Q).reshape(len(gone), len(every)))
+        left = [tuple(j for j in model if j != i) for i in gone]
+        return OneStep(model, gone, every, quadratic.with_each(left) if left else np.zeros((0, len(every))))
 
     def at(self, places: Iterable[int]) -> list[Model]:
         """The models at some places of ``Q``, counted row by row."""
