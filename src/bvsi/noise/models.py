@@ -75,7 +75,7 @@ class StateCovariance:
         draw: Array = root @ xi if sparse.issparse(root) else root * xi
         return draw
 
-    def draws(self, rng: np.random.Generator) -> Sequence[Array]:
+    def draws(self, rng: np.random.Generator) -> list[Array]:
         """One draw of ε at every time, (n_u,) each; every few times have a generator of their own.
 
         The draw of a time is then the same however an experiment is cut into parts.
@@ -88,7 +88,7 @@ class StateCovariance:
         shape = (together, root.shape[1])
         xi = np.concatenate([np.random.default_rng([seed, group]).standard_normal(shape) for group in groups])
         begin = times.start - groups.start * together
-        return np.asarray(root * xi[begin : begin + len(times)])
+        return list(root * xi[begin : begin + len(times)])
 
 
 class Noise(Protocol):
