@@ -30,7 +30,7 @@ from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, e
 from bvsi.operators.syntax import SPECIAL, Syntax, read
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, Vocabulary
 
-_INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum")
+_INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum", "fractional", "hilbert")
 """Functions that people write for integrals over space or time."""
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
