@@ -11,6 +11,7 @@ from bvsi.data import Data, Grid
 from bvsi.errors import NoiseError
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime, UnknownScale
+from bvsi.noise.models import StateCovariance
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import assemble
 from inference.cases import smooth_1d
@@ -167,3 +168,17 @@ def test_all_nodes_stay_where_none_are_named():
 def test_a_matrix_of_other_nodes_cannot_be_thinned(matrix):
     with pytest.raises(NoiseError, match=f"a row for each of {N} nodes"):
         Covariance(matrix).at(slice(None), np.ones(N, dtype=bool))
+
+
+@pytest.mark.parametrize("n_u", [1, 3, 40])
+def test_a_draw_is_the_same_however_the_times_are_cut(n_u):
+    rng, T = np.random.default_rng(5), 100
+    roots = (rng.uniform(1, 2, n_u), rng.uniform(3, 4, n_u))
+    whole = StateCovariance(tuple(r**2 for r in roots), roots, rng.integers(0, 2, T))
+    drawn = np.array(whole.draws(np.random.default_rng(1)))
+    for start, end in ((0, 30), (30, 31), (31, 100)):
+        part = whole.at(np.arange(n_u), np.arange(start, end))
+        assert_allclose(part.draws(np.random.default_rng(1)), drawn[start:end])
+    standard = drawn / np.stack(roots)[whole.label]
+    assert abs(standard.std() - 1) < 5 / np.sqrt(2 * T * n_u)
+    assert len(np.unique(standard)) == standard.size

@@ -71,6 +71,17 @@ def test_isotropic_operators_turn_with_the_field():
         np.testing.assert_allclose(Y[i], mirrored(X[1 - i], tests), atol=1e-10 * np.abs(X).max())
 
 
+def test_galilean_operators_are_the_same_to_one_who_moves():
+    """F(u + c) = F(u); of the other invariant operators none is."""
+    u, points = waves(2, 16)
+    p = np.cos(points[:, 0] + 2 * points[:, 1])
+    texts, same = isotropic("u", ["p"], order=4), isotropic("u", ["p"], order=4, galilean=True)
+    assert set(same) < set(texts)
+    X, Y = (columns(texts, v, points, PLANE, p) for v in (u, u + np.array([[0.7], [-0.4]])))
+    moved = np.abs(X - Y).max(axis=(0, 1)) / np.abs(X).max(axis=(0, 1))
+    assert {text for text, change in zip(texts, moved, strict=True) if change < 1e-3} == set(same)
+
+
 def test_components_share_their_coefficients():
     library = Library({"u": ["laplacian(u)", "grad(p)"]}, vectors=PLANE, keep=["grad(p)"])
     assert library.names == ("ux: laplacian(u)", "ux: grad(p)", "uy: laplacian(u)", "uy: grad(p)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi.common.arrays import Array
-from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.common.naming import AXIS_NAMES, COORDINATE_NAMES, COORDINATES, system_of
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data._arrays import real_array
 from bvsi.data._given import NODE, TIME
@@ -23,6 +23,8 @@ CELLS = "mesh_cells"
 # Coordinates kept as float32 differ from the mesh by less than this fraction of its extent.
 _POSITION_TOLERANCE = 1e-5
 
+SYSTEM = "system"
+"""Attribute of axes that are not Cartesian: what they are, such as "polar"."""
 MISSING = "missing"
 """Attribute of fields in which NaN means not measured; its value is "nan"."""
 
@@ -83,7 +85,8 @@ def write(data: Data) -> xr.Dataset:
     if isinstance(geometry, Grid):
         space, shape = geometry.names, geometry.shape
         for name, axis in geometry.axes.items():
-            attrs = {"period": geometry.periods[name]} if name in geometry.periods else {}
+            attrs: dict[str, Any] = {"period": geometry.periods[name]} if name in geometry.periods else {}
+            attrs |= {} if geometry.coordinates == "cartesian" else {SYSTEM: geometry.coordinates}
             coords[name] = (name, axis.copy(), attrs)
     else:
         space, shape = (NODE,), (geometry.n_nodes,)
@@ -169,8 +172,11 @@ def _space_dims(ds: xr.Dataset, fields: Sequence[str], time: str) -> tuple[str, 
 
 
 def _grid(ds: xr.Dataset, dims: tuple[str, ...], axes: Mapping[str, str], periodic: Periodic | None) -> _Space:
-    """Grid with the axes in the order x, y, z."""
+    """Grid with the axes in the order of their coordinates."""
     dim_of = _axes(dims, axes)
+    told = {str(ds.coords[dim].attrs[SYSTEM]) for dim in dims if dim in ds.coords and SYSTEM in ds.coords[dim].attrs}
+    system = coordinates_of(tuple(dim_of), told.pop() if len(told) == 1 else None)
+    dim_of = {name: dim_of[name] for name in COORDINATES[system] if name in dim_of}
     coordinates, flipped, stored = {}, [], {}
     for axis, dim in dim_of.items():
         if dim not in ds.coords:
@@ -182,19 +188,19 @@ def _grid(ds: xr.Dataset, dims: tuple[str, ...], axes: Mapping[str, str], period
         coordinates[axis] = values
         if "period" in ds.coords[dim].attrs:
             stored[axis] = float(ds.coords[dim].attrs["period"])
-    grid = Grid(periodic=stored if periodic is None else periodic, coordinates="cartesian", **coordinates)
+    grid = Grid(periodic=stored if periodic is None else periodic, coordinates=system, **coordinates)
     return _Space(grid, tuple(dim_of.values()), tuple(flipped))
 
 
 def _axes(dims: tuple[str, ...], axes: Mapping[str, str]) -> dict[str, str]:
-    """Dimension of each axis, in the order x, y, z."""
+    """Dimension of each axis."""
     absent = [dim for dim in axes if dim not in dims]
     if absent:
         raise DataError(f"axes: {absent[0]!r} is not a dimension of the fields; they have {_listed(dims)}")
     dim_of: dict[str, str] = {}
     for dim in dims:
         axis = axes.get(dim, dim)
-        if axis not in COORDINATE_NAMES:
+        if axis not in AXIS_NAMES:
             raise DataError(
                 f"dimension {dim!r} is none of x, y, z: for a space axis pass axes={{{dim!r}: 'x'}}, "
                 f"otherwise select one entry with ds.isel({dim}=0), or choose variables with fields=[...]; "
@@ -203,7 +209,20 @@ def _axes(dims: tuple[str, ...], axes: Mapping[str, str]) -> dict[str, str]:
         if axis in dim_of:
             raise DataError(f"axes: dimensions {dim_of[axis]!r} and {dim!r} both become {axis!r}; name one axis each")
         dim_of[axis] = dim
-    return {axis: dim_of[axis] for axis in COORDINATE_NAMES if axis in dim_of}
+    return dim_of
+
+
+def coordinates_of(names: Sequence[str], told: str | None = None) -> str:
+    """What axes of these names are: told, or by the names; where these leave it open, that is refused."""
+    system = system_of(names) if told is None else told
+    if system not in COORDINATES or not set(names) <= set(COORDINATES[system]):
+        listed = ", ".join(names)
+        if told is not None:
+            raise DataError(f"coordinates: {told!r} has not the axes {listed}; known are {_listed(COORDINATES)}")
+        angle = 'an angle in the plane is phi, axes = { theta = "phi" }; for one from the pole write coordinates = '
+        which = f'{angle}"spherical"' if "theta" in names else 'write coordinates = "polar" or "spherical"'
+        raise DataError(f"axes {listed}: their names leave open what they are; {which}; Cartesian ones are x, y, z")
+    return system
 
 
 def _stored_mesh(ds: xr.Dataset, dims: tuple[str, ...]) -> Mesh | None:

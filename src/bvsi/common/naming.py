@@ -20,9 +20,23 @@ COORDINATES: dict[str, tuple[str, ...]] = {
     "cylindrical": ("r", "phi", "z"),
     "spherical": ("r", "theta", "phi"),
 }
+#: Names of axes in any coordinates.
+AXIS_NAMES = tuple(dict.fromkeys(name for names in COORDINATES.values() for name in names))
 FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt", "erf")
 DERIVATIVES = ("grad", "div", "dot", "laplacian", "biharmonic", "dx", "dy", "dz")
 CONSTANT_NAMES = ("pi",)
+
+
+def system_of(axes: Iterable[str]) -> str:
+    """The coordinates of axes with these names; empty where these leave it open.
+
+    So do r alone, polar or spherical, and theta without phi, which many call the angle in the plane.
+    """
+    names = set(axes)
+    if "theta" in names and "phi" not in names:
+        return ""
+    fitting = [system for system, own in COORDINATES.items() if names <= set(own)]
+    return fitting[0] if len(fitting) == 1 or "cartesian" in fitting or names == {"r", "phi"} else ""
 
 
 def squeeze(name: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,7 +81,8 @@ def smoothers(data: Data, longest: int | None = None) -> dict[str, Smoother]:
     Parameters
     ----------
     longest
-        Axes with more values are left as they are; without it those with too many to be smoothed are refused.
+        Axes with more values are cut into parts that are smoothed by themselves, with the same weight, and more nodes
+        of meshes are left as they are; without it those with too many to be smoothed are refused.
     """
     mu, V = zip(*_axes(data, longest), strict=True)
     return {name: _smoother(mu, V, values) for name, values in data.fields.items()}
@@ -92,6 +94,9 @@ def _axes(data: Data, longest: int | None) -> list[tuple[Array, Any]]:
     in_time = axis("time", difference_filter(data.times, min(_ORDER, data.n_times - 1)))
     if isinstance(geometry, Mesh):
         once = graph_filter(geometry)
+        if longest is not None and geometry.n_nodes > longest:  # neighbours are not next to each other
+            n = geometry.n_nodes
+            return [in_time, (np.zeros(n), sparse.eye_array(n, format="csr"))]
         return [in_time, axis("node", once @ once)]
     assert isinstance(geometry, Grid)
     orders = {name: min(_ORDER, len(x) - 1) for name, x in geometry.axes.items()}
@@ -104,11 +109,23 @@ def _axes(data: Data, longest: int | None) -> list[tuple[Array, Any]]:
 def _decomposed(name: str, D: Any, longest: int | None) -> tuple[Array, Any]:
     n = int(D.shape[1])
     if longest is not None and n > longest:
-        return np.zeros(n), sparse.eye_array(n, format="csr")
+        return _by_parts(sparse.csr_array(D), -(-2 * n // longest))
     if n > _LONGEST:
         raise DataError(f"axis {name!r} has {n} values, too many to be smoothed; use every second one.")
     mu, V = np.linalg.eigh((D.T @ D).toarray())
     return np.maximum(mu, 0.0), V
+
+
+def _by_parts(D: Any, count: int) -> tuple[Array, Any]:
+    """μ and V, sparse, of DᵀD without the differences between the parts of an axis."""
+    ends = np.linspace(0, D.shape[1], count + 1).astype(int)
+    part = np.searchsorted(ends, D.indices, side="right")
+    rows = np.diff(D.indptr) > 0
+    begin = D.indptr[:-1][rows]
+    inside = np.flatnonzero(rows)[np.minimum.reduceat(part, begin) == np.maximum.reduceat(part, begin)]
+    pairs = [np.linalg.eigh((own.T @ own).toarray()) for own in (D[inside][:, a:b] for a, b in pairwise(ends))]
+    mu, V = (list(one) for one in zip(*pairs, strict=True))
+    return np.maximum(np.concatenate(mu), 0.0), sparse.block_diag(V, format="csr")
 
 
 def _smoother(mu: Sequence[Array], V: tuple[Any, ...], values: Array) -> Smoother:

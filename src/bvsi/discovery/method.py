@@ -200,6 +200,8 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
     if asked.weighting is not None and asked.weighting.uses_noise and not asked.weighting.couples_blocks:
         return _elements(experiments, library, asked), "elements, to go with Block() weighting"
     if obstacle := spline_obstacle_of(experiments, library):
+        if not experiments[0].geometry.names:
+            raise DataError(f"times: {obstacle}; give more samples, or averages over equal steps of time.")
         return _elements(experiments, library, asked), f"elements: {obstacle}"
     on_data = _on_data(experiments[0], library)
     if on_data and any(isinstance(shape_of(m.noise), Covariance) for m in measured):

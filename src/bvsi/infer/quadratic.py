@@ -126,10 +126,7 @@ class Quadratic:
         """
         most_noise = self.most_noise if most_noise is None else most_noise
         s = np.array(models, dtype=np.int64)
-        move = np.tile(-self.theta, (len(s), 1))
-        np.put_along_axis(move, s, 0.0, axis=1)
-        b = self.g - move @ self.A
-        c = self.q - move @ self.g - np.einsum("mi,mi->m", move, b)
+        b, c = self._moved(s)
         B, kept, usable = self._diagonalised(s)
         usable &= kept.min(axis=1, initial=1.0) > 1 - most_noise
         kept = np.where(kept > 1 - most_noise, kept, 1.0)
@@ -143,17 +140,19 @@ class Quadratic:
 
         Models that :meth:`solve` refuses are not seen; −∞ where A_ss is not positive definite, and nothing is known.
         """
-        s = list(model)
+        s = np.array([model], dtype=np.int64)
+        b, c = self._moved(s)
         try:
-            _, c, h, root = self._half_solved(s, np.eye(len(s)))
+            half = _half_solved(self.A, s, np.concatenate([b[0][s[0]][None, :, None], np.eye(s.size)[None]], axis=2))
         except np.linalg.LinAlgError:
-            return np.full(len(s), -np.inf)
-        theta = self.theta[s] + root.T @ h
-        Q = c - h @ h + theta**2 / np.sum(root**2, axis=0)
+            return np.full(s.size, -np.inf)
+        h, root = half[0, :, 0], half[0, :, 1:]
+        theta = self.theta[s[0]] + root.T @ h
+        Q = c[0] - h @ h + theta**2 / np.sum(root**2, axis=0)
         return np.asarray(np.maximum(Q, _ROUNDING * self._at_zero))
 
-    def with_each(self, model: Model, most_noise: float | None = None) -> Array:
-        """Q of a model with one operator more, each of the d in turn, in one factorisation. ::
+    def with_each(self, models: Sequence[Model], most_noise: float | None = None) -> Array:
+        """Q of m models of one size with one operator more, each of the d in turn, (m, d), in a factorisation each. ::
 
             Q_s+j = Q_s − (b_j − A_js P b_s)² / a_j,      a_j = A_jj − A_js P A_sj
 
@@ -162,33 +161,29 @@ class Quadratic:
         model with smaller shares of noise can have. The other models that ``solve`` refuses are not seen.
         """
         most_noise = self.most_noise if most_noise is None else most_noise
-        s = list(model)
+        s = np.array(models, dtype=np.int64).reshape(len(models), -1)
+        b, c = self._moved(s)
         try:
-            b, c, h, half = self._half_solved(s, self.A[s])
-            noisy = replace(self, A=self.H)._half_solved(s, self.H[s])[3]
-        except np.linalg.LinAlgError:
-            return np.full(len(self.names), np.inf)
-        a, whole = (np.diag(M) - np.sum(B**2, axis=0) for M, B in ((self.A, half), (self.H, noisy)))
+            half = _half_solved(self.A, s, np.concatenate([np.take_along_axis(b, s, 1)[:, :, None], self.A[s]], axis=2))
+            noisy = _half_solved(self.H, s, self.H[s])
+        except np.linalg.LinAlgError:  # of some of them
+            if len(models) == 1:
+                return np.full((1, len(self.names)), np.inf)
+            return np.concatenate([self.with_each([model], most_noise) for model in models])
+        h, half = half[:, :, 0], half[:, :, 1:]
+        a, whole = (np.diag(M) - np.sum(B**2, axis=1) for M, B in ((self.A, half), (self.H, noisy)))
         possible = (a > 0) & (a > (1 - most_noise) * whole)
-        possible[s] = False
-        Q = c - h @ h - (b - half.T @ h) ** 2 / np.where(possible, a, 1.0)
+        np.put_along_axis(possible, s, values=False, axis=1)
+        Q = (c - np.sum(h**2, axis=1))[:, None]
+        Q = Q - (b - np.einsum("mk,mkd->md", h, half)) ** 2 / np.where(possible, a, 1.0)
         return np.where(possible, np.maximum(Q, _ROUNDING * self._at_zero), np.inf)
 
-    def _half_solved(self, s: list[int], B: Array) -> tuple[Array, float, Array, Array]:
-        """b (d,) and c of the model s, and L⁻¹b_s and L⁻¹B, where A_ss = L Lᵀ."""
-        move = -self.theta
-        move[s] = 0.0
-        b = self.g - self.A @ move
-        c = float(self.q - move @ self.g - move @ b)
-        if not s:
-            return b, c, np.zeros(0), np.zeros((0, B.shape[1]))
-        A = self.A[np.ix_(s, s)]
-        if not np.all(np.diag(A) > 0):
-            raise np.linalg.LinAlgError("noise makes up all of an operator")
-        scale = np.sqrt(np.diag(A))[:, None]
-        L = np.linalg.cholesky(A / scale / scale.T)
-        half = scipy.linalg.solve_triangular(L, np.column_stack([b[s], B]) / scale, lower=True)
-        return b, c, half[:, 0], half[:, 1:]
+    def _moved(self, s: Integers) -> tuple[Array, Array]:
+        """b (m, d) and c (m,) of the models s (m, k): −½∇Q and Q at θ_0 with the operators outside of s set to zero."""
+        move = np.tile(-self.theta, (len(s), 1))
+        np.put_along_axis(move, s, 0.0, axis=1)
+        b = self.g - move @ self.A
+        return b, self.q - move @ self.g - np.einsum("mi,mi->m", move, b)
 
     def minimum(self, names: Iterable[str]) -> Minimum:
         """The minimum with only these operators; with H for A where noise makes up all of a combination of them."""
@@ -227,6 +222,16 @@ class Quadratic:
         root = vectors / np.sqrt(np.maximum(values, RANK_TOLERANCE))[:, None, :]
         kept, basis = np.linalg.eigh(root.transpose(0, 2, 1) @ A @ root)
         return root @ basis / scale[:, :, None], kept, usable
+
+
+def _half_solved(M: Array, s: Integers, B: Array) -> Array:
+    """L⁻¹B (m, k, j) of m models s (m, k), where M_ss = L Lᵀ up to scaling; an error where one is not so."""
+    diagonal = np.diag(M)[s]
+    if not np.all(diagonal > 0):
+        raise np.linalg.LinAlgError("noise makes up all of an operator")
+    scale = np.sqrt(diagonal)[:, :, None]
+    L = np.linalg.cholesky(M[s[:, :, None], s[:, None, :]] / scale / scale.transpose(0, 2, 1))
+    return np.asarray(np.linalg.solve(L, B / scale))
 
 
 @dataclass(frozen=True, eq=False)

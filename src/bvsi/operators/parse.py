@@ -38,7 +38,7 @@ from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
 
 #: Functions that people write for integrals over space or time.
-_INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum")
+_INTEGRALS = ("integral", "integrate", "int", "convolve", "conv", "mean", "sum", "fractional", "hilbert")
 
 FUNCTIONS: dict[str, Callable[[sp.Expr], sp.Expr]] = {name: getattr(sp, name) for name in FUNCTION_NAMES}
 

@@ -184,7 +184,7 @@ def _added(left: Value, right: Value, sign: str) -> Value:
     return tuple(_added(a, b, sign) for a, b in zip(left, right, strict=True))
 
 
-def isotropic(vector: str, scalars: Sequence[str] = (), order: int = 2) -> tuple[str, ...]:
+def isotropic(vector: str, scalars: Sequence[str] = (), order: int = 2, *, galilean: bool = False) -> tuple[str, ...]:
     """Texts of operators of a vector equation that are invariant under rotations and reflections. ::
 
         Library({"u": isotropic("u", ["p"])}, vectors={"u": ("ux", "uy")})
@@ -197,14 +197,19 @@ def isotropic(vector: str, scalars: Sequence[str] = (), order: int = 2) -> tuple
     ----------
     order
         Of the highest derivative, 2 or 4.
+    galilean
+        Only operators that are the same to an observer who moves: v enters by its derivatives, linearly. Advection
+        itself, with the coefficient one, then stands on the left side: ``left="dt(u) + advect(u, u)"``, or of a flow
+        without sources ``"dt(u) + div(outer(u, u))"``, which needs no derivative of the data.
     """
     if order not in (2, 4):
         raise OperatorError(f"order: 2 or 4 is needed; got {order!r}.")
     v, square = vector, f"dot({vector}, {vector})"
-    found = [v, f"{square}*{v}", f"laplacian({v})", f"grad(div({v}))", f"div(outer({v}, {v}))", f"grad({square})"]
-    found += [f"laplacian({square}*{v})", f"grad(div({square}*{v}))"]
-    found += [f"biharmonic({v})", f"grad(laplacian(div({v})))"] if order == 4 else []
+    still = [f"laplacian({v})", f"grad(div({v}))"]
+    still += [f"biharmonic({v})", f"grad(laplacian(div({v})))"] if order == 4 else []
+    moving = [v, f"{square}*{v}", f"div(outer({v}, {v}))", f"grad({square})"]
+    moving += [f"laplacian({square}*{v})", f"grad(div({square}*{v}))"]
     for s in scalars:
-        found += [f"grad({s})", f"{s}*{v}", f"grad({s}**2)", f"laplacian({s}*{v})"]
-        found += [f"grad(laplacian({s}))"] if order == 4 else []
-    return tuple(found)
+        still += [f"grad({s})", f"grad({s}**2)", *([f"grad(laplacian({s}))"] if order == 4 else [])]
+        moving += [f"{s}*{v}", f"laplacian({s}*{v})"]
+    return tuple(still if galilean else (*still, *moving))

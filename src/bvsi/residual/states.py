@@ -23,7 +23,8 @@ from bvsi.data.denoise import smoothers
 from bvsi.residual.discrete import State
 
 HALF = 0.5  # part of the variance of the noise that states keep, see above
-# Values of an axis, nodes of a mesh too, beyond which it is not smoothed: a decomposition of 1,200 takes half a second.
+# Values of an axis, nodes of a mesh too, beyond which it is smoothed in parts: a decomposition of 1,200 takes half a
+# second.
 _LONGEST = 1200
 
 

@@ -53,6 +53,11 @@ class Widths:
     steady
         The same in space for steady problems, where one frame may be all there is and functions that hang over its
         edges are lost: on 64² nodes gaps of 2 instead of 5 nodes made error bars 1.3 to 1.6 times smaller.
+    series, averaged
+        The same in time for systems without space, where gaps would else be narrower than ``averaged`` samples: 0.25
+        instead of 0.125 makes error bars up to 1.2 times wider. At 10% noise, of 11 coefficients of Hindmarsh–Rose in 3
+        runs (seed 78), 95% intervals cover 0.97 instead of 0.82, and the search finds it from poor weights; Lorenz and
+        Rössler are as precise as before.
     least
         Functions that there should be along an axis that is not periodic, and pieces of a periodic one beyond a
         support; not measured.
@@ -96,6 +101,8 @@ class Widths:
     space: float = 0.2
     time: float = 0.125
     steady: float = 0.08
+    series: float = 0.25
+    averaged: float = 6.0
     least: int = 6
     enough: int = 1_500
     quiet: float = 0.005
@@ -251,6 +258,8 @@ def choose_tests(
         cycles = widest_band([bandwidth(data, level) for data, level in zip(experiments, sigma, strict=True)])
     in_space = WIDTHS.space if "time" in cycles else WIDTHS.steady
     gaps = {name: max(1.0, (WIDTHS.time if name == "time" else in_space) / value) for name, value in cycles.items()}
+    if not experiments[0].geometry.names:
+        gaps["time"] = max(gaps["time"], min(WIDTHS.averaged, WIDTHS.series / cycles["time"]))
     degree, in_time = derivatives + 4, time_degree(experiments)
     widest = dict.fromkeys(gaps, np.inf)
     for data in experiments:

@@ -482,11 +482,31 @@ class _Subsets:
         """How much higher the score of the best model without an operator is, by operator, all at the same weights."""
         criterion, protection = self.settings.criterion, self.protection
         score = self._score(quadratic.solve([best])[1][0], len(best), quadratic)
-        return {
-            quadratic.names[i]: best_without(i, best, quadratic, criterion, protection) - score
-            for i in best
-            if quadratic.names[i] not in protection.keep
-        }
+        margins = {}
+        for i in best:
+            if quadratic.names[i] not in protection.keep:
+                without = best_without(i, best, quadratic, criterion, protection, self.settings.larger)
+                margins[quadratic.names[i]] = self._margin(best, sorted(without.values()), score, quadratic)
+        return margins
+
+    def _margin(self, best: Model, others: list[tuple[float, Model]], score: float, quadratic: Quadratic) -> float:
+        """The lowest margin of other models.
+
+        Some that would leave the choice open are fitted: far from the expansion a predicted score may be much too low.
+        Not where the best model is no good itself.
+        """
+        equations = self.fits[best][1].equations
+        hopeless = self.likelihood.scale_known and misfit_excess(equations.q / equations.n, equations.n)
+        lowest, left = np.inf, 0 if hopeless else self.settings.fitted
+        for predicted, model in others:
+            margin = predicted - score
+            if margin < 2 * math.log(ODDS) and left:
+                left -= 1
+                self._fit([] if model in self.fits else [model], quadratic)
+                known = model in self.fits and self._smaller(model) is None and not self._blind(model)
+                margin = self.fits[model][0] - self.fits[best][0] if known else np.inf
+            lowest = min(lowest, margin)
+        return lowest
 
     def _untested(self, best: Model, quadratic: Quadratic) -> list[str]:
         """Operators of which noise makes up so much that they cannot be fitted beside those of a model."""

@@ -105,10 +105,15 @@ class Models:
     ----------
     lacks
         An operator that they do not have; none by default.
+    most
+        Operators that they have at most; by default all.
     """
 
-    def __init__(self, names: tuple[str, ...], protection: Protection, lacks: int = -1) -> None:
+    def __init__(
+        self, names: tuple[str, ...], protection: Protection, lacks: int = -1, most: int | None = None
+    ) -> None:
         self.d, self.lacks = len(names), lacks
+        self.most = self.d if most is None else most
         self.kept: Model = tuple(i for i, name in enumerate(names) if name in protection.keep)
         groups = (frozenset(i for i, name in enumerate(names) if name in group) for group in protection.groups)
         self.groups = [group for group in groups if group]
@@ -207,10 +212,18 @@ def best_models(
 
 
 def best_without(
-    i: int, model: Model, quadratic: Quadratic, criterion: SubsetCriterion, protection: Protection
-) -> float:
-    """Score of the best model without operator i of a model, in whose place others may come; infinite without any."""
-    search = _Search(quadratic, criterion, Models(quadratic.names, protection, lacks=i), Effort())
+    i: int, model: Model, quadratic: Quadratic, criterion: SubsetCriterion, protection: Protection, more: int
+) -> Ladder:
+    """The best models without operator i of a model, in whose place others may come.
+
+    Parameters
+    ----------
+    more
+        Operators that they have more at most. Misfits of much larger models are predicted far too low where operators
+        carry noise: on Rössler data 23 operators, 16 of them false, were to have odds of e^370, and their fit e^−447.
+    """
+    models = Models(quadratic.names, protection, lacks=i, most=len(model) + more)
+    search = _Search(quadratic, criterion, models, Effort())
     left = tuple(k for k in model if k != i)
     search.lowest(search.models.fine([left]))
     search.exhaustive()
@@ -218,7 +231,7 @@ def best_without(
     search.forward()
     for size in sorted(search.best, reverse=True):
         search.reduced(search.best[size][1])
-    return min(search.best.values(), default=(np.inf, ()))[0]
+    return search.best
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +260,9 @@ class OneStep:
     @staticmethod
     def enlarged(model: Model, gone: Sequence[int], quadratic: Quadratic) -> OneStep:
         """With one operator more, or in place of one of those that leave."""
-        Q = [quadratic.with_each(tuple(j for j in model if j != i)) for i in gone]
         every = range(len(quadratic.names))
-        return OneStep(model, gone, every, np.array(Q).reshape(len(gone), len(every)))
+        left = [tuple(j for j in model if j != i) for i in gone]
+        return OneStep(model, gone, every, quadratic.with_each(left) if left else np.zeros((0, len(every))))
 
     def at(self, places: Iterable[int]) -> list[Model]:
         """The models at some places of ``Q``, counted row by row."""
@@ -349,7 +362,7 @@ class _Search:
 
     def exhaustive(self) -> None:
         size = len(self.models.kept)
-        while size <= self.models.d and self.models.number(size) <= self.effort.exhaustive:
+        while size <= self.models.most and self.models.number(size) <= self.effort.exhaustive:
             self.lowest(self.models.of_size(size))
             size += 1
 
@@ -360,7 +373,7 @@ class _Search:
     def climb(self, model: Model) -> None:
         """Add the best operator and exchange while that helps, until the score has risen some times."""
         lowest, rises = np.inf, 0
-        while rises < self.effort.patience:
+        while rises < self.effort.patience and len(model) < self.models.most:
             score, model = self.enlarged(model)
             while np.isfinite(score):
                 other, candidate = self.enlarged(model, self.models.free(model))

@@ -12,6 +12,7 @@ from bvsi.app.readers.names import TIME_NAMES
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource
 from bvsi.app.readers.tiff import IMAGE
+from bvsi.common.naming import AXIS_NAMES
 from bvsi.data import COORDINATE_NAMES, check_field_name
 from bvsi.errors import DataError
 
@@ -21,6 +22,14 @@ _MEANING = {
     **dict.fromkeys(("y", "ys", "lat", "latitude", "yc", "row", "j"), "y"),
     **dict.fromkeys(("z", "zs", "depth", "lev", "level", "height", "altitude", "zc", "k"), "z"),
     **dict.fromkeys(("t", "time", "times", "ts", "frame", "frames", "tspan"), "t"),
+}
+
+# The same for axes of polar, cylindrical and spherical coordinates, where one of the first two rows is among them.
+_ROUND = {
+    **dict.fromkeys(("r", "radius", "radial"), "r"),
+    **dict.fromkeys(("phi", "azimuth", "varphi"), "phi"),
+    **dict.fromkeys(("theta", "polar", "colatitude"), "theta"),
+    **dict.fromkeys(("z", "height", "axial"), "z"),
 }
 
 # Fields that are suggested without being asked for: equations have a few.
@@ -136,11 +145,14 @@ def _time_of(source: DataSource, dims: tuple[str, ...]) -> str | None:
 
 def _axes(dims: list[str]) -> dict[str, str]:
     """Dimension to axis for those that are not called x, y, z; unknown ones get the axes that are left."""
+    meant = {dim: _ROUND.get(dim.lower()) for dim in dims}
+    if {"r", "phi"} & set(meant.values()) and None not in meant.values() and len(set(meant.values())) == len(dims):
+        return {dim: str(axis) for dim, axis in meant.items() if dim != axis}
     axes = {dim: dim for dim in dims if dim in COORDINATE_NAMES}
     for dim in dims:
-        meant = _MEANING.get(dim.lower())
-        if dim not in axes and meant in COORDINATE_NAMES and meant not in axes.values():
-            axes[dim] = meant
+        usual = _MEANING.get(dim.lower())
+        if dim not in axes and usual in COORDINATE_NAMES and usual not in axes.values():
+            axes[dim] = usual
     free = [name for name in COORDINATE_NAMES if name not in axes.values()]
     # The last dimension varies fastest, as the columns of an image do, which are x.
     for dim, name in zip((dim for dim in reversed(dims) if dim not in axes), free, strict=False):
@@ -226,8 +238,13 @@ def _vectors(source: DataSource) -> list[Array]:
 
 
 def _fitting_dims(source: DataSource, array: Array) -> list[tuple[str, ...]]:
-    """Orders of the arrays called x, y, z, t or time whose lengths fit, time first where it can be."""
-    sizes = {a.name: a.shape[0] for a in _vectors(source) if a.name.lower() in (*COORDINATE_NAMES, *TIME_NAMES)}
+    """Orders of the arrays called x, y, z, t or time, or else r, phi, theta, whose lengths fit, time first."""
+    fitting = _orders(source, array, COORDINATE_NAMES)
+    return fitting or _orders(source, array, AXIS_NAMES)
+
+
+def _orders(source: DataSource, array: Array, axes: tuple[str, ...]) -> list[tuple[str, ...]]:
+    sizes = {a.name: a.shape[0] for a in _vectors(source) if a.name.lower() in (*axes, *TIME_NAMES)}
     ordered = sorted(sizes, key=lambda name: (name.lower() not in TIME_NAMES, name.lower()))
     return [
         names

@@ -17,11 +17,15 @@ from bvsi.app.readers.mesh_file import read_mesh
 from bvsi.app.readers.names import TIME_NAMES, file_names, time_name
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource
+from bvsi.common.naming import AXIS_NAMES, COORDINATES
 from bvsi.data import COORDINATE_NAMES, Mesh
+from bvsi.data._xarray import SYSTEM, coordinates_of
 from bvsi.errors import DataError
 
 Integers = NDArray[np.int64]
 
+# Part by which steps of an angle may differ from a whole turn over their number: those of float32 do by 1e-5.
+_TURN = 1e-4
 # Names in datasets that Data.to_xarray writes.
 _CELLS, _CELL_TYPE = "mesh_cells", "cell_type"
 
@@ -35,7 +39,9 @@ class ArrayLayout:
     time
         The time axis.
     space
-        The axes x, y, z; for a mesh the one axis that numbers its nodes.
+        The axes of a grid in the order of its coordinates; for a mesh the one axis that numbers its nodes.
+    system
+        What the axes are, as in :class:`bvsi.Grid`.
     fields
         Arrays by name in bvsi; each has the dimensions of time and space, in any order.
     auxiliary
@@ -61,6 +67,7 @@ class ArrayLayout:
     periodic: Mapping[str, float] | Sequence[str]
     gaps: tuple[str, ...]
     notes: tuple[str, ...]
+    system: str = "cartesian"
 
     @property
     def axes(self) -> tuple[Axis, ...]:
@@ -88,10 +95,12 @@ def resolve(source: DataSource, reading: Reading) -> ArrayLayout:
         space: tuple[Axis, ...] = (Axis(dims[0], "node", None, sizes[dims[0]]),)
     else:
         space = _grid_axes(source, reading, dims, sizes)
+    space, system = (space, "cartesian") if mesh is not None else _in_order(source, reading, space)
     _check_ranges(reading, (t, *space), mesh)
     _check_names(reading, (time, *dims), mesh)
     single = tuple(axis for axis in space if axis.size == 1) if mesh is None else ()
     space = tuple(axis for axis in space if axis not in single)
+    periodic = {} if mesh is not None else _periodic(source, reading, space)
     known_gaps = tuple(name for name, array in fields.items() if array.attributes.get("missing") == "nan")
     return ArrayLayout(
         t,
@@ -100,13 +109,15 @@ def resolve(source: DataSource, reading: Reading) -> ArrayLayout:
         {name: _fixed(array, single) for name, array in known.items()},
         mesh,
         nodes,
-        {} if mesh is not None else _periodic(source, reading, space),
+        periodic,
         tuple(fields) if reading.missing == "nan" else known_gaps,
         (
             *source.notes,
             *(axis.note for axis in (t, *space) if axis.note),
             *(f"dimension {axis.dim!r} has one entry and is left out" for axis in single),
+            *_told(system, space, periodic),
         ),
+        system,
     )
 
 
@@ -287,7 +298,7 @@ def _stored_mesh(source: DataSource, dims: tuple[str, ...]) -> Mesh | None:
 def _grid_axes(
     source: DataSource, reading: Reading, dims: tuple[str, ...], sizes: Mapping[str, int]
 ) -> tuple[Axis, ...]:
-    """Space axes in the order x, y, z, each cut to the range selected; dimensions of one entry need no name."""
+    """Space axes, each cut to the range selected; dimensions of one entry need no name."""
     axes: dict[str, Axis] = {}
     single = []
     for dim in dims:
@@ -295,7 +306,7 @@ def _grid_axes(
         if sizes[dim] == 1:
             single.append(Axis(dim, name, np.zeros(1), 1))
             continue
-        if name not in COORDINATE_NAMES:
+        if name not in AXIS_NAMES:
             free = next((n for n in COORDINATE_NAMES if n not in dims and n not in reading.axes.values()), "x")
             raise DataError(
                 f'dimension {dim!r} is none of x, y, z; for a space axis write axes = {{ {dim} = "{free}" }}, for the '
@@ -304,7 +315,26 @@ def _grid_axes(
         if name in axes:
             raise DataError(f"axes: {axes[name].dim!r} and {dim!r} both become {name!r}; name one axis each")
         axes[name] = trimmed(axis_of(source, reading, dim, name, sizes[dim]), reading)
-    return (*(axes[name] for name in COORDINATE_NAMES if name in axes), *single)
+    return (*axes.values(), *single)
+
+
+def _in_order(source: DataSource, reading: Reading, space: tuple[Axis, ...]) -> tuple[tuple[Axis, ...], str]:
+    """Axes in the order of their coordinates, those of one entry last, and what the coordinates are."""
+    marks = (source.arrays[axis.dim].attributes.get(SYSTEM) for axis in space if axis.dim in source.arrays)
+    told = reading.system or next((str(mark) for mark in marks if mark is not None), None)
+    single = tuple(axis for axis in space if axis.size == 1)
+    axes = {axis.name: axis for axis in space if axis not in single}
+    system = coordinates_of(tuple(axes), told)
+    return (*(axes[name] for name in COORDINATES[system] if name in axes), *single), system
+
+
+def _told(system: str, space: tuple[Axis, ...], periodic: Mapping[str, float] | Sequence[str]) -> list[str]:
+    """What is taken for granted of axes that are not Cartesian, in words."""
+    if system == "cartesian":
+        return []
+    names = ", ".join(axis.name for axis in space)
+    round_ = "; phi goes all the way round and is periodic" if "phi" in periodic else ""
+    return [f"the axes {names} are {system} coordinates: grad, div and laplacian are theirs{round_}"]
 
 
 def _check_ranges(reading: Reading, axes: tuple[Axis, ...], mesh: Mesh | None) -> None:
@@ -320,7 +350,7 @@ def _check_ranges(reading: Reading, axes: tuple[Axis, ...], mesh: Mesh | None) -
 
 def _check_names(reading: Reading, dims: tuple[str, ...], mesh: Mesh | None) -> None:
     """Refuse axes, coordinates and spacing of dimensions that the fields do not have."""
-    known = (*dims, *(TIME_NAMES if reading.time is None else ()), *COORDINATE_NAMES)
+    known = (*dims, *(TIME_NAMES if reading.time is None else ()), *AXIS_NAMES)
     groups: dict[str, Mapping[str, Any]] = {"coordinates": reading.coordinates, "spacing": reading.spacing}
     if mesh is None:
         groups["axes"] = reading.axes
@@ -331,12 +361,13 @@ def _check_names(reading: Reading, dims: tuple[str, ...], mesh: Mesh | None) -> 
 
 
 def _periodic(source: DataSource, reading: Reading, space: tuple[Axis, ...]) -> Mapping[str, float] | Sequence[str]:
-    """Periodic axes by the names x, y, z; without a choice, those that the file marks."""
+    """Periodic axes by name; without a choice, those that the file marks, and an angle phi that goes round."""
     if reading.periodic is None:
         marked = {
             axis.name: source.arrays[axis.dim].attributes.get("period") for axis in space if axis.dim in source.arrays
         }
         cut = {axis.name for axis in space if axis.cut}
+        marked |= {a.name: 2 * np.pi for a in space if marked.get(a.name) is None and _goes_round(a)}
         return {
             name: float(np.ravel(period)[0])
             for name, period in marked.items()
@@ -349,6 +380,13 @@ def _periodic(source: DataSource, reading: Reading, space: tuple[Axis, ...]) -> 
     if broken:
         raise DataError(f"select: axis {broken[0]!r} is periodic and only a part is selected; leave it out of periodic")
     return dict(zip(names, given.values(), strict=True)) if isinstance(given, Mapping) else names
+
+
+def _goes_round(axis: Axis) -> bool:
+    """Whether an axis is the angle phi in equal steps that make up a whole turn."""
+    if axis.name != "phi" or axis.values is None or axis.size < 3:
+        return False
+    return bool(np.allclose(np.diff(axis.values), 2 * np.pi / axis.size, rtol=_TURN, atol=0))
 
 
 def _fixed(array: Array, single: tuple[Axis, ...]) -> Array:

@@ -148,7 +148,7 @@ def _grid(layout: ArrayLayout) -> Grid | None:
     if layout.mesh is not None:
         return None
     axes = {axis.name: axis.values for axis in layout.space if axis.values is not None}
-    return Grid(periodic=layout.periodic, coordinates="cartesian", **axes)
+    return Grid(periodic=layout.periodic, coordinates=layout.system, **axes)
 
 
 def _data(

@@ -27,9 +27,11 @@ class Reading:
     dims
         Names of the axes of the arrays, in order, for files that do not tell them (npz, mat, h5, tiff).
     axes
-        Dimension to x, y or z, for dimensions with other names.
+        Dimension to x, y, z, r, phi or theta, for dimensions with other names.
     coordinates
         Dimension to the array in the file that holds its coordinate; without it, the array of the same name.
+    system
+        What the axes are, as in :class:`bvsi.Grid`, where their names or the file do not tell.
     spacing
         Dimension to step, where the file has no coordinate; the first value is then 0.
     periodic
@@ -62,6 +64,7 @@ class Reading:
     dims: Sequence[str] | None = None
     axes: Mapping[str, str] = field(default_factory=dict)
     coordinates: Mapping[str, str] = field(default_factory=dict)
+    system: str | None = None
     spacing: Mapping[str, float] = field(default_factory=dict)
     periodic: Mapping[str, float] | Sequence[str] | None = None
     missing: Literal["nan"] | None = None

@@ -54,7 +54,7 @@ def _own(u: str, axes: Sequence[str], splines: bool) -> list[str]:
     transport = [f"d{axis}({u})" for axis in axes]
     steepening = [f"{u}*d{axis}({u})" for axis in axes]
     high = [text.format(u=u) for text in _THIRD_AND_FOURTH] if splines else []
-    if len(axes) > 1:
+    if tuple(axes) != ("x",):
         high = [text for text in high if "dx" not in text]
     diffusion = [f"laplacian({u})", *transport, *steepening, *high, f"laplacian({u}**2)", f"laplacian({u}**3)"]
     return [u, f"{u}**2", f"{u}**3", *diffusion, "1"]

@@ -20,7 +20,7 @@ from bvsi.app.study.settings import (
     SelectionSettings,
 )
 from bvsi.app.study.toml import Study
-from bvsi.common.naming import COORDINATE_NAMES
+from bvsi.common.naming import AXIS_NAMES
 from bvsi.data import Data, as_experiments
 from bvsi.data._arrays import check_field_name
 from bvsi.errors import DataError, OperatorError
@@ -185,8 +185,8 @@ def _discretisation(settings: DiscretisationSettings, library: LibrarySettings) 
     keys = ("time_gap", "time_degree")
     yield from misplaced(section, settings, keys, temporal, 'set stencil = "temporal-tests", or remove it.')
     for axis in settings.gap if isinstance(settings.gap, dict) else ():
-        if axis not in COORDINATE_NAMES:
-            yield StudyProblem((section, "gap", axis), f"the axes are x, y and z, not {axis!r}.")
+        if axis not in AXIS_NAMES:
+            yield StudyProblem((section, "gap", axis), f"the axes are x, y and z, or r, phi, theta, not {axis!r}.")
     if library.time_order != 1 and settings.stencil not in (None, "temporal-tests"):
         message = 'differences have first time derivatives only; use "temporal-tests", or library.time_order = 1.'
         yield StudyProblem((section, "stencil"), message)

@@ -96,6 +96,7 @@ def library(settings: LibrarySettings) -> Library:
             biharmonic=None if settings.biharmonic is None else _TREATMENTS[settings.biharmonic],
             time_order=None if settings.time_order == "open" else settings.time_order,
             left=settings.left,
+            vectors=settings.vectors,
         )
 
     return made(made(()).names) if settings.keep == "all" else made(keep)

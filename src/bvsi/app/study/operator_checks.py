@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from bvsi.app.study.complaints import nearest
 from bvsi.app.study.errors import MAX_SHOWN, StudyProblem
 from bvsi.app.study.faults import attempt
 from bvsi.app.study.settings import DataSettings, DiscretisationSettings, LibrarySettings
-from bvsi.common.naming import COORDINATE_NAMES, position
+from bvsi.common.naming import AXIS_NAMES, COORDINATE_NAMES, COORDINATES
 from bvsi.data import Data
 from bvsi.data._arrays import check_field_name
 from bvsi.operators import Library, Mixed, Vocabulary
-from bvsi.operators.left import left_sides
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.syntax import read, read_or_none
+from bvsi.operators.vectors import check_vectors, components
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 
 MAX_OPERATORS = 200
@@ -29,13 +30,27 @@ def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequen
     """Names that operators may use. Without data, and where the study names no fields, that is every name in them."""
     if experiments:
         return Vocabulary.of(experiments[0])
+    axes, system = _axes(data, library)
     if data.fields is not None:
-        return Vocabulary(COORDINATE_NAMES, tuple(data.fields), tuple(data.auxiliary or ()))
+        return Vocabulary(axes, tuple(data.fields), tuple(data.auxiliary or ()), system)
     sides = library.left.values() if isinstance(library.left, dict) else (library.left or "",)
     texts = [*library.definitions.values(), *sides, *(text for texts in library.equations.values() for text in texts)]
     used = frozenset().union(*map(_names, texts[:MAX_OPERATORS]))
-    free = used - set(library.equations) - set(COORDINATE_NAMES) - set(library.definitions) - _WORDS
-    return Vocabulary(COORDINATE_NAMES, tuple(library.equations), tuple(sorted(free)))
+    fields = [part for field in library.equations for part in library.vectors.get(field, (field,))]
+    parts = {part for some in library.vectors.values() for part in some}
+    own = {*fields, *library.vectors, *axes, *library.definitions, *_WORDS}
+    return Vocabulary(axes, tuple(fields), tuple(sorted((used | parts) - own)), system)
+
+
+def _axes(data: DataSettings, library: LibrarySettings) -> tuple[tuple[str, ...], str]:
+    """Names of axes, and what they are, as far as a study tells without its data; by default x, y, z."""
+    stated = data.coordinates if isinstance(data.coordinates, str) else ""
+    called = {f"d{name}" for name in AXIS_NAMES if name not in COORDINATE_NAMES}
+    texts = [text for texts in library.equations.values() for text in texts][:MAX_OPERATORS]
+    used = frozenset().union(*(syntax.functions for text in texts if (syntax := read_or_none(text)) is not None))
+    named = {*data.axes.values(), *(name[1:] for name in used & called)} - set(COORDINATE_NAMES)
+    system = stated or (("spherical" if "theta" in named else "cylindrical") if named else "cartesian")
+    return COORDINATES[system], system
 
 
 def _names(text: str) -> frozenset[str]:
@@ -49,12 +64,32 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyPr
     if not 0 < count <= MAX_OPERATORS:
         return [StudyProblem(("library", "equations"), f"{count} operators; from 1 to {MAX_OPERATORS} are needed.")]
     return (
-        [*_fields(settings, words), *_definitions(settings, words)]
+        [*_vectors(settings, words)]
+        or [*_fields(settings, words), *_definitions(settings, words)]
         or [*_operators(settings, words)]
-        or [*attempt(("library", "equations"), Library, settings.equations)]
+        or [*attempt(("library", "equations"), _library, settings)]
         or [*_left(settings, words)]
         or [*_named(settings)]
     )
+
+
+def _library(settings: LibrarySettings, **changes: Any) -> Library:
+    return Library(settings.equations, vectors=settings.vectors, **changes)
+
+
+def _vectors(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
+    """Vectors that are none, and components that are no fields."""
+    known = (*words.fields, *words.auxiliary)
+    for name, parts in settings.vectors.items():
+        place = ("library", "vectors", name)
+        missing = [part for part in parts if part not in known]
+        if missing:
+            yield StudyProblem(place, f"the data have no field {missing[0]!r}; {nearest(missing[0], known)}")
+        elif name in known:
+            yield StudyProblem(place, f"{name!r} is a field of the data; choose another name for the vector.")
+        else:
+            found = [*attempt(place, check_vectors, {name: parts})]
+            yield from found or attempt(("library", "vectors"), check_vectors, settings.vectors)
 
 
 def _fields(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
@@ -64,6 +99,8 @@ def _fields(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProbl
             yield StudyProblem(
                 place, f"{field!r} is not ASCII, as operators are; name the field otherwise in data.fields."
             )
+        elif field in settings.vectors:
+            continue
         elif field not in words.fields:
             yield StudyProblem(place, f"the data have no field {field!r}; {nearest(field, words.fields)}")
         else:
@@ -87,13 +124,21 @@ def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) ->
     strong_form(read(text), words, dialect)
 
 
+def _worked_out(field: str, text: str, settings: LibrarySettings, words: Vocabulary) -> None:
+    """Refuse a text that is no operator of the equation of a field or vector."""
+    dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
+    rank = int(field in settings.vectors)
+    of_vectors = rank or read(text).names & set(settings.vectors)
+    for part in components(read(text), settings.vectors, rank) if of_vectors else (text,):
+        _understood(part, words, dialect)
+
+
 def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
     """Texts that are not understood: all of them, unless there are many."""
-    dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
     found, looked_at = 0, 0
     for field, texts in settings.equations.items():
         for number, text in enumerate(texts):
-            for problem in attempt(("library", "equations", field, number), _understood, text, words, dialect):
+            for problem in attempt(("library", "equations", field, number), _worked_out, field, text, settings, words):
                 found += 1
                 yield problem
             looked_at += 1
@@ -104,23 +149,22 @@ def _operators(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyPr
 def _left(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
     """Left sides that are not understood."""
     place = ("library", "left")
-    problems = list(attempt(place, left_sides, settings.left, settings.equations))
+    problems = [*attempt(place, partial(_library, left=settings.left), settings)]
     yield from problems
     if not problems:
         dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
-        for side in left_sides(settings.left, settings.equations).values():
-            if side.known is not None:
-                yield from attempt(place, _understood, side.known.syntax.text, words, dialect)
+        for known in _library(settings, left=settings.left).known:
+            yield from attempt(place, _understood, known.syntax.text, words, dialect)
 
 
 def _named(settings: LibrarySettings) -> Iterator[StudyProblem]:
     """Operators that must stay, and fields with boundary conditions."""
-    names = Library(settings.equations).names
     for number, name in enumerate(() if settings.keep == "all" else settings.keep):
-        yield from attempt(("library", "keep", number), position, name, names)
+        yield from attempt(("library", "keep", number), partial(_library, keep=[name]), settings)
+    fields = tuple(_library(settings).equations)
     for field in settings.boundary if isinstance(settings.boundary, dict) else ():
-        if field not in settings.equations:
-            hint = nearest(field, settings.equations)
+        if field not in fields:
+            hint = nearest(field, fields)
             yield StudyProblem(("library", "boundary", field), f"{field!r} has no equation; {hint}")
 
 
@@ -131,7 +175,12 @@ def form_faults(
     splines, elements, smooth = (0, MAX_DERIVATIVES), (1, 1), (2, 2)
     chosen = {"splines": [splines], "elements": [smooth if discretisation.element == "H3" else elements]}
     allowed = chosen.get(str(discretisation.tests), [splines, elements])
-    places = [("library", "equations", f, i) for f, texts in settings.equations.items() for i in range(len(texts))]
+    places = [
+        ("library", "equations", f, i)
+        for f, texts in settings.equations.items()
+        for _ in settings.vectors.get(f, (f,))
+        for i in range(len(texts))
+    ]
     for name, place in zip(library.names, places, strict=True):
         alone = library.subset([name])
         reasons = [

@@ -37,6 +37,11 @@ Boundary = Annotated[
     Annotated[BoundaryName, Tag(PLAIN)] | Annotated[dict[Name, BoundaryName], Tag(TABLE), Few],
     kinds(str, wanted='a condition such as "no-flux", or a table such as {u = "no-flux"}, is needed'),
 ]
+Coordinates = Annotated[
+    Annotated[Literal["cartesian", "polar", "cylindrical", "spherical"], Tag(PLAIN)]
+    | Annotated[dict[Name, Name], Tag(TABLE), Few],
+    kinds(str, wanted='coordinates such as "polar", or a table such as {x = "name of an array"}, are needed'),
+]
 Keep = Annotated[
     Annotated[Literal["all"], Tag(PLAIN)] | Annotated[tuple[Name, ...], Tag(TABLE), Many],
     kinds(str, other=(list, tuple), wanted='a list of operators, or "all", is needed'),
@@ -62,11 +67,17 @@ class DataSettings(Section):
     dims: Annotated[tuple[Name, ...], Few] | None = Field(
         default=None, description="Axes of the arrays, for files that do not name them", examples=[["t", "x"]]
     )
-    axes: Annotated[dict[Name, Literal["x", "y", "z"]], Few] = Field(
-        default={}, description="Which of x, y, z a dimension of another name is", examples=[{"lon": "x"}]
+    axes: Annotated[dict[Name, Literal["x", "y", "z", "r", "phi", "theta"]], Few] = Field(
+        default={},
+        description="Which of x, y, z a dimension of another name is, or of r, phi, theta: r and phi are polar, with z "
+        "cylindrical, r, theta (from the pole) and phi spherical",
+        examples=[{"lon": "x"}],
     )
-    coordinates: Annotated[dict[Name, Name], Few] = Field(
-        default={}, description="Array of the file that holds the coordinates of a dimension", examples=[{"x": "xs"}]
+    coordinates: Coordinates = Field(
+        default={},
+        description='Array of the file that holds the coordinates of a dimension; or "polar", "cylindrical", '
+        '"spherical", where names of axes do not tell which, as r alone',
+        examples=[{"x": "xs"}],
     )
     spacing: Annotated[dict[Name, Positive], Few] = Field(
         default={}, description="Step of a dimension for which the file has no coordinates", examples=[{"x": 0.1}]
@@ -122,6 +133,12 @@ class LibrarySettings(Section):
         default=1,
         description='Order of the time derivative on the left side; 2 for wave equations, "open" for the better one',
         examples=[2],
+    )
+    vectors: Annotated[dict[Name, Annotated[tuple[Name, ...], Few]], Few] = Field(
+        default={},
+        description="Vectors by name, two or three fields each: an equation of u is one for every component, with one "
+        "coefficient for all; div(u), grad(p), advect(u, u), outer, curl, symgrad, laplacian(u)",
+        examples=[{"v": ["vx", "vy"]}],
     )
     left: Text | Annotated[dict[Name, Text], Few] | None = Field(
         default=None,

@@ -172,6 +172,9 @@ def _reading_keys(reading: Reading, study_file: Path) -> dict[str, Any]:
         default = field.default if field.default is not dataclasses.MISSING else {}
         if value is None or value == default or field.name in ("allow_outside", "guarded"):
             continue
+        if field.name == "system":
+            keys["coordinates"] = value
+            continue
         if field.name == "mesh":
             value = _relative(Path(value), study_file)
         elif field.name == "domain":
