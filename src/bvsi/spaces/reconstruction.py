@@ -10,6 +10,7 @@ polynomials by least squares made coefficients wrong by 4 to 9 standard deviatio
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -40,7 +41,11 @@ def exponents(dim: int, degree: int) -> Integers:
 
 def monomials(offsets: Array, powers: Integers) -> Array:
     """Monomials at offsets (…, dim), (…, m)."""
-    return np.asarray(np.prod(offsets[..., None, :] ** powers, axis=-1))
+    table = np.ones((int(powers.max(initial=0)) + 1, *offsets.shape))
+    for k in range(1, len(table)):  # products instead of powers, which take ten times as long
+        table[k] = table[k - 1] * offsets
+    factors = (np.moveaxis(table[powers[:, a], ..., a], 0, -1) for a in range(offsets.shape[-1]))
+    return np.asarray(reduce(np.multiply, factors))
 
 
 def reconstruction(domain: Domain, cells: Integers, places: Array, degree: int) -> sparse.csr_array:
@@ -123,8 +128,8 @@ def _weights(nodes: Array, places: Array, powers: Integers, power: int) -> tuple
     size = np.linalg.norm(nodes - middle, axis=2).max(axis=1)[:, None, None]
     x, at = (nodes - middle) / size, (places - middle) / size
     P = monomials(x, powers)
-    values = np.linalg.svd(P, compute_uv=False)
-    good = values[:, -1] > _SINGULAR * values[:, 0]
+    squares = np.linalg.eigvalsh(np.swapaxes(P, 1, 2) @ P)  # of the singular values
+    good = squares[:, 0] > _SINGULAR**2 * squares[:, -1]
     x, at, P = x[good], at[good], P[good]
     k, m = P.shape[1:]
     system = np.zeros((len(P), k + m, k + m))
@@ -135,5 +140,7 @@ def _weights(nodes: Array, places: Array, powers: Integers, power: int) -> tuple
 
 
 def _splines(x: Array, centres: Array, power: int) -> Array:
-    """|x − centre|^power, (cells, places, centres)."""
-    return np.asarray(np.linalg.norm(x[:, :, None] - centres[:, None], axis=3) ** power)
+    """|x − centre|^power of odd power, (cells, places, centres)."""
+    square = np.sum(x**2, axis=2)[:, :, None] + np.sum(centres**2, axis=2)[:, None]
+    square = np.maximum(square - 2 * x @ np.swapaxes(centres, 1, 2), 0.0)
+    return np.asarray(reduce(np.multiply, [square] * (power // 2), np.sqrt(square)))
