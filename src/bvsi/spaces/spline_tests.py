@@ -91,7 +91,7 @@ class SplineTests:
     reach
         For operators that need a derivative of the data, such as ``dx(u)**2``: nodes on either side of a node over
         which it is fitted, one number or one per axis. Left out it is 4, for data without noise; ``discover`` chooses
-        it from the spectrum. Less than 1 on meshes and uneven grids: by splines through the nodes, which average nothing.
+        it from the spectrum. On meshes less than 1 stands for splines through the nodes, which average nothing.
     """
 
     gap: float | Mapping[str, float] | None = None
