@@ -1,11 +1,14 @@
 """Discoveries with products of derivatives: the answer, what the result says of it, and a library that lacks one."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import bvsi
+from bvsi.check.variations import variations
 from bvsi.infer import Profile
-from bvsi.studies.data_derivatives import KPZ, WITHOUT
+from bvsi.studies.data_derivatives import KPZ, TRIANGLES, WITHOUT
 
 TRUTH = np.array([KPZ.truth["dx(dx(u))"], KPZ.truth["dx(u)**2"]])
 
@@ -54,3 +57,18 @@ def test_what_the_fit_of_derivatives_damps_is_far_below_the_error_bars(found, cl
 
 def test_a_library_without_the_operator_is_not_consistent(noisy):
     assert bvsi.discover(noisy, bvsi.Library({"u": list(WITHOUT.candidates)})).verdict != "consistent"
+
+
+@pytest.mark.parametrize("level, words", [(0.01, "splines through the nodes"), (0.1, "polynomials of degree 6")])
+def test_on_triangles_derivatives_are_averaged_where_noise_asks_for_it(level, words):
+    """The check then has the splines beside the polynomials; wider tests make no derivative better."""
+    case = replace(TRIANGLES, times=9)
+    clean = case.data(np.random.default_rng(7))
+    sigma = level * float(np.sqrt(np.mean(clean.fields["u"] ** 2)))
+    noisy = bvsi.add_noise(clean, sigma, np.random.default_rng(8))
+    measured = bvsi.noise.measurement.measure(noisy, bvsi.IID(sigma))
+    choice = bvsi.discovery.method.choose_method([measured], bvsi.Library({"u": list(case.truth)}))
+    assert words in choice.reason
+    found = {v.name: v.better for v in variations(choice.setup)}
+    assert found.get("derivatives over fewer nodes", ()) == (() if level == 0.01 else ("space",))
+    assert "space" not in found.get("wider tests", ())

@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import skfem
 
-from bvsi.data import Data, Grid
+from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.forward.ensemble import simulator
+from bvsi.forward.middles import Middles
 from bvsi.forward.rosenbrock import Rosenbrock
 from bvsi.forward.splines import Splines
 from bvsi.operators import Dirichlet, Library, NoFlux, Unknown, ZeroNeumann
@@ -150,3 +152,42 @@ def test_what_cannot_be_simulated_is_refused():
     for wrong in ({"tol": 0.0}, {"tol": np.nan}, {"max_steps": 0}):
         with pytest.raises(BvsiError, match=next(iter(wrong))):
             Rosenbrock(**wrong)
+
+
+def moved(mesh):
+    """A mesh of scikit-fem with its inner nodes moved by up to an eighth of a cell."""
+    points = mesh.p.T.copy()
+    inner = np.setdiff1d(np.arange(len(points)), mesh.boundary_nodes())
+    points[inner] += np.random.default_rng(1).uniform(-1, 1, (inner.size, mesh.dim())) * mesh.param() / 8
+    return points, mesh.t.T.astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    "mesh",
+    [
+        Mesh(*moved(skfem.MeshLine(np.linspace(0, 1, 9))), "line"),
+        Mesh(*moved(skfem.MeshTri().refined(3)), "triangle"),
+        Mesh(*moved(skfem.MeshQuad().refined(3)), "quad"),
+        Mesh(*moved(skfem.MeshTet().refined(2)), "tetra"),
+    ],
+    ids=lambda mesh: mesh.cell_type,
+)
+def test_middles_of_cells_have_the_values_of_cubics(mesh):
+    made = Middles.of(mesh)
+    cubic = lambda x: 1 + (x @ np.arange(1, 1 + mesh.dim)) ** 3  # noqa: E731
+    assert made.coefficients(cubic(mesh.points)) == pytest.approx(cubic(made.mesh.points), rel=1e-6)
+    assert made.nodal(made.coefficients(mesh.points.T)) == pytest.approx(mesh.points.T)
+    assert Middles.of(made.mesh) is None  # it has them already
+
+
+def test_on_triangles_the_error_is_of_third_order():
+    """u = exp(−2q²t) sin(qx) sin(qy), its values on the boundary given in time; linear elements are of second order."""
+    errors, times, q = [], np.linspace(0, 0.02, 9), 5.0
+    for refined in (3, 4):
+        mesh = Mesh(*moved(skfem.MeshTri().refined(refined)), "triangle")
+        exact = np.exp(-2 * q**2 * times)[:, None] * np.sin(q * mesh.points[:, 0]) * np.sin(q * mesh.points[:, 1])
+        library = Library({"u": ["laplacian(u)"]}, boundary=Unknown())
+        u, _ = solved(library, [1.0], mesh, exact[0], times, boundary=(times, exact), scheme=Rosenbrock(1e-6))
+        errors.append(np.abs(u - exact).max())
+    assert errors[1] < 5e-4
+    assert errors[0] / errors[1] > 2**2.7

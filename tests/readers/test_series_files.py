@@ -1,5 +1,6 @@
 """Series in files: vectors over time and nothing else."""
 
+import meshio
 import numpy as np
 import pytest
 import scipy.io
@@ -10,6 +11,7 @@ from bvsi.app.study.inspection import inspect
 from bvsi.app.study.template import template
 from bvsi.data import Data
 from bvsi.errors import DataError
+from readers import samples
 
 T = np.linspace(0, 20, 201)
 VALUES = {"x": np.sin(T), "y": np.cos(T)}
@@ -82,3 +84,39 @@ def test_a_time_twice_is_refused(tmp_path):
     (tmp_path / "a.csv").write_text("t,u\n0,1\n1,2\n1,3\n")
     with pytest.raises(DataError, match="rows 2 and 3 have the same time"):
         read(tmp_path / "a.csv")
+
+
+def gmsh_file(path, times, *, binary):
+    """Triangles with one section of values for every time, as Gmsh writes views; returns the values (T, n)."""
+    mesh = samples.triangles()
+    points = np.pad(mesh.points, ((0, 0), (0, 1)))
+    meshio.gmsh.write(path, meshio.Mesh(points, [("triangle", mesh.cells)]), fmt_version="4.1", binary=binary)
+    u = np.sin(mesh.points[:, 0] + np.array(times)[:, None])
+    parts = []
+    for k, (t, own) in enumerate(zip(times, u, strict=True)):
+        parts.append(f'$NodeData\n1\n"temp"\n1\n{t!r}\n3\n{k}\n1\n{len(own)}\n'.encode())
+        if binary:
+            records = np.zeros(len(own), dtype=[("node", "<i4"), ("value", "<f8")])
+            records["node"], records["value"] = np.arange(1, 1 + len(own)), own
+            parts.append(records.tobytes() + b"\n$EndNodeData\n")
+        else:
+            parts.append("".join(f"{i + 1} {v!r}\n" for i, v in enumerate(own.tolist())).encode() + b"$EndNodeData\n")
+    path.write_bytes(path.read_bytes() + b"".join(parts))
+    return u
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_one_gmsh_file_holds_all_times(tmp_path, binary):
+    u = gmsh_file(tmp_path / "view.msh", [0.5, 1.0, 2.5], binary=binary)
+    data = read(tmp_path / "view.msh", Reading())
+    assert data.times.tolist() == [0.5, 1.0, 2.5]
+    np.testing.assert_allclose(data.fields["temp"], u)
+
+
+def test_gmsh_files_of_a_series_tell_their_times(tmp_path):
+    for k, t in enumerate((0.5, 1.0, 2.5)):
+        gmsh_file(tmp_path / f"frame_{k}.msh", [t], binary=True)
+    assert read(tmp_path / "frame_*.msh", Reading()).times.tolist() == [0.5, 1.0, 2.5]
+    gmsh_file(tmp_path / "twice.msh", [1.0, 1.0], binary=False)
+    with pytest.raises(DataError, match="give each step a time"):
+        read(tmp_path / "twice.msh", Reading())

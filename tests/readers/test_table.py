@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bvsi.app.readers import Reading, read
+from bvsi.app.readers import Reading, read, suggest
 from bvsi.data import Grid, Mesh
 from bvsi.errors import DataError
 from readers.samples import save_table
@@ -144,3 +144,20 @@ def test_a_mesh_whose_nodes_are_not_the_sensors(tmp_path):
     meshio.gmsh.write(reading.mesh, meshio.Mesh(points, [("triangle", mesh.cells)]), fmt_version="2.2", binary=False)
     with pytest.raises(DataError, match="no sensor of their own"):
         read(path, reading)
+
+
+@pytest.mark.parametrize("label", ["text", "number"])
+def test_units_in_names_and_names_of_sensors_are_understood(tmp_path, label):
+    """Columns as loggers write them: `x [m]` is a place, and neither names nor numbers of sensors are fields."""
+    rng = np.random.default_rng(0)
+    points, times = rng.uniform(0, 1, (30, 2)), np.arange(4.0)
+    lines = ["station,time [s],x [m],y [m],temp [K]"]
+    for t in times:
+        for i, (x, y) in enumerate(points.tolist()):
+            lines.append(f"{f'S{i:02d}' if label == 'text' else 100 + i},{t},{x},{y},{np.sin(x + y + t)}")
+    path = tmp_path / "logger.csv"
+    path.write_text("\n".join(lines))
+    data = read(path, suggest(path))
+    assert data.names == ("temp_K",)
+    assert data.n_nodes == 30
+    assert data.fields["temp_K"] == pytest.approx(np.sin(data.geometry.points.sum(axis=1) + times[:, None]))

@@ -83,6 +83,27 @@ def test_on_any_nodes_exact_on_polynomials_up_to_the_boundary(dim, n, order):
     assert_allclose(D @ (monomials(mesh.points, powers) @ c), wanted, atol=1e-6 * np.abs(wanted).max())
 
 
+@pytest.mark.parametrize("index", [(0, 0), (1, 0), (0, 1), (2, 0), (1, 1)])
+def test_splines_through_the_nodes_are_exact_on_polynomials_and_hardly_damp_short_waves(index):
+    rng = np.random.default_rng(4)
+    mesh, _ = mesh_through(rng.uniform(0, 1, (500, 2)))
+    domain, powers = Domain.of(mesh), exponents(2, 4)
+    D = scattered_derivative(domain, np.ones(mesh.n_nodes), index, np.full(2, 0.5))
+    c = rng.standard_normal(len(powers))
+    falling = np.prod([powers[:, a] - m for a in range(2) for m in range(index[a])], axis=0)
+    wanted = monomials(mesh.points, np.maximum(powers - np.array(index), 0)) @ (c * falling)
+    assert_allclose(D @ (monomials(mesh.points, powers) @ c), wanted, atol=1e-6 * np.abs(wanted).max())
+    if sum(index) == 1:  # a wave of 12 spacings, away from the boundary
+        a, k = index.index(1), 2 * np.pi / (12 * domain.spacing.mean())
+        inner = np.all(np.abs(mesh.points - 0.5) < 0.35, axis=1)
+        slope = k * np.cos(k * mesh.points[:, a])
+        splines = (D @ np.sin(k * mesh.points[:, a]) - slope)[inner]
+        balls = scattered_derivative(domain, np.ones(mesh.n_nodes), index, np.full(2, narrowest_ball(2)))
+        window = (balls @ np.sin(k * mesh.points[:, a]) - slope)[inner]
+        assert abs(splines @ slope[inner]) < 1e-3 * (slope[inner] @ slope[inner])
+        assert np.linalg.norm(splines) < 0.5 * np.linalg.norm(window)
+
+
 def test_too_few_nodes_and_meshes_are_refused():
     with pytest.raises(SpaceError, match="9"):
         derivative_matrix(8, 1.0, 1, 4, periodic=True)

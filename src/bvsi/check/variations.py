@@ -21,7 +21,7 @@ from bvsi.residual.widths import WIDTHS
 from bvsi.setup import Setup, scaled_gaps, scaled_stencil
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, is_uniform
 from bvsi.spaces.galerkin import fills_q2
-from bvsi.spaces.nodal_derivatives import NARROWEST, narrowest_ball
+from bvsi.spaces.nodal_derivatives import NARROWEST, NO_WINDOW, narrowest_ball
 from bvsi.spaces.spline_tests import RECONSTRUCTIONS, USUAL_RECONSTRUCTION
 
 Kind = Literal["time", "space", "width"]
@@ -169,7 +169,9 @@ def _wider(setup: Setup) -> Variation | None:
     first = setup.data[0]
     tests = scaled_gaps(setup.tests, dict.fromkeys(first.geometry.names, _WIDER), first.geometry)
     stencil = scaled_stencil(setup.stencil, _WIDER, first)
-    changed = {"time": stencil != setup.stencil, "space": tests != setup.tests}
+    # derivatives of the data on meshes are no better with wider tests
+    derives = setup.tests.reach is not None and not is_uniform(first.geometry)
+    changed = {"time": stencil != setup.stencil, "space": tests != setup.tests and not derives}
     better = tuple(kind for kind in _KINDS if changed[kind])
     wider = setup.here.with_(tests=tests, stencil=stencil)
     return Variation("wider tests", "width", wider, _WIDER, _order(setup), better) if better else None
@@ -182,7 +184,11 @@ def _narrower_derivatives(setup: Setup) -> Variation | None:
         return None
     uniform = all(is_uniform(data.geometry) for data in setup.data)
     least = float(NARROWEST) if uniform else narrowest_ball(len(names))
-    reach = {name: max(least, tests.reach_of(name) / _NARROWER) for name in names}
+    reach = {name: tests.reach_of(name) / _NARROWER for name in names}
+    if not uniform and min(reach.values()) < least:  # splines through the nodes
+        reach = dict.fromkeys(names, min(0.5 * NO_WINDOW, *map(tests.reach_of, names)))
+    elif uniform:
+        reach = {name: max(least, own) for name, own in reach.items()}
     if all(reach[name] >= tests.reach_of(name) for name in names):
         return None
     changed = setup.here.with_(tests=replace(tests, reach=reach))

@@ -1,4 +1,4 @@
-"""Many simulations of one equation: discretised once, with splines on grids and elements on meshes."""
+"""Many simulations of one equation: discretised once, with splines on grids and elements of second order on meshes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, Grid
+from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import OperatorError
+from bvsi.forward.middles import Middles
 from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper
 from bvsi.forward.semidiscrete import Discretised, StepStructure, check_closed, check_fourth_order, discretised, evolve
 from bvsi.forward.splines import Splines, spline_operators, spline_tests
@@ -32,8 +33,8 @@ class Simulator:
     ----------
     equation
         The operators on their space.
-    splines
-        Maps between nodal values and coefficients, None on meshes.
+    unknowns
+        Maps between nodal values and coefficients; None where they are the same.
     fixed
         Unknowns, as columns of the state, that no equation moves.
     prescribed
@@ -41,7 +42,7 @@ class Simulator:
     """
 
     equation: Discretised
-    splines: Splines | None
+    unknowns: Splines | Middles | None
     fixed: NDArray[np.int64]
     prescribed: bool
 
@@ -59,7 +60,9 @@ class Simulator:
         """By field, which nodes move (n,); the others have the values that are prescribed."""
         mask = np.ones(len(self.fields) * self.equation.space.n_dofs, dtype=bool)
         mask[self.fixed] = False
-        return dict(zip(self.fields, mask.reshape(len(self.fields), -1), strict=True))
+        by_field = mask.reshape(len(self.fields), -1)
+        nodes = self.unknowns.nodal(by_field) if isinstance(self.unknowns, Middles) else by_field
+        return dict(zip(self.fields, nodes, strict=True))
 
     @property
     def step_cost(self) -> float:
@@ -109,11 +112,11 @@ class Simulator:
 
     def _state(self, values: Fields) -> Array:
         """Degrees of freedom of all fields one after the other, (..., fields · n)."""
-        parts = [self.splines.coefficients(values[f]) if self.splines else values[f] for f in self.fields]
+        parts = [self.unknowns.coefficients(values[f]) if self.unknowns else values[f] for f in self.fields]
         return np.concatenate(parts, axis=-1)
 
     def _nodal(self, degrees: Array) -> Array:
-        return self.splines.nodal(degrees) if self.splines else degrees
+        return self.unknowns.nodal(degrees) if self.unknowns else degrees
 
 
 def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simulator:
@@ -132,19 +135,34 @@ def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simul
         raise OperatorError(
             f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."
         )
-    splines = Splines.on(data.geometry) if isinstance(data.geometry, Grid) else None
-    if splines is None:
-        operators, space = discretise_library(data, library, Galerkin())
-        layout, at_unknowns = Layout(library, operators, space), data
-    else:
+    unknowns: Splines | Middles | None
+    if isinstance(data.geometry, Grid):
+        unknowns = splines = Splines.on(data.geometry)
         operators = spline_operators(library, data)
         layout = Layout(library, operators, splines.space(), spline_tests(library, operators, splines))
         known = {name: splines.coefficients(values) for name, values in data.auxiliary.items()}
         at_unknowns = Data(data.times, data.fields, data.geometry, known)
+    else:
+        unknowns, at_unknowns = _elements(data, library)
+        operators, space = discretise_library(at_unknowns, library, Galerkin())
+        layout = Layout(library, operators, space)
     if not prescribe:
         check_closed(library, layout)
         if len(layout.space.boundary_tests):
             check_fourth_order(operators, library)
     equation = discretised(at_unknowns, operators, layout)
     every = np.arange(len(layout.fields) * layout.space.n_dofs)
-    return Simulator(equation, splines, np.setdiff1d(every, equation.free), prescribe)
+    return Simulator(equation, unknowns, np.setdiff1d(every, equation.free), prescribe)
+
+
+def _elements(data: Data, library: Library) -> tuple[Middles | None, Data]:
+    """Middles of the cells where they help, and the first frame at all unknowns.
+
+    Known fields may jump, which splines through the nodes do not follow, and ∇⁴ has a better form on linear elements.
+    """
+    assert isinstance(data.geometry, Mesh)
+    middles = None if data.auxiliary or library.has_biharmonic else Middles.of(data.geometry)
+    if middles is None:
+        return None, data
+    first = {name: middles.coefficients(values[:1]) for name, values in data.fields.items()}
+    return middles, Data(data.times[:1], first, middles.mesh)

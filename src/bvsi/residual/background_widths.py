@@ -20,7 +20,7 @@ from bvsi.residual.stencils import TemporalTests
 from bvsi.residual.widths import WIDTHS, aligned_in_time, highest, longest_run, time_degree
 from bvsi.spaces import SplineTests
 from bvsi.spaces.domain import Domain
-from bvsi.spaces.nodal_derivatives import ball_fits, narrowest_ball
+from bvsi.spaces.nodal_derivatives import NO_WINDOW, ball_fits, narrowest_ball
 from bvsi.spaces.resolution import resolved_gap
 
 # Degrees of splines beyond the highest derivative: two less than where the nodes are the quadrature, so that more
@@ -30,6 +30,7 @@ _SPARE = 2
 _WAVE = 0.38
 # Nodes at which the noise of derivatives is looked at, and times the median beyond which one counts as an edge.
 _SAMPLE, _EDGE = 200, 3.0
+_NO_WINDOW = NO_WINDOW / 2  # the reach of splines through the nodes
 # Factor from one reach to the next, and part of the domain that it may take.
 _STEP, _PART = 1.1, 0.25
 
@@ -56,6 +57,10 @@ class BackgroundWidths:
     derivative
         Reach over g. Slopes of KPZ in the plane on triangles and on scattered nodes, squared, are then damped by 2e-4;
         it grows with the fourth power.
+    quiet
+        Noise in the squares of first derivatives, over those of the signal, below which they are those of splines
+        through the nodes: KPZ on triangles has 0.004 at 1% noise, where balls make the viscosity wrong by 1 to 2
+        standard deviations, and 0.1 at 5%, where it is 0.2 to 0.5.
     slopes
         g, over the radius of the narrowest ball that determines a polynomial, below which the nodes are too few for
         derivatives of the data: there, at 4.5 in 2D, such squares are damped by 0.4%.
@@ -68,6 +73,7 @@ class BackgroundWidths:
     resolved: float = 1 / 3
     most: int = 4_500
     derivative: float = 0.4
+    quiet: float = 0.03
     slopes: float = 1.2
 
 
@@ -149,7 +155,8 @@ def enough_tests(geometry: Grid | Mesh, derivatives: int) -> bool:
 def ball_reach(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]], g: float, operators: str) -> float:
     """Spacings on either side over which derivatives of the data are fitted.
 
-    0.4 g, and more where noise would make up much of the derivatives of every field; the least of all experiments.
+    None, where splines through the nodes have little noise; else 0.4 g, and more where noise would make up much of the
+    derivatives of every field; the least of all experiments.
 
     Parameters
     ----------
@@ -167,6 +174,9 @@ def ball_reach(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]
         widest = _PART * float(np.min(np.ptp(domain.points, axis=0) / domain.spacing))
         for name, values in data.fields.items():
             reach, own = max(least, BACKGROUND.derivative * g), float(level.get(name, 0.0))
+            if _loudness(domain, values, own, _NO_WINDOW) <= BACKGROUND.quiet:
+                found.append(_NO_WINDOW)
+                continue
             while reach < widest and _loudness(domain, values, own, reach) > WIDTHS.loud:
                 reach *= _STEP
             found.append(reach)

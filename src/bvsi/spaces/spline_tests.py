@@ -31,6 +31,7 @@ from bvsi.spaces.nodal_derivatives import (
     BALL_DEGREES,
     DEGREE,
     NARROWEST,
+    NO_WINDOW,
     derivative_matrix,
     narrowest_ball,
     nodes_in_ball,
@@ -90,7 +91,7 @@ class SplineTests:
     reach
         For operators that need a derivative of the data, such as ``dx(u)**2``: nodes on either side of a node over
         which it is fitted, one number or one per axis. Left out it is 4, for data without noise; ``discover`` chooses
-        it from the spectrum.
+        it from the spectrum. On meshes less than 1 stands for splines through the nodes, which average nothing.
     """
 
     gap: float | Mapping[str, float] | None = None
@@ -215,6 +216,8 @@ class SplineTests:
     def derivatives_text(self, geometry: Grid | Mesh) -> str:
         """How derivatives of the data are taken, in words."""
         if not (isinstance(geometry, Grid) and is_uniform(geometry)):
+            if float(np.max(self._ball(geometry))) < NO_WINDOW:
+                return "splines through the nodes around each"
             degree, count = BALL_DEGREES[geometry.dim], nodes_in_ball(self._ball(geometry))
             return f"polynomials of degree {degree} fitted to the {count} nodes around each"
         windows = (window(n, self.reach_of(name)) for name, n in zip(geometry.names, geometry.shape, strict=True))

@@ -31,6 +31,7 @@ _ROUND = {
     **dict.fromkeys(("theta", "polar", "colatitude"), "theta"),
     **dict.fromkeys(("z", "height", "axial"), "z"),
 }
+_UNIT = re.compile(r"[\[(].*")  # as in "x [m]"
 
 # Fields that are suggested without being asked for: equations have a few.
 MOST_FIELDS = 32
@@ -93,7 +94,7 @@ def suggestion(source: DataSource, dims: tuple[str, ...] | None = None) -> Readi
 def table_suggestion(columns: Iterable[str]) -> Reading:
     """Best guess for a table with some columns."""
     names = list(columns)
-    role = {name: _MEANING.get(name.lower()) for name in names}
+    role = {name: _MEANING.get(_UNIT.sub("", name).strip().lower()) for name in names}
     time = next((name for name in names if role[name] == "t"), None)
     axes = {n: a for n, a in role.items() if a in COORDINATE_NAMES}
     fields = _field_names(name for name in names if name != time and name not in axes)

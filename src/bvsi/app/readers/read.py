@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from bvsi.app.readers.guess import suggestion, table_suggestion
 from bvsi.app.readers.layout import ArrayLayout, require_numbers, resolve
+from bvsi.app.readers.names import file_names
 from bvsi.app.readers.reading import Contents, Reading, Variable
 from bvsi.app.readers.registry import files_of, format_of, opened
 from bvsi.app.readers.slabs import check_room, coarse_axes, plan, read_moving, read_static, slab_length, stored_size
@@ -96,12 +97,25 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     """
     place, limits = Path(path), reading or Reading()
     if format_of(place).name == "CSV":
-        guess = table_suggestion(variable.name for variable in contents(place).variables)
+        guess = _without_labels(place, table_suggestion(variable.name for variable in contents(place).variables))
     else:
         with opened(place, limits) as source, readable(place, source.format):
             require_numbers(source)
             guess = suggestion(source, None if limits.dims is None else tuple(limits.dims))
     return replace(guess, max_memory=limits.max_memory, allow_outside=limits.allow_outside, guarded=limits.guarded)
+
+
+def _without_labels(path: Path, guess: Reading) -> Reading:
+    """The guess for a table without columns of text or of numbers of sensors, where names of fields are guessed."""
+    named = file_names("fields", guess.fields)
+    if named is None:
+        return guess
+    try:
+        with opened(path, replace(guess, fields=None)) as source:
+            fields = {name: column for name, column in named.items() if column in source.arrays}
+    except DataError:  # what is wrong with the table is told when it is read
+        return guess
+    return replace(guess, fields=fields or guess.fields)
 
 
 def _check(reading: Reading) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.files import check_reference
+from bvsi.app.readers.gmsh_steps import gmsh_steps
 from bvsi.app.readers.mesh_file import NodeMesh, check_xdmf, meshio_read, node_mesh, quiet
 from bvsi.app.readers.points import Lattice, lattice_of_mesh
 from bvsi.app.readers.reading import Reading
@@ -48,6 +49,8 @@ def open_series(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSourc
         check_xdmf(paths[0], allow_outside=reading.allow_outside)
         with _xdmf(paths[0]) as frames:
             yield _source(paths[0], frames)
+    elif len(paths) == 1 and paths[0].suffix.lower() == ".msh":
+        yield _source(paths[0], _gmsh(paths[0]))
     else:
         yield _source(paths[0], _of_files(paths, None))
 
@@ -71,10 +74,9 @@ def _of_files(paths: tuple[Path, ...], times: NDArray[np.float64] | None) -> _Fr
     first = _read(paths[0])
     mesh = node_mesh(first.points, first.cells)
     if times is None:
-        stamps = [_stamp(first)] if len(paths) == 1 else [_stamp(_read(path)) for path in (paths[0], paths[-1])]
-        if all(stamp is not None for stamp in stamps):
-            times = np.array([_stamp(_read(path)) for path in paths], dtype=np.float64)
-    notes = ("values on cells are not read, only those on nodes",) if first.cell_data else ()
+        times = _told_times(paths)
+    on_cells = [name for name in first.cell_data if not name.startswith(_FORMAT_OWN)]
+    notes = ("values on cells are not read, only those on nodes",) if on_cells else ()
 
     @lru_cache(maxsize=1)
     def values(k: int) -> Values:
@@ -86,6 +88,16 @@ def _of_files(paths: tuple[Path, ...], times: NDArray[np.float64] | None) -> _Fr
     return _Frames(mesh, times, len(paths), values, notes)
 
 
+def _gmsh(path: Path) -> _Frames:
+    """One Gmsh file, with a section of values for every time."""
+    steps = gmsh_steps(path)
+    if steps is None or len(steps.times) < 2:
+        return _of_files((path,), None)
+    first = _read(path)
+    mesh = node_mesh(first.points, first.cells)
+    return _Frames(mesh, steps.times, len(steps.times), lambda k: _components(steps.values[k], mesh))
+
+
 def _read(path: Path) -> Any:
     if not path.is_file():
         raise DataError(f"there is no file {path}, which the series names; check the path")
@@ -93,8 +105,23 @@ def _read(path: Path) -> Any:
         return meshio_read(path)
 
 
-def _stamp(found: Any) -> float | None:
+def _told_times(paths: tuple[Path, ...]) -> NDArray[np.float64] | None:
+    """Times that the files tell, where the first and the last do."""
+    if any(_stamp(path) is None for path in {paths[0], paths[-1]}):
+        return None
+    times = np.array([_stamp(path) for path in paths], dtype=np.float64)
+    if paths[0].suffix.lower() == ".msh" and len(times) > 1 and not np.all(np.diff(times) > 0):
+        return None  # writers that know no times write zeros
+    return times
+
+
+def _stamp(path: Path) -> float | None:
     """Time that a file tells."""
+    if path.suffix.lower() == ".msh":
+        with readable(path, "MSH"):
+            steps = gmsh_steps(path)
+        return None if steps is None else float(steps.times[0])
+    found = _read(path)
     for name in _TIME_NAMES:
         if name in found.field_data and np.size(found.field_data[name]) == 1:
             return float(np.ravel(found.field_data[name])[0])

@@ -184,7 +184,7 @@ class DiscretisationSettings(Section):
     """Test functions in space and time; left out, they are chosen from the data."""
 
     tests: Literal["splines", "elements"] | None = Field(
-        default=None, description="Kind of test functions: splines (uniform grids) or elements", examples=["splines"]
+        default=None, description="Kind of test functions: splines or elements", examples=["splines"]
     )
     gap: PositiveByName | None = Field(
         default=None, description="Splines: nodes between knots, one number or a table by axis", examples=[4.0]
