@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.labelled import SYSTEM, coordinates_of
 from bvsi.app.readers.coordinates import Axis, axis_of, trimmed
 from bvsi.app.readers.guess import MOST_FIELDS, as_series, dims_line
 from bvsi.app.readers.mesh_file import read_mesh
@@ -19,7 +20,6 @@ from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource
 from bvsi.common.naming import AXIS_NAMES, COORDINATES
 from bvsi.data import COORDINATE_NAMES, Mesh
-from bvsi.data._xarray import SYSTEM, coordinates_of
 from bvsi.errors import DataError
 
 Integers = NDArray[np.int64]
