@@ -268,8 +268,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     if uniform:
         cycles = cycles_of(measured, steady=library.steady)
         seen = [_away_from_jumps(data, operators) for data in experiments]
-        white = all(m.blur is None for m in measured)
-        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, white=white)
+        plain = all(m.blur is None and not m.bridged and m.data.measured is None for m in measured)
+        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain)
     else:
         g = resolved(experiments, sigma)
         space, time = background_tests(experiments, sigma, on_tests(operators), g, steady=library.steady)
