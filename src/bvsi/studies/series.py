@@ -221,7 +221,9 @@ def _peers(system: System, data: Data) -> dict[str, tuple[float, float, float]]:
     x = np.stack([data.fields[f][:, 0] for f in system.fields], axis=1)
     features: Any = ps.PolynomialLibrary(degree=_DEGREE)
     if system.functions:
-        features = features + ps.CustomLibrary([lambda u: np.sin(u)], [lambda u: f"sin({u})"])  # noqa: PLW0108 (it reads __code__)
+        features = features + ps.CustomLibrary(
+            [lambda u: np.sin(u)], [lambda u: f"sin({u})"]
+        )  # of which it reads __code__
 
     def default() -> tuple[Any, Any]:
         return features.fit_transform(x), ps.FiniteDifference()(x, data.times)
