@@ -221,7 +221,13 @@ def _peers(system: System, data: Data) -> dict[str, tuple[float, float, float]]:
     x = np.stack([data.fields[f][:, 0] for f in system.fields], axis=1)
     features: Any = ps.PolynomialLibrary(degree=_DEGREE)
     if system.functions:
+<<<<<<< HEAD
         features = features + ps.CustomLibrary([lambda u: np.sin(u)], [lambda u: f"sin({u})"])
+=======
+        features = features + ps.CustomLibrary(
+            [lambda u: np.sin(u)], [lambda u: f"sin({u})"]
+        )  # of which it reads __code__
+>>>>>>> h20
 
     def default() -> tuple[Any, Any]:
         return features.fit_transform(x), ps.FiniteDifference()(x, data.times)
