@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.app.files import write_whole
+from bvsi.common.files import write_whole
 from bvsi.common.progress import Progress, progress_bar
 from bvsi.data import Data
 from bvsi.discovery import discover
@@ -221,13 +221,9 @@ def _peers(system: System, data: Data) -> dict[str, tuple[float, float, float]]:
     x = np.stack([data.fields[f][:, 0] for f in system.fields], axis=1)
     features: Any = ps.PolynomialLibrary(degree=_DEGREE)
     if system.functions:
-<<<<<<< HEAD
-        features = features + ps.CustomLibrary([lambda u: np.sin(u)], [lambda u: f"sin({u})"])
-=======
         features = features + ps.CustomLibrary(
             [lambda u: np.sin(u)], [lambda u: f"sin({u})"]
         )  # of which it reads __code__
->>>>>>> h20
 
     def default() -> tuple[Any, Any]:
         return features.fit_transform(x), ps.FiniteDifference()(x, data.times)
