@@ -214,6 +214,13 @@ def test_impossible_modes_are_refused(mode):
         TruncatedPosterior(GaussianPosterior(("a", "b"), np.zeros(2), np.eye(2)), constraints, np.array(mode))
 
 
+def test_a_base_that_is_not_finite_is_refused_before_anything_is_computed():
+    """Found by the fuzzer in a changed file: equalities of an infinite mean warned before the message."""
+    base = GaussianPosterior(("a", "b"), np.array([np.inf, 0.0]), np.eye(2))
+    with pytest.raises(BvsiError, match="finite"):
+        TruncatedPosterior(base, as_linear(["a == 2*b"], ("a", "b")), np.zeros(2))
+
+
 def test_constraints_of_another_model_are_refused():
     with pytest.raises(BvsiError, match="names"):
         TruncatedPosterior(

@@ -351,3 +351,12 @@ def test_blosc_inside_shards_is_refused_since_its_headers_cannot_be_checked(tmp_
     group.create_array("u", shape=U.shape, chunks=(5, 8), shards=shards, dtype="f8", compressors=BloscCodec())
     with pytest.raises(DataError, match="'blosc' inside shards; save it with zstd"):
         read(tmp_path / "a.zarr")
+
+
+def test_names_with_lines_of_their_own_make_no_lines_of_a_message(tmp_path):
+    """Found by the fuzzer: the message went on with what the file said."""
+    with h5py.File(tmp_path / "run.h5", "w") as file:
+        file["t"], file["u\nerror: all is well"] = T, np.ones((3, 4, 5))
+    with pytest.raises(DataError, match="all is well") as error:
+        read(tmp_path / "run.h5", Reading(dims=("t", "x")))
+    assert "\n" not in str(error.value)

@@ -413,8 +413,11 @@ def _fixed(array: Array, single: tuple[Axis, ...]) -> Array:
 
 
 def _shapes(source: DataSource) -> str:
-    kinds = {a.name: "" if a.numeric else f" of type {a.dtype}" for a in source.arrays.values()}
-    return ", ".join(f"{a.name} {a.dims or a.shape}{kinds[a.name]}" for a in source.arrays.values()) or "no arrays"
+    told = []
+    for a in source.arrays.values():
+        name = a.name if a.name.isprintable() else repr(a.name)  # a name may hold lines of its own
+        told.append(f"{name} {a.dims or a.shape}{'' if a.numeric else f' of type {a.dtype}'}")
+    return ", ".join(told) or "no arrays"
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -72,7 +72,7 @@ class TruncatedPosterior(HandOver):
         if self.constraints.names != self.names:
             raise BvsiError("constraints: their names are not those of the base; bind them to base.names.")
         mode = np.asarray(self.mode, dtype=np.float64)
-        if mode.shape != self.base.mean.shape or not np.all(np.isfinite(mode)):
+        if mode.shape != self.base.mean.shape or not np.all(np.isfinite([mode, self.base.mean])):
             raise BvsiError(f"mode: {len(self.names)} finite coefficients are needed.")
         object.__setattr__(self, "mode", mode)
         if not self.constraints.satisfied(mode, 1e-6):
