@@ -10,7 +10,7 @@ from bvsi.check import Verdict, check, variations
 from bvsi.check.assessment import model_error
 from bvsi.errors import BvsiError
 from bvsi.infer import Profile
-from bvsi.likelihood import Block
+from bvsi.likelihood import Block, Stacked, Tiles
 from bvsi.noise import IID
 from bvsi.operators import Library
 from bvsi.residual import CrankNicolson
@@ -58,10 +58,11 @@ def test_a_missing_operator_is_told_and_not_taken_for_poor_resolution():
     assert len(set(found.reasons)) == len(found.reasons)
 
 
-def test_stretches_of_the_record_scatter_as_the_noise_model_says():
+@pytest.mark.parametrize("weighting", [Stacked(), Tiles(120), Block()], ids=repr)
+def test_stretches_of_the_record_scatter_as_the_noise_model_says(weighting):
     """diag(H⁻¹SH⁻¹)/diag(H⁻¹) is χ²_7/7, of which what is below one counts as one: 1.21 on average."""
     cases = [Case(noisy(wave(nodes=24, times=81, modes=1), seed), gap_x=2.0, gap_t=2.0) for seed in range(16)]
-    likelihoods = [case.likelihood() for case in cases]
+    likelihoods = [case.setup.with_(weighting=weighting).likelihood() for case in cases]
     found = np.mean([model_error(Profile().fit(one), one) for one in likelihoods], axis=0)
     assert np.all(np.abs(found - 1.21) < 0.25)
 

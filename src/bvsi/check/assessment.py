@@ -188,13 +188,11 @@ def model_error(fit: Fit, likelihood: ResidualLikelihood) -> Array:
     stretches = [np.array_split(np.arange(len(rows)), _STRETCHES) for rows in likelihood.block_rows]
     if min(len(k) for one in stretches for k in one) == 0 or likelihood.system.n < _STRETCHES * likelihood.d:
         return np.ones(len(fit.theta))
-    found = [
-        likelihood.some_blocks(chosen).profile_equations(fit.theta).equations for chosen in zip(*stretches, strict=True)
-    ]
-    H = np.sum([one.H for one in found], axis=0)
+    parts = [likelihood.some_blocks(chosen) for chosen in zip(*stretches, strict=True)]
     try:
-        inverse = factorise(H, fit.names).inverse()
-    except RankError:
+        found = [part.profile_equations(fit.theta).equations for part in parts]
+        inverse = factorise(np.sum([one.H for one in found], axis=0), fit.names).inverse()
+    except (RankError, NotPositiveDefiniteError):  # too little is in a stretch
         return np.ones(len(fit.theta))
     step = inverse @ np.sum([one.g for one in found], axis=0)
     s = np.array([one.g - one.H @ step for one in found])

@@ -142,8 +142,13 @@ class ResidualLikelihood:
         return ResidualLikelihood(system, noise, Stacked(), tuple(part.plan for part in few))
 
     def some_blocks(self, chosen: Sequence[Integers]) -> ResidualLikelihood:
-        """The likelihood of some blocks of each experiment, by index; nothing is planned or assembled again."""
+        """The likelihood of some blocks of each experiment, by index; nothing is assembled again.
+
+        Where the weights couple blocks it is planned again: tiles are other ones.
+        """
         few = tuple(e.some_blocks(k) for e, k in zip(self.system.experiments, chosen, strict=True))
+        if self.weighting.couples_blocks:
+            return residual_likelihood(replace(self.system, experiments=few), self.noise, self.weighting)
         pairs = zip(self.plans, few, strict=True)
         plans = tuple(None if plan is None else replace(plan, structure=e.structure) for plan, e in pairs)
         return replace(self, system=replace(self.system, experiments=few), plans=plans)
