@@ -10,7 +10,6 @@ from numpy.testing import assert_allclose
 from bvsi.data import Data, Grid
 from bvsi.likelihood import Stacked, residual_likelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.stacked import Whole
 from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
 from bvsi.operators import Library
@@ -128,8 +127,8 @@ def test_dense_and_sparse_factors_give_the_same_equations(name, monkeypatch):
             monkeypatch.setattr(f"bvsi.likelihood.stacked.{bound}", limit)
         plan = Stacked().plan(part.residuals.structure, CASES[name][2])
         assert plan.dense == (limit == 0.0)
-        whole = Whole.of(type(part)(part.residuals, plan, "test"), theta)
-        profile = whole.profile_equations(rng=np.random.default_rng(0))[0]
+        whole = plan.whole(type(part)(part.residuals, plan, "test"), theta)
+        profile = whole.profile_equations(draw=whole.products.draw(np.random.default_rng(0)))
         found.append((profile.equations.H, profile.equations.g, profile.N, profile.equations.logdet))
         found[-1] += (whole.determinant(gradient=True).gradient,)
     for one, other in zip(*found, strict=True):
@@ -163,10 +162,10 @@ def test_some_rows_alone_give_the_same_equations(noise, monkeypatch):
         some = isinstance(plan.stacked, RowsCovariance)
         assert some == (price[0] == 0.0 or (price[1] == 0.0 and not isinstance(noise, Covariance)))
         assert not some or (plan.stacked.whole is None) == (price[0] == 0.0)
-        whole = Whole.of(Part(residuals, plan, "test"), theta)
-        profile = whole.profile_equations(rng=np.random.default_rng(0))[0]
+        whole = plan.whole(Part(residuals, plan, "test"), theta)
+        profile = whole.profile_equations(draw=whole.products.draw(np.random.default_rng(0)))
         found.append((profile.equations.H, profile.equations.g, profile.N, profile.equations.logdet))
-        found[-1] += (whole.determinant(gradient=True).gradient, whole.weighted(residuals.Z))
+        found[-1] += (whole.determinant(gradient=True).gradient, whole.solver.solve(residuals.Z))
     for one, another, other in zip(*found, strict=True):
         assert_allclose(one, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
         assert_allclose(another, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
@@ -188,10 +187,10 @@ def test_a_factor_that_was_just_made_is_not_made_again(monkeypatch):
     theta = theta_of(part)
     theta[0] = 0.0
     few = type(part)(part.residuals.subset([1, 2, 3]), part.plan, "fewer")
-    first, second = Whole.of(part, theta), Whole.of(few, theta[1:])
+    first, second = part.plan.whole(part, theta), part.plan.whole(few, theta[1:])
     assert len(made) == 1
-    assert first.solver is second.solver
-    assert Whole.of(part, 2 * theta).solver is not first.solver
+    assert first.solver.factor is second.solver.factor
+    assert part.plan.whole(part, 2 * theta).solver.factor is not first.solver.factor
     assert len(made) == 2
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bvsi.cluster.cutting import Cut
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
-from bvsi.likelihood.block import Weighting, block_profile_equations, shared_spread
+from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.density import check_change_of_variables
 from bvsi.likelihood.equations import MomentEquations, Neighbours, instrumental_equations
@@ -136,7 +136,7 @@ def profile_open(piece: Piece, model: PieceModel, theta: Array, smoothing: float
         return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
     first = own.cut.frames[0]
     shared = frozenset(j - first for j in own.cut.shared)
-    found = block_profile_equations(own.part, theta, smoothing=smoothing, rng=rng, shared=shared)
+    found = own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng, shared=shared)
     return replace(found, V={first + j: V for j, V in found.V.items()})
 
 
@@ -160,7 +160,8 @@ def spread_together(piece: Piece, model: PieceModel, found: Sequence[ProfileEqua
         for j in sorted(own.cut.first & one.V.keys()):
             local = j - own.cut.frames[0]
             V[local] = V[local] + one.V[j] if local in V else one.V[j]
-    return shared_spread(own.part, V)
+    noise, d = own.part.covariance.noise_times, own.part.residuals.d
+    return sum((V[j].T @ noise(j, V[j]) for j in sorted(V)), start=np.zeros((d, d)))
 
 
 def moments(piece: Piece, model: PieceModel, theta: Array, rng: Rng, draws: int) -> MomentEquations:

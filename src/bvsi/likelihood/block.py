@@ -9,29 +9,20 @@ A weighting is a partition of the residuals into tiles with W = blockdiag(Σ_τ�
 ``Block``, one tile is ``Stacked``. Whatever depends on the partition is asked of the weighting; no other module
 needs to know which one it has.
 
-The profile estimator takes regressors at data smoothed by their own residual:
-
-    ε̂_kj = Σ_u,j C_kjᵀ W_k r_k            X̃_ki = X_ki − Σ_j b_kj J_i(û_j) ε̂_kj
-    H = X̃ᵀWX̃,   g = X̃ᵀWr = −½ ∇_θ (rᵀ W(θ) r)
-
-ε − ε̂ is uncorrelated with r, so that E[g] = 0 at the truth: no bias from noise in X. For error bars:
+What a tile adds to the profile equations is in :mod:`bvsi.likelihood.products`. Error bars take
 
     S = Cov(g) = Σ_kl X̃_kᵀ W_k Cov(r_k, r_l) W_l X̃_l = Σ_j V_jᵀ Σ_u,j V_j,      V_j = Σ_k C_kjᵀ W_k X̃_k
-    N = E[ξᵀWξ],   ξ_ki = Σ_j b_kj J_i(û_j) (ε − ε̂)_kj,      E[½∇²Q] = H − N
 
-S has the correlation between blocks that the weights leave out. N is what noise left in X̃ adds to H: E[Q(θ)] is n plus
-the misfit of the noise-free data, so its curvature is that of noise-free regressors. N comes from one draw of ε, which
-is enough, since it sums over all residuals.
+with the correlation between tiles that the weights leave out.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -47,11 +38,14 @@ from bvsi.likelihood.covariance import (
     plan_covariance,
     stencil_row,
 )
-from bvsi.likelihood.density import Density, ValueGradient, block_density
+from bvsi.likelihood.density import Density, ValueGradient, change_of_variables, logdet_slope
 from bvsi.likelihood.equations import NormalEquations, ProfileEquations
+from bvsi.likelihood.products import Factored, SpaceTime, TileEquations, Whole
 from bvsi.noise.models import Noise
 from bvsi.residual import Structure
 from bvsi.residual.system import residual_weights
+
+Result = TypeVar("Result")
 
 
 class Weighting(ABC):
@@ -76,18 +70,74 @@ class Weighting(ABC):
         """What can be prepared before θ is known."""
 
     @abstractmethod
-    def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
-        """H, g and q of one experiment at θ."""
+    def tiles(
+        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
+    ) -> Iterator[tuple[int, Any, Result]]:
+        """``work`` on every tile at θ and its place in arrays (N, K, …), side by side.
 
-    @abstractmethod
+        Returns how often each counts, its place, and the result, in order.
+        """
+
     def profile_equations(
-        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
+        self,
+        part: Part,
+        theta: Array,
+        *,
+        smoothing: float,
+        rng: Rng | None,
+        spread: bool = True,
+        shared: frozenset[int] = frozenset(),
     ) -> ProfileEquations:
-        """The same with smoothed regressors, for the profile estimator."""
+        """H, g, q and scores of one experiment at θ with smoothed regressors, for the profile estimator.
 
-    @abstractmethod
+        Parameters
+        ----------
+        smoothing
+            Factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
+        rng
+            For the draw that N takes; None leaves S and N out.
+        spread
+            False leaves S out where it is dear.
+        shared
+            Times that residuals elsewhere have as well: their V_j is returned and does not enter S.
+        """
+        Z, d = part.residuals.Z, part.residuals.d
+        draw = None if rng is None else np.stack(part.covariance.noise.draws(rng)).T
+        q, scores, equations = np.zeros(Z.shape[1]), np.zeros((Z.shape[1], d)), [NormalEquations.none(d)]
+        N, WX = np.zeros((d, d)), np.zeros(0) if draw is None else np.zeros_like(Z[:, :, 1:])
+
+        def of_tile(whole: Whole, _: Any) -> TileEquations:
+            return whole.profile_equations(smoothing=smoothing, draw=draw)
+
+        for count, place, own in self.tiles(part, theta, of_tile):
+            q[place[1]] += count * own.equations.q_blocks[0]
+            scores[place[1]] += count * own.scores
+            equations.append(own.equations.times(count))
+            if own.N is not None and own.WX is not None:
+                N += count * own.N
+                WX[place] += count * own.WX
+        total, by_block = NormalEquations.total(equations, (q,)), () if self.couples_blocks else (scores,)
+        if draw is None:
+            return ProfileEquations(total, by_block, None, None)
+        if self.couples_blocks and len(equations) == 2 and not shared:  # nothing is left out of one tile
+            return ProfileEquations(total, by_block, total.H, N)
+        wanted = spread or shared or not self.couples_blocks
+        S, V = SpaceTime(part, theta).gram(WX, shared) if wanted else (None, {})
+        return ProfileEquations(total, by_block, S, N, V)
+
+    def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
+        """XᵀWX, XᵀWr and rᵀWr of one experiment at θ."""
+        return self.profile_equations(part, theta, smoothing=0.0, rng=None).equations
+
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
-        """Misfit of one experiment, with its gradient or without; log-determinant and change of variables if asked."""
+        """Misfit of one experiment with its exact gradient; log-determinant and change of variables if asked."""
+        zero = ValueGradient(0.0, np.zeros(len(theta)))
+
+        def of_tile(whole: Whole, _: Any) -> Density:
+            return Density(whole.misfit(gradient), whole.determinant(gradient) if logdet else zero, zero, whole.n)
+
+        found = Density.total([own.times(count) for count, _, own in self.tiles(part, theta, of_tile)])
+        return replace(found, change=change_of_variables(part, theta, gradient)) if change else found
 
     @abstractmethod
     def weights(self, part: Part, theta: Array) -> Weights:
@@ -135,6 +185,13 @@ class Isotropic(Weighting):
         """Nothing to prepare."""
         del structure, noise
 
+    def tiles(
+        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
+    ) -> Iterator[tuple[int, Any, Result]]:
+        """Refused: unweighted residuals know nothing of the noise."""
+        del part, theta, work
+        raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
+
     def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
         """XᵀX, Xᵀr and rᵀr."""
         Z = part.residuals.Z
@@ -142,13 +199,6 @@ class Isotropic(Weighting):
         r = flat @ residual_weights(theta)
         q = np.square(r.reshape(Z.shape[:2])).sum(axis=0)
         return NormalEquations((flat.T @ flat)[1:, 1:], (flat.T @ r)[1:], (q,), 0.0, part.residuals.n)
-
-    def profile_equations(
-        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
-    ) -> ProfileEquations:
-        """Refused: unweighted residuals know nothing of the noise."""
-        del part, theta, smoothing, rng, spread
-        raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
 
     def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
         """q = rᵀr; the weights do not depend on θ."""
@@ -172,192 +222,74 @@ class Block(Weighting):
         """Patterns, products and symbolic factorisation."""
         return plan_covariance(structure, noise)
 
-    def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
-        """The same without smoothing: one factorisation per distinct covariance, one half solve per column."""
-        return block_profile_equations(part, theta, smoothing=0.0, rng=None).equations
+    def tiles(
+        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
+    ) -> Iterator[tuple[int, Any, Result]]:
+        """Blocks a few at a time, those with the same covariance behind one factor."""
 
-    def profile_equations(
-        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
-    ) -> ProfileEquations:
-        """Smoothed regressors, block by block; S comes with N."""
-        del spread
-        return block_profile_equations(part, theta, smoothing=smoothing, rng=rng)
+        def of_group(one: FactorisedGroup) -> list[tuple[int, Any, Result]]:
+            some = ((np.s_[:, blocks], whole) for blocks, whole in _in_group(part, theta, one))
+            return [(1, place, work(whole, place)) for place, whole in some]
 
-    def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
-        """Exact, from one factorisation and its selected inverse."""
-        return block_density(part, theta, gradient=gradient, logdet=logdet, change=change)
+        return (found for group in over_groups(part, theta, of_group) for found in group)
 
     def weights(self, part: Part, theta: Array) -> Weights:
         """One solve per distinct covariance; factors are not kept where there are several."""
         return block_solver(part, theta, keep=False)
 
 
-def block_profile_equations(
-    part: Part, theta: Array, *, smoothing: float, rng: Rng | None, shared: frozenset[int] = frozenset()
-) -> ProfileEquations:
-    """Profile equations of one experiment, or of some of its blocks, with block weighting.
+def _in_group(part: Part, theta: Array, one: FactorisedGroup) -> Iterator[tuple[Integers, Whole]]:
+    """Blocks of a group a few at a time, as tiles that share one factor."""
+    residuals, pattern = part.residuals, part.residuals.structure.pattern
+    rows, C = residuals.structure.block_rows, tuple(pattern.matrix(c) for c in one.C)
+    slope = cache(lambda: logdet_slope(part, one))
+    for blocks in one.group.slabs(1 + residuals.d):
+        Z = residuals.Z[:, blocks[0] : blocks[-1] + 1] if np.ptp(blocks) < len(blocks) else residuals.Z[:, blocks]
+        products, solver = BlockProducts(part, one, C, blocks), Factored(one.factor, None, len(blocks), slope)
+        yield blocks, Whole(Z, int(rows[blocks].sum()), theta, products, solver)
 
-    Parameters
+
+@dataclass(frozen=True, eq=False)
+class BlockProducts:
+    """C, Σ_u and operators of blocks that share them, each block with states of its own: (times, n_u, blocks).
+
+    Attributes
     ----------
-    smoothing
-        Factor on ε̂; 1 is the profile estimator, 0 the lagged one, between lies a path from one to the other.
-    rng
-        For the draw that N takes; None leaves S and N out.
-    shared
-        Times that blocks elsewhere have as well: their V_j is returned and does not enter S.
-    """
-    structure, d = part.residuals.structure, part.residuals.d
-    draw = None if rng is None else part.covariance.noise.draws(rng)
-    q, scores = np.zeros(structure.n_blocks), np.zeros((structure.n_blocks, d))
-    spread = None if draw is None else _Spread(part, shared)
-    equations = []
-    for slabs, N, V in over_groups(part, theta, lambda one: _Smoother(part, theta, one, smoothing, draw).equations()):
-        for blocks, own, some in slabs:
-            q[blocks], scores[blocks] = own.q_blocks[0], some
-            equations.append(own)
-        if spread is not None:
-            spread.add(N, V)
-    total = NormalEquations.total([NormalEquations.none(d), *equations], (q,))
-    if spread is None:
-        return ProfileEquations(total, (scores,), None, None)
-    return ProfileEquations(total, (scores,), spread.S, spread.N, spread.V)
-
-
-def shared_spread(part: Part, V: Mapping[int, Array]) -> Array:
-    """What times of a part add to S, (d, d), from V_j summed over all blocks that have them."""
-    d = part.residuals.d
-    return sum((V[j].T @ part.covariance.noise_times(j, V[j]) for j in sorted(V)), start=np.zeros((d, d)))
-
-
-class _Smoother:
-    """Profile equations of the blocks of one group, which share C, b and J. Threads have one each.
-
-    Parameters
-    ----------
-    draw
-        Noise by time, (n_u,) each; without it neither N nor V is worked out.
+    C
+        C_kj at each time of the stencil.
     """
 
-    def __init__(
-        self, part: Part, theta: Array, one: FactorisedGroup, smoothing: float, draw: list[Array] | None
-    ) -> None:
-        residuals = part.residuals
-        self.plan, self.residuals, self.one = part.covariance, residuals, one
-        self.smoothing, self.draw = smoothing, draw
-        self.weights = residual_weights(theta)
-        structure = residuals.structure
-        self.rows, self.inactive = structure.block_rows, structure.inactive(int(one.group.blocks[0]))
+    part: Part
+    one: FactorisedGroup
+    C: tuple[Any, ...]
+    blocks: Integers
 
     @cached_property
-    def C(self) -> list[Any]:
-        """C_kj at each time of the stencil, sparse."""
-        return [self.residuals.structure.pattern.matrix(c) for c in self.one.C]
+    def times(self) -> Integers:
+        """Times of each block, (times, blocks)."""
+        return np.stack([stencil_row(self.part.residuals.structure, int(k))[0] for k in self.blocks], axis=1)
 
-    def equations(self) -> tuple[list[tuple[Integers, NormalEquations, Array]], Array, dict[int, Array]]:
-        """Blocks, equations and scores (blocks, d), a slab of the group at a time; the group's part of N and V."""
-        d, factor = self.residuals.d, self.one.factor
-        logdet, slabs = factor.logdet(), []
-        N, V = np.zeros((d, d)), dict[int, Array]()
-        plain = self.draw is None and not self.smoothing
-        for blocks in self.one.group.slabs(1 + d if self.draw is None else 1 + 2 * d):
-            Z = self.given(blocks) if plain else self.columns(blocks)
-            white = factor.whiten(Z.reshape(len(Z), -1)).reshape(Z.shape)
-            smoothed = np.ascontiguousarray(white[:, :, : 1 + d])
-            flat, n = smoothed.reshape(-1, 1 + d), int(self.rows[blocks].sum())
-            r = (flat @ self.weights).reshape(Z.shape[:2]) if plain else smoothed[:, :, 0]
-            scores, q = np.einsum("nk,nki->ki", r, smoothed[:, :, 1:]), np.square(r).sum(axis=0)
-            H = (flat.T @ flat)[1:, 1:]
-            slabs.append((blocks, NormalEquations(H, scores.sum(axis=0), (q,), len(blocks) * logdet, n), scores))
-            if self.draw is not None:
-                xi = np.ascontiguousarray(white[:, :, 1 + d :]).reshape(-1, d)
-                N += xi.T @ xi
-                self.add_spread(V, blocks, smoothed[:, :, 1:])
-        return slabs, N, V
+    def states(self, e: Array) -> Array:
+        """The states that each block has, from all (n_u, T)."""
+        return np.moveaxis(e[:, self.times], 1, 0)
 
-    def given(self, blocks: Integers) -> Array:
-        """[y, X] of some blocks, (N, blocks, 1 + d); a view of neighbours, the usual case."""
-        first, last = int(blocks[0]), int(blocks[-1])
-        return self.residuals.Z[:, first : last + 1] if last - first < len(blocks) else self.residuals.Z[:, blocks]
+    def sensitivity(self, e: Array) -> Array:
+        """C e, (N, blocks)."""
+        return np.asarray(sum(C @ own for C, own in zip(self.C, e, strict=True)))
 
-    def columns(self, blocks: Integers) -> Array:
-        """[r, X̃] of some blocks, (N, blocks, 1 + d); with a draw [r, X̃, ξ], (N, blocks, 1 + 2d)."""
-        Z = np.array(self.given(blocks), order="C")
-        Z[:, :, 0] = r = Z @ self.weights
-        if self.draw is None:
-            Z[:, :, 1:] -= self.smoothing * self.operators_on(self.noise_estimate(r))
-            return Z
-        # The data and the draw go through the same solve and the same operators, side by side.
-        drawn = self.drawn(blocks)
-        residual = sum(C @ e for C, e in zip(self.C, drawn, strict=True))
-        estimate = self.noise_estimate(np.concatenate([r, residual], axis=1))
-        n = len(blocks)
-        for e, hat, b in zip(drawn, estimate, self.one.b, strict=True):
-            if b:
-                hat[:, n:] = e - hat[:, n:]
-        moved = self.operators_on(estimate)
-        Z[:, :, 1:] -= self.smoothing * moved[:, :n]
-        return np.concatenate([Z, moved[:, n:]], axis=2)
-
-    def drawn(self, blocks: Integers) -> list[Array]:
-        """The draw at each time of the stencil, (n_u, blocks) each."""
-        assert self.draw is not None
-        times = [stencil_row(self.residuals.structure, int(k))[0] for k in blocks]
-        return [np.stack([self.draw[row[m]] for row in times], axis=1) for m in range(len(self.C))]
-
-    def noise_estimate(self, r: Array) -> list[Array]:
-        """ε̂_kj = Σ_u,j C_kjᵀ W_k r_k of each time of the stencil, (n_u, columns) each; empty where b is zero."""
-        Wr = self.one.factor.solve(r)
+    def spread(self, w: Array) -> Array:
+        """Σ_u,j C_kjᵀ w_k; zero at times that no operator reads."""
         triples = zip(self.one.times, self.one.b, self.C, strict=True)
-        return [self.plan.noise_times(int(j), C.T @ Wr) if b else np.zeros(0) for j, b, C in triples]
+        found = [self.part.covariance.noise_times(int(j), C.T @ w) if b else None for j, b, C in triples]
+        nothing = np.zeros_like(next(e for e in found if e is not None))
+        return np.stack([nothing if e is None else e for e in found])
 
-    def operators_on(self, epsilon: list[Array]) -> Array:
-        """Σ_j b_kj J_i(û_j) ε_kj, (N, columns, d); zero where residuals are not used."""
-        columns = next(e.shape[1] for e, b in zip(epsilon, self.one.b, strict=True) if b)
-        total = np.zeros((self.residuals.structure.n_rows, columns, self.residuals.d))
-        for time, b, e in zip(self.one.times, self.one.b, epsilon, strict=True):
+    def operators(self, e: Array) -> Array:
+        """Σ_j b_kj J_i(û_j) e_kj, (N, blocks, d); zero where residuals are not used."""
+        residuals = self.part.residuals
+        total = np.zeros((residuals.structure.n_rows, e.shape[2], residuals.d))
+        for time, b, own in zip(self.one.times, self.one.b, e, strict=True):
             if b:
-                total += self.residuals.operators_on(int(time), b * e)
-        total[self.inactive] = 0.0
+                total += residuals.operators_on(int(time), b * own)
+        total[residuals.structure.inactive(int(self.blocks[0]))] = 0.0
         return total
-
-    def add_spread(self, V: dict[int, Array], blocks: Integers, white: Array) -> None:
-        """Add C_kjᵀ W_k X̃_k of some blocks to V by time, from whitened X̃ (N, blocks, d)."""
-        n, d = len(blocks), self.residuals.d
-        times = [stencil_row(self.residuals.structure, int(k))[0] for k in blocks]
-        WX = self.one.factor.whiten_transposed(np.ascontiguousarray(white).reshape(-1, n * d))
-        for m, C in enumerate(self.C):
-            spread = (C.T @ WX).reshape(-1, n, d)
-            for position, row in enumerate(times):
-                j = int(row[m])
-                V[j] = V[j] + spread[:, position] if j in V else spread[:, position]
-
-
-class _Spread:
-    """Sums N and S = Σ_j V_jᵀ Σ_u,j V_j over groups; V_j is dropped once all groups with time j have been added.
-
-    Parameters
-    ----------
-    shared
-        Times whose V_j stays, and does not enter S.
-    """
-
-    def __init__(self, part: Part, shared: frozenset[int]) -> None:
-        residuals, plan = part.residuals, part.covariance
-        self.plan, self.shared = plan, shared
-        self.N, self.S = np.zeros((residuals.d, residuals.d)), np.zeros((residuals.d, residuals.d))
-        self.V: dict[int, Array] = {}
-        times = [
-            {int(j) for k in group.blocks for j in stencil_row(residuals.structure, int(k))[0]}
-            for group in plan.groups(residuals)
-        ]
-        self.missing = Counter(j for some in times for j in some)
-
-    def add(self, N: Array, V: Mapping[int, Array]) -> None:
-        """Add a group; groups have to come in a fixed order for the sums to be the same to the last digit."""
-        self.N += N
-        for j, own in V.items():
-            self.V[j] = self.V[j] + own if j in self.V else own
-            self.missing[j] -= 1
-            if not self.missing[j] and j not in self.shared:
-                whole = self.V.pop(j)
-                self.S += whole.T @ self.plan.noise_times(j, whole)

@@ -2,11 +2,11 @@
 
     −log p(r_θ | θ) = ½ q + ½ log det Σ + ½ n log 2π,      q = Σ_k r_kᵀ W_k r_k        (block weighting)
 
-    ∂q/∂θ_i         = −2 Σ_k [X_kiᵀ w_k − Σ_j b_kj ⟨w_k ε̂_kjᵀ, J_i⟩],      w_k = W_k r_k,   ε̂_kj = Σ_u,j C_kjᵀ w_k
+    ∂q/∂θ_i         = −2 Σ_k [X_ki − Σ_j b_kj J_i ε̂_kj]ᵀ w_k,      w_k = W_k r_k,   ε̂_kj = Σ_u,j C_kjᵀ w_k
     ∂ log det Σ/∂θ_i = Σ_k tr(W_k ∂Σ_k/∂θ_i) = −2 Σ_kj b_kj ⟨W_k C_kj Σ_u,j, J_i⟩
 
-which is eq:full_likelihood_gradient_component. Both inner products need their left side on the pattern of J_i only: one
-set of numbers per block for all operators. Of W they take the entries on the pattern of Σ, the selected inverse.
+which is eq:full_likelihood_gradient_component. The inner product needs its left side on the pattern of J_i only: one
+set of numbers per block for all operators. Of W it takes the entries on the pattern of Σ, the selected inverse.
 
 r_θ is a function of the data, r_k of û_0 … û_k. Its density as one of the data has the factor Π_k |det C_kk(θ)|,
 C_kk = ∂r_k/∂û_k at the newest time of the block:
@@ -26,7 +26,6 @@ import numpy as np
 from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import FactorisedGroup, Part, over_groups, stencil_row
-from bvsi.linalg import sampled_product
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +63,10 @@ class Density:
     change: ValueGradient
     n: int
 
+    def times(self, count: int) -> Density:
+        """That of residuals that count so often."""
+        return Density(self.q * count, self.logdet * count, self.change * count, self.n * count)
+
     @staticmethod
     def total(parts: Sequence[Density]) -> Density:
         """Sum over experiments."""
@@ -73,57 +76,13 @@ class Density:
         return Density(q, logdet, change, sum(part.n for part in parts))
 
 
-def block_density(part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
-    """The density of one experiment with block weighting."""
-    residuals, zero = part.residuals, ValueGradient(0.0, np.zeros(len(theta)))
-    r = residuals.residual(theta)
-    W_r = np.empty_like(r) if gradient else r
-
-    def of_group(one: FactorisedGroup) -> tuple[ValueGradient, ValueGradient]:
-        return _misfit(part, one, r, W_r, gradient), _logdet(part, one, gradient) if logdet else zero
-
-    q, determinants = zero, zero
-    for misfit, determinant in over_groups(part, theta, of_group):
-        q, determinants = q + misfit, determinants + determinant
-    if gradient:
-        q = q + ValueGradient(0.0, -2.0 * (residuals.Z.reshape(-1, 1 + residuals.d).T @ W_r.ravel())[1:])
-    return Density(q, determinants, change_of_variables(part, theta, gradient) if change else zero, residuals.n)
-
-
-def _misfit(part: Part, one: FactorisedGroup, r: Array, W_r: Array, gradient: bool) -> ValueGradient:
-    """q of the blocks of a group, and the part of its gradient that comes from Σ; fills in W r."""
-    slabs, pattern = one.group.slabs(1), part.residuals.structure.pattern
-    if not gradient:
-        q = sum(float(np.square(one.factor.whiten(r[:, some])).sum()) for some in slabs)
-        return ValueGradient(q, np.zeros(part.residuals.d))
-    inside = np.flatnonzero(one.b)
-    C = [pattern.matrix(one.C[m]) for m in inside]
-    q, G = 0.0, np.zeros((len(inside), pattern.nnz))
-    for some in slabs:
-        w = W_r[:, some] = one.factor.solve(r[:, some])
-        q += float(np.vdot(r[:, some], w))
-        for g, m, c in zip(G, inside, C, strict=True):
-            g += one.b[m] * sampled_product(pattern, w, part.covariance.noise_times(int(one.times[m]), c.T @ w))
-    return ValueGradient(q, 2.0 * _on_operators(part, one, G))
-
-
-def _logdet(part: Part, one: FactorisedGroup, gradient: bool) -> ValueGradient:
-    """log det Σ of the blocks of a group."""
-    n, plan = len(one.group.blocks), part.covariance
-    value = n * one.factor.logdet()
-    if not gradient:
-        return ValueGradient(value, np.zeros(part.residuals.d))
-    inside = one.b != 0
+def logdet_slope(part: Part, one: FactorisedGroup) -> Array:
+    """∂ log det Σ_kk/∂θ of one block of a group, (d,)."""
+    plan, inside = part.covariance, one.b != 0
     CS = plan.sensitivities_times_noise(one.times[inside], one.C[inside])
     G = one.b[inside, None] * plan.product.gradient(one.factor.selected_inverse(), CS)
-    return ValueGradient(value, -2.0 * n * _on_operators(part, one, G))
-
-
-def _on_operators(part: Part, one: FactorisedGroup, G: Array) -> Array:
-    """Σ_j ⟨G_j, J_i(û_j)⟩ over the times with b ≠ 0, (d,)."""
-    times = one.times[one.b != 0]
-    sums = (part.residuals.operators_inner(g, int(j)) for g, j in zip(G, times, strict=True))
-    return np.asarray(sum(sums, start=np.zeros(part.residuals.d)))
+    sums = (part.residuals.operators_inner(g, int(j)) for g, j in zip(G, one.times[inside], strict=True))
+    return -2.0 * np.asarray(sum(sums, start=np.zeros(part.residuals.d)))
 
 
 def change_of_variables(part: Part, theta: Array, gradient: bool) -> ValueGradient:
@@ -132,9 +91,9 @@ def change_of_variables(part: Part, theta: Array, gradient: bool) -> ValueGradie
     noise = part.covariance.noise
 
     def of_group(one: FactorisedGroup) -> ValueGradient:
-        constant = sum(noise.logdet(int(j)) for j in _newest(part, one.group.blocks))
-        term = _logdet(part, one, gradient) * 0.5
-        return ValueGradient(term.value - 0.5 * constant, term.gradient)
+        constant, n = sum(noise.logdet(int(j)) for j in _newest(part, one.group.blocks)), len(one.group.blocks)
+        slope = logdet_slope(part, one) if gradient else np.zeros(len(theta))
+        return ValueGradient(0.5 * (n * one.factor.logdet() - constant), 0.5 * n * slope)
 
     terms = over_groups(part, theta, of_group, newest=True)
     return sum(terms, start=ValueGradient(0.0, np.zeros(len(theta))))

@@ -125,11 +125,6 @@ class ProfileEquations:
         )
         return ProfileEquations(equations, scores, S, N)
 
-    def times(self, factor: int) -> ProfileEquations:
-        """Those of residuals that count so often."""
-        S, N = (None if M is None else factor * M for M in (self.S, self.N))
-        return replace(self, equations=self.equations.times(factor), S=S, N=N)
-
 
 @dataclass(frozen=True, eq=False)
 class MomentEquations:

@@ -18,6 +18,7 @@ each of them axis by axis; no matrix is larger than that of one axis.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,8 +59,21 @@ class Iterative:
         """W B for B (N, K, m)."""
         return conjugate_gradients(self.product, self.preconditioner, B, label=self.label)
 
-    def logdet(self) -> float:
-        """Refused."""
+    def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array]:
+        """ZᵀWZ and W Z."""
+        del weighted  # it is there
+        WZ = self.solve(Z)
+        gram = np.einsum("nki,nkj->ij", Z, WZ, optimize=True)
+        return np.asarray(0.5 * (gram + gram.T)), WZ
+
+    def slope(self) -> Array:
+        """Refused, as the log-determinant is."""
+        return np.full(0, self.logdet())
+
+    def logdet(self, *, needed: bool = True) -> float:
+        """NaN where it is not needed, else refused."""
+        if not needed:
+            return math.nan
         raise BvsiError(
             f"the log-determinant of the {self.label} takes a Cholesky factor, which is larger than max_memory or slow "
             "to make: use Stacked(max_memory=math.inf), or what needs none, such as Profile() and ProfileBIC()."

@@ -15,21 +15,35 @@ How much of each operator is noise, equation by equation, and how rough that noi
 summed over the residuals of equation e that are used; ε is one draw of the noise, enough for sums this long. ε̃ is ε
 averaged over neighbours, so that ρ is the larger the more derivatives an operator has. Fields without an equation have
 no mass block; all fields are therefore smoothed with the mass matrix of the first equation.
+
+Of a tile, residuals that are weighted with the inverse W = Σ⁻¹ of their covariance, the profile equations are
+
+    ε̂ = Σ_u Cᵀ W r,   X̃_i = X_i − J_i ε̂,      H = X̃ᵀWX̃,   g = X̃ᵀWr = −½ ∇_θ (rᵀ W(θ) r)
+    N = E[ξᵀWξ],   ξ_i = J_i (ε − ε̂),      E[½∇²Q] = H − N
+
+ε − ε̂ is uncorrelated with r, so that E[g] = 0 at the truth: no bias from noise in X. N is what noise left in X̃ adds to
+H: E[Q(θ)] is n plus the misfit of the noise-free data, so its curvature is that of noise-free regressors. N comes from
+one draw of ε, which is enough, since it sums over all residuals.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Rng
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.likelihood.covariance import Part, Weights
-from bvsi.likelihood.equations import MomentEquations
+from bvsi.likelihood.density import ValueGradient
+from bvsi.likelihood.equations import MomentEquations, NormalEquations
+from bvsi.linalg import Factor
 from bvsi.linalg.kronecker import dense_if_full
 from bvsi.residual import Sensitivity, Structure
 from bvsi.residual.jacobians import summed_each
+from bvsi.residual.system import residual_weights
 
 # Residuals of draws that are weighted at a time: 8 MB.
 _AT_ONCE = 1_000_000
@@ -46,14 +60,20 @@ class SpaceTime:
         Σ_i θ_i J_i − J_0.
     M
         Mass matrix.
+    seen
+        Places of its states in those of an experiment of which it is a tile; None where it is the experiment.
     """
 
-    def __init__(self, part: Part, theta: Array) -> None:
-        structure = part.residuals.structure
+    def __init__(self, part: Part, theta: Array, seen: Any = None) -> None:
+        structure, self.seen = part.residuals.structure, seen
         self.plan, self.residuals, self.structure = part.covariance, part.residuals, structure
         self.a, self.b = (dense_if_full(stencil) for stencil in (structure.a, structure.b))
         self.M = structure.mass
         self.G: Sensitivity = part.residuals.jacobians(theta)
+
+    def states(self, e: Array) -> Array:
+        """Its states, from all of the experiment."""
+        return e if self.seen is None else e[self.seen]
 
     def sensitivity(self, e: Array) -> Array:
         """C e, (N, K)."""
@@ -64,7 +84,7 @@ class SpaceTime:
         return self.plan.noise_everywhere(self.transposed(w))
 
     def transposed(self, w: Array) -> Array:
-        """Cᵀ w, (n_u, T)."""
+        """Cᵀ w for w (N, K) or (N, K, m), (n_u, T) or (n_u, T, m)."""
         w = self.structure.only_active(np.array(w))
         return self.M.summed_transposed(self.a, w) - self.G.summed_transposed(self.b, w)
 
@@ -75,15 +95,29 @@ class SpaceTime:
             out[~self.structure.active] = w[~self.structure.active]
         return out
 
-    def gram(self, w: Array) -> Array:
-        """wᵀ Σ w = Σ_j V_jᵀ Σ_u,j V_j, V = Cᵀ w, for w (N, K, m); (m, m)."""
-        m, size = w.shape[2], self.structure.n_state * self.structure.n_times
-        if self.structure.active is not None or m * size > _AT_ONCE * 50:
-            return np.asarray(np.einsum("nki,nkj->ij", w, self.covariance(w), optimize=True))
-        V = np.stack([self.transposed(w[:, :, i]).ravel() for i in range(m)])
-        spread = np.stack([self.plan.noise_everywhere(one.reshape(self.structure.n_state, -1)).ravel() for one in V])
-        gram = V @ spread.T
-        return np.asarray(0.5 * (gram + gram.T))
+    def gram(self, w: Array, shared: frozenset[int] = frozenset()) -> tuple[Array, dict[int, Array]]:
+        """wᵀ Σ w = Σ_j V_jᵀ Σ_u,j V_j, V = Cᵀ w, for w (N, K, m); (m, m).
+
+        Parameters
+        ----------
+        shared
+            Times that do not enter; their V_j (n_u, m) is returned.
+        """
+        m, size, some = w.shape[2], self.structure.n_state * self.structure.n_times, sorted(shared)
+        gram, apart = np.zeros((m, m)), {j: np.empty((self.structure.n_state, m)) for j in some}
+        together = m if m * size <= _AT_ONCE * 50 else 1
+        for first in range(0, m, together):
+            columns = slice(first, first + together)
+            V = self.transposed(w[:, :, columns])
+            for j in some:
+                apart[j][:, columns] = V[:, j]
+            V[:, some] = 0.0
+            spread = np.stack([self.plan.noise_everywhere(V[:, :, i]) for i in range(V.shape[2])], axis=2)
+            if together == m:
+                gram = np.tensordot(V, spread, axes=((0, 1), (0, 1)))
+            else:
+                gram[:, first] = np.einsum("nki,nk->i", w, self.sensitivity(spread[:, :, 0]), optimize=True)
+        return np.asarray(0.5 * (gram + gram.T)), apart
 
     def operators(self, e: Array) -> Array:
         """Σ_j b_kj J_i(û_j) e_j, (N, K, d)."""
@@ -92,6 +126,155 @@ class SpaceTime:
     def draw(self, rng: Rng) -> Array:
         """One draw of the noise, (n_u, T)."""
         return np.stack(self.plan.noise.draws(rng)).T
+
+
+class Products(Protocol):
+    """C, Σ_u and operators of some residuals (N, K); states have the shape that :meth:`states` gives them."""
+
+    def states(self, e: Array) -> Array:
+        """States (n_u, T) of the experiment."""
+
+    def sensitivity(self, e: Array) -> Array:
+        """C e, (N, K)."""
+
+    def spread(self, w: Array) -> Array:
+        """Σ_u Cᵀ w for w (N, K)."""
+
+    def operators(self, e: Array) -> Array:
+        """Σ_j b_kj J_i(û_j) e_j, (N, K, d)."""
+
+
+class Solver(Protocol):
+    """W = Σ⁻¹ for residuals Z (N, K, m)."""
+
+    def solve(self, Z: Array) -> Array:
+        """W Z."""
+
+    def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array | None]:
+        """ZᵀWZ (m, m), and W Z if it is asked for."""
+
+    def logdet(self, *, needed: bool = True) -> float:
+        """log det Σ; without a factor an error where it is needed, else NaN."""
+
+    def slope(self) -> Array:
+        """Its gradient with respect to θ, (d,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """W from a Cholesky factor, of Σ or of the Σ_kk that all blocks share.
+
+    Attributes
+    ----------
+    rows
+        Residuals k N + i of which Σ is; None for Σ_kk.
+    blocks
+        How often what is factorised stands in Σ.
+    slope_of_one
+        Gradient of its log-determinant.
+    """
+
+    factor: Factor
+    rows: Integers | slice | None
+    blocks: int
+    slope_of_one: Callable[[], Array]
+
+    def solve(self, Z: Array) -> Array:
+        """W Z."""
+        return self._back(self.factor.solve(self._columns(Z)), Z)
+
+    def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array | None]:
+        """ZᵀWZ and W Z, from half a solve each."""
+        white = self.factor.whiten(self._columns(Z))
+        flat = white.reshape(-1, Z.shape[2])
+        return flat.T @ flat, self._back(self.factor.whiten_transposed(white), Z) if weighted else None
+
+    def logdet(self, *, needed: bool = True) -> float:
+        """log det Σ."""
+        del needed
+        return self.blocks * self.factor.logdet()
+
+    def slope(self) -> Array:
+        """∂ log det Σ/∂θ."""
+        return self.blocks * self.slope_of_one()
+
+    def _columns(self, Z: Array) -> Array:
+        N, K, m = Z.shape
+        if self.rows is None:
+            return Z.reshape(N, K * m)
+        return np.ascontiguousarray(Z.transpose(1, 0, 2)).reshape(K * N, m)[self.rows]
+
+    def _back(self, columns: Array, like: Array) -> Array:
+        N, K, m = like.shape
+        if self.rows is None:
+            return columns.reshape(N, K, m)
+        out = np.zeros((K * N, m))
+        out[self.rows] = columns
+        return out.reshape(K, N, m).transpose(1, 0, 2)
+
+
+class TileEquations(NamedTuple):
+    """Profile equations of one tile: sums, scores by block (K, d), and where there was a draw N and W X̃ (N, K, d)."""
+
+    equations: NormalEquations
+    scores: Array
+    N: Array | None
+    WX: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class Whole:
+    """A tile at one θ: its residuals, and the inverse of their whole covariance.
+
+    Attributes
+    ----------
+    Z
+        y and X, (N, K, 1 + d).
+    n
+        Residuals used.
+    """
+
+    Z: Array
+    n: int
+    theta: Array
+    products: Products
+    solver: Solver
+
+    @cached_property
+    def r(self) -> Array:
+        """r(θ), (N, K)."""
+        return self.Z @ residual_weights(self.theta)
+
+    def profile_equations(self, *, smoothing: float = 1.0, draw: Array | None = None) -> TileEquations:
+        """H, g and q with X̃ = X − smoothing · J ε̂, and N from a draw of the noise of the experiment, (n_u, T)."""
+        columns, X, drawn = self.r[:, :, None], self.Z[:, :, 1:], None
+        if draw is not None:  # it goes through the same solve as the data
+            drawn = self.products.states(draw)
+            columns = np.stack([self.r, self.products.sensitivity(drawn)], axis=2)
+        weighted = self.solver.solve(columns)
+        W_r = weighted[:, :, 0]
+        if smoothing:
+            X = X - smoothing * self.products.operators(self.products.spread(W_r))
+        H, WX = self.solver.gram(X, weighted=draw is not None)
+        q, scores = np.einsum("nk,nk->k", self.r, W_r), np.einsum("nki,nk->ki", X, W_r)
+        equations = NormalEquations(H, scores.sum(axis=0), (q,), self.solver.logdet(needed=False), self.n)
+        if drawn is None:
+            return TileEquations(equations, scores, None, None)
+        xi = self.products.operators(drawn - self.products.spread(weighted[:, :, 1]))
+        return TileEquations(equations, scores, self.solver.gram(xi)[0], WX)
+
+    def misfit(self, gradient: bool) -> ValueGradient:
+        """q, with ∇q = −2 X̃ᵀWr from the same solve."""
+        W_r = self.solver.solve(self.r[:, :, None])[:, :, 0]
+        slope = np.zeros(len(self.theta))
+        if gradient:
+            smoothed = self.Z[:, :, 1:] - self.products.operators(self.products.spread(W_r))
+            slope = -2.0 * np.einsum("nki,nk->i", smoothed, W_r)
+        return ValueGradient(float(np.vdot(self.r, W_r)), slope)
+
+    def determinant(self, gradient: bool) -> ValueGradient:
+        """log det Σ."""
+        return ValueGradient(self.solver.logdet(), self.solver.slope() if gradient else np.zeros(len(self.theta)))
 
 
 def weighted_draws(products: SpaceTime, weights: Weights, n: int, rng: Rng) -> Iterator[tuple[Array, Array]]:

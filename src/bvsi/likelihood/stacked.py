@@ -17,26 +17,24 @@ is the exact density of the data of a linear equation, with a flat prior on the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Integers, Rng
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
-from bvsi.likelihood.block import Weighting
+from bvsi.likelihood.block import Result, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance, side_by_side, threads_for
-from bvsi.likelihood.density import Density, ValueGradient, change_of_variables
-from bvsi.likelihood.equations import NormalEquations, ProfileEquations
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
-from bvsi.likelihood.products import SpaceTime
+from bvsi.likelihood.products import Factored, SpaceTime, Whole
 from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance, space_time_coordinates
 from bvsi.linalg import Analysis, Factor, analyse
 from bvsi.linalg.factor import DenseFactor
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
-from bvsi.residual import Residuals, Structure
+from bvsi.residual import Structure
 from bvsi.residual.tiles import Tile, tiles_of
 
 # Bytes per entry of Σ that its pattern, values and places take while it is factorised: five numbers.
@@ -138,17 +136,14 @@ class StackedPlan(CovariancePlan):
         n = [tile.structure.n_rows * tile.structure.n_blocks for tile, _ in self.tiles]
         return threads_for(len(n), min(n) ** 2) if n else 1
 
-    def part(self, part: Part, number: int) -> tuple[int, Any, Part]:
-        """A tile: how often it counts, the places of its residuals in arrays (N, K, …), and it as an experiment."""
+    def tile(self, part: Part, number: int, theta: Array) -> tuple[int, Any, Whole]:
+        """A tile at θ: how often it counts, the places of its residuals in arrays (N, K, …), and it."""
         if not self.tiles:
-            return 1, np.s_[:, :], part
+            return 1, np.s_[:, :], self.whole(part, theta)
         tile, plan = self.tiles[number]
         own = Part(tile.residuals(part.residuals), plan, f"{part.label}, tile {number}")
-        return tile.count, np.ix_(tile.rows, tile.blocks), own
-
-    def parts(self, part: Part) -> Iterator[tuple[int, Any, Part]]:
-        """Every tile."""
-        return (self.part(part, number) for number in range(self.n_parts))
+        seen = np.ix_(tile.columns, tile.times)
+        return tile.count, np.ix_(tile.rows, tile.blocks), plan.whole(own, theta, seen)
 
     def factor(self, part: Part, theta: Array) -> Factor:
         """Cholesky factor of Σ(θ); the last one is kept, since one θ is often asked for twice in a row."""
@@ -166,6 +161,24 @@ class StackedPlan(CovariancePlan):
             if self.factor_memory <= self.kept:
                 self._last[key] = found
         return found
+
+    def whole(self, part: Part, theta: Array, seen: Any = None) -> Whole:
+        """All residuals with W = Σ(θ)⁻¹, factorised or by conjugate gradients.
+
+        Parameters
+        ----------
+        seen
+            Places of its states in those of the experiment, for a tile.
+        """
+        residuals, products, solver = part.residuals, SpaceTime(part, theta, seen), None
+        if self.direct:
+            factor, stacked = self.factor(part, theta), self.stacked
+
+            def slope() -> Array:
+                return stacked.logdet_gradient(residuals, theta, factor.selected_inverse())
+
+            solver = Factored(factor, self.rows, 1, slope)
+        return Whole(residuals.Z, residuals.n, theta, products, solver or Iterative.of(part, theta, products))
 
     @cached_property
     def dense(self) -> bool:
@@ -267,64 +280,27 @@ class Tiles(Weighting):
         one = plan_covariance(structure, state)
         return StackedPlan(one.structure, one.noise, one.product, one.smear, one.spread, self.max_memory, kept)
 
-    def normal_equations(self, part: Part, theta: Array) -> NormalEquations:
-        """XᵀWX, XᵀWr and rᵀWr."""
-        return self.profile_equations(part, theta, smoothing=0.0, rng=None).equations
+    def tiles(
+        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
+    ) -> Iterator[tuple[int, Any, Result]]:
+        """Tiles that are experiments of their own."""
+        plan = _plan(part)
 
-    def profile_equations(
-        self, part: Part, theta: Array, *, smoothing: float, rng: Rng | None, spread: bool = True
-    ) -> ProfileEquations:
-        """Smoothed regressors, tile by tile; S is H where there is one tile.
+        def one(number: int) -> tuple[int, Any, Result]:
+            count, place, whole = plan.tile(part, number, theta)
+            return count, place, work(whole, place)
 
-        Parameters
-        ----------
-        spread
-            False leaves S of several tiles out.
-        """
-        plan, Z = _plan(part), part.residuals.Z
-        q, WX, found = np.zeros(Z.shape[1]), np.zeros_like(Z[:, :, 1:]), []
-        rngs = [rng] if rng is None or plan.n_parts == 1 else rng.spawn(plan.n_parts)
-
-        def one(number: int) -> tuple[int, Any, ProfileEquations, Array]:
-            count, place, tile = plan.part(part, number)
-            draws = rngs[number % len(rngs)]
-            return count, place, *Whole.of(tile, theta).profile_equations(smoothing=smoothing, rng=draws)
-
-        for count, place, own, W_X in side_by_side(one, range(plan.n_parts), threads=plan.threads):
-            q[place[1]] += count * own.equations.q_blocks[0]
-            WX[place] += count * W_X
-            found.append(own if count == 1 else own.times(count))
-        total = ProfileEquations.total(found)
-        equations = replace(total.equations, q_blocks=(q,))
-        S = total.S
-        if S is not None and plan.tiles:
-            S = SpaceTime(part, theta).gram(WX) if spread else None
-        return replace(total, equations=equations, S=S)
-
-    def density(self, part: Part, theta: Array, *, gradient: bool, logdet: bool, change: bool) -> Density:
-        """Exact: one factorisation, and its selected inverse for the gradient of the log-determinant."""
-        zero = ValueGradient(0.0, np.zeros(len(theta)))
-        changed = change_of_variables(part, theta, gradient) if change else zero
-        found = []
-        for count, _, own in _plan(part).parts(part):
-            whole = Whole.of(own, theta)
-            determinant = whole.determinant(gradient) if logdet else zero
-            found.append(Density(whole.misfit(gradient) * count, determinant * count, zero, count * own.residuals.n))
-        return replace(Density.total(found), change=changed)
+        return side_by_side(one, range(plan.n_parts), threads=plan.threads)
 
     def weights(self, part: Part, theta: Array) -> Weights:
         """From the factors, or by conjugate gradients."""
         plan = _plan(part)
         if not plan.tiles:
-            return Whole.of(part, theta).weighted
+            return plan.whole(part, theta).solver.solve
 
         def weighted(Z: Array) -> Array:
-            def one(number: int) -> tuple[int, Any, Array]:
-                count, place, own = plan.part(part, number)
-                return count, place, Whole.of(own, theta).weighted(Z[place])
-
             out = np.zeros_like(Z)
-            for count, place, own in side_by_side(one, range(plan.n_parts), threads=plan.threads):
+            for count, place, own in self.tiles(part, theta, lambda whole, place: whole.solver.solve(Z[place])):
                 out[place] += count * own
             return out
 
@@ -412,87 +388,3 @@ def _plan(part: Part) -> StackedPlan:
     plan = part.covariance
     assert isinstance(plan, StackedPlan)
     return plan
-
-
-@dataclass(frozen=True, eq=False)
-class Whole:
-    """Σ(θ) of one experiment, factorised or not, and what the equations need; arrays are (N, K, …) and (n_u, T)."""
-
-    plan: StackedPlan
-    residuals: Residuals
-    theta: Array
-    products: SpaceTime
-    solver: Factor | Iterative
-
-    @staticmethod
-    def of(part: Part, theta: Array) -> Whole:
-        """Factorise, or prepare conjugate gradients."""
-        plan, products = _plan(part), SpaceTime(part, theta)
-        solver: Factor | Iterative
-        solver = plan.factor(part, theta) if plan.direct else Iterative.of(part, theta, products)
-        return Whole(plan, part.residuals, theta, products, solver)
-
-    @cached_property
-    def r(self) -> Array:
-        """r(θ), (N, K)."""
-        return self.residuals.residual(self.theta)
-
-    def for_data(self, residuals: Residuals) -> Whole:
-        """The same Σ for residuals of other data; right where Jacobians are constant."""
-        return replace(self, residuals=residuals)
-
-    def weighted(self, Z: Array) -> Array:
-        """W Z, for Z (N, K, m)."""
-        if isinstance(self.solver, Iterative):
-            return self.solver.solve(Z)
-        N, K, m = Z.shape
-        columns = np.ascontiguousarray(Z.transpose(1, 0, 2)).reshape(K * N, m)
-        solved = np.zeros(columns.shape)
-        solved[self.plan.rows] = self.solver.solve(columns[self.plan.rows])
-        return solved.reshape(K, N, m).transpose(1, 0, 2)
-
-    def profile_equations(self, *, smoothing: float = 1.0, rng: Rng | None = None) -> tuple[ProfileEquations, Array]:
-        """H, g and q with X̃ = X − smoothing · J ε̂, and W X̃ (N, K, d).
-
-        With an rng S, which is H, and N from one draw of the noise. Without a factor logdet is NaN.
-        """
-        if rng is None:
-            columns = self.r[:, :, None]
-        else:
-            draw = self.products.draw(rng)  # it goes through the same solve as the data
-            columns = np.stack([self.r, self.products.sensitivity(draw)], axis=2)
-        weighted = self.weighted(columns)
-        W_r = weighted[:, :, 0]
-        X, q = self.residuals.X, np.einsum("nk,nk->k", self.r, W_r)
-        if smoothing:
-            X = X - smoothing * self.products.operators(self.products.spread(W_r))
-        logdet = math.nan if isinstance(self.solver, Iterative) else self.solver.logdet()
-        (H, WX), g = self._gram(X), np.einsum("nki,nk->i", X, W_r)
-        equations = NormalEquations(H, g, (q,), logdet, self.residuals.n)
-        if rng is None:
-            return ProfileEquations(equations, (), None, None), WX
-        xi = self.products.operators(draw - self.products.spread(weighted[:, :, 1]))
-        return ProfileEquations(equations, (), H, self._gram(xi)[0]), WX
-
-    def _gram(self, Z: Array) -> tuple[Array, Array]:
-        """ZᵀWZ and WZ, for Z (N, K, m)."""
-        WZ = self.weighted(Z)
-        gram = np.einsum("nki,nkj->ij", Z, WZ, optimize=True)
-        return np.asarray(0.5 * (gram + gram.T)), WZ
-
-    def misfit(self, gradient: bool) -> ValueGradient:
-        """q, with ∇q = −2 X̃ᵀWr from the same solve."""
-        W_r = self.weighted(self.r[:, :, None])[:, :, 0]
-        slope = np.zeros(self.residuals.d)
-        if gradient:
-            smoothed = self.residuals.X - self.products.operators(self.products.spread(W_r))
-            slope = -2.0 * np.einsum("nki,nk->i", smoothed, W_r)
-        return ValueGradient(float(np.vdot(self.r, W_r)), slope)
-
-    def determinant(self, gradient: bool) -> ValueGradient:
-        """log det Σ."""
-        value = self.solver.logdet()
-        if not gradient or isinstance(self.solver, Iterative):
-            return ValueGradient(value, np.zeros(self.residuals.d))
-        inverse = self.solver.selected_inverse()
-        return ValueGradient(value, self.plan.stacked.logdet_gradient(self.residuals, self.theta, inverse))

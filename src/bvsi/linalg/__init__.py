@@ -6,4 +6,4 @@ from bvsi.linalg.kronecker import Kronecker
 from bvsi.linalg.machine import limited_cores, single_threaded_blas, usable_cores
 from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import DeferredPattern, Pattern, scatter
-from bvsi.linalg.product import Congruence, Product, sampled_product
+from bvsi.linalg.product import Congruence, Product

@@ -90,24 +90,6 @@ class Product:
         return out
 
 
-def sampled_product(pattern: Pattern, A: ArrayLike, B: ArrayLike) -> Array:
-    """``Σ_m A_im B_jm`` at the entries (i, j) of a pattern, (nnz,): A Bᵀ where it is wanted, and nowhere else.
-
-    Parameters
-    ----------
-    pattern: (n, p).
-    A: (n, m); B: (p, m).
-    """
-    left, right = (np.ascontiguousarray(V, dtype=np.float64) for V in (A, B))
-    if left.ndim != 2 or (len(left), len(right)) != pattern.shape or left.shape[1:] != right.shape[1:]:
-        raise BvsiError(f"A and B need {pattern.shape} rows and equal columns; they are {left.shape}, {right.shape}")
-    from bvsi.linalg.product_kernel import sampled_products
-
-    out = np.empty(pattern.nnz)
-    sampled_products(pattern.indptr, pattern.indices, left, right, out)
-    return out
-
-
 def _value_sets(values: ArrayLike, pattern: Pattern, name: str) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
     sets = array[None] if array.ndim == 1 else array

@@ -100,25 +100,6 @@ def product_gradient(weights: Any, left: Any, right: Any, inner: int) -> None:
 
 
 @kernel
-def sampled_products(start: Any, column: Any, A: Any, B: Any, out: Any) -> None:
-    """``out = A Bᵀ`` at the entries of a pattern: one inner product of rows each.
-
-    Parameters
-    ----------
-    start, column: the pattern by rows.
-    A: (rows, m); B: (columns, m); both in C order.
-    out: (nnz,), overwritten.
-    """
-    for row in range(len(start) - 1):
-        for slot in range(start[row], start[row + 1]):
-            other = column[slot]
-            total = 0.0
-            for m in range(A.shape[1]):
-                total += A[row, m] * B[other, m]
-            out[slot] = total
-
-
-@kernel
 def congruences(left: Any, right: Any, c: Any, out: Any, columns: int) -> None:
     """``out_m = Aᵀ diag(c_m) B`` row by row, all m side by side: scatter into dense work rows, then read them off.
 

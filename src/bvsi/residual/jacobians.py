@@ -11,6 +11,7 @@ A new kind needs the methods of :class:`JacobianKind`; nothing else asks which k
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -121,7 +122,7 @@ class JacobianKind(ABC):
 
     @abstractmethod
     def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
-        """Σ_k b_kj J(û_j)ᵀ W_k for W (N, K), (n_u, T)."""
+        """Σ_k b_kj J(û_j)ᵀ W_k for W (N, K, m), (n_u, T, m)."""
 
     def at_nodes(self) -> Scaled:
         """The term as V diag(c_j), for those that are."""
@@ -170,19 +171,20 @@ class Matrix(JacobianKind):
 
     def add_summed(self, out: Array, b: Any, V: Array, made: Sums) -> None:  # noqa: ARG002
         """J(û_j) V_j, and their sums."""
-        everywhere = np.zeros((len(out), V.shape[1]))
-        self._add_all(everywhere, V, transposed=False)
-        out += (b @ everywhere.T).T
+        everywhere = np.zeros((len(out), V.shape[1], 1))
+        self._add_all(everywhere, V[:, :, None], transposed=False)
+        out += (b @ everywhere[:, :, 0].T).T
 
     def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
         """J(û_j)ᵀ Σ_k b_kj W_k."""
-        self._add_all(out, np.asarray(W @ b), transposed=True)
+        self._add_all(out, over_blocks(W, b), transposed=True)
 
     def _add_all(self, out: Array, V: Array, *, transposed: bool) -> None:
         times = [slice(None)] if self.constant else [slice(j, j + 1) for j in range(len(self.entries))]
         for row, chosen in zip(self.entries, times, strict=True):
-            matrix = self.slots.matrix(row)
-            out[:, chosen] += self.scale * ((matrix.T if transposed else matrix) @ V[:, chosen])
+            matrix, own = self.slots.matrix(row), V[:, chosen]
+            product = (matrix.T if transposed else matrix) @ own.reshape(len(V), -1)
+            out[:, chosen] += self.scale * product.reshape(-1, *own.shape[1:])
 
     def _at(self, time: int) -> Array:
         return np.asarray(self.entries[0 if self.constant else time])
@@ -276,7 +278,8 @@ class Scaled(JacobianKind):
 
     def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
         """c_j ∘ Σ_k b_kj Vᵀ W_k: sums over blocks go last."""
-        out[self.columns] += self.factor.T * (self.tests.product.transposed_times(W[self.tests.rows]) @ b)
+        tested = self.tests.product.transposed_times(W[self.tests.rows].reshape(-1, W.shape[1] * W.shape[2]))
+        out[self.columns] += self.factor.T[:, :, None] * over_blocks(tested.reshape(-1, *W.shape[1:]), b)
 
     def _diagonal(self, time: int) -> Array:
         return np.asarray(self.factor[0 if self.constant else time])
@@ -351,11 +354,19 @@ class Sensitivity:
         return self.scale * out
 
     def summed_transposed(self, b: Any, W: Array) -> Array:
-        """Σ_k b_kj J_i(û_j)ᵀ W_k for W (N, K), (n_u, T)."""
-        out = np.zeros((self.pattern.shape[1], b.shape[1]))
+        """Σ_k b_kj J_i(û_j)ᵀ W_k for W (N, K) or (N, K, m), (n_u, T) or (n_u, T, m)."""
+        out = np.zeros((self.pattern.shape[1], b.shape[1], math.prod(W.shape[2:])))
         for term in self.terms:
-            term.add_summed_transposed(out, b, W)
-        return self.scale * out
+            term.add_summed_transposed(out, b, W.reshape(*W.shape[:2], -1))
+        return (self.scale * out).reshape(*out.shape[:2], *W.shape[2:])
+
+
+def over_blocks(W: Array, b: Any) -> Array:
+    """Σ_k b_kj W_k for W (N, K, m), (N, T, m)."""
+    N, K, m = W.shape
+    if m == 1:
+        return np.asarray(W[:, :, 0] @ b)[:, :, None]
+    return np.asarray(b.T @ W.transpose(1, 0, 2).reshape(K, -1)).reshape(-1, N, m).transpose(1, 0, 2)
 
 
 def summed_each(J: Sequence[Sensitivity], b: Any, V: Array, rows: int) -> Array:

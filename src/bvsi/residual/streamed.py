@@ -19,7 +19,7 @@ from bvsi.common.arrays import Array
 from bvsi.common.jets import Jet, Where
 from bvsi.linalg import Pattern
 from bvsi.residual.discrete import State, check_finite, integrands, reach_of
-from bvsi.residual.jacobians import JacobianKind, Sums
+from bvsi.residual.jacobians import JacobianKind, Sums, over_blocks
 from bvsi.residual.layout import Layout
 from bvsi.spaces import Reach
 
@@ -110,17 +110,19 @@ class WeakJacobians:
         return out
 
     def transposed_everywhere(self, weights: Mapping[int, float], W: Array) -> Array:
-        """Σ_i w_i J_i(û_j)ᵀ W_j at all times, for W (N, T), (n_u, T)."""
+        """Σ_i w_i J_i(û_j)ᵀ W_j at all times, for W (N, T, m), (n_u, T, m)."""
         layout, space = self.layout, self.layout.space
-        out = np.zeros((self.pattern.shape[1], W.shape[1]))
+        out = np.zeros((self.pattern.shape[1], *W.shape[1:]))
         for where, times, sums in self._combined(weights, self.state):
             measure = space.measure(where)
             for site, c in sums.items():
-                full = np.zeros((space.n_tests, times.stop - times.start))
+                full = np.zeros((space.n_tests, times.stop - times.start, W.shape[2]))
                 full[layout.tests[site.equation]] = W[layout.rows(site.equation), times]
-                at_points = measure.weights[:, None] * c * (measure.test.matrix(site.test) @ full)
+                tested = measure.test.matrix(site.test) @ full.reshape(len(full), -1)
+                factor = np.repeat(measure.weights[:, None] * c, W.shape[2], axis=1)
                 start = layout.column_start[site.field]
-                out[start : start + space.n_dofs, times] += measure.trial.matrix(site.trial).T @ at_points
+                moved = measure.trial.matrix(site.trial).T @ (factor * tested)
+                out[start : start + space.n_dofs, times] += moved.reshape(-1, *full.shape[1:])
         return out
 
     def inner(self, chosen: Sequence[int], G: Array, time: int) -> Array:
@@ -243,4 +245,4 @@ class Streamed(JacobianKind):
 
     def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
         """Σ_i w_i J_i(û_j)ᵀ Σ_k b_kj W_k."""
-        out += self.source.transposed_everywhere(self.weights, np.asarray(W @ b))
+        out += self.source.transposed_everywhere(self.weights, over_blocks(W, b))

@@ -17,7 +17,7 @@ import argparse
 import json
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +30,8 @@ from bvsi.errors import BvsiError
 from bvsi.infer import Profile
 from bvsi.infer.quadratic import sandwich
 from bvsi.likelihood import residual_likelihood
-from bvsi.likelihood.stacked import Stacked, Whole
+from bvsi.likelihood.products import Whole
+from bvsi.likelihood.stacked import Stacked, StackedPlan
 from bvsi.noise import IID, add_noise
 from bvsi.residual import ResidualSystem
 from bvsi.studies.problems import fokker_planck
@@ -109,7 +110,7 @@ def study(nx: int, sigma: float, seeds: int, fits: int, progress: Progress = sil
     clean = fokker_planck.forward_solve(nx, accurate_time=False, progress=progress)
     clock = _Clock()
     whole = factorised(clean, sigma)
-    bound = np.sqrt(np.diag(np.linalg.inv(whole.profile_equations()[0].equations.H)))
+    bound = np.sqrt(np.diag(np.linalg.inv(whole.profile_equations().equations.H)))
     sandwich_sd, inverse = stated_by_blocks(clean, sigma)
     clock.lap("factor and bound")
     step, block, full = [], [], []
@@ -144,12 +145,14 @@ def noisy(clean: Data, sigma: float, seed: int) -> ResidualSystem:
 def factorised(clean: Data, sigma: float) -> Whole:
     """Σ(θ*) of all residuals, with those of the noise-free data."""
     likelihood = residual_likelihood(fokker_planck.residual_system(clean), IID(sigma), Stacked(max_memory=_MAX_MEMORY))
-    return Whole.of(likelihood.parts[0], TRUTH)
+    plan = likelihood.parts[0].covariance
+    assert isinstance(plan, StackedPlan)
+    return plan.whole(likelihood.parts[0], TRUTH)
 
 
 def one_step(whole: Whole, system: ResidualSystem) -> Array:
     """θ* + H⁻¹g, (d,)."""
-    equations = whole.for_data(system.experiments[0]).profile_equations()[0].equations
+    equations = replace(whole, Z=system.experiments[0].Z).profile_equations().equations
     return np.asarray(TRUTH + np.linalg.solve(equations.H, equations.g))
 
 
