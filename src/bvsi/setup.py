@@ -149,6 +149,7 @@ class Setup:
             discretisation=self.tests,
             stencil=self.stencil,
             variance=self.variance,
+            thin=None if any(map(correlated, self.noise)) else THINNING,
             progress=progress,
         )
 

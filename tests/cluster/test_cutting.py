@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
-from bvsi.cluster.cutting import StencilRows, cuts
+from bvsi.cluster.cutting import cuts, rows_of
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests
 
 TIMES = np.linspace(0, 1, 30)
@@ -30,20 +30,31 @@ def test_pieces_make_up_the_experiment(stencil, n):
     sizes = [cut.blocks[1] - cut.blocks[0] for cut in found]
     assert max(sizes) - min(sizes) <= 1
     has = np.stack([used[slice(*cut.blocks)].any(axis=0) for cut in found])
-    several = np.flatnonzero(has.sum(axis=0) > 1)
-    assert sorted(j for cut in found for j in cut.first) == several.tolist()
     for p, cut in enumerate(found):
         assert not has[p, : cut.frames[0]].any()
         assert not has[p, cut.frames[1] :].any()
-        assert cut.shared == set(several) & set(np.flatnonzero(has[p]))
-        assert cut.first <= cut.shared
-        assert not has[:p, sorted(cut.first)].any()
+        assert has[p, [cut.frames[0], cut.frames[1] - 1]].all()
 
 
 @pytest.mark.parametrize("stencil", STENCILS.values(), ids=STENCILS)
 def test_rows_of_a_piece_are_those_of_the_experiment(stencil):
     a, b = stencil.matrices(TIMES)
     for cut in cuts(a, b, 4):
-        rows = StencilRows.of(a, b, cut).matrices(TIMES[slice(*cut.frames)])
+        rows = rows_of(stencil, TIMES, 1, cut).matrices(TIMES[slice(*cut.frames)])
         for whole, part in zip((a, b), rows, strict=True):
             assert_array_equal(part.toarray(), whole.toarray()[slice(*cut.blocks), slice(*cut.frames)])
+
+
+@pytest.mark.parametrize("every", [2, 3, 5])
+def test_every_so_many_frames_of_a_piece_are_those_of_the_experiment(every):
+    whole = TemporalTests(3, 4.0)
+    chosen = slice(whole.first(TIMES, every), None, every)
+    a, b = (matrix.toarray() for matrix in whole.at(TIMES, chosen))
+    for cut in cuts(*whole.matrices(TIMES), 3):
+        own, times = rows_of(whole, TIMES, 1, cut), TIMES[slice(*cut.frames)]
+        some = slice(own.first(times, every), None, every)
+        place = np.flatnonzero(np.isin(TIMES[chosen], times[some]))
+        assert len(place) == len(times[some])
+        for full, part in zip((a, b), own.at(times, some), strict=True):
+            assert_allclose(part.toarray(), full[slice(*cut.blocks), place], atol=1e-15)
+            assert np.count_nonzero(full[slice(*cut.blocks)]) == part.nnz

@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.cluster.cutting import Cut
 from bvsi.cluster.piece import Piece
 from bvsi.cluster.stored import StoredFrames
 from bvsi.data import Data
@@ -19,6 +18,7 @@ from bvsi.noise import Noise, StateCovariance
 from bvsi.operators import Library
 from bvsi.residual import Stencil, Structure, assemble, discretise_library
 from bvsi.residual.assembly import Discretisation, Discretised
+from bvsi.residual.thinning import Thinning
 
 Array = NDArray[np.float64]
 
@@ -44,13 +44,18 @@ class Ingredients:
         The rows of its blocks, or the whole stencil where it is not cut.
     noise, variance
         Noise and variance at its frames.
+    thin
+        How covariances of many data are thinned, None for all nodes and times.
+    first
+        Number of its first frame in the experiment.
     """
 
     source: Data | StoredFrames
     stencil: Stencil
     noise: Noise
     variance: Mapping[str, Array]
-    cut: Cut | None
+    thin: Thinning | None
+    first: int
     label: str
 
     def data(self) -> Data:
@@ -60,7 +65,7 @@ class Ingredients:
 
 @dataclass(frozen=True, eq=False)
 class SharedParts:
-    """What all pieces of an experiment share: weak operators, space, and the plan of the covariance."""
+    """What all pieces of an experiment share: weak operators, space, and the plan of the covariance of a block."""
 
     discretised: Discretised
     plan: CovariancePlan | None
@@ -70,6 +75,8 @@ def prepare(recipe: Recipe, ingredients: Ingredients) -> SharedParts:
     """Weak forms, space and symbolic factorisation, from a piece of one block."""
     data = ingredients.data()
     discretised = discretise_library(data, recipe.library, recipe.discretisation)
+    if recipe.weighting.couples_blocks:
+        return SharedParts(discretised, None)
     (residuals,) = _assembled(recipe, ingredients, data, discretised).experiments
     return SharedParts(discretised, recipe.weighting.plan(residuals.structure, ingredients.noise))
 
@@ -80,10 +87,9 @@ def build(recipe: Recipe, ingredients: Ingredients, prepared: SharedParts | None
     system = _assembled(recipe, ingredients, ingredients.data(), discretised)
     (residuals,) = system.experiments
     plan = _plan(recipe.weighting, residuals.structure, ingredients.noise, prepared)
-    cut = ingredients.cut
-    if plan is not None and cut is not None:
-        plan = replace(plan, noise=replace(plan.noise, first=cut.frames[0]))
-    return Piece(ResidualLikelihood(system, (ingredients.noise,), recipe.weighting, (plan,)), cut, ingredients.label)
+    if plan is not None:
+        plan = replace(plan, noise=replace(plan.noise, first=ingredients.first))
+    return Piece(ResidualLikelihood(system, (ingredients.noise,), recipe.weighting, (plan,)), ingredients.label)
 
 
 def _assembled(recipe: Recipe, ingredients: Ingredients, data: Data, discretised: Discretised | None) -> Any:
@@ -94,6 +100,7 @@ def _assembled(recipe: Recipe, ingredients: Ingredients, data: Data, discretised
         stencil=ingredients.stencil,
         variance=ingredients.variance,
         discretised=discretised,
+        thin=ingredients.thin,
     )
 
 

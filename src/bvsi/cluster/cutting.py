@@ -1,43 +1,31 @@
-"""An experiment cut in time: pieces of consecutive residual blocks, and the frames that each of them needs.
-
-Blocks on both sides of a cut have times in common. Sums over blocks do not mind, but S = Σ_j V_jᵀΣ_u,jV_j does, where
-V_j sums over all blocks with time j: pieces hand on their part of V_j to the first piece that has the time.
-"""
+"""An experiment cut in time: pieces of consecutive residual blocks, and the frames that each of them needs."""
 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from bvsi.residual import Stencil, TemporalTests
+from bvsi.spaces.bsplines import UniformSplines
+
 Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Blocks and frames of one piece of an experiment.
-
-    Attributes
-    ----------
-    blocks
-        Blocks of a piece, first and last + 1.
-    frames
-        Frames that they need, first and last + 1.
-    shared
-        Times that other pieces have as well.
-    first
-        Those of them that no earlier piece has.
-    """
+    """Blocks of one piece of an experiment, and the frames that they need, each first and last + 1."""
 
     blocks: tuple[int, int]
     frames: tuple[int, int]
-    shared: frozenset[int]
-    first: frozenset[int]
+
+    def of(self, matrix: Any) -> Any:
+        """Its rows and columns of a stencil (K × T)."""
+        return sparse.csr_array(matrix[slice(*self.blocks), slice(*self.frames)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,35 +35,63 @@ class StencilRows:
     a: Any
     b: Any
 
-    @staticmethod
-    def of(a: Any, b: Any, cut: Cut) -> StencilRows:
-        """StencilRows of the blocks of a piece on its frames."""
-        blocks, frames = slice(*cut.blocks), slice(*cut.frames)
-        return StencilRows(sparse.csr_array(a[blocks, frames]), sparse.csr_array(b[blocks, frames]))
-
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """The rows as they are."""
         del times, order
         return self.a, self.b
 
 
+@dataclass(frozen=True, eq=False)
+class SplineRows(TemporalTests):
+    """Some test functions in time of an experiment, for the frames of a piece.
+
+    Parameters
+    ----------
+    whole
+        Times of the experiment.
+    """
+
+    whole: Array = field(default_factory=lambda: np.zeros(0))
+    cut: Cut = field(default_factory=lambda: Cut((0, 0), (0, 0)))
+
+    def splines(self, times: Array) -> UniformSplines:
+        """Those of the experiment."""
+        del times
+        return super().splines(self.whole)
+
+    def first(self, times: Array, every: int) -> int:
+        """The first of every so many frames, where those of the experiment are."""
+        del times
+        return (super().first(self.whole, every) - self.cut.frames[0]) % every
+
+    def at(self, times: Array, chosen: slice, order: int = 1) -> tuple[Any, Any]:
+        """Rows at some of the frames."""
+        del times
+        frames = slice(self.cut.frames[0] + (chosen.start or 0), self.cut.frames[1], chosen.step)
+        a, b = super().at(self.whole, frames, order)
+        return a[slice(*self.cut.blocks)], b[slice(*self.cut.blocks)]
+
+    def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
+        """Rows at all frames."""
+        del times
+        a, b = super().matrices(self.whole, order)
+        return self.cut.of(a), self.cut.of(b)
+
+
+def rows_of(stencil: Stencil, times: Array, order: int, cut: Cut) -> Stencil:
+    """The stencil of a piece of an experiment with these times."""
+    if isinstance(stencil, TemporalTests):
+        return SplineRows(stencil.degree, stencil.gap, times, cut)
+    a, b = stencil.matrices(times, order)
+    return StencilRows(cut.of(a), cut.of(b))
+
+
 def cuts(a: Any, b: Any, n: int) -> tuple[Cut, ...]:
     """n pieces of the blocks of a stencil (K × T), sizes differing by one at most; K where there are fewer blocks."""
     used = sparse.csr_array((abs(a) + abs(b)) != 0)
-    K, T = used.shape
-    bounds = [int(k) for k in np.linspace(0, K, min(n, K) + 1).round()]
-    blocks = list(itertools.pairwise(bounds))
-    has = np.zeros((len(blocks), T), dtype=bool)  # which piece has which time
-    for p, (k0, k1) in enumerate(blocks):
-        has[p, used.indices[used.indptr[k0] : used.indptr[k1]]] = True
-    shared = has.sum(axis=0) > 1
-    owner = has.argmax(axis=0)
-    return tuple(_cut(own, has[p], shared, shared & (owner == p)) for p, own in enumerate(blocks))
-
-
-def _cut(blocks: tuple[int, int], has: Mask, shared: Mask, first: Mask) -> Cut:
-    times = np.flatnonzero(has)
-    frames = (int(times[0]), int(times[-1]) + 1)
-    return Cut(
-        blocks, frames, frozenset(np.flatnonzero(has & shared).tolist()), frozenset(np.flatnonzero(first).tolist())
-    )
+    K = used.shape[0]
+    found = []
+    for k0, k1 in itertools.pairwise(int(k) for k in np.linspace(0, K, min(n, K) + 1).round()):
+        times = used.indices[used.indptr[k0] : used.indptr[k1]]
+        found.append(Cut((k0, k1), (int(times.min()), int(times.max()) + 1)))
+    return tuple(found)

@@ -55,12 +55,20 @@ class Extent:
 
 @dataclass(frozen=True)
 class Seat:
-    """Where a piece stands: its experiment, its blocks there, and times as in :class:`~bvsi.cluster.cutting.Cut`."""
+    """Where a piece stands: its experiment, and its blocks there.
+
+    Attributes
+    ----------
+    shared
+        Times that other pieces have as well.
+    first
+        Those of them that no earlier piece has.
+    """
 
     experiment: int
     blocks: tuple[int, int]
-    shared: frozenset[int] = frozenset()
-    first: frozenset[int] = frozenset()
+    shared: frozenset[float] = frozenset()
+    first: frozenset[float] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +89,8 @@ class ClusterLikelihood(ResidualLikelihood):
         One per experiment.
     everything
         Names of all operators of the pieces.
+    costly
+        Whether estimates to a hundredth of a standard deviation have to do.
     T
         θ of all operators = T η where operators are tied together, (d, m), else None.
     chosen
@@ -92,6 +102,7 @@ class ClusterLikelihood(ResidualLikelihood):
     seats: tuple[Seat, ...]
     extents: tuple[Extent, ...]
     everything: tuple[str, ...]
+    costly: bool = False
     T: Array | None = None
     chosen: tuple[Integers, ...] | None = None
 
@@ -127,11 +138,6 @@ class ClusterLikelihood(ResidualLikelihood):
         return True
 
     @property
-    def costly(self) -> bool:
-        """Never: the data of a piece are not thinned, and workers share the evaluations."""
-        return False
-
-    @property
     def slope_is_cheap(self) -> bool:
         """Whether q and ∇q cost far less than H, on every worker."""
         return all(self._sum(piece.cheap_slope))
@@ -159,7 +165,7 @@ class ClusterLikelihood(ResidualLikelihood):
         return replace(self, extents=extents, chosen=now)
 
     def some_tiles(self) -> None:
-        """None: residuals whose weights couple blocks are on the workers, and nothing is cut there."""
+        """None: they are on the workers."""
 
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
@@ -187,39 +193,32 @@ class ClusterLikelihood(ResidualLikelihood):
     def profile_equations(
         self, theta: ArrayLike, *, smoothing: float = 1.0, rng: Rng | None = None, spread: bool = True
     ) -> ProfileEquations:
-        """H, g, q and scores at θ with smoothed regressors, summed over pieces; S and N where given an rng."""
-        del spread  # it comes with the rest
-        vector = self.vector(theta)
-        if rng is None:
-            found, more = self._sum(piece.profile, vector, smoothing), np.zeros((self.d, self.d))
-        else:
-            found, more = self._with_spread(vector, smoothing, rng)
+        """H, g, q and scores at θ with smoothed regressors, summed over pieces; S and N where given an rng.
+
+        For what times of several pieces add to S workers exchange V.
+        """
+        own = [None] * len(self.extents) if rng is None else rng.spawn(len(self.extents))
+        vector, calls = self.vector(theta), self.place.calls
+        arguments = [(vector, smoothing, own[seat.experiment], spread, seat.shared) for seat in self.seats]
+        opened = calls(piece.profile, self._asked(arguments))
+        together = []
+        for one, seat in zip(self.pieces, self.seats, strict=True):
+            if seat.first and rng is not None and spread:
+                pairs = zip(opened, self.seats, strict=True)
+                parts = [o for o, s in pairs if s.experiment == seat.experiment and s.shared & seat.first]
+                together.append((one, self._model(seat), seat.first, parts))
+        wanted = [*calls(piece.first_of, [(one,) for one in opened]), *calls(piece.spread_together, together)]
+        results, n = self.place.values(wanted), len(self.pieces)
         joined = [
             replace(
                 ProfileEquations.total(some),
                 equations=_normal([[p.equations for p in some]]),
                 scores=_joined([score for p in some for score in p.scores]),
             )
-            for some in self._by_experiment(found)
+            for some in self._by_experiment(results[:n])
         ]
         total = ProfileEquations.total(joined)
-        return total if total.S is None else replace(total, S=total.S + more)
-
-    def _with_spread(self, theta: Array, smoothing: float, rng: Rng) -> tuple[list[ProfileEquations], Array]:
-        """Equations of the pieces, and what times of several pieces add to S, for which workers exchange V."""
-        own, calls = rng.spawn(len(self.extents)), self.place.calls
-        arguments = [(theta, smoothing, own[seat.experiment]) for seat in self.seats]
-        opened = calls(piece.profile_open, self._asked(arguments))
-        together = []
-        for one, seat in zip(self.pieces, self.seats, strict=True):
-            if seat.first:
-                pairs = zip(opened, self.seats, strict=True)
-                parts = [o for o, s in pairs if s.experiment == seat.experiment and s.shared & seat.first]
-                together.append((one, self._model(seat), parts))
-        equations = calls(piece.without_spread, [(one,) for one in opened])
-        results = self.place.values([*equations, *calls(piece.spread_together, together)])
-        n = len(self.pieces)
-        return results[:n], sum(results[n:], start=np.zeros((self.d, self.d)))
+        return total if total.S is None else replace(total, S=sum(results[n:], start=total.S))
 
     def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over pieces."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.cluster.cutting import Cut
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import Part
@@ -62,14 +61,11 @@ class Piece:
     ----------
     own
         Its likelihood.
-    cut
-        None where it is the whole experiment.
     label
         For messages.
     """
 
     own: ResidualLikelihood
-    cut: Cut | None
     label: str
     _last: list[tuple[tuple[object, ...], Piece]] = field(default_factory=list, repr=False)
 
@@ -99,17 +95,25 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class Outline:
-    """What the caller knows of a piece: N, residuals used in each own block (K,), and the discretisation in words."""
+    """What the caller knows of a piece: N, residuals used in each own block (K,), times, and the rest in words.
+
+    Attributes
+    ----------
+    costly
+        Whether estimates to a hundredth of a standard deviation have to do.
+    """
 
     rows: int
     block_rows: NDArray[np.int64]
+    times: Array
+    costly: bool
     description: str
 
 
 def outline(piece: Piece) -> Outline:
     """Sizes of a piece."""
-    structure = piece.part.residuals.structure
-    return Outline(structure.n_rows, structure.block_rows, piece.own.system.description)
+    structure, costly = piece.part.residuals.structure, piece.own.weighting.uses_noise and piece.own.costly
+    return Outline(structure.n_rows, structure.block_rows, structure.times, costly, piece.own.system.description)
 
 
 def normal(piece: Piece, model: PieceModel, theta: Array) -> NormalEquations:
@@ -123,29 +127,36 @@ def cheap_slope(piece: Piece, model: PieceModel) -> bool:
     return piece.of(model).own.slope_is_cheap
 
 
-def profile(piece: Piece, model: PieceModel, theta: Array, smoothing: float) -> ProfileEquations:
-    """H, g, q, scores."""
-    own = piece.of(model)
-    return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=None)
-
-
-def profile_open(piece: Piece, model: PieceModel, theta: Array, smoothing: float, rng: Rng) -> ProfileEquations:
-    """The same with N, and S but for the times that other pieces have as well; times are those of the experiment."""
+def profile(
+    piece: Piece,
+    model: PieceModel,
+    theta: Array,
+    smoothing: float,
+    rng: Rng | None,
+    spread: bool,
+    shared: frozenset[float],
+) -> tuple[ProfileEquations, Mapping[float, Array]]:
+    """H, g, q and scores; with an rng N, S but for the times that other pieces have as well, and V at these."""
     own, rng = piece.of(model), copy.deepcopy(rng)  # in one process pieces would share a generator
-    if own.cut is None or not own.weighting.uses_noise:
-        return own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng)
-    first = own.cut.frames[0]
-    shared = frozenset(j - first for j in own.cut.shared)
-    found = own.weighting.profile_equations(own.part, theta, smoothing=smoothing, rng=rng, shared=shared)
-    return replace(found, V={first + j: V for j, V in found.V.items()})
+    times = own.part.residuals.structure.times
+    local = frozenset(j for j, t in enumerate(times.tolist()) if t in shared) if rng is not None and spread else ()
+    found = own.weighting.profile_equations(
+        own.part, theta, smoothing=smoothing, rng=rng, spread=spread, shared=frozenset(local)
+    )
+    return replace(found, V={}), {float(times[j]): V for j, V in found.V.items()}
 
 
-def without_spread(found: ProfileEquations) -> ProfileEquations:
+def first_of(pair: tuple[ProfileEquations, Mapping[float, Array]]) -> ProfileEquations:
     """What goes to the caller: V stays among the workers."""
-    return replace(found, V={})
+    return pair[0]
 
 
-def spread_together(piece: Piece, model: PieceModel, found: Sequence[ProfileEquations]) -> Array:
+def spread_together(
+    piece: Piece,
+    model: PieceModel,
+    first: frozenset[float],
+    found: Sequence[tuple[ProfileEquations, Mapping[float, Array]]],
+) -> Array:
     """What the times that this piece is the first to have add to S, (d, d).
 
     Parameters
@@ -153,15 +164,13 @@ def spread_together(piece: Piece, model: PieceModel, found: Sequence[ProfileEqua
     found
         Of all pieces with such times.
     """
-    own = piece.of(model)
-    assert own.cut is not None
-    V: dict[int, Array] = {}
-    for one in found:
-        for j in sorted(own.cut.first & one.V.keys()):
-            local = j - own.cut.frames[0]
-            V[local] = V[local] + one.V[j] if local in V else one.V[j]
-    noise, d = own.part.covariance.noise_times, own.part.residuals.d
-    return sum((V[j].T @ noise(j, V[j]) for j in sorted(V)), start=np.zeros((d, d)))
+    part = piece.of(model).part
+    S = np.zeros((part.residuals.d, part.residuals.d))
+    for j, time in enumerate(part.residuals.structure.times.tolist()):
+        V = sum(by_time[time] for _, by_time in found if time in by_time) if time in first else 0.0
+        if isinstance(V, np.ndarray):
+            S += V.T @ part.covariance.noise_times(j, V)
+    return S
 
 
 def moments(piece: Piece, model: PieceModel, theta: Array, rng: Rng, draws: int) -> MomentEquations:
@@ -201,9 +210,11 @@ def instruments(
     ----------
     before, after
         Regressors of the blocks on both sides, in order of time.
+    shift
+        Of the experiment; zero where the piece is all of it.
     """
     own = piece.of(model)
-    if own.cut is None:
+    if not shift:
         return instrumental_equations(own.part, theta)
     nothing = own.part.residuals.X[:, :0]
     left, right = (np.concatenate([nothing, *some], axis=1) for some in (before, after))

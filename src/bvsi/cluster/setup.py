@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.cluster.building import Ingredients, Recipe, build, prepare
-from bvsi.cluster.cutting import Cut, StencilRows, cuts
+from bvsi.cluster.cutting import Cut, SplineRows, StencilRows, cuts, rows_of
 from bvsi.cluster.likelihood import ClusterLikelihood, Extent, Seat
 from bvsi.cluster.piece import Outline, outline
 from bvsi.cluster.place import Workers
@@ -19,11 +20,13 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Block, Weighting
+from bvsi.likelihood.equations import instrument_shift
 from bvsi.noise import Noise
 from bvsi.noise.models import noise_of_experiments, values_at
 from bvsi.operators import Library
 from bvsi.residual import BackwardEuler, ResidualSystem, Stencil
 from bvsi.residual.assembly import Discretisation, Variance, per_experiment
+from bvsi.residual.thinning import Thinning
 from bvsi.spaces import Galerkin
 
 Array = NDArray[np.float64]
@@ -34,6 +37,8 @@ Source: TypeAlias = Data | Stored
 _PER_THREAD = 2
 # Blocks of a piece, where there are enough for all threads: those that pieces share are then few.
 _LEAST = 4
+# Supports of a test function in time that a piece with tiles is long at least, as tiles in the plane are.
+_SUPPORTS = 2
 
 
 def cluster_likelihood(
@@ -46,19 +51,23 @@ def cluster_likelihood(
     discretisation: Discretisation | None = None,
     stencil: Stencil | None = None,
     variance: Variance | Sequence[Variance] | None = None,
+    thin: Thinning | None = None,
     progress: Progress = silent,
 ) -> ClusterLikelihood:
     """The same as ``residual_likelihood(assemble(data, library), noise, weighting)``, assembled on the workers.
 
     The other arguments are those of :func:`bvsi.assemble` and :func:`bvsi.residual_likelihood`.
 
-    With block weighting an experiment is cut in time, into about two pieces per thread of the cluster. With stacked
-    weighting, which couples all times, with missing values, and with noise models of the user's own, it is one piece.
+    An experiment is cut in time: with block weighting into about two pieces per thread of the cluster, with tiles into
+    one per thread, of at least two supports of a test function in time, each with tiles of its own. With stacked
+    weighting, which couples all times, and with missing values it is one piece.
 
     Parameters
     ----------
     client
         A dask.distributed.Client.
+    thin
+        How covariances of many data are thinned, as for :func:`bvsi.assemble`.
     data
         Experiments in memory, of which every worker gets its frames, or :class:`Stored` ones, of which it reads them.
     """
@@ -69,15 +78,17 @@ def cluster_likelihood(
     variances = per_experiment(variance, len(experiments))
     recipe = Recipe(library, discretisation or Galerkin(), weighting)
     made = [
-        _Experiment(number, *parts, stencil, library.time_order, weighting)
+        _Experiment(number, *parts, stencil, library.time_order, weighting, thin)
         for number, parts in enumerate(zip(experiments, models, variances, strict=True))
     ]
     pieces = [p for one in made for p in one.pieces(place.n_threads)]
     futures = _built(place, recipe, pieces)
     outlines: list[Outline] = place.one_by_one(place.calls(outline, [(future,) for future in futures]), "assembling")
-    described = outlines[0].description.replace(StencilRows.__name__, type(stencil).__name__)
-    owners = tuple(p.experiment for p in pieces)
-    extents = tuple(_extent(one, [o for o, e in zip(outlines, owners, strict=True) if e == one.number]) for one in made)
+    described = outlines[0].description
+    for rows in (StencilRows, SplineRows):
+        described = described.replace(rows.__name__, type(stencil).__name__)
+    of = [[(p, o) for p, o in zip(pieces, outlines, strict=True) if p.experiment == one.number] for one in made]
+    extents = tuple(_extent(one, [o for _, o in own]) for one, own in zip(made, of, strict=True))
     return ClusterLikelihood(
         ResidualSystem(library.names, (), described),
         models,
@@ -85,10 +96,22 @@ def cluster_likelihood(
         (),
         place=place,
         pieces=tuple(futures),
-        seats=tuple(p.seat(len(o.block_rows)) for p, o in zip(pieces, outlines, strict=True)),
+        seats=tuple(seat for own in of for seat in _seats(own)),
         extents=extents,
         everything=library.names,
+        costly=any(o.costly for o in outlines),
     )
+
+
+def _seats(pieces: Sequence[tuple[_Wanted, Outline]]) -> list[Seat]:
+    """Where the pieces of one experiment stand, and which times they share."""
+    have, found, before = Counter(t for _, o in pieces for t in o.times.tolist()), [], set[float]()
+    for wanted, own in pieces:
+        shared = frozenset(t for t in own.times.tolist() if have[t] > 1)
+        blocks = (0, len(own.block_rows)) if wanted.cut is None else wanted.cut.blocks
+        found.append(Seat(wanted.experiment, blocks, shared, shared - before))
+        before |= shared
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,18 +131,6 @@ class _Wanted:
     ingredients: Ingredients
     sample: Ingredients | None
 
-    def seat(self, n_blocks: int) -> Seat:
-        """Where it stands.
-
-        Parameters
-        ----------
-        n_blocks
-            Its own blocks, where it is all of them.
-        """
-        if self.cut is None:
-            return Seat(self.experiment, (0, n_blocks))
-        return Seat(self.experiment, self.cut.blocks, self.cut.shared, self.cut.first)
-
 
 @dataclass(frozen=True, eq=False)
 class _Experiment:
@@ -130,6 +141,7 @@ class _Experiment:
     stencil: Stencil
     time_order: int
     weighting: Weighting
+    thin: Thinning | None
 
     @property
     def matrices(self) -> tuple[Any, Any]:
@@ -138,24 +150,30 @@ class _Experiment:
 
     @property
     def cuttable(self) -> bool:
-        """Whether blocks do not couple, and none is dropped."""
+        """Whether weights may be cut, and no block is dropped."""
         gaps = self.source.measured is not None if isinstance(self.source, Data) else bool(self.source.reading.missing)
-        return not self.weighting.couples_blocks and not gaps
+        return not self.weighting.exact and not gaps
 
     def pieces(self, threads: int) -> list[_Wanted]:
         """Pieces in order of time, for so many threads."""
         a, b = self.matrices
         n = min(_PER_THREAD * threads, max(threads, a.shape[0] // _LEAST), a.shape[0])
-        if not self.cuttable or n == 1:
-            return [_Wanted(self.number, None, self._ingredients(None, self.stencil), None)]
-        (first, *_) = cuts(a, b, a.shape[0])
-        sample = self._ingredients(first, StencilRows.of(a, b, first))
-        return [
-            _Wanted(self.number, cut, self._ingredients(cut, StencilRows.of(a, b, cut)), sample)
-            for cut in cuts(a, b, n)
-        ]
+        if self.weighting.couples_blocks:
+            n = min(threads, a.shape[0] // (_SUPPORTS * instrument_shift(a, b)))
+        if not self.cuttable or n <= 1:
+            return [_Wanted(self.number, None, self._ingredients(None), None)]
+        sample = self._ingredients(cuts(a, b, a.shape[0])[0])
+        return [_Wanted(self.number, cut, self._ingredients(cut), sample) for cut in cuts(a, b, n)]
 
-    def _ingredients(self, cut: Cut | None, stencil: Stencil) -> Ingredients:
+    def _thinning(self, cut: Cut | None) -> Thinning | None:
+        """All pieces are thinned, or none: what counts is the size of the experiment."""
+        if self.thin is None or cut is None:
+            return self.thin
+        some = self.source if isinstance(self.source, Data) else self.source.frames(0, 2, checked=False).data()
+        many = len(some.fields) * some.n_nodes * len(self.source.times) >= self.thin.values
+        return replace(self.thin, values=0) if many else None
+
+    def _ingredients(self, cut: Cut | None) -> Ingredients:
         T = len(self.source.times)
         first, last = (0, T) if cut is None else cut.frames
         frames, label = slice(first, last), f"experiment {self.number}"
@@ -164,7 +182,8 @@ class _Experiment:
         data = self.source.select_times(frames) if isinstance(self.source, Data) else self.source.frames(first, last)
         noise = self.noise if cut is None else self.noise.at(frames)
         variance = {f: values_at(np.asarray(v, dtype=float), frames) for f, v in self.variance.items()}
-        return Ingredients(data, stencil, noise, variance, cut, label)
+        stencil = self.stencil if cut is None else rows_of(self.stencil, self.source.times, self.time_order, cut)
+        return Ingredients(data, stencil, noise, variance, self._thinning(cut), first, label)
 
 
 def _built(place: Workers, recipe: Recipe, pieces: Sequence[_Wanted]) -> list[Any]:

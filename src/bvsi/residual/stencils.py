@@ -137,6 +137,10 @@ class TemporalTests:
         except SpaceError as error:
             raise DataError(f"times: {error}") from None
 
+    def first(self, times: Array, every: int) -> int:
+        """The first of every so many times, as far from one end as the last is from the other."""
+        return (len(times) - 1) % every // 2
+
     def at(self, times: Array, chosen: slice, order: int = 1) -> tuple[Any, Any]:
         """The same a and b at some of the times, evenly spaced: the trapezoidal rule with longer steps."""
         splines, points = self.splines(times), times[chosen]

@@ -62,25 +62,28 @@ class ThinAxis:
     ----------
     reach
         Points on either side over which a state is averaged.
+    first
+        The first point.
     """
 
     n: int
     every: int
     periodic: bool
     reach: float
+    first: int
 
     @staticmethod
     def of(n: int, gap: float, *, periodic: bool, nodes: float) -> ThinAxis:
-        """As few points as a gap of so many needs; on a periodic axis they divide it."""
+        """As few points as a gap of so many needs, centred; on a periodic axis they divide it."""
         most = max(1, int(gap / nodes + 1e-9))
         if periodic:
             most = max(k for k in range(1, most + 1) if n % k == 0)
-        return ThinAxis(n, most, periodic, gap)
+        return ThinAxis(n, most, periodic, gap, 0 if periodic else (n - 1) % most // 2)
 
     @property
     def chosen(self) -> slice:
-        """The points, as far from one end of a bounded axis as from the other."""
-        return slice(0 if self.periodic else (self.n - 1) % self.every // 2, None, self.every)
+        """The points."""
+        return slice(self.first, None, self.every)
 
     @property
     def at(self) -> Integers:
@@ -153,6 +156,7 @@ class Thinned:
         assert isinstance(stencil, TemporalTests)
         gap = stencil.splines(times).gap / float(np.median(np.diff(times)))
         time = ThinAxis.of(len(times), gap, periodic=False, nodes=rules.nodes)
+        time = replace(time, first=stencil.first(times, time.every))  # that of a part is as in the whole
         axes = tuple(
             ThinAxis.of(n, axis_gap(grid, a, tests.gap_of(a), degree), periodic=a in grid.periods, nodes=rules.nodes)
             for a, n in zip(grid.names, grid.shape, strict=True)

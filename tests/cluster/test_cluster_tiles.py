@@ -1,0 +1,95 @@
+"""One experiment with tiles as weights is cut in time: each worker has a stretch, with tiles of its own."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from bvsi.cluster import cluster_likelihood
+from bvsi.infer import Profile
+from bvsi.likelihood import Tiles, residual_likelihood
+from bvsi.noise import IID
+from bvsi.residual import TemporalTests, assemble
+from bvsi.residual.thinning import THINNING
+from bvsi.spaces import SplineTests
+
+from .cluster_cases import LIBRARY, SIGMA, waves
+from .conftest import started
+from .test_killed import doom
+
+DATA = waves(np.linspace(0, 2, 161), 64)
+THIN = replace(THINNING, values=0)
+SETTINGS = {"discretisation": SplineTests(gap=4.0), "stencil": TemporalTests(3, 4.0)}
+TILES = Tiles(120)
+
+
+def on(client, thin=None):
+    return cluster_likelihood(client, DATA, LIBRARY, IID(SIGMA), weighting=TILES, thin=thin, **SETTINGS)
+
+
+def stretches(remote, thin=None):
+    """The likelihoods of the same stretches here, and the times of all of them."""
+    system = assemble(DATA, LIBRARY, thin=thin, **SETTINGS)
+    whole = residual_likelihood(system, IID(SIGMA), TILES)
+    return [whole.some_blocks([np.arange(*seat.blocks)]) for seat in remote.seats]
+
+
+def expected(remote, theta, thin=None):
+    """H, g, q and S of the sum: V of all times is added up before it is squared."""
+    found, V = [], {}
+    for one in stretches(remote, thin):
+        (part,) = one.parts
+        every = frozenset(range(part.residuals.structure.n_times))
+        own = one.weighting.profile_equations(part, theta, smoothing=1.0, rng=np.random.default_rng(0), shared=every)
+        found.append(own)
+        for j, values in own.V.items():
+            V[j] = V.get(j, 0.0) + values
+    S = sum(values.T @ part.covariance.noise_times(j, values) for j, values in V.items())
+    H, g, q = (sum(getattr(own.equations, name) for own in found) for name in ("H", "g", "q"))
+    return H, g, q, S
+
+
+@pytest.mark.parametrize("thin", [None, THIN], ids=["all", "thinned"])
+def test_sums_are_those_of_stretches_with_tiles(client, thin):
+    remote = on(client, thin)
+    theta = np.array([0.01, 0.02, -0.01, 0.02, 0.03])
+    assert len(remote.seats) == 2
+    assert remote.costly
+    found = remote.profile_equations(theta, rng=np.random.default_rng(1))
+    H, g, q, S = expected(remote, theta, thin)
+    # states are averaged over neighbours where covariances are thinned, and a stretch has fewer of them at its ends
+    rounding = 1e-9 if thin is None else 2e-2
+    for one, other in ((found.equations.H, H), (found.equations.g, g), (found.S, S)):
+        assert_allclose(one, other, rtol=0, atol=rounding * np.abs(other).max())
+    assert_allclose(found.equations.q, q, rtol=rounding)
+    assert found.N is not None
+
+
+def test_error_bars_are_hardly_wider_than_those_of_one_machine(client):
+    here = residual_likelihood(assemble(DATA, LIBRARY, **SETTINGS), IID(SIGMA), TILES)
+    few = ["laplacian(u)", "u"]
+    one, other = (Profile().fit(likelihood.restrict(few)) for likelihood in (here, on(client)))
+    sd, wider = (np.sqrt(fit.posterior.variance) for fit in (one, other))
+    assert_allclose(wider, sd, rtol=0.15)
+    assert np.all(np.abs(other.theta - one.theta) < sd)
+    assert np.all(np.abs(other.theta - [0.01, 0.0]) < 4 * wider)
+
+
+def test_a_worker_that_dies_changes_nothing():
+    theta = np.array([0.01, 0.02, -0.01, 0.02, 0.03])
+    found = []
+    with started(4) as client:
+        remote = on(client)
+        assert len(remote.seats) > 2
+        for round_ in range(2):
+            if round_:
+                client.run(doom, workers=[min(client.run(os.getpid))])
+            found.append(remote.profile_equations(theta, rng=np.random.default_rng(1)))
+        assert len(client.run(os.getpid)) >= 3
+    for name in ("S", "N"):
+        assert_allclose(getattr(found[1], name), getattr(found[0], name), rtol=1e-12)
+    assert_allclose(found[1].equations.H, found[0].equations.H, rtol=1e-12)
