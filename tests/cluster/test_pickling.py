@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from numpy.testing import assert_array_equal
 import bvsi
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Profile
-from bvsi.likelihood import Stacked, residual_likelihood
+from bvsi.likelihood import Stacked, Tiles, residual_likelihood
 from bvsi.noise import IID
 from bvsi.residual import BackwardEuler, TemporalTests, assemble
 from bvsi.spaces import SplineTests
@@ -39,9 +40,9 @@ def test_errors(error, extra):
     assert {name: getattr(again, name) for name in extra} == extra
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, "tiles"])
 def test_likelihoods_that_were_used(name):
-    case = CASES[name]
+    case = replace(CASES["stacked"], weighting=Tiles(60)) if name == "tiles" else CASES[name]
     likelihood = case.local()
     before = likelihood.normal_equations(case.theta)
     after = back(likelihood).normal_equations(case.theta)
