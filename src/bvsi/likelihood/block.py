@@ -136,7 +136,8 @@ class Weighting(ABC):
         def of_tile(whole: Whole, _: Any) -> Density:
             return Density(whole.misfit(gradient), whole.determinant(gradient) if logdet else zero, zero, whole.n)
 
-        found = Density.total([own.times(count) for count, _, own in self.tiles(part, theta, of_tile)])
+        parts = (own.times(count) for count, _, own in self.tiles(part, theta, of_tile))
+        found = Density.total([Density(zero, zero, zero, 0), *parts])
         return replace(found, change=change_of_variables(part, theta, gradient)) if change else found
 
     @abstractmethod

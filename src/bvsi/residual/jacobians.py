@@ -355,9 +355,10 @@ class Sensitivity:
 
     def summed_transposed(self, b: Any, W: Array) -> Array:
         """Σ_k b_kj J_i(û_j)ᵀ W_k for W (N, K) or (N, K, m), (n_u, T) or (n_u, T, m)."""
-        out = np.zeros((self.pattern.shape[1], b.shape[1], math.prod(W.shape[2:])))
+        m = math.prod(W.shape[2:])
+        out = np.zeros((self.pattern.shape[1], b.shape[1], m))
         for term in self.terms:
-            term.add_summed_transposed(out, b, W.reshape(*W.shape[:2], -1))
+            term.add_summed_transposed(out, b, W.reshape(*W.shape[:2], m))
         return (self.scale * out).reshape(*out.shape[:2], *W.shape[2:])
 
 
@@ -366,7 +367,7 @@ def over_blocks(W: Array, b: Any) -> Array:
     N, K, m = W.shape
     if m == 1:
         return np.asarray(W[:, :, 0] @ b)[:, :, None]
-    return np.asarray(b.T @ W.transpose(1, 0, 2).reshape(K, -1)).reshape(-1, N, m).transpose(1, 0, 2)
+    return np.asarray(b.T @ W.transpose(1, 0, 2).reshape(K, N * m)).reshape(-1, N, m).transpose(1, 0, 2)
 
 
 def summed_each(J: Sequence[Sensitivity], b: Any, V: Array, rows: int) -> Array:

@@ -322,6 +322,7 @@ class _Subsets:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
         self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
+        self.few = likelihood.pilot(settings.estimator.starts.pilot)
         self.price = 0.0  # of an operator
         self._seen: dict[Model, float] = {}
 
@@ -334,14 +335,14 @@ class _Subsets:
     def _blind(self, model: Model) -> bool:
         """Whether the noise of its own operators hides from a model what it should explain, the time terms.
 
-        The signal that its weights see is compared with that of the weights of no operator at all.
+        The signal that its weights see is compared with that of the weights of no operator at all, on a pilot where
+        there is one: a ratio of sums over many residuals is about the same on some of them.
         """
         if not self.likelihood.evolves:
             return False
         if model not in self._seen:
             fit = self.fits[model][1]
-            own = self.likelihood.restrict(fit.names)
-            scale = 1.0 if own.scale_known else fit.equations.q / own.n
+            own, scale = (self.few or self.likelihood).restrict(fit.names), self.likelihood.noise_scale(fit.equations)
             if not self._seen:
                 self._seen[()] = own.time_signal(np.zeros(own.d), copy.deepcopy(self.rng), scale)
             self._seen[model] = own.time_signal(fit.theta, copy.deepcopy(self.rng), scale)
@@ -378,11 +379,10 @@ class _Subsets:
 
     def begin(self, keep: Iterable[str], groups: Sequence[Iterable[str]]) -> None:
         """Fit the best model near that of a pilot, which searched some of the tiles, where there is one."""
-        few = self.likelihood.pilot(self.settings.estimator.starts.pilot)
-        if few is None:
+        if self.few is None:
             return
         try:
-            found = self.settings.select(few, keep=keep, groups=groups, rng=copy.deepcopy(self.rng)).best.fit
+            found = self.settings.select(self.few, keep=keep, groups=groups, rng=copy.deepcopy(self.rng)).best.fit
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
             return
         assert found is not None
