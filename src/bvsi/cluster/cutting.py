@@ -47,34 +47,34 @@ class SplineRows(TemporalTests):
 
     Parameters
     ----------
-    whole
+    record
         Times of the experiment.
     """
 
-    whole: Array = field(default_factory=lambda: np.zeros(0))
+    record: Array = field(default_factory=lambda: np.zeros(0))
     cut: Cut = field(default_factory=lambda: Cut((0, 0), (0, 0)))
 
     def splines(self, times: Array) -> UniformSplines:
         """Those of the experiment."""
         del times
-        return super().splines(self.whole)
+        return super().splines(self.record)
 
     def first(self, times: Array, every: int) -> int:
         """The first of every so many frames, where those of the experiment are."""
         del times
-        return (super().first(self.whole, every) - self.cut.frames[0]) % every
+        return (super().first(self.record, every) - self.cut.frames[0]) % every
 
     def at(self, times: Array, chosen: slice, order: int = 1) -> tuple[Any, Any]:
         """Rows at some of the frames."""
         del times
         frames = slice(self.cut.frames[0] + (chosen.start or 0), self.cut.frames[1], chosen.step)
-        a, b = super().at(self.whole, frames, order)
+        a, b = super().at(self.record, frames, order)
         return a[slice(*self.cut.blocks)], b[slice(*self.cut.blocks)]
 
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """Rows at all frames."""
         del times
-        a, b = super().matrices(self.whole, order)
+        a, b = super().matrices(self.record, order)
         return self.cut.of(a), self.cut.of(b)
 
 
