@@ -6,7 +6,7 @@
 
 n_τ is −1 for what two tiles share (:mod:`bvsi.residual.tiles`). Every tile has E[X̃_τᵀ W_τ r_τ] = 0 at the truth, and so
 has their sum. S takes all of Σ, with the correlation that the weights leave out. Nothing is left out of one tile, so
-that S = H: error bars are H⁻¹, up to what noise leaves in X̃ (N, see :mod:`bvsi.likelihood.block`). û − ε̂ are the
+that S = H: error bars are H⁻¹, up to what noise leaves in X̃ (N, see :mod:`bvsi.likelihood.products`). û − ε̂ are the
 smoothed states, those that satisfy the equation to first order. With log-determinant and change of variables,
 
     log p(û | θ) = −½ q − ½ log det Σ + Σ_k log |det C_kk| − ½ n log 2π
