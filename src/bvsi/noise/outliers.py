@@ -243,9 +243,9 @@ def _median_near(u: Array, axis: int) -> Array:
     wide = np.pad(moved, [(half, half), (half, half), *rest], constant_values=np.nan)
     near = [wide[i : i + moved.shape[0], j : j + moved.shape[1]] for i in range(_WINDOW) for j in range(_WINDOW)]
     with np.errstate(invalid="ignore"):
-        near = np.sort(np.stack(near), axis=0)  # NaN last
-    count = np.sum(np.isfinite(near), axis=0)
-    low, high = (np.take_along_axis(near, np.maximum(k, 0)[None], axis=0)[0] for k in ((count - 1) // 2, count // 2))
+        ordered = np.sort(np.stack(near), axis=0)  # NaN last
+    count = np.sum(np.isfinite(ordered), axis=0)
+    low, high = (np.take_along_axis(ordered, np.maximum(k, 0)[None], axis=0)[0] for k in ((count - 1) // 2, count // 2))
     return np.moveaxis(0.5 * (low + np.where(np.isfinite(high), high, low)), 1, axis)
 
 
