@@ -229,15 +229,10 @@ def judge(evidence: Evidence) -> Finding:
 def _rivals(evidence: Evidence) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
     close = {name: m for name, m in evidence.margins.items() if m < 2 * math.log(evidence.levels.odds)}
-    told = [
+    return tuple(
         f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of 1 : "
         f"{math.exp(0.5 * max(margin, 0.0)):.2g}"
         for name, margin in close.items()
-    ]
-    untested = ", ".join(name for name, margin in evidence.margins.items() if math.isnan(margin))
-    return (
-        *told,
-        *((f"the data would not show {untested}, even as large as all others together",) if untested else ()),
     )
 
 

@@ -478,7 +478,7 @@ class _Subsets:
         notes, stopped = " ".join(text for text in texts if text), f"stopped: {why}{status}"
         margins = self._margins(best, quadratic)
         margins |= {name: margin for name, margin in more.items() if margin < 2 * math.log(ODDS_OF_MORE)}
-        margins |= dict.fromkeys((one for one in self._untested(best, quadratic) if one not in margins), math.nan)
+        margins |= dict.fromkeys((one for one in self._untested(best, quadratic) if one not in margins), 0.0)
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins)
 
     def _margins(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
@@ -516,8 +516,9 @@ class _Subsets:
 
         What the operators of the same equation explain, θᵀAθ, times the power of the score test is their z².
         """
-        names, theta, power = quadratic.names, quadratic.theta, quadratic.score_tests(best)[1]
-        untested = []
+        names, theta, untested = quadratic.names, quadratic.theta, []
+        known = tuple(i for i in best if names[i] in self.protection.keep)
+        power = quadratic.score_tests(best, known)[1]
         for i in (i for i in range(len(names)) if i not in best):
             own = [j for j in best if equation_of(names[j]) == equation_of(names[i])]
             explained = float(theta[own] @ quadratic.A[np.ix_(own, own)] @ theta[own])
