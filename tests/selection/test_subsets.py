@@ -330,3 +330,10 @@ def test_the_power_of_a_score_falls_with_noise_and_with_likeness_to_what_is_not_
     noisy = H - np.diag([0, 0.9 * N, 0])
     assert_allclose(power(noisy)[1], 0.1)
     assert power(H - np.diag([0, 1.1 * N, 0]))[1] == 0
+
+
+def test_scores_have_no_unit_where_the_noise_level_is_unknown():
+    misfit = random_misfit(6, 1, known=False)
+    other = quadratic(1e-6 * misfit.A, 1e-6 * misfit.H, 1e-6 * misfit.g, 1e-6 * misfit.q, known=False)
+    for one, again in zip(misfit.score_tests((0, 2)), other.score_tests((0, 2)), strict=True):
+        assert_allclose(one, again, rtol=1e-9)

@@ -521,7 +521,7 @@ class _Subsets:
         power = quadratic.score_tests(best, known)[1]
         for i in (i for i in range(len(names)) if i not in best):
             own = [j for j in best if equation_of(names[j]) == equation_of(names[i])]
-            explained = float(theta[own] @ quadratic.A[np.ix_(own, own)] @ theta[own])
+            explained = float(theta[own] @ quadratic.A[np.ix_(own, own)] @ theta[own]) / quadratic.scale(quadratic.q)
             untested += [names[i]] if own and explained * power[i] < self.price else []
         return untested
 
@@ -544,8 +544,8 @@ class _Subsets:
         """
         Q, k = float(quadratic.solve([best], most_noise=1.0)[1][0]), len(best)
         squares, own = quadratic.score_tests(best)[0], self._score(Q, k, quadratic)
-        others = [i for i in range(len(quadratic.names)) if i not in best]
-        return {quadratic.names[i]: self._score(max(Q - squares[i], 0.0), k + 1, quadratic) - own for i in others}
+        others, falls = [i for i in range(len(quadratic.names)) if i not in best], squares * quadratic.scale(Q)
+        return {quadratic.names[i]: self._score(max(Q - falls[i], 0.0), k + 1, quadratic) - own for i in others}
 
     def _rivals(self, best: Model, quadratic: Quadratic, more: Mapping[str, float]) -> tuple[Rival, ...]:
         """Models next to the best one that are nearly as good; not those with operators within their error bars."""
