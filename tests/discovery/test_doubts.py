@@ -9,6 +9,7 @@ import numpy as np
 from bvsi.app.report.summary_section import judgement
 from bvsi.discovery import Discovery, discover
 from bvsi.infer import Reason, Status
+from bvsi.operators import Library
 from bvsi.predict.forecast import Forecast
 from discovery.exact_cases import BURGERS, burgers, noisy
 
@@ -42,3 +43,13 @@ def test_doubts_turn_the_tick_into_a_warning() -> None:
         assert judgement(doubtful).style == "doubt"
         assert f"doubt: {doubtful.doubts[0]}" in str(doubtful)
     assert replace(found, forecast=forecast(0.95)).doubts == ()
+
+
+def test_what_the_data_cannot_tell_is_said_as_an_interval() -> None:
+    library = Library({"u": ["laplacian(u)", "u*dx(u)", "u"]}, keep=["u"])
+    found = discover(noisy(burgers(), 0.02), library)
+    assert "u" in found.names
+    low, high = found.posterior.interval()[found.names.index("u")]
+    assert low < 0 < high
+    assert f"u between {low:.3g} and {high:.3g}" in found.doubts[0]
+    assert "u between" in str(found)

@@ -61,6 +61,22 @@ def test_white_noise_and_smooth_signals_have_no_kernel():
         assert estimate_widths(data(CLEAN + blurred(0.1, 0, 0, seed))) == {}
 
 
+def test_short_records_of_blurred_noise_have_a_kernel_and_what_is_left_of_a_signal_has_none():
+    t, x = np.linspace(0, 2, 61), np.arange(96) / 96
+    grid = Grid(x=x, periodic="x")
+    waves = sum(
+        np.cos(2 * np.pi * k * (x - 0.16 * t[:, None]) + k) * np.exp(-0.08 * k**2 * t[:, None]) for k in range(1, 6)
+    )
+    assert estimate_widths(Data.from_arrays({"u": waves}, times=t, geometry=grid)) == {}
+    for seed in range(6):
+        noise = np.random.default_rng(seed).standard_normal((61, 96))
+        noise = gaussian_filter1d(gaussian_filter1d(noise, 1.5, axis=0), 1.5, axis=1, mode="wrap")
+        noisy = Data.from_arrays({"u": waves + 0.05 * noise / noise.std()}, times=t, geometry=grid)
+        blur = Blur.of(noisy, estimate_widths(noisy))
+        assert blur is not None
+        assert blur.widths == pytest.approx({"time": 1.5, "x": 1.5}, rel=0.25)
+
+
 def test_blurred_noise_is_as_the_model_says():
     noisy = data(CLEAN + blurred(0.1, 0, 1.0, 0))
     right, white = Blurred(IID(0.1), {"x": 1 / 128}), IID(0.1)

@@ -170,3 +170,18 @@ def test_filling_far_from_data_keeps_near_values_and_present_ones():
     assert not np.shares_memory(out, full)
     with pytest.raises(DataError, match="all values are missing"):
         filled(np.full((4, 6), np.nan), grid, np.arange(4.0))
+
+
+@pytest.mark.parametrize("shape", [[(0, 0), (1, 0), (2, -1)], [(0, 2), (1, 0), (1, 1), (1, 2), (1, 3)]])
+def test_outliers_side_by_side_do_not_hide_one_another(shape):
+    data = wave()
+    noisy, rng = add_noise(data, SIGMA, np.random.default_rng(1)), np.random.default_rng(2)
+    u, hit = np.array(noisy.fields["u"]), np.zeros((60, 200), dtype=bool)
+    for start in ((5, 20), (20, 95), (40, 160), (56, 60)):
+        for i, j in shape:
+            hit[start[0] + i, start[1] + j] = True
+    u[hit] += SIGMA * rng.uniform(50, 400, hit.sum()) * rng.choice([-1, 1], hit.sum())
+    found = find_outliers(noisy.with_fields({"u": u}))
+    flagged = found.weights["u"] < 1
+    assert flagged[hit].all()
+    assert flagged[~hit].mean() < 1e-3

@@ -291,3 +291,49 @@ def test_the_best_model_without_an_operator_keeps_what_is_protected():
     for i in set(best) - {0}:
         lacking = min(J for model, J in found.items() if i not in model)
         assert_allclose(min(best_without(i, best, misfit, EBIC, kept, 6).values())[0], lacking, rtol=1e-9)
+
+
+def test_scores_of_operators_without_noise_are_the_falls_of_the_misfit():
+    misfit = random_misfit(7, 3)
+    clean, model = quadratic(misfit.H, misfit.H, misfit.g, misfit.q), (1, 4)
+    squares, power = clean.score_tests(model)
+    for j in (0, 2, 3, 5, 6):
+        larger = tuple(sorted((*model, j)))
+        assert_allclose(squares[j], clean.solve([model])[1] - clean.solve([larger])[1], rtol=1e-9)
+    assert np.all(squares[[1, 4]] == 0)
+    assert np.all((power >= 0) & (power <= 1))
+
+
+def test_scores_are_chi_square_however_noisy_an_operator_is():
+    # two columns of size 1 and 0.3, seen with noise of size 0 and 1; the second is not there
+    rng, squares, falls = np.random.default_rng(0), [], []
+    for _ in range(300):
+        x, z = rng.standard_normal(N), 0.3 * rng.standard_normal(N)
+        X = np.stack([x, z + rng.standard_normal(N)], axis=1)
+        y, H = x + rng.standard_normal(N), X.T @ X
+        misfit = quadratic(H - np.diag([0.0, N]), H, X.T @ y, float(y @ y))
+        squares.append(misfit.score_tests((0,))[0][1])
+        A = misfit.A
+        falls.append((misfit.g[1] - A[1, 0] * misfit.g[0] / A[0, 0]) ** 2 / max(A[1, 1] - A[0, 1] ** 2 / A[0, 0], 1.0))
+    assert_allclose(np.mean(squares), 1.0, atol=0.25)
+    assert np.mean(falls) > 5  # what a prediction by A = H - N makes of the same scores
+
+
+def test_the_power_of_a_score_falls_with_noise_and_with_likeness_to_what_is_not_known():
+    H = np.array([[1.0, 0.0, 0.8], [0.0, 1.0, 0.0], [0.8, 0.0, 1.0]]) * N
+
+    def power(A, model=(0,), known=()):
+        return quadratic(A, H, np.ones(3), 5.0 * N).score_tests(model, known)[1]
+
+    assert_allclose(power(H)[1:], [1.0, 0.36])
+    assert_allclose(power(H, known=(0,))[1:], [1.0, 1.0])
+    noisy = H - np.diag([0, 0.9 * N, 0])
+    assert_allclose(power(noisy)[1], 0.1)
+    assert power(H - np.diag([0, 1.1 * N, 0]))[1] == 0
+
+
+def test_scores_have_no_unit_where_the_noise_level_is_unknown():
+    misfit = random_misfit(6, 1, known=False)
+    other = quadratic(1e-6 * misfit.A, 1e-6 * misfit.H, 1e-6 * misfit.g, 1e-6 * misfit.q, known=False)
+    for one, again in zip(misfit.score_tests((0, 2)), other.score_tests((0, 2)), strict=True):
+        assert_allclose(one, again, rtol=1e-9)

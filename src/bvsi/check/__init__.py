@@ -1,6 +1,6 @@
 """Whether a fit can be trusted: the resolution of the data, the noise model, the library."""
 
-from bvsi.check.assessment import Check, check, check_discovery, with_bias, without_noise
+from bvsi.check.assessment import Check, check, check_discovery, with_bias
 from bvsi.check.comparison import Comparison, FailedComparison
 from bvsi.check.levels import CheckLevels
 from bvsi.check.residual_tests import ResidualTest

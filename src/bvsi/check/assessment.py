@@ -6,7 +6,6 @@ Of a discovery the same operators are fitted again on coarser samplings and with
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -19,7 +18,7 @@ from bvsi.check.levels import LEVELS, CheckLevels
 from bvsi.check.noise_tests import Growth, noise_tests
 from bvsi.check.residual_tests import ResidualTest, residual_tests
 from bvsi.check.variations import Kind, Variation, variations
-from bvsi.check.verdict import ADVICE, Evidence, Verdict, advice_for, judge
+from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge
 from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
@@ -33,11 +32,6 @@ from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.setup import Setup
 
 Array = NDArray[np.float64]
-
-_NO_NOISE = (
-    "Nothing to do: the equation explains the data. They have no noise to speak of, so that the error bars are those "
-    "of the discretisation."
-)
 
 # A hundredth of a standard deviation is near enough to compare estimates.
 _ROUGHLY = Profile(tol=1e-2, max_iterations=10)
@@ -54,13 +48,6 @@ _MISFITS = (Verdict.OPERATOR, Verdict.NOISE)
 # Stretches of the record whose estimates are compared; not measured: the scatter of eight is known to a quarter.
 _STRETCHES = 8
 _INCLUDED = "error bars have the model error included, by the scatter of the estimate over time"
-
-_MEASURED = (
-    "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
-    "Diagonal() where it varies, Covariance() where it is correlated; for data without noise, how far they can be "
-    "trusted, such as IID(1e-6)."
-)
-"""What to do about noise that was measured, not stated."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +103,10 @@ def check(
     growth: Sequence[Growth | None] = (),
     filter_sigma: Mapping[str, float] | None = None,
     cycles: Mapping[str, float] | None = None,
+    margins: Mapping[str, float] = MappingProxyType({}),
+    seen: float = 1.0,
+    grows: bool = False,
+    noise_free: bool = False,
     levels: CheckLevels = LEVELS,
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
@@ -139,6 +130,11 @@ def check(
         Noise level by field, measured without a fit; it tells a wrong level from a missing operator.
     cycles
         Highest frequency of the data in cycles per step, by axis and ``time``; half is the limit of the sampling.
+    margins, seen, grows
+        As in :class:`~bvsi.check.verdict.Evidence`.
+    noise_free
+        Whether the data have no noise to speak of. What filters take for it is then rounding and what is left of the
+        signal; tests against it mean nothing.
     levels
         Thresholds.
     """
@@ -150,6 +146,12 @@ def check(
     tests = residual.tests + whole
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
+    clean, bias = None, bias_estimate(comparisons, len(fit.theta), levels)
+    if noise_free:
+        moved = {c.kind: np.abs(c.difference) / (1.0 if c.better else levels.first_steps) for c in comparisons}
+        bias, size_of = np.max([bias, *moved.values()], axis=0), _sizes(likelihood)
+        effects = {kind: float(np.max(size * size_of)) for kind, size in moved.items()}
+        clean = Clean(unexplained(likelihood, fit.theta), effects)
     evidence = Evidence(
         tests,
         comparisons,
@@ -160,21 +162,25 @@ def check(
         noise_error,
         dict(cycles or {}),
         levels,
-        axes=_axes(likelihood),
+        _axes(likelihood),
+        fit.names,
+        margins,
+        seen,
+        grows,
+        clean,
     )
     verdict, reasons = judge(evidence)
-    bias = bias_estimate(comparisons, len(fit.theta), levels)
     for one in comparisons:
         # what is not resolved does not converge at the order of the quadrature yet
         if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / levels.first_steps)
     excess = 0 * bias
-    if verdict in _MISFITS and fit.posterior is not None:
+    if verdict in _MISFITS and fit.posterior is not None and not noise_free:
         # a posterior without a known level of the noise has the scale of the misfit in it already
         excess = np.maximum(model_error(fit, likelihood) - evidence.scale, 0.0) * fit.posterior.variance
     reasons += (_INCLUDED,) if excess.any() else ()
-    advice = advice_for(verdict, evidence.untried, evidence.freedom)
-    return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, np.diag(bias**2 + excess), failed)
+    advice, added = advice_for(verdict, evidence), np.diag(bias**2 + excess)
+    return Check(verdict, advice, reasons, fit.chi2, tests, comparisons, bias, added, failed)
 
 
 def model_error(fit: Fit, likelihood: ResidualLikelihood) -> Array:
@@ -250,32 +256,6 @@ def _homoscedastic(likelihood: ResidualLikelihood) -> bool:
     return True
 
 
-def without_noise(check: Check, likelihood: ResidualLikelihood, theta: Array, levels: CheckLevels = LEVELS) -> Check:
-    """The check of a fit to data without noise to speak of: how far discretisations differ, and what they explain. ::
-
-        bias = max over comparisons of |Δ| (a better discretisation) or |Δ|/(ratio² − 1) (a coarser sampling)
-        effect of a bias: max_i bias_i ‖X_i‖/‖y‖,        unexplained = Σ r² / Σ y²
-
-    What filters take for noise is then rounding and what is left of the signal. Tests against noise mean nothing.
-    """
-    moved = {c.kind: np.abs(c.difference) / (1.0 if c.better else levels.first_steps) for c in check.comparisons}
-    bias = np.max([check.bias, *moved.values()], axis=0)
-    share, size_of = unexplained(likelihood, theta), _sizes(likelihood)
-    relative = {kind: float(np.max(size * size_of)) for kind, size in moved.items()}
-    worst = max(relative, key=lambda kind: relative[kind]) if relative else "width"
-    reasons: tuple[str, ...] = ("filters find no noise",)
-    if share > levels.unexplained:
-        verdict, advice = Verdict.OPERATOR, ADVICE[Verdict.OPERATOR]
-        reasons += (f"{share:.1%} of the left side stay unexplained",)
-    elif relative and relative[worst] > levels.bias:
-        verdict = Verdict.TIME if worst == "time" else Verdict.SPACE
-        advice = ADVICE[verdict]
-        reasons += (f"other discretisations move the right side by {relative[worst]:.1%}",)
-    else:
-        verdict, advice = Verdict.CONSISTENT, _NO_NOISE
-    return replace(check, verdict=verdict, advice=advice, reasons=reasons, bias=bias, covariance_added=np.diag(bias**2))
-
-
 def seen_signal(fit: Fit, likelihood: ResidualLikelihood, rng: np.random.Generator) -> float:
     """Signal in the time terms with the weights of the fit, over that with the weights of no operator at all."""
     if not likelihood.evolves:
@@ -344,7 +324,9 @@ def check_discovery(
         progress(number + 1, len(tried), f"checking with {variation.name}")
         roughly = _MORE_ROUGHLY if likelihood.costly else _ROUGHLY
         refits.append((variation, _refit(variation.setup, fit, rounds, roughly)))
-    judged = check(
+    clean = all(m.noise_free for m in measured)
+    known = setup.library.subset(fit.names)
+    return check(
         fit,
         likelihood,
         refits,
@@ -354,40 +336,12 @@ def check_discovery(
         growth=[m.growth for m in measured],
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=cycles_of(measured, steady=setup.library.steady),
+        margins=margins,
+        seen=1.0 if clean else seen_signal(fit, likelihood, rng),
+        grows=not setup.library.steady and grows_without_bound(known, fit.theta, setup.data[0]),
+        noise_free=clean,
         levels=levels,
     )
-    if all(m.noise_free for m in measured):
-        judged = without_noise(judged, likelihood, fit.theta, levels)
-    elif (seen := seen_signal(fit, likelihood, rng)) < levels.seen:
-        hidden = f"its weights see {max(seen, 0.0):.1%} of the signal in the time terms"
-        return replace(judged, verdict=Verdict.NOTHING, advice=ADVICE[Verdict.NOTHING], reasons=(hidden,))
-    if (
-        judged.verdict is Verdict.CONSISTENT
-        and not setup.library.steady
-        and grows_without_bound(setup.library.subset(fit.names), fit.theta, setup.data[0])
-    ):
-        worst = "waves shorter than the spacing of the nodes grow the faster the shorter they are"
-        return replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(worst,))
-    # odds are those of noise, and mean nothing where there is none
-    rivals = () if all(m.noise_free for m in measured) else _rivals(margins, fit.names, levels)
-    if judged.verdict is Verdict.CONSISTENT and rivals:
-        return replace(judged, verdict=Verdict.UNDECIDED, advice=ADVICE[Verdict.UNDECIDED], reasons=rivals)
-    if judged.verdict is Verdict.NOISE and all(m.error for m in measured):
-        return replace(judged, advice=_MEASURED)
-    return judged
-
-
-def _rivals(margins: Mapping[str, float], names: Sequence[str], levels: CheckLevels) -> tuple[str, ...]:
-    """Operators that others may stand for, or that may be missing, in words."""
-    untested = [name for name, margin in margins.items() if math.isnan(margin)]
-    close = {name: margin for name, margin in margins.items() if margin < 2 * math.log(levels.odds)}
-    told = [
-        f"the best model {'without' if name in names else 'with'} {name} has odds of 1 : "
-        f"{math.exp(0.5 * max(margin, 0.0)):.2g}"
-        for name, margin in close.items()
-    ]
-    told += [f"noise makes up so much of {', '.join(untested)} that the data cannot tell"] if untested else []
-    return tuple(told)
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:

@@ -6,6 +6,10 @@ or a better discretisation, such as wider test functions, that leads elsewhere. 
 when frames or nodes are left out has too few of them; a misfit that is gone with the noise level that filters measure
 comes from the level; a misfit without structure is noise of another kind; what is left is a missing operator.
 
+Of data without noise tests against noise mean nothing: what discretisations move, and what stays unexplained, decides.
+Where nothing is wrong with the fit the equation may still explain next to none of the change, have no solution forward
+in time, or be one of several that explain the data.
+
 An estimate that moves when frames or nodes are left out, or with a lower element, is trouble, unless another comparison
 speaks for the fit: test functions and Q2 converge so fast that twice the step, or Q1, can be hopeless where the fit is
 fine. A "consistent" beside such a rejection names both.
@@ -16,7 +20,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from bvsi.check.comparison import Comparison
 from bvsi.check.levels import LEVELS, CheckLevels
@@ -91,16 +95,48 @@ _UNTRIED = {
 }
 
 
-def advice_for(verdict: Verdict, untried: tuple[str, ...], freedom: float = math.inf) -> str:
-    """What to do, where no other discretisation could be tried in some of time and space, or residuals are few."""
-    if verdict is Verdict.CONSISTENT and freedom < _FEWEST and not untried:
-        return _FEW.format(freedom=freedom)
+_MEASURED = (
+    "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
+    "Diagonal() where it varies, Covariance() where it is correlated; for data without noise, how far they can be "
+    "trusted, such as IID(1e-6)."
+)
+_NO_NOISE = (
+    "Nothing to do: the equation explains the data. They have no noise to speak of, so that the error bars are those "
+    "of the discretisation."
+)
+
+
+def advice_for(verdict: Verdict, evidence: Evidence) -> str:
+    """What to do; other words where something could not be tried, residuals are few, or noise was measured."""
+    untried = evidence.untried
+    if evidence.clean is not None:
+        return _NO_NOISE if verdict is Verdict.CONSISTENT else ADVICE[verdict]
+    if verdict is Verdict.NOISE and evidence.noise_error > 0:
+        return _MEASURED
+    if verdict is Verdict.CONSISTENT and evidence.freedom < _FEWEST and not untried:
+        return _FEW.format(freedom=evidence.freedom)
     return _UNTRIED[verdict].format(where=" and ".join(untried)) if untried and verdict in _UNTRIED else ADVICE[verdict]
 
 
 _LEFT_OUT: Mapping[Kind, str] = {"time": "frames", "space": "nodes"}
 
 Finding = tuple[Verdict, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Clean:
+    """What tells of a fit to data without noise.
+
+    Attributes
+    ----------
+    unexplained
+        Σ r² / Σ y².
+    moved
+        max_i |Δ_i| ‖X_i‖/‖y‖ by another discretisation of a kind, Δ the bias that it shows.
+    """
+
+    unexplained: float
+    moved: Mapping[Kind, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +155,14 @@ class Evidence:
         Highest frequency by axis, cycles per step.
     axes
         What can be resolved at all: series have no space, steady problems no time.
+    names, margins
+        Operators of the fit, and those of :class:`~bvsi.select.SelectionPath`.
+    seen
+        Part of the signal in the time terms that the weights of the fit see.
+    grows
+        Whether short waves grow without bound.
+    clean
+        Of data without noise, None for all others.
     """
 
     tests: tuple[ResidualTest, ...]
@@ -131,6 +175,11 @@ class Evidence:
     cycles: Mapping[str, float]
     levels: CheckLevels = LEVELS
     axes: tuple[Kind, ...] = ("time", "space")
+    names: tuple[str, ...] = ()
+    margins: Mapping[str, float] = field(default_factory=dict)
+    seen: float = 1.0
+    grows: bool = False
+    clean: Clean | None = None
 
     def of_test(self, *kinds: TestKind) -> list[ResidualTest]:
         """Tests of some kinds."""
@@ -165,6 +214,41 @@ class Evidence:
 
 def judge(evidence: Evidence) -> Finding:
     """The verdict and its reasons."""
+    if evidence.clean is None and evidence.seen < evidence.levels.seen:
+        return Verdict.NOTHING, (f"its weights see {max(evidence.seen, 0.0):.1%} of the signal in the time terms",)
+    verdict, reasons = _of_noise(evidence) if evidence.clean is None else _of_clean(evidence.clean, evidence.levels)
+    if verdict is not Verdict.CONSISTENT:
+        return verdict, reasons
+    if evidence.grows:
+        return Verdict.ILL_POSED, ("waves shorter than the spacing of the nodes grow the faster the shorter they are",)
+    if evidence.clean is None and (rivals := _rivals(evidence)):  # odds are those of noise
+        return Verdict.UNDECIDED, rivals
+    return verdict, reasons
+
+
+def _rivals(evidence: Evidence) -> tuple[str, ...]:
+    """Operators that others may stand for, or that may be missing, in words."""
+    close = {name: m for name, m in evidence.margins.items() if m < 2 * math.log(evidence.levels.odds)}
+    return tuple(
+        f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of 1 : "
+        f"{math.exp(0.5 * max(margin, 0.0)):.2g}"
+        for name, margin in close.items()
+    )
+
+
+def _of_clean(clean: Clean, levels: CheckLevels) -> Finding:
+    """The verdict on a fit to data without noise."""
+    reasons: tuple[str, ...] = ("filters find no noise",)
+    if clean.unexplained > levels.unexplained:
+        return Verdict.OPERATOR, (*reasons, f"{clean.unexplained:.1%} of the left side stay unexplained")
+    for kind, moved in sorted(clean.moved.items(), key=lambda one: -one[1])[:1]:
+        if moved > levels.bias:
+            return _verdict(kind), (*reasons, f"other discretisations move the right side by {moved:.1%}")
+    return Verdict.CONSISTENT, reasons
+
+
+def _of_noise(evidence: Evidence) -> Finding:
+    """The verdict on a fit to data with noise, whatever other models there are."""
     levels = evidence.levels
     noise = [f"{t.name} (p = {t.p:.1g})" for t in evidence.of_test("white", "signal") if t.p < levels.noise]
     if far := [t for t in evidence.of_test("misfit") if t.statistic < levels.far_below and t.p < levels.alarm]:

@@ -152,10 +152,16 @@ class Discovery:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Why the answer may be wrong where the check finds nothing: a poor fit, rivals, a forecast that fails."""
+        """Why the answer may be wrong where the check finds nothing.
+
+        A poor fit, coefficients that may as well be zero, rivals, a forecast that fails.
+        """
         found = []
         if not self.status.converged or Reason.SWAMPED in self.status.reasons:
             found.append(self.status.message)
+        intervals = zip(self.names, self.posterior.interval(), strict=True)
+        told = [f"{name} between {low:.3g} and {high:.3g}" for name, (low, high) in intervals if low < 0 < high]
+        found += [f"The data do not tell whether these are there: {', '.join(told)}."] if told else []
         if not self.path.decided:
             found.append(self.path.doubts)
         if self.forecast is not None and self.forecast.failing:

@@ -178,6 +178,38 @@ class Quadratic:
         Q = Q - (b - np.einsum("mk,mkd->md", h, half)) ** 2 / np.where(possible, a, 1.0)
         return np.where(possible, np.maximum(Q, _ROUNDING * self._at_zero), np.inf)
 
+    def score_tests(self, model: Model, known: Model = ()) -> tuple[Array, Array]:
+        """z_j² of each operator outside of a model by its score alone, and the power of that test, both (d,). ::
+
+            s_j = b_j − a b_s,   a = A_js P,     Var(s_j) = H_jj − 2 a H_sj + a H_ss aᵀ,     z_j² = s_j²/Var(s_j)
+            a_j = A_jj − a A_sj,     power = a_j²/(A_jj|known Var(s_j))
+
+        Where θ_j = 0 it is χ² with one degree of freedom, however much of the operator is noise; the predicted fall of
+        Q, s_j²/a_j, is larger. An operator that explains E of the misfit beyond what is known, θ_j² A_jj|known = E, has
+        z_j² of E times the power. H is the covariance of scores with stacked weights. Zero for operators of the model.
+
+        Parameters
+        ----------
+        known
+            Operators of the model that are there for sure; A_jj|known is A_jj with them projected out.
+        """
+        s = np.array([model], dtype=np.int64)
+        (b,), (c,) = self._moved(s)
+        own, (B,), (kept,) = s[0], *self._diagonalised(s)[:2]
+        a = self.A[:, own] @ (B / np.maximum(kept, RANK_TOLERANCE)) @ B.T
+        variance = np.diag(self.H) - 2 * np.sum(a * self.H[:, own], axis=1)
+        variance = variance + np.einsum("di,ij,dj->d", a, self.H[np.ix_(own, own)], a)
+        outside = ~np.isin(np.arange(len(self.names)), own) & (variance > _ROUNDING * np.diag(self.H))
+        variance = np.where(outside, variance, 1.0)
+        left, whole = np.diag(self.A) - np.sum(a * self.A[:, own], axis=1), np.diag(self.A)
+        if known:
+            k = np.array(known)
+            whole = whole - np.sum(self.A[:, k] * np.linalg.solve(self.A[np.ix_(k, k)], self.A[k]).T, axis=1)
+        seen = outside & (left > 0) & (whole > 0)
+        squares = (b - a @ b[own]) ** 2 / (variance * self.scale(float(c)))
+        power = left**2 / (np.where(seen, whole, 1.0) * variance)
+        return np.where(outside, squares, 0.0), np.where(seen, power, 0.0)
+
     def _moved(self, s: Integers) -> tuple[Array, Array]:
         """b (m, d) and c (m,) of the models s (m, k): −½∇Q and Q at θ_0 with the operators outside of s set to zero."""
         move = np.tile(-self.theta, (len(s), 1))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,6 +34,7 @@ from bvsi.select.criterion import ExtendedBIC, QuadraticCriterion, SubsetCriteri
 from bvsi.select.path import SelectionPath, Visited
 from bvsi.select.search import (
     ODDS,
+    ODDS_OF_MORE,
     Effort,
     Ladder,
     Models,
@@ -42,6 +43,7 @@ from bvsi.select.search import (
     best_models,
     best_without,
     doubts,
+    equation_of,
     near_models,
     rival,
     rivals_text,
@@ -470,12 +472,13 @@ class _Subsets:
         if unsupported:
             reason = "operators within their error bars, or noise that explains noise"
             status += f" Models that were fitted and have a lower score: {len(unsupported)}; they have {reason}."
-        rivals = self._rivals(best, quadratic)
+        more = self._one_more(best, quadratic)
+        rivals = self._rivals(best, quadratic, more)
         texts = (rivals_text(rivals), self._alike(best, quadratic), self._static(best, quadratic))
         notes, stopped = " ".join(text for text in texts if text), f"stopped: {why}{status}"
         margins = self._margins(best, quadratic)
-        margins |= {one.adds[0]: 2 * math.log(one.odds) for one in rivals if not one.lacks}
-        margins |= dict.fromkeys(self._untested(best, quadratic), math.nan)
+        margins |= {name: margin for name, margin in more.items() if margin < 2 * math.log(ODDS_OF_MORE)}
+        margins |= dict.fromkeys((one for one in self._untested(best, quadratic) if one not in margins), 0.0)
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins)
 
     def _margins(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
@@ -509,13 +512,18 @@ class _Subsets:
         return lowest
 
     def _untested(self, best: Model, quadratic: Quadratic) -> list[str]:
-        """Operators of which noise makes up so much that they cannot be fitted beside those of a model."""
-        others = [i for i in range(len(quadratic.names)) if i not in best]
-        models = [tuple(sorted((*best, i))) for i in others]
-        if not models:
-            return []
-        Q, noisy = (one.solve(models)[1] for one in (quadratic, replace(quadratic, A=quadratic.H)))
-        return [quadratic.names[i] for i in np.array(others)[np.isinf(Q) & np.isfinite(noisy)]]
+        """Operators that would not pay their price even if they explained as much as all of a model does.
+
+        What the operators of the same equation explain, θᵀAθ, times the power of the score test is their z².
+        """
+        names, theta, untested = quadratic.names, quadratic.theta, []
+        known = tuple(i for i in best if names[i] in self.protection.keep)
+        power = quadratic.score_tests(best, known)[1]
+        for i in (i for i in range(len(names)) if i not in best):
+            own = [j for j in best if equation_of(names[j]) == equation_of(names[i])]
+            explained = float(theta[own] @ quadratic.A[np.ix_(own, own)] @ theta[own]) / quadratic.scale(quadratic.q)
+            untested += [names[i]] if own and explained * power[i] < self.price else []
+        return untested
 
     def _static(self, best: Model, quadratic: Quadratic) -> str:
         """Whether one operator explains the data no better than none."""
@@ -529,14 +537,24 @@ class _Subsets:
             return ""
         return "No operator at all explains the data as well: perhaps nothing moves in them."
 
-    def _rivals(self, best: Model, quadratic: Quadratic) -> tuple[Rival, ...]:
+    def _one_more(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
+        """How much higher the score of the best model with an operator more is, by its score test, by operator.
+
+        Where noise makes up much of an operator, predictions and fits of Q fall by more than the evidence for it.
+        """
+        Q, k = float(quadratic.solve([best], most_noise=1.0)[1][0]), len(best)
+        squares, own = quadratic.score_tests(best)[0], self._score(Q, k, quadratic)
+        others, falls = [i for i in range(len(quadratic.names)) if i not in best], squares * quadratic.scale(Q)
+        return {quadratic.names[i]: self._score(max(Q - falls[i], 0.0), k + 1, quadratic) - own for i in others}
+
+    def _rivals(self, best: Model, quadratic: Quadratic, more: Mapping[str, float]) -> tuple[Rival, ...]:
         """Models next to the best one that are nearly as good; not those with operators within their error bars."""
         names, score = quadratic.names, self.fits[best][0]
-        rivals = []
+        rivals = [rival((), (name,), margin) for name, margin in more.items()]
         for model, J in self._near(best, quadratic).items():
-            if model in self.fits and (self._smaller(model) is not None or self._blind(model)):
-                continue
             lacks = tuple(names[i] for i in best if i not in model)
+            if not lacks or (model in self.fits and (self._smaller(model) is not None or self._blind(model))):
+                continue
             rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
         return tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds))
 

@@ -83,8 +83,8 @@ class SelectionPath:
     margins
         By how much the score of the best model that differs in an operator is above that of the selected model, by
         operator: without a selected one, others in its place; or with one more, where that is nearly as good.
-        exp(½ margin) are the odds that the selection is right about it. NaN for operators that could not be tested,
-        since noise makes up most of them. Empty where no such models were looked for.
+        exp(½ margin) are the odds that the selection is right about it. Zero for operators that could not be
+        tested: the data would not show them if they were as large as all others. Empty where none were looked for.
     """
 
     visited: tuple[Visited, ...]

@@ -291,12 +291,17 @@ def near_models(
     return found
 
 
+def equation_of(name: str) -> str:
+    """The equation in the name of an operator; empty where there is only one."""
+    return name.partition(": ")[0] if ": " in name else ""
+
+
 def _by_equation(quadratic: Quadratic, criterion: SubsetCriterion, protection: Protection, effort: Effort) -> Model:
     """The best models of the equations, each looked for alone with the others held as they are at the expansion.
 
     Where the weights do not couple equations, and the expansion is at zero, that is the best model of all.
     """
-    of = [name.partition(": ")[0] if ": " in name else "" for name in quadratic.names]
+    of = [equation_of(name) for name in quadratic.names]
     alone, found = replace(effort, exhaustive=effort.by_equation, by_equation=0), list[int]()
     for equation in dict.fromkeys(of):
         own = [i for i, other in enumerate(of) if other == equation]
