@@ -330,7 +330,9 @@ def _errors(data: Data, name: str, sigma: float | None, runs: Integers, rng: Rng
 
 
 def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dict[int, float]:
-    """Variance at gaps by class of run, in units of σ²; classes of which too little is known are left out.
+    """Variance at gaps by class of run, in units of σ².
+
+    Classes of which too little is known, or in which interpolation misses more than the field varies, are left out.
 
     Parameters
     ----------
@@ -350,13 +352,15 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dic
         runs = _classes(left, data.geometry)
         for number in range(_CLASSES):
             squares[number].append(off[hidden & (runs == number)] ** 2)
-    factors, worst = {}, 0.0
+    factors, worst, spread = {}, 0.0, float(np.var(values[mask]))
     for number, parts in enumerate(squares):
         known = np.concatenate(parts) if parts else np.zeros(0)
         if number and known.size < _FEWEST:
             break
         missed = float(known.mean()) / sigma**2 - 2 if known.size and sigma > 0 else 0.0
         worst = max(worst, missed)  # longer runs are no better
+        if worst * sigma**2 > spread:
+            break
         factors[number] = noise + worst
     return factors
 
