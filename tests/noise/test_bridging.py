@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from bvsi.data import Data, Grid
+from bvsi.data.scattered import mesh_through
 from bvsi.discovery import discover
 from bvsi.noise import IID
 from bvsi.noise.measurement import measure
@@ -75,6 +77,22 @@ def test_gaps_that_nothing_tells_of_stay_gaps():
     bridged = bridge(with_gaps(mask, u), {"u": 1e-8}, RNG)
     assert not bridged.factor
     assert bridged.data.measured is not None
+
+
+def test_on_meshes_gaps_that_are_short_in_time_are_bridged():
+    points = np.random.default_rng(5).uniform(0, 1, (80, 2))
+    mesh, _ = mesh_through(points)
+    u = np.sin(3 * mesh.points[:, 0] - 2 * TIMES[:, None]) * np.cos(2 * mesh.points[:, 1])
+    mask = np.random.default_rng(6).random(u.shape) > 0.05
+    mask[[0, -1]], mask[:, 7] = True, False
+    noisy = u + SIGMA * np.random.default_rng(7).standard_normal(u.shape)
+    data = Data(TIMES, {"u": np.where(mask, noisy, np.nan)}, mesh, measured={"u": mask})
+    bridged = bridge(data, {"u": SIGMA}, RNG)
+    gaps = bridged.factor["u"] != 1
+    assert bridged.data.measured is not None
+    assert_array_equal(bridged.data.measured["u"].all(axis=0), np.arange(len(u[0])) != 7)  # a sensor that is broken
+    off = bridged.data.fields["u"][gaps] - u[gaps]
+    assert np.mean(off**2 / (bridged.factor["u"][gaps] * SIGMA**2)) < 1.2
 
 
 def test_holes_stay_holes():

@@ -287,7 +287,7 @@ class Bridged:
 
 
 def bridge(data: Data, sigma: dict[str, float] | None, rng: Rng) -> Bridged:
-    """Interpolate scattered gaps; on grids only.
+    """Interpolate scattered gaps; on meshes those that are short in time.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def bridge(data: Data, sigma: dict[str, float] | None, rng: Rng) -> Bridged:
     rng
         Chooses the values that are hidden; each field starts from a copy of it, so that others do not matter.
     """
-    if data.measured is None or not isinstance(data.geometry, Grid):
+    if data.measured is None:
         return Bridged(data)
     measured, fields, factor = dict(data.measured), dict(data.fields), {}
     for name, mask in data.measured.items():
@@ -340,7 +340,6 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dic
         Of it, what comes from the noise of the neighbours.
     """
     assert data.measured is not None
-    assert isinstance(data.geometry, Grid)
     values, mask = data.observed(name), data.measured[name]
     squares: list[list[Array]] = [[] for _ in range(_CLASSES)]
     for _ in range(1 if values.size > _MANY else _ROUNDS):
@@ -365,12 +364,14 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dic
     return factors
 
 
-def _classes(mask: Mask, grid: Grid) -> Integers:
+def _classes(mask: Mask, geometry: Geometry) -> Integers:
     """Class 0, 1, … of the run of gaps through each place, (T, n_nodes); −1 for measured values and longer runs."""
-    cube = np.asarray(mask).reshape(len(mask), *grid.shape)
+    grid = geometry if isinstance(geometry, Grid) else None
+    cube = np.asarray(mask) if grid is None else np.asarray(mask).reshape(len(mask), *grid.shape)
+    names, periods = ((), ()) if grid is None else (grid.names, tuple(grid.periods))
     shortest = np.full(cube.shape, cube.size, dtype=np.int64)
-    for axis, label in enumerate(("time", *grid.names)):
-        before, after = (_distance(cube, axis, way, label in grid.periods) for way in (1, -1))
+    for axis, label in enumerate(("time", *names)):
+        before, after = (_distance(cube, axis, way, label in periods) for way in (1, -1))
         shortest = np.minimum(shortest, before + after - 1)
     return np.where(cube | (shortest > _LONGEST), -1, np.minimum(shortest, _CLASSES) - 1).reshape(mask.shape)
 
