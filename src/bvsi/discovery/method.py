@@ -31,7 +31,7 @@ from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
-from bvsi.residual.background_widths import background_tests, ball_reach, enough_tests, resolved, waves_text
+from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved, waves_text
 from bvsi.residual.layout import known_fields
 from bvsi.residual.mask_widths import count_in_mask
 from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
@@ -266,10 +266,12 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         seen = [_away_from_jumps(data, operators) for data in experiments]
         plain = all(m.blur is None and not m.bridged and m.data.measured is None for m in measured)
         space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain)
+        if waves := [1 / f for name, f in (cycles or {}).items() if name != "time"]:
+            reason = f"{reason}; {waves_text(*waves)}"
     else:
         g = resolved(experiments, sigma)
         space, time = background_tests(experiments, sigma, on_tests(operators), g, steady=library.steady)
-        reason = f"{reason}; {waves_text(g)}"
+        reason = f"{reason}; {waves_text(g / WAVE)}"
     given = asked.tests if isinstance(asked.tests, SplineTests) else SplineTests()
     tests = dataclasses.replace(
         given,
