@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.check import variations
-from bvsi.data import Data, Grid
+from bvsi.data import Data, Grid, Mesh
 from bvsi.discovery import default_discretisation
 from bvsi.likelihood import Block
 from bvsi.noise import Diagonal
@@ -93,6 +93,20 @@ def test_elements_are_exchanged_on_grids():
     assert found["Q1 elements"].tests.element == Q1
     assert "Q2 elements" not in by_name([square(12, 17)], Galerkin(Q1), CrankNicolson())
     assert "every second node" not in by_name([square(11, 11)], Galerkin(Q2), CrankNicolson())
+
+
+def test_spline_tests_stand_beside_elements_on_meshes():
+    points = Grid(x=np.linspace(0, 2, 25), y=np.linspace(0, 1, 13)).points
+    corner = np.arange(25 * 13).reshape(25, 13)
+    a, b, c, d = (part.ravel() for part in (corner[:-1, :-1], corner[1:, :-1], corner[1:, 1:], corner[:-1, 1:]))
+    cells = np.concatenate([np.stack([a, b, c], axis=1), np.stack([a, c, d], axis=1)])
+    values = np.exp(-np.sum((points - 0.6) ** 2, axis=1) / 0.1) * np.ones((6, 1))
+    data = Data(np.arange(6.0), {"u": values}, Mesh(points, cells, "triangle"))
+    found = by_name([data], Galerkin(), CrankNicolson())["spline tests"]
+    assert isinstance(found.tests, SplineTests)
+    assert found.stencil == CrankNicolson()
+    (variation,) = (v for v in variations(setup_of([data], Galerkin(), CrankNicolson())) if v.name == "spline tests")
+    assert variation.better == ("space",)
 
 
 @pytest.mark.parametrize("nodes, times, missing", [(64, 9, "every second frame"), (9, 121, "every second node")])

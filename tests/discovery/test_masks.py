@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.discovery.forecasting import forecast
+from bvsi.discovery.method import choose_method
 from bvsi.errors import DataError
+from bvsi.infer.fit import misfit_by_block
+from bvsi.likelihood import Stacked
+from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
 from bvsi.predict.forecast import ForecastError
+from bvsi.residual.widths import residual_counts
 
 TIMES, RING = np.linspace(0, 1, 61), np.arange(96) * 2 * np.pi / 96
 TRUTH = {"dx(u)": -0.5, "laplacian(u)": 0.3}
@@ -59,6 +66,25 @@ def test_a_hole_and_scattered_gaps():
     found = discover(data_of(seen), LIBRARY)
     assert_right(found)
     assert "scattered gaps are interpolated" in found.settings["noise"]
+
+
+def test_blocks_without_residuals_have_no_misfit():
+    equations, likelihood = SimpleNamespace(q_blocks=(np.array([3.0, 0.0]),)), SimpleNamespace(block_rows=((2, 0),))
+    np.testing.assert_array_equal(misfit_by_block(likelihood, equations), [[1.5, 0.0]])
+
+
+def test_residuals_are_weighed_together_where_the_mask_leaves_few():
+    # without the mask there would be so many that tiles are taken
+    x, t = np.linspace(-16, 16, 64), np.linspace(0, 8, 40)
+    place = x[:, None] + 0.3 * np.sin(x) - t[:, None, None]
+    noise = 0.01 * np.random.default_rng(0).standard_normal(place.shape)
+    values = np.where(np.abs(place) < 5, 1 / (1 + np.exp(place)) + noise, np.nan)
+    data = Data.from_arrays({"u": values}, times=t, geometry=Grid(x=x, y=x), missing="nan")
+    choice = choose_method(measure_all([data], None, robust=None), Library({"u": ["laplacian(u)", "u", "u**2"]}))
+    tests, stencil = choice.method.tests, choice.method.stencil
+    assert residual_counts({**tests.gap, "time": stencil.gap}, [data])[0] > 6000
+    assert choice.method.weighting == Stacked()
+    assert "tiles" not in choice.reason
 
 
 def test_what_stands_under_the_mask_does_not_matter():

@@ -18,7 +18,7 @@ from bvsi.noise import IID, Covariance, UnknownScale, add_noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library, ZeroNeumann
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
-from bvsi.residual.widths import FEWEST_FRAMES
+from bvsi.residual.widths import FEWEST_FRAMES, bandwidth
 from bvsi.select import Backward, BestSubset, FStatistic, ProfileBIC, ResidualBIC, Sweep
 from bvsi.spaces import H3, Q1, Q2, Galerkin, SplineTests
 from bvsi.studies.problems import fokker_planck
@@ -54,7 +54,11 @@ def test_grids_get_splines_stacked_weights_and_best_subsets(data):
     assert isinstance(chosen.stencil, TemporalTests)
     assert chosen.weighting == Stacked()
     assert chosen.selection == BestSubset()
-    assert reason(data) == "spline tests: all derivatives go onto them"
+    told = re.fullmatch(
+        r"spline tests: all derivatives go onto them; (\d+) nodes per shortest wave of the data", reason(data)
+    )
+    assert told is not None
+    assert float(told[1]) == pytest.approx(1 / bandwidth(data, {"u": 0.01})["x"], rel=0.05)
 
 
 def test_long_lines_get_tiles_and_the_number_of_residuals_is_told():
@@ -101,8 +105,8 @@ def test_elements_are_taken_where_splines_cannot_be_and_the_reason_is_told(made,
 @pytest.mark.parametrize("text", ["u*laplacian(u)", "dx(u)**2"])
 def test_derivatives_of_the_data_are_fitted_over_as_many_nodes_as_the_noise_wants(text):
     library, data = Library({"u": ["laplacian(u)", text]}), burgers()
-    why = f"spline tests, with derivatives of the data for {text} by polynomials of degree 8 fitted to "
-    assert reason(data, library).startswith(why)
+    why = f"of the data, with derivatives of the data for {text} by polynomials of degree 8 fitted to "
+    assert why in reason(data, library)
     noisy_data = ((add_noise(data, s, np.random.default_rng(0)), s) for s in (1e-4, 0.1))
     quiet, loud = (choose_method([measure(made, IID(s))], library).method.tests for made, s in noisy_data)
     assert quiet.reach["x"] < loud.reach["x"]
@@ -139,7 +143,7 @@ def test_what_is_asked_for_is_taken(data):
     splines = method(data, tests=SplineTests(gap={"x": 2.0}, degree=9), stencil=TemporalTests(4, 1.5))
     assert splines.tests == SplineTests({"x": 2.0}, 9)
     assert splines.stencil == TemporalTests(4, 1.5)
-    assert reason(data, tests=SplineTests()) == "spline tests, as asked for"
+    assert reason(data, tests=SplineTests()).startswith("spline tests, as asked for; ")
 
 
 def test_what_is_left_open_of_splines_is_filled_in(data):

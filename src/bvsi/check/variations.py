@@ -14,15 +14,17 @@ import numpy as np
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
+from bvsi.operators import Vocabulary
 from bvsi.residual import EachFrame, TemporalTests
-from bvsi.residual.background_widths import resolved
+from bvsi.residual.assembly import on_tests
+from bvsi.residual.background_widths import background_tests, resolved
 from bvsi.residual.mask_widths import count_in_mask
 from bvsi.residual.widths import WIDTHS
 from bvsi.setup import Setup, scaled_gaps, scaled_stencil
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, is_uniform
 from bvsi.spaces.galerkin import fills_q2
 from bvsi.spaces.nodal_derivatives import NARROWEST, NO_WINDOW, narrowest_ball
-from bvsi.spaces.spline_tests import RECONSTRUCTIONS, USUAL_RECONSTRUCTION
+from bvsi.spaces.spline_tests import MAX_DERIVATIVES, RECONSTRUCTIONS, USUAL_RECONSTRUCTION
 
 Kind = Literal["time", "space", "width"]
 _KINDS: tuple[Kind, ...] = ("time", "space")
@@ -141,12 +143,16 @@ def _resolves(setup: Setup) -> bool:
 
     From 300 sensors with 7 nodes per shortest wave a right answer was called under-resolved for what 90 of them moved.
     """
-    sigma = [{f: float(np.sqrt(np.mean(v))) for f, v in variance.items()} for variance in setup.variance]
     try:
-        resolved(setup.data, sigma)
+        resolved(setup.data, _levels(setup))
     except DataError:
         return False
     return True
+
+
+def _levels(setup: Setup) -> list[dict[str, float]]:
+    """Noise by field of every experiment."""
+    return [{f: float(np.sqrt(np.mean(v))) for f, v in variance.items()} for variance in setup.variance]
 
 
 def _halved_axes(data: Data) -> tuple[str, ...]:
@@ -212,7 +218,9 @@ def _poorer_reconstruction(setup: Setup) -> Variation | None:
 
 
 def _other_element(setup: Setup, tests: Galerkin) -> Variation | None:
-    """Q1 for Q2 and the other way round, on grids."""
+    """Q1 for Q2 and the other way round, on grids; on meshes spline tests."""
+    if all(isinstance(data.geometry, Mesh) for data in setup.data):
+        return _splines_instead(setup)
     if not all(isinstance(data.geometry, Grid) for data in setup.data) or tests.on is not None:
         return None
     element = tests.element_for(setup.data[0].geometry)
@@ -224,6 +232,22 @@ def _other_element(setup: Setup, tests: Galerkin) -> Variation | None:
     changed = setup.here.with_(tests=replace(tests, element=other))
     better: tuple[Kind, ...] = ("space",) if other == Q2 else ()
     return Variation(f"{other.name} elements", "width", changed, 2.0, _order(setup), better)
+
+
+def _splines_instead(setup: Setup) -> Variation | None:
+    """Spline tests at the nodes of meshes, with the same stencil and weights."""
+    words = Vocabulary.of(setup.data[0])
+    if setup.library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES):
+        return None
+    operators = setup.library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)
+    if any(operator.on_data for operator in operators):
+        return None
+    try:
+        g = resolved(setup.data, _levels(setup))
+        splines, _ = background_tests(setup.data, _levels(setup), on_tests(operators), g, steady=setup.library.steady)
+    except DataError:  # too few nodes
+        return None
+    return Variation("spline tests", "width", setup.here.with_(tests=splines), 2.0, _ELEMENT_ORDER, ("space",))
 
 
 def _possible(setup: Setup) -> bool:

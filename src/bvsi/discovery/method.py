@@ -31,8 +31,9 @@ from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
-from bvsi.residual.background_widths import background_tests, ball_reach, enough_tests, resolved, waves_text
+from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved, waves_text
 from bvsi.residual.layout import known_fields
+from bvsi.residual.mask_widths import count_in_mask
 from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
 from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
 from bvsi.setup import Setup
@@ -265,10 +266,12 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         seen = [_away_from_jumps(data, operators) for data in experiments]
         plain = all(m.blur is None and not m.bridged and m.data.measured is None for m in measured)
         space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain)
+        if waves := [1 / f for name, f in (cycles or {}).items() if name != "time"]:
+            reason = f"{reason}; {waves_text(*waves)}"
     else:
         g = resolved(experiments, sigma)
         space, time = background_tests(experiments, sigma, on_tests(operators), g, steady=library.steady)
-        reason = f"{reason}; {waves_text(g)}"
+        reason = f"{reason}; {waves_text(g / WAVE)}"
     given = asked.tests if isinstance(asked.tests, SplineTests) else SplineTests()
     tests = dataclasses.replace(
         given,
@@ -287,12 +290,15 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     if uniform:
         gaps = {name: tests.gap_of(name) for name in experiments[0].geometry.names}
         gaps |= {} if time is None else {"time": time.gap}
+        masked = any(data.measured is not None for data in experiments)
         used = residual_counts(gaps, experiments, equations)
+        if masked and tests.degree is not None:  # those that touch no missing value
+            used = [equations * count_in_mask(data, tests, time, tests.degree) for data in experiments]
         line = experiments[0].geometry.dim == 1
         if asked.weighting is None and max(used) > 2 * (_LINE if line else _TILE):
             weighting = Tiles(_LINE) if line else Tiles(_TILE, shared=0.0)
             reason += f"; {sum(used):.0f} residuals in tiles, with error bars that are {_LOST[line]} wider"
-        if wanted > _FEWER * sum(used):
+        if wanted > _FEWER * sum(used) and not masked:
             told = (
                 f"the spectrum asks for {wanted:.0f} residuals; test functions are wider, and {sum(used):.0f} are "
                 f"used, with error bars that may be up to {np.sqrt(wanted / sum(used)):.2g} times as wide"

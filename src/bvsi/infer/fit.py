@@ -237,11 +237,19 @@ def assessed(
     method: str,
 ) -> Fit:
     """A fit with its misfit, from a posterior; ``scale`` is σ² in units of the noise model."""
-    blocks = tuple(q / n / scale for q, n in zip(equations.q_blocks, likelihood.block_rows, strict=True))
+    blocks = misfit_by_block(likelihood, equations, scale)
     chi2 = equations.q / equations.n / scale
     if not 1 / CHI2_FACTOR < chi2 < CHI2_FACTOR:
         status = status.noted(_misfit(chi2), Reason.MISFIT)
     return Fit(likelihood.names, theta, posterior, chi2, blocks, status, history, method, equations)
+
+
+def misfit_by_block(
+    likelihood: ResidualLikelihood, equations: NormalEquations, scale: float = 1.0
+) -> tuple[Array, ...]:
+    """χ²/n of each block of each experiment, (K,); zero where missing values leave no residual."""
+    pairs = zip(equations.q_blocks, likelihood.block_rows, strict=True)
+    return tuple(np.asarray(q / np.maximum(n, 1) / scale) for q, n in pairs)
 
 
 def _misfit(chi2: float) -> str:

@@ -13,7 +13,7 @@ import numpy as np
 from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import AnyConstraints, as_linear
-from bvsi.infer.fit import Fit, Reason, Status, check_iteration
+from bvsi.infer.fit import Fit, Reason, Status, check_iteration, misfit_by_block
 from bvsi.infer.quadratic import constrained, factorise
 from bvsi.likelihood import Isotropic, NormalEquations, ResidualLikelihood, residual_likelihood
 from bvsi.noise import IID
@@ -139,6 +139,6 @@ def _result(
     unweighted: ResidualLikelihood, theta: Array, method: str, iterations: int, inverse: Array | None = None
 ) -> Fit:
     equations = unweighted.normal_equations(theta)
-    blocks = tuple(q / rows for q, rows in zip(equations.q_blocks, unweighted.block_rows, strict=True))
+    blocks = misfit_by_block(unweighted, equations)
     status = Status(True, iterations, "done; least squares gives no error bars, use Lagged() for them.")
     return Fit(unweighted.names, theta, None, equations.q / equations.n, blocks, status, (), method, equations, inverse)

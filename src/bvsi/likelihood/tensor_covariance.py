@@ -167,6 +167,10 @@ class TensorCovariance:
         if self._one_by_one:
             left, right = (tests.product.factors[0] for tests in pair)
             return self._pairs[0].diagonal_products(left, right, c)
+        if len(self._pairs) == 1:  # on meshes products take most of the memory: of (t, s) they are those of (s, t)
+            A, B = (tests.product.factors[0] for tests in pair)
+            if (id(A), id(B)) not in self._matrices and (id(B), id(A)) in self._matrices:
+                return np.asarray(self._contracted(c, (pair[1], pair[0]))[:, self.mirror])
         matrices = []
         for pairs, A, B in zip(self._pairs, *(tests.product.factors for tests in pair), strict=True):
             key = (id(A), id(B))

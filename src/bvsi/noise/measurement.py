@@ -160,8 +160,7 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
     level = _level(data)
     bridged = Bridged(data)
     if data.measured is not None:
-        known = None if level is None else dict(level.sigma)
-        bridged = bridge(data, known, np.random.default_rng(0) if rng is None else rng)
+        bridged = bridge(data, _known(data, noise, level), np.random.default_rng(0) if rng is None else rng)
     if noise is not None:
         return _stated(bridged, noise, level, robust)
     if level is None:
@@ -169,6 +168,15 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
         unknown = "level from the fit; the data are too few for filters"
         return Measurement(bridged.data, UnknownScale(), {}, rms, {}, 0.0, unknown, _masks(bridged.factor))
     return _from_filters(bridged, level, robust)
+
+
+def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[str, float] | None:
+    """Noise by field of data with gaps, in units of which their variance is told: as stated, else by filters."""
+    assert data.measured is not None
+    stated = None if noise is None else stated_variance(noise, data)
+    if stated is not None:
+        return {f: float(np.sqrt(np.mean(v[data.measured[f]] if v.ndim else v))) for f, v in stated.items()}
+    return None if level is None else {f: max(s, _floor(data, f)) for f, s in level.sigma.items()}
 
 
 @dataclass(frozen=True, eq=False)

@@ -330,7 +330,7 @@ class Bridged:
 
 
 def bridge(data: Data, sigma: dict[str, float] | None, rng: Rng) -> Bridged:
-    """Interpolate scattered gaps; on grids only.
+    """Interpolate scattered gaps; on meshes those that are short in time.
 
     Parameters
     ----------
@@ -339,7 +339,7 @@ def bridge(data: Data, sigma: dict[str, float] | None, rng: Rng) -> Bridged:
     rng
         Chooses the values that are hidden; each field starts from a copy of it, so that others do not matter.
     """
-    if data.measured is None or not isinstance(data.geometry, Grid):
+    if data.measured is None:
         return Bridged(data)
     measured, fields, factor = dict(data.measured), dict(data.fields), {}
     for name, mask in data.measured.items():
@@ -373,7 +373,9 @@ def _errors(data: Data, name: str, sigma: float | None, runs: Integers, rng: Rng
 
 
 def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dict[int, float]:
-    """Variance at gaps by class of run, in units of σ²; classes of which too little is known are left out.
+    """Variance at gaps by class of run, in units of σ².
+
+    Classes of which too little is known, or in which interpolation misses more than the field varies, are left out.
 
     Parameters
     ----------
@@ -381,7 +383,6 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dic
         Of it, what comes from the noise of the neighbours.
     """
     assert data.measured is not None
-    assert isinstance(data.geometry, Grid)
     values, mask = data.observed(name), data.measured[name]
     squares: list[list[Array]] = [[] for _ in range(_CLASSES)]
     for _ in range(1 if values.size > _MANY else _ROUNDS):
@@ -393,23 +394,27 @@ def _factors(data: Data, name: str, sigma: float, noise: float, rng: Rng) -> dic
         runs = _classes(left, data.geometry)
         for number in range(_CLASSES):
             squares[number].append(off[hidden & (runs == number)] ** 2)
-    factors, worst = {}, 0.0
+    factors, worst, spread = {}, 0.0, float(np.var(values[mask]))
     for number, parts in enumerate(squares):
         known = np.concatenate(parts) if parts else np.zeros(0)
         if number and known.size < _FEWEST:
             break
         missed = float(known.mean()) / sigma**2 - 2 if known.size and sigma > 0 else 0.0
         worst = max(worst, missed)  # longer runs are no better
+        if worst * sigma**2 > spread:
+            break
         factors[number] = noise + worst
     return factors
 
 
-def _classes(mask: Mask, grid: Grid) -> Integers:
+def _classes(mask: Mask, geometry: Geometry) -> Integers:
     """Class 0, 1, … of the run of gaps through each place, (T, n_nodes); −1 for measured values and longer runs."""
-    cube = np.asarray(mask).reshape(len(mask), *grid.shape)
+    grid = geometry if isinstance(geometry, Grid) else None
+    cube = np.asarray(mask) if grid is None else np.asarray(mask).reshape(len(mask), *grid.shape)
+    names, periods = ((), ()) if grid is None else (grid.names, tuple(grid.periods))
     shortest = np.full(cube.shape, cube.size, dtype=np.int64)
-    for axis, label in enumerate(("time", *grid.names)):
-        before, after = (_distance(cube, axis, way, label in grid.periods) for way in (1, -1))
+    for axis, label in enumerate(("time", *names)):
+        before, after = (_distance(cube, axis, way, label in periods) for way in (1, -1))
         shortest = np.minimum(shortest, before + after - 1)
     return np.where(cube | (shortest > _LONGEST), -1, np.minimum(shortest, _CLASSES) - 1).reshape(mask.shape)
 

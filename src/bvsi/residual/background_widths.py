@@ -27,7 +27,7 @@ from bvsi.spaces.resolution import resolved_gap
 # functions fit into the domain.
 _SPARE = 2
 # g over the shortest wavelength, measured in tests/spaces/test_background.py.
-_WAVE = 0.38
+WAVE = 0.38
 # Nodes at which the noise of derivatives is looked at, and times the median beyond which one counts as an edge.
 _SAMPLE, _EDGE = 200, 3.0
 _NO_WINDOW = NO_WINDOW / 2  # the reach of splines through the nodes
@@ -93,9 +93,9 @@ def resolved(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]) 
     return finest
 
 
-def waves_text(g: float) -> str:
-    """How finely the field is sampled, in words."""
-    return f"{g / _WAVE:.2g} nodes per shortest wave of the data"
+def waves_text(*nodes: float) -> str:
+    """How finely the field is sampled, along all axes or each, in words."""
+    return f"{' × '.join(f'{n:.2g}' for n in nodes)} nodes per shortest wave of the data"
 
 
 def background_tests(
@@ -205,8 +205,8 @@ def _unresolved(aim: str, g: float, least: float, data: Data) -> str:
     nodes = len(data.geometry.points)
     needed = nodes * (least / g) ** data.geometry.dim
     return (
-        f"data: {nodes} nodes are too few {aim}: the shortest waves have {g / _WAVE:.2g} of them, and "
-        f"{least / _WAVE:.2g} are needed, about {needed:.2g} nodes in all."
+        f"data: {nodes} nodes are too few {aim}: the shortest waves have {g / WAVE:.2g} of them, and "
+        f"{least / WAVE:.2g} are needed, about {needed:.2g} nodes in all."
     )
 
 

@@ -9,6 +9,7 @@ seconds and memory on a large mesh, beside elements.
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import resource
 import sys
@@ -16,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -201,11 +203,19 @@ CASES: Mapping[str, Place] = {
 }
 
 
-def repeat(name: str, number: int, seed: int) -> Repeat:
-    """One drawn case, with bumps, places and noise of its own."""
+@lru_cache(maxsize=1)
+def _drawn(name: str, state: int, seed: int) -> tuple[Data, Rng]:
+    """Bumps at their places, and the generator that goes on with their noise."""
+    rng = np.random.default_rng([seed, state, *name.encode()])
+    return CASES[name].draw(CASES[name].equation, rng), rng
+
+
+def repeat(name: str, number: int, seed: int, draws: int = 1) -> Repeat:
+    """One drawn case: noise of its own, bumps and places of its own or those of some draws in a row."""
     case = CASES[name]
-    rng = np.random.default_rng([seed, number, *name.encode()])
-    clean = case.draw(case.equation, rng)
+    clean, after = _drawn(name, number // draws, seed)
+    first = number % draws == 0
+    rng = copy.deepcopy(after) if first else np.random.default_rng([seed, number, draws, *name.encode()])
     truth = case.equation.truth
     level = _NOISE * float(np.sqrt(np.mean(clean.fields["u"] ** 2)))
     library = Library({"u": [*truth, *case.others]}, keep=list(truth) if case.keep else ())
@@ -271,12 +281,14 @@ def summary(outcomes: Sequence[Repeat]) -> str:
     )
 
 
-def run(names: Sequence[str], repeats: int, seed: int, out: Path | None, progress: Progress) -> list[Repeat]:
-    """All repeats of some cases; results so far are in ``out``."""
+def run(
+    names: Sequence[str], repeats: int, seed: int, out: Path | None, progress: Progress, draws: int = 1
+) -> list[Repeat]:
+    """All repeats of some cases, with so many draws of the noise for one state; results so far are in ``out``."""
     outcomes = []
     for name in names:
         for number in range(repeats):
-            outcomes.append(repeat(name, number, seed))
+            outcomes.append(repeat(name, number, seed, draws))
             progress(len(outcomes), len(names) * repeats, "geometries")
         if out is not None:
             write_whole(out / f"geometries-{seed}.json", json.dumps([asdict(o) for o in outcomes], indent=1))
@@ -289,6 +301,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--draws", type=int, default=1, help="of the noise for one state and set of places (default 1)")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--size", action="store_true", help="cost on a large mesh instead of the cases")
     given = parser.parse_args(arguments)
@@ -303,7 +316,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.out is not None:
         given.out.mkdir(parents=True, exist_ok=True)
     with progress_bar() as progress:
-        outcomes = run(given.cases, given.repeats, given.seed, given.out, progress)
+        outcomes = run(given.cases, given.repeats, given.seed, given.out, progress, given.draws)
     for name in given.cases:
         sys.stdout.write(summary([o for o in outcomes if o.case == name]) + "\n")
     return 0
