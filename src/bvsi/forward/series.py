@@ -109,7 +109,7 @@ class SeriesSimulator:
     ) -> tuple[dict[str, Array], int]:
         """Values (T, 1) by field at the times, and the number of evaluations; arguments as in space.
 
-        LSODA gets a tenth of the tolerance of the scheme, relative to the value and to the rms of the field in the data.
+        LSODA gets a tenth of the tolerance of the scheme, relative to the value and to the rms of the field.
         """
         from scipy.integrate import solve_ivp  # imports most of SciPy
 
