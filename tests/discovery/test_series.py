@@ -14,6 +14,7 @@ from bvsi.residual import TemporalTests, assemble
 from bvsi.select.criterion import ProfileBIC
 from bvsi.select.search import Effort, Protection, best_models
 from bvsi.spaces import SplineTests
+from bvsi.studies.series import SYSTEMS
 
 TRUTH = {"x: x": 1.0, "x: x*y": -0.5, "y: y": -0.75, "y: x*y": 0.25}
 LIBRARY = bvsi.Library(dict.fromkeys(("x", "y"), polynomials(["x", "y"], degree=2)))
@@ -186,3 +187,18 @@ def test_times_at_random_are_as_good_as_even_ones():
     found = bvsi.discover(bvsi.Data.from_arrays(noisy(times, 1), times=times), LIBRARY)
     within(found, TRUTH)
     assert found.check.verdict is Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize(("seed", "number", "noise"), [(9101, 4, 0.05), (9104, 7, 0.2)])
+def test_spikes_are_fitted_from_poor_starts(seed, number, noise):
+    """Hindmarsh–Rose with its true operators: secants of far steps, and starts on the way to a plateau, did harm."""
+    name = "hindmarsh-rose"
+    system, rng = SYSTEMS[name], np.random.default_rng([seed, number, *name.encode()])
+    clean = system.draw(rng)
+    data = bvsi.add_noise(clean, {f: noise * float(np.std(u)) for f, u in clean.fields.items()}, rng)
+    library = bvsi.Library({f: list(own) for f, own in system.equations.items()}, keep=list(system.truth))
+    found = bvsi.discover(data, library, check=False)
+    assert found.status.converged
+    assert 0.8 < found.chi2 < 1.2
+    for operator, value in system.truth.items():
+        assert abs(found.coefficient(operator) - value) < 4 * found.sd[found.names.index(operator)]

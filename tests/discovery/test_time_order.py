@@ -47,6 +47,28 @@ def test_waves_are_of_second_order(name):
     assert "u_tt = " in str(found)
 
 
+def test_an_order_of_which_nothing_is_explained_is_not_searched():
+    """Elastic waves, u_tt = λ ∇(∇·u) + 2μ ∇·ε(u) with λ = 1.2, μ = 0.8: u_t is a quarter of a period behind."""
+    rng, n = np.random.default_rng(6), 24
+    x, times = 2 * np.pi * np.arange(n) / n, np.linspace(0, 4, 41)
+    grid = bvsi.Grid(x=x, y=x, periodic=("x", "y"))
+    u = np.zeros((2, len(times), grid.n_nodes))
+    for k in ([1, 0], [1, 1], [0, 2], [2, -1]):
+        size = np.hypot(*k)
+        along, across = np.array(k) / size, np.array([-k[1], k[0]]) / size
+        for direction, speed in ((along, np.sqrt(2.8)), (across, np.sqrt(0.8))):
+            phase = (grid.points @ k)[None] - speed * size * times[:, None] + rng.uniform(0, 2 * np.pi)
+            u += direction[:, None, None] * rng.normal() * np.sin(phase)
+    data = bvsi.add_noise(bvsi.Data(times, {"ux": u[0], "uy": u[1]}, grid), 0.01, rng)
+    operators = ["grad(div(u))", "div(symgrad(u))", "u", "grad(dot(u, u))"]
+    library = bvsi.Library({"u": operators}, vectors={"u": ("ux", "uy")}, time_order=None)
+    found = bvsi.discover(data, library, check=False)
+    check(
+        found, 2, {f"{c}: {o}": v for c in ("ux", "uy") for o, v in (("grad(div(u))", 1.2), ("div(symgrad(u))", 1.6))}
+    )
+    assert "of the first order all candidates leave" in found.settings["time order"]
+
+
 def test_heat_is_of_first_order():
     """It satisfies u_tt = D² u_xxxx as well, which follows."""
     rng = np.random.default_rng(4)

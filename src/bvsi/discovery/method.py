@@ -22,7 +22,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.data.smoothness import jumps
 from bvsi.errors import BvsiError, DataError, RankError
-from bvsi.infer import NUTS, SVGD, Lagged, Maximum, Profile
+from bvsi.infer import NUTS, SVGD, Lagged, LeastSquares, Maximum, Profile
 from bvsi.infer.fit import misfit_excess
 from bvsi.likelihood import Block, ResidualLikelihood, Stacked, Tiles, Weighting
 from bvsi.noise import Covariance, Noise, UnknownScale
@@ -67,6 +67,10 @@ _FEWER = 1.2
 _SERIES = 5000
 
 _ORDERS = {1: "first", 2: "second"}
+# Parts of the left side: an order of which all candidates leave the first unexplained, where they leave less than the
+# second of the other, is not searched. Elastic waves: 94% of the first order, 0.01% of the second; searching the first
+# took 76 of 84 CPU seconds.
+_NEXT_TO_ALL, _NEXT_TO_NONE = 0.5, 0.005
 
 _ELEMENTS: dict[str, Element] = {"P1": P1, "P2": P2, "Q1": Q1, "Q2": Q2, "H3": H3}
 
@@ -392,15 +396,25 @@ def selected_order(
     """The selection of the better order of the time derivative of a library that leaves it open.
 
     Both are selected from the same data with the same test functions. The first order is taken where noise explains its
-    misfit: the other follows from it, as u_tt = D² ∇⁴u from u_t = D ∇²u. Otherwise the lower χ²/n decides.
+    misfit: the other follows from it, as u_tt = D² ∇⁴u from u_t = D ∇²u. Otherwise the lower χ²/n decides. An order of
+    which all candidates together explain next to nothing, where they explain the other, is not searched.
     """
     orders = setup.library.orders
     found: list[tuple[float, int, Selected]] = []
-    failed = []
+    wholes: dict[int, tuple[Setup, ResidualLikelihood]] = {}
+    failed, others = list[BvsiError](), list[str]()
     for order in orders:
         ordered = setup.with_(library=setup.library.with_time_order(order))
         try:
-            whole = ordered.likelihood(progress=progress)
+            wholes[order] = ordered, ordered.likelihood(progress=progress)
+        except BvsiError as error:
+            failed.append(error)
+    left = {order: _unexplained(whole) for order, (_, whole) in wholes.items()}
+    for order, (ordered, whole) in wholes.items():
+        if left[order] > _NEXT_TO_ALL and min(left.values()) < _NEXT_TO_NONE:
+            others.append(f"of the {_ORDERS[order]} order all candidates leave {100 * left[order]:.0f}% unexplained")
+            continue
+        try:
             path = select(whole)
         except BvsiError as error:
             failed.append(error)
@@ -411,9 +425,19 @@ def selected_order(
     first = found[0]
     explained = first[1] == orders[0] and first[2][1].scale_known and not misfit_excess(first[0], first[2][1].n)
     chi2, order, best = first if explained else min(found, key=lambda one: one[0])
-    others = [f"{_ORDERS[other]} order: {value:.4g}" for value, other, _ in found if other != order]
+    others += [f"{_ORDERS[other]} order: {value:.4g}" for value, other, _ in found if other != order]
     others += [f"the other cannot be fitted: {error}" for error in failed]
     return (*best[:3], f"{_ORDERS[order]} order, with χ²/n = {chi2:.4g}; {'; '.join(others)}")
+
+
+def _unexplained(whole: ResidualLikelihood) -> float:
+    """‖y − Xθ‖²/‖y‖² of least squares with all operators; one where they cannot be told apart."""
+    try:
+        theta = LeastSquares().fit(whole).theta
+    except RankError:
+        return 1.0
+    left, all_of_it = (whole.unweighted().normal_equations(one).q for one in (theta, np.zeros(whole.d)))
+    return float(left / all_of_it) if all_of_it else 1.0
 
 
 def _misfit(path: SelectionPath, whole: ResidualLikelihood) -> float:

@@ -16,6 +16,7 @@ from bvsi.errors import OperatorError
 from bvsi.forward.middles import Middles
 from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper
 from bvsi.forward.semidiscrete import Discretised, StepStructure, check_closed, check_fourth_order, discretised, evolve
+from bvsi.forward.series import SeriesSimulator
 from bvsi.forward.splines import Splines, spline_operators, spline_tests
 from bvsi.operators import Library
 from bvsi.residual import Layout, discretise_library
@@ -119,7 +120,7 @@ class Simulator:
         return self.unknowns.nodal(degrees) if self.unknowns else degrees
 
 
-def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simulator:
+def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simulator | SeriesSimulator:
     """Discretise the equations on the geometry of the data; known fields are those of the data.
 
     Parameters
@@ -135,6 +136,8 @@ def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simul
         raise OperatorError(
             f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."
         )
+    if not data.geometry.names:
+        return SeriesSimulator.of(data, library)
     unknowns: Splines | Middles | None
     if isinstance(data.geometry, Grid):
         unknowns = splines = Splines.on(data.geometry)

@@ -246,7 +246,8 @@ class _Problem:
                 last = ended(self.moved(point, step), f"converged (iterations: {iteration}).")
                 return replace(last, point=self._carried(point, last.theta)) if costly else last
             halvings = 2 if change <= _NEGLIGIBLE else _HALVINGS
-            lower = self._descend(point, step, halvings, close=cheap and self._close(step, point))
+            near = self._close(step, point)
+            lower = self._descend(point, step, halvings, close=cheap and near)
             if lower is None and point.profile is None:  # with a matrix of its own it may go on
                 point, secants = self.at(point.theta), []
                 continue
@@ -254,7 +255,9 @@ class _Problem:
                 return ended(point.theta, f"converged (iterations: {iteration}), as far as rounding allows.")
             if lower is None:
                 return ended(point.theta, "stalled, no step lowers Q.", Reason.STALLED)
-            secants.append((lower.theta - point.theta, self.downhill(point) - self.downhill(lower)))
+            # what was learnt far away spoils the steps here
+            learnt = [(lower.theta - point.theta, self.downhill(point) - self.downhill(lower))]
+            secants = [*secants, *learnt] if near else []
             point = lower
         return ended(point.theta, f"not converged in {self.settings.max_iterations} iterations.", Reason.LIMIT)
 

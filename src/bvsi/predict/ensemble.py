@@ -15,6 +15,7 @@ from bvsi.data.denoise import Smoother, smoothers
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
 from bvsi.forward.rosenbrock import Rosenbrock
+from bvsi.forward.series import SeriesSimulator
 from bvsi.forward.splines import Splines
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure
@@ -62,7 +63,7 @@ class Start:
     data: Data
     variance: Mapping[str, Array]
     smoothers: Mapping[str, Smoother]
-    simulator: Simulator
+    simulator: Simulator | SeriesSimulator
 
     @staticmethod
     def of(data: Data, library: Library, noise: Noise | None, budget: float) -> Start:

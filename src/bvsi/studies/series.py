@@ -19,7 +19,7 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -276,16 +276,17 @@ def summary(outcomes: Sequence[Trajectory]) -> str:
     return text
 
 
-def run(names: Sequence[str], levels: Sequence[float], repeats: int, seed: int, progress: Progress) -> list[Trajectory]:
-    """All repeats of some systems at some levels of noise."""
-    outcomes: list[Trajectory] = []
+def run(
+    names: Sequence[str], levels: Sequence[float], repeats: int, seed: int, progress: Progress
+) -> Iterator[list[Trajectory]]:
+    """All repeats of one system at one level of noise, for each of them; all systems of the first level first."""
     total = len(names) * len(levels) * repeats
-    for name in names:
-        for noise in levels:
-            for number in range(repeats):
-                outcomes.append(repeat(name, noise, number, seed))
-                progress(len(outcomes), total, "series")
-    return outcomes
+    for done, (noise, name) in enumerate(itertools.product(levels, names)):
+        outcomes = list[Trajectory]()
+        for number in range(repeats):
+            outcomes.append(repeat(name, noise, number, seed))
+            progress(done * repeats + number + 1, total, "series")
+        yield outcomes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -297,14 +298,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
+    found = list[Trajectory]()
     with progress_bar() as progress:
-        outcomes = run(given.systems, given.noise, given.repeats, given.seed, progress)
-    if given.out is not None:
-        given.out.mkdir(parents=True, exist_ok=True)
-        write_whole(given.out / f"series-{given.seed}.json", json.dumps([asdict(o) for o in outcomes], indent=1))
-    for name in given.systems:
-        for noise in given.noise:
-            sys.stdout.write(summary([o for o in outcomes if (o.system, o.noise) == (name, noise)]) + "\n")
+        for outcomes in run(given.systems, given.noise, given.repeats, given.seed, progress):
+            found += outcomes
+            sys.stdout.write(summary(outcomes) + "\n")
+            sys.stdout.flush()
+            if given.out is not None:  # a run that is stopped leaves what it has
+                given.out.mkdir(parents=True, exist_ok=True)
+                write_whole(given.out / f"series-{given.seed}.json", json.dumps([asdict(o) for o in found], indent=1))
     return 0
 
 
