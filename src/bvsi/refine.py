@@ -7,7 +7,9 @@ V and μ: eigenvectors and eigenvalues of squared second differences, r the numb
 With Φ the deviance plus both exponents, H its Gauss–Newton curvature with the blocks A = Φ_θθ, B = Φ_zθ, C = Φ_zz:
 
     S = A − BᵀC⁻¹B,     θ | û ~ N(θ̂, S⁻¹) within bounds,     τ = (r − τ tr(μ Σ_z))/zᵀμz    (its most likely value)
-    log p(û | model) = −½ Φ + ½ r log τ − Σ_i log s_i − ½ log|S| − ½ log|C|  + what all models share
+    log p(û | model) = log p(û | θ̂) − Σ_i (½ θ̂_i²/s_i² + log s_i) − ½ log|S|,     log p(û | θ̂) = −½ (Φ − Σ_i θ̂_i²/s_i²) + ½ r log τ − ½ log|C|
+
+up to what all models share.
 
 The initial state is marginalised, and every experiment has its own. The deviance is that of the quasi-likelihood,
 2 ∫_u^û (û − s)/v(s) ds: (û − u)²/v where v is constant, and Poisson's, divided by b, for counts.
@@ -56,14 +58,15 @@ _NODES, _WEIGHTS = (0.5 * (x + o) for x, o in zip(roots_legendre(12), (1.0, 0.0)
 # estimate is then off by more than this part of its standard deviation.
 _TIME_ERROR = 0.1
 _MOST_STEPS = 256  # between two frames, not measured
-# Change of Φ that a step promises below which the iteration ends: estimates within 0.01 of their standard deviation.
-_CONVERGED = 1e-4
+# Change of Φ that a step promises below which the iteration ends: estimates within 0.03 of their standard deviation.
+_CONVERGED = 1e-3
 _ITERATIONS = 80  # the assays take 6 to 20
 _DAMPING = (1e-3, 0.2, 5.0, 1e10)  # Levenberg's λ: the first, factors after a good and a bad step, the last
 _TIE = 1e-3  # by which Φ may grow in a step: the integral of the deviance is not exact
 _SETTLED = 0.02  # change of log τ and log σ² below which they stand
 _STRIDE = 10.0  # factor by which τ and σ² change in one step, at most
 _SMOOTHEST = 1e-6  # roughness, as a part of the mean square of the field, that an initial state has at least
+_UNSOLVED = "refine: the equation cannot be solved from the smoothed first frame; is it stable?"
 _STALLED = "No step lowers the misfit, or all steps were used up: the estimate is not the most probable one."
 _SMALL = 1e-3  # part of the size of a field that counts as nothing, where values are not counted
 _ZERO = 1e-10  # part of the largest eigenvalue below which one is the rounding of zero
@@ -302,6 +305,8 @@ class ForwardFit:
         (d,), the most probable coefficients.
     posterior
         Of the coefficients; the initial states are integrated out.
+    log_likelihood
+        log p(û | θ̂), initial states integrated out, up to a constant that is the same for all models of the same data.
     deviance
         Misfit in units of the noise as stated or measured, over all values.
     count
@@ -326,6 +331,7 @@ class ForwardFit:
 
     theta: Array
     posterior: GaussianPosterior | TruncatedPosterior
+    log_likelihood: float
     deviance: float
     count: int
     used: float
@@ -417,28 +423,45 @@ class _Expansion:
         return 0.5 * (S + S.T), slope
 
 
-def fit_forward(model: ForwardModel, starts: Sequence[Array] = ()) -> ForwardFit:
+def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: ForwardFit | None = None) -> ForwardFit:
     """Gauss–Newton steps with Levenberg's damping, within the bounds, from the best of some starts.
 
     Parameters
     ----------
     starts
         Coefficients (d,) to begin with, beside :meth:`ForwardModel.start`.
+    like
+        Fit of fewer operators to the same data, from which alone to begin.
     """
-    point, sums = _first(model, [*starts, model.start()])
+    begin = [*starts, model.start()] if like is None else list(starts)
+    steps = 1 if like is None else like.steps
+    while steps <= _MOST_STEPS:
+        point, sums, status = _fitted(model, *_first(model, begin, like, steps))
+        if sums is not None:
+            return _result(model, point, sums, status)
+        steps = 2 * point.steps  # the solution was one of too long steps, and is none of the equation
+    raise RefineError(_UNSOLVED)
+
+
+def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[_Point, _Sums | None, Status]:
+    """The most probable point, with its sums; None for these where the equation cannot be solved with halved steps."""
     damping, better, worse, last = _DAMPING
-    status = Status(False, _ITERATIONS, _STALLED, frozenset({Reason.STALLED}))
+    checked = False  # whether steps in time are short enough, here and in the end
     for iteration in range(1, _ITERATIONS + 1):
         point, moved = _with_strengths(model, point, sums)
         at = _Expansion.of(model, point, sums)
         step, promised = _step(model, point, at, damping)
-        if promised < _CONVERGED and moved < _SETTLED:
-            finer = _finer(model, point, sums)
-            if finer is None:
-                status = Status(True, iteration, "Converged.")
-                break
-            point, sums = finer
-            continue
+        done = promised < _CONVERGED and moved < _SETTLED
+        if done or (promised < 1 and not checked):
+            checked, halved = True, replace(point, steps=2 * point.steps)
+            if _differs(model, point, halved):
+                again = _solved(model, halved)
+                if again is None or halved.steps > _MOST_STEPS:
+                    return point, None, Status(False, iteration, _UNSOLVED)
+                point, sums = halved, again
+                continue
+            if done:
+                return point, sums, Status(True, iteration, "Converged.")
         tried = _solved(model, step)
         if tried is not None and _Expansion.of(model, step, tried).phi < at.phi + _TIE:
             point, sums, damping = step, tried, better * damping
@@ -446,23 +469,25 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = ()) -> ForwardFit
             damping *= worse
         if damping > last:
             break
-    return _result(model, point, sums, status)
+    return point, sums, Status(False, iteration, _STALLED, frozenset({Reason.STALLED}))
 
 
-def _first(model: ForwardModel, starts: Sequence[Array]) -> tuple[_Point, _Sums]:
+def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int) -> tuple[_Point, _Sums]:
     """The start with the lowest Φ; steps in time are halved until one can be solved."""
-    z = tuple(one.V.T @ one.smooth[0] for one in model.experiments)
+    states = [one.smooth[0] for one in model.experiments] if like is None else like.initial
+    z = tuple(one.V.T @ state for one, state in zip(model.experiments, states, strict=True))
     tau = tuple(_strengths(one, own, np.ones(len(one.fields))) for one, own in zip(model.experiments, z, strict=True))
+    tau = tau if like is None else like.smoothness
     centre = np.diag(model.scale**-2.0)
     inside = [solve_program(centre, centre @ theta, model.bounds) for theta in starts]
-    steps = 1
+    level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
-        points = [_Point(theta, z, tau, 1.0, steps) for theta in inside]
+        points = [_Point(theta, z, tau, level, steps) for theta in inside]
         solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
         if solved:
             return min(solved, key=lambda pair: _Expansion.of(model, *pair).phi)
         steps *= 2
-    raise RefineError("refine: the equation cannot be solved from the smoothed first frame; is it stable?")
+    raise RefineError(_UNSOLVED)
 
 
 def _solved(model: ForwardModel, point: _Point) -> _Sums | None:
@@ -500,13 +525,14 @@ def _step(model: ForwardModel, point: _Point, at: _Expansion, damping: float) ->
 
 @dataclass(frozen=True, eq=False)
 class _Joint:
-    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S| + Σ log|C|."""
+    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S| and Σ log|C|."""
 
     inverse: Array
     slope: Array
     coupled: tuple[Array, ...]
     of_z: tuple[Array, ...]
     logdet: float
+    logdet_z: float
 
     @staticmethod
     def of(at: _Expansion) -> _Joint:
@@ -517,8 +543,9 @@ class _Joint:
         coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
         own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(factors, coupled, strict=True)]
         of_z = [c + K @ inverse @ K.T for c, K in zip(own, coupled, strict=True)]
-        logdet = float(np.linalg.slogdet(S)[1]) + sum(2 * float(np.log(np.diag(f[0])).sum()) for f in factors)
-        return _Joint(0.5 * (inverse + inverse.T), slope, tuple(coupled), tuple(of_z), logdet)
+        logdet_z = sum(2 * float(np.log(np.diag(f[0])).sum()) for f in factors)
+        symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
+        return _Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet, logdet_z)
 
     def used(self, model: ForwardModel, point: _Point) -> float:
         """Parameters that the data determine: all, less what the priors tell of them."""
@@ -559,17 +586,16 @@ def _with_strengths(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[_P
     return replace(point, tau=tuple(taus), level=level), max(changes)
 
 
-def _finer(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[_Point, _Sums] | None:
-    """The same with halved steps in time; None where they hardly change the predictions."""
-    halved = replace(point, steps=2 * point.steps)
+def _differs(model: ForwardModel, point: _Point, halved: _Point) -> bool:
+    """Whether halved steps in time change the predictions, or cannot be solved."""
     change = 0.0
     for number, one in enumerate(model.experiments):
-        coarse, fine = (model.predicted(p.theta, p.z[number], number, p.steps) for p in (point, halved))
+        try:
+            coarse, fine = (model.predicted(p.theta, p.z[number], number, p.steps) for p in (point, halved))
+        except (StepFailedError, NotFiniteError):
+            return True
         change += float(np.sum(one.known * (fine - coarse) ** 2 / (point.level * one.variance(fine))))
-    if change < _TIME_ERROR**2 or halved.steps > _MOST_STEPS:
-        return None
-    again = _solved(model, halved)
-    return None if again is None else (halved, again)
+    return change > _TIME_ERROR**2
 
 
 def _result(model: ForwardModel, point: _Point, sums: _Sums, status: Status) -> ForwardFit:
@@ -582,12 +608,14 @@ def _result(model: ForwardModel, point: _Point, sums: _Sums, status: Status) -> 
         values.append(np.stack([u for u, _ in frames]))
         spreads.append(np.stack([law.spread(number, G) for _, G in frames]))
     held = sum(0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True))
-    evidence = -0.5 * at.phi + held - float(np.log(model.scale).sum()) - 0.5 * law.logdet
+    likelihood = held - 0.5 * (at.phi - float(np.sum((point.theta / model.scale) ** 2)) + law.logdet_z)
     if not model.level_known:
-        evidence -= 0.5 * model.count * math.log(point.level)
+        likelihood -= 0.5 * model.count * math.log(point.level)
+    evidence = likelihood - 0.5 * law.logdet - float(np.sum(0.5 * (point.theta / model.scale) ** 2 + np.log(model.scale)))
     return ForwardFit(
         point.theta,
         TruncatedPosterior(base, model.bounds, point.theta) if model.bounds else base,
+        likelihood,
         sums.deviance / point.level,
         model.count,
         law.used(model, point),

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 # Structures that are fitted at most, and the difference of scores up to which rivals of the weak form are: odds of 150.
 _MOST, _RIVALS = 40, 10.0
+# Odds against the most probable structure up to which the neighbours of a structure are fitted (Occam's window).
+_WINDOW = 20.0
+# log-likelihood by which a smaller structure may fit better: what iterations leave when they end.
+_LOWER = 0.1
 # Probability of a difference between both spaces, or of a misfit, by chance, below which there is a doubt.
 _DOUBTED = 0.01
 _MISFIT = 1e-3  # see above: noise levels are known to a few percent only
@@ -111,7 +116,7 @@ class Refined:
     refused
         Structures that could not be fitted, with the reason.
     left_out
-        Neighbours of the most probable structure that were not fitted, for time.
+        Neighbours of probable structures that were not fitted, for time.
     agreement
         With the weak form; None where that has no estimate of the same operators.
     """
@@ -260,8 +265,8 @@ def refine(
     noise
         As in ``discover``. ``SignalNoise(b=...)`` for counts has its variance at the prediction.
     structures
-        Operators of the equations to compare. By default what was selected, its rivals, and, from the most probable one
-        on, all with one operator more or less.
+        Operators of the equations to compare. By default what was selected, its rivals, and, beside those
+        that are probable, all with one operator more or less.
     budget
         Seconds after which no further structure is begun.
     """
@@ -323,24 +328,30 @@ class _Search:
         try:
             limits = self._limits.restrict(some.names) if self._limits else None
             model = ForwardModel.of(self._measured, some, limits)
-            self.fits[key] = fit_forward(model, self._starts(some.names))
+            self.fits[key] = self._best_of_two(model)
         except (RefineError, InfeasibleError) as error:
             if not tolerant:
                 raise
             self.refused.append((tuple(names), str(error)))
 
-    def _starts(self, names: tuple[str, ...]) -> list[Array]:
-        """Coefficients of the weak form, where it has them, and of the structure that is most probable so far."""
-        known = [dict(zip(fit.names, fit.theta, strict=True)) for fit in self._ranked()[:1]]
-        if self._found is not None and set(names) <= set(self._found.names):
-            known.append(dict(zip(self._found.names, self._found.theta, strict=True)))
-        return [np.array([values.get(name, 0.0) for name in names]) for values in known]
+    def _best_of_two(self, model: ForwardModel) -> ForwardFit:
+        """The fit from smoothed data; again from a smaller structure's where that fits better: a local minimum."""
+        weak = self._found
+        given = [dict(zip(weak.names, weak.theta, strict=True))] if weak and set(model.names) <= set(weak.names) else []
+        fit = fit_forward(model, [np.array([values[name] for name in model.names]) for values in given])
+        smaller = [one for names, one in self.fits.items() if names < set(model.names)]
+        better = max(smaller, key=lambda one: one.log_likelihood, default=fit)
+        if better.log_likelihood <= fit.log_likelihood + _LOWER:
+            return fit
+        values = dict(zip(better.names, better.theta, strict=True))
+        other = fit_forward(model, [np.array([values.get(name, 0.0) for name in model.names])], better)
+        return max(fit, other, key=lambda one: one.log_likelihood)
 
     def _ranked(self) -> list[ForwardFit]:
         return sorted(self.fits.values(), key=lambda fit: -fit.log_evidence)
 
     def waiting(self, first: Sequence[tuple[str, ...]], *, further: bool) -> list[tuple[str, ...]]:
-        """Structures not yet begun: those given, then the neighbours of the most probable one."""
+        """Structures not yet begun: those given, then the neighbours of probable ones."""
         every = [*first, *(self._neighbours() if further else ())]
         return [names for names in every if frozenset(names) not in self.tried]
 
@@ -350,9 +361,11 @@ class _Search:
         return left[0] if left else None
 
     def _neighbours(self) -> list[tuple[str, ...]]:
-        """The most probable structure without one operator, or with one more; those that are kept stay."""
-        best = set(self._ranked()[0].names)
-        changed = [best ^ {name} for name in self._library.names if name not in self._library.keep]
+        """Probable structures without one operator, or with one more; those that are kept stay."""
+        ranked = self._ranked()
+        likely = [fit for fit in ranked if fit.log_evidence > ranked[0].log_evidence - math.log(_WINDOW)]
+        free = [name for name in self._library.names if name not in self._library.keep]
+        changed = [set(fit.names) ^ {name} for fit in likely for name in free]
         return [tuple(name for name in self._library.names if name in one) for one in changed if one]
 
 

@@ -26,7 +26,7 @@ _B2 = (6 * _GAMMA**2 - 20 * _GAMMA + 5) / 4  # see above
 _A = ((), ((1 - _GAMMA) / 2,), (_B1, _B2))  # see above: a_ij below the diagonal
 _C = (_GAMMA, (1 + _GAMMA) / 2, 1.0)  # see above: where the stages are in time
 # Newton's method ends when an update is below this part of max|u|; derivatives are then exact to about the same.
-_NEWTON = 1e-9
+_NEWTON = 1e-7
 _MAX_NEWTON = 12  # it takes two to four; more mean that the step is too long
 
 
@@ -86,6 +86,8 @@ class _TangentStepper:
         self._system = self._equation.system(theta)
         self._merged = self._system.merged()
         self._fixed = simulator.fixed
+        self._before: Array | None = None  # the state one step ago
+        self._interval = 1.0
         self._factors = StepFactors(simulator.structure, self._system.linear)
         self._constant = [
             None if known is None else (self._equation.layout.pattern.matrix(known[0]), known[1])
@@ -109,12 +111,16 @@ class _TangentStepper:
     @np.errstate(over="ignore", invalid="ignore")  # such updates are not finite, and so a failed step
     def step(self, u: Array, du: Array, t: float, h: float) -> tuple[Array, Array]:
         """State and derivatives at t + h."""
+        if self._before is None:
+            self._before = u
         M, free = self._equation.M, self._equation.free
         Mu, Mdu = M @ u, M @ du
         F: list[Array] = []
         dF: list[Array] = []
-        U = u
+        U, last = u + _GAMMA * (u - self._before) / self._interval * h, 0.0
         for a, c in zip(_A, _C, strict=True):
+            U = U if last == 0 else u + (U - u) * (c / last)  # on a line, for Newton's method to begin with
+            last = c
             known = Mu + h * sum((x * f for x, f in zip(a, F, strict=True)), np.zeros(len(free)))
             U, factor, J = self._newton(U, known, t + c * h, h)
             F.append((M @ U - known) / (h * _GAMMA))
@@ -128,6 +134,7 @@ class _TangentStepper:
             dU = du.copy()
             dU[free] = factor.solve(b / (h * _GAMMA))
             dF.append((M @ dU - dknown) / (h * _GAMMA))
+        self._before, self._interval = u, h
         return U, dU
 
     def _newton(self, U: Array, known: Array, t: float, h: float) -> tuple[Array, StepFactor, Array]:
