@@ -11,7 +11,8 @@ With Φ the deviance plus both exponents, H its Gauss–Newton curvature with th
 
 up to what all models share.
 
-The initial state is marginalised, and every experiment has its own. The deviance is that of the quasi-likelihood,
+θ̂ is where log p(û | θ) − Σ_i ½ θ_i²/s_i² is largest, and S is taken there with half the curvature of log|C|: the
+initial state is marginalised, not profiled. Every experiment has its own. The deviance is that of the quasi-likelihood,
 2 ∫_u^û (û − s)/v(s) ds: (û − u)²/v where v is constant, and Poisson's, divided by b, for counts.
 """
 
@@ -63,7 +64,10 @@ _MOST_STEPS = 256  # between two frames, not measured
 _CONVERGED = 1e-3
 _ITERATIONS = 80  # the assays take 6 to 20
 _DAMPING = (1e-3, 0.2, 5.0, 1e10)  # Levenberg's λ: the first, factors after a good and a bad step, the last
-_TIE = 1e-3  # by which Φ may grow in a step: the integral of the deviance is not exact
+_NEAR = 30.0  # promised fall of Φ below which slopes of log|C| are worth their solves
+_APART = 0.5  # standard deviations over which they are differenced
+_ROOM = 0.02  # distance of a start from bounds, in units of s
+_TIE = 0.1  # by which Φ + log|C| may grow in a step: log|C| changes with z as well, which no slope tells
 _SETTLED = 0.02  # change of log τ and log σ² below which they stand
 _STRIDE = 10.0  # factor by which τ and σ² change in one step, at most
 _SMOOTHEST = 1e-6  # roughness, as a part of the mean square of the field, that an initial state has at least
@@ -388,7 +392,7 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Expansion:
-    """Φ, −½ gradient and ½ curvature: A (d, d), g (d,) of θ, B (m, d), C (m, m), h (m,) of each initial state."""
+    """Φ + Σ log|C|, −½ gradient and ½ curvature: A (d, d), g (d,) of θ, B (m, d), C (m, m), h (m,) of each initial state."""
 
     phi: float
     A: Array
@@ -398,18 +402,27 @@ class _Expansion:
     h: tuple[Array, ...]
 
     @staticmethod
-    def of(model: ForwardModel, point: _Point, sums: _Sums) -> _Expansion:
-        """Data and priors together."""
+    def of(model: ForwardModel, point: _Point, sums: _Sums, volume: tuple[Array, Array] | None = None) -> _Expansion:
+        """Data and priors together.
+
+        Parameters
+        ----------
+        volume
+            Gradient (d,) and curvature (d, d) of Σ log|C|.
+        """
         d, scale = len(point.theta), model.scale
         H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
         held = [tau * one.mu for one, tau in zip(model.experiments, point.tau, strict=True)]
         phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
+        phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
+        C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
+        gradient, curvature = (np.zeros(d), np.zeros((d, d))) if volume is None else volume
         return _Expansion(
-            phi + sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True)),
-            sum(own[:d, :d] for own in H) + np.diag(scale**-2.0),
-            sum(own[:d] for own in slope) - point.theta / scale**2,
+            phi + sum(float(np.linalg.slogdet(own)[1]) for own in C),
+            sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
+            sum(own[:d] for own in slope) - point.theta / scale**2 - 0.5 * gradient,
             tuple(own[d:, :d] for own in H),
-            tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True)),
+            C,
             tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
         )
 
@@ -436,40 +449,54 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
     begin = [*starts, model.start()] if like is None else list(starts)
     steps = 1 if like is None else like.steps
     while steps <= _MOST_STEPS:
-        point, sums, status = _fitted(model, *_first(model, begin, like, steps))
-        if sums is not None:
-            return _result(model, point, sums, status)
-        steps = 2 * point.steps  # the solution was one of too long steps, and is none of the equation
+        first = _first(model, begin, like, steps)
+        found = _fitted(model, *first)
+        if found is not None:
+            return _result(model, found)
+        steps = 2 * first[0].steps  # what was found is no solution of the equation, but of too long steps
     raise RefineError(_UNSOLVED)
 
 
-def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[_Point, _Sums | None, Status]:
-    """The most probable point, with its sums; None for these where the equation cannot be solved with halved steps."""
+@dataclass(frozen=True, eq=False)
+class _Solved:
+    """Where the iteration ended, with what was summed there, and the slopes of Σ log|C|."""
+
+    point: _Point
+    sums: _Sums
+    volume: tuple[Array, Array] | None
+    status: Status
+
+
+def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> _Solved | None:
+    """The most probable point; None where the equation cannot be solved with halved steps in time."""
     damping, better, worse, last = _DAMPING
     checked = False  # whether steps in time are short enough, here and in the end
+    volume, promised = None, np.inf
     for iteration in range(1, _ITERATIONS + 1):
-        point, moved = _with_strengths(model, point, sums)
-        at = _Expansion.of(model, point, sums)
+        point, moved = _with_strengths(model, point, sums, volume)
+        if volume is None and promised < _NEAR:
+            volume = _volume(model, point, sums)
+        at = _Expansion.of(model, point, sums, volume)
         step, promised = _step(model, point, at, damping)
-        done = promised < _CONVERGED and moved < _SETTLED
+        done = promised < _CONVERGED and moved < _SETTLED and volume is not None
         if done or (promised < 1 and not checked):
             checked, halved = True, replace(point, steps=2 * point.steps)
             if _differs(model, point, halved):
                 again = _solved(model, halved)
                 if again is None or halved.steps > _MOST_STEPS:
-                    return point, None, Status(False, iteration, _UNSOLVED)
-                point, sums = halved, again
+                    return None
+                point, sums, volume = halved, again, None
                 continue
             if done:
-                return point, sums, Status(True, iteration, "Converged.")
+                return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
         tried = _solved(model, step)
         if tried is not None and _Expansion.of(model, step, tried).phi < at.phi + _TIE:
-            point, sums, damping = step, tried, better * damping
+            point, sums, damping, volume = step, tried, better * damping, None
         else:
             damping *= worse
         if damping > last:
             break
-    return point, sums, Status(False, iteration, _STALLED, frozenset({Reason.STALLED}))
+    return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
 
 
 def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int) -> tuple[_Point, _Sums]:
@@ -479,7 +506,9 @@ def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None
     tau = tuple(_strengths(one, own, np.ones(len(one.fields))) for one, own in zip(model.experiments, z, strict=True))
     tau = tau if like is None else like.smoothness
     centre = np.diag(model.scale**-2.0)
-    inside = [solve_program(centre, centre @ theta, model.bounds) for theta in starts]
+    room = np.where(np.isinf(model.bounds.upper), _ROOM * np.abs(model.bounds.A) @ model.scale, 0.0)
+    inner = replace(model.bounds, lower=model.bounds.lower + room)
+    inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
     level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
         points = [_Point(theta, z, tau, level, steps) for theta in inside]
@@ -525,14 +554,13 @@ def _step(model: ForwardModel, point: _Point, at: _Expansion, damping: float) ->
 
 @dataclass(frozen=True, eq=False)
 class _Joint:
-    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S| and Σ log|C|."""
+    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S|."""
 
     inverse: Array
     slope: Array
     coupled: tuple[Array, ...]
     of_z: tuple[Array, ...]
     logdet: float
-    logdet_z: float
 
     @staticmethod
     def of(at: _Expansion) -> _Joint:
@@ -543,9 +571,8 @@ class _Joint:
         coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
         own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(factors, coupled, strict=True)]
         of_z = [c + K @ inverse @ K.T for c, K in zip(own, coupled, strict=True)]
-        logdet_z = sum(2 * float(np.log(np.diag(f[0])).sum()) for f in factors)
         symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
-        return _Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet, logdet_z)
+        return _Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
 
     def used(self, model: ForwardModel, point: _Point) -> float:
         """Parameters that the data determine: all, less what the priors tell of them."""
@@ -568,9 +595,11 @@ def _strengths(one: Measurements, z: Array, determined: Array) -> Array:
     return np.repeat(np.maximum(determined, _SMOOTHEST) / np.maximum(rough, least), len(z) // len(one.fields))
 
 
-def _with_strengths(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[_Point, float]:
+def _with_strengths(
+    model: ForwardModel, point: _Point, sums: _Sums, volume: tuple[Array, Array] | None
+) -> tuple[_Point, float]:
     """τ, and σ² where it is not known, nearer to the most likely ones; and by how much their logarithms moved."""
-    law = _Joint.of(_Expansion.of(model, point, sums))
+    law = _Joint.of(_Expansion.of(model, point, sums, volume))
     taus, changes = [], [0.0]
     for one, z, tau, covariance in zip(model.experiments, point.z, point.tau, law.of_z, strict=True):
         told = (one.mu > 0) - tau * one.mu * np.diag(covariance)
@@ -586,6 +615,45 @@ def _with_strengths(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[_P
     return replace(point, tau=tuple(taus), level=level), max(changes)
 
 
+def _volume(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[Array, Array]:
+    """Gradient (d,) and curvature (d, d) of Σ log|C| by θ, at the most probable z: differences over half an sd.
+
+    Without it θ is the most probable one together with z. Where z is rough as soon as θ is small, as initial states are
+    without diffusion, that is far from the θ that is most probable whatever z.
+    """
+    at = _Expansion.of(model, point, sums)
+    factors = [scipy.linalg.cho_factor(C) for C in at.C]
+    S, _ = at.reduced(factors)
+    values, Q = np.linalg.eigh(S)
+    R = Q / np.sqrt(values)
+    coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
+    here = _logdet(at)
+    slope, bend = np.zeros(len(values)), np.zeros(len(values))
+    for i, direction in enumerate(R.T):
+        there = [_moved(model, point, coupled, side * _APART * direction) for side in (1, -1)]
+        up, down = (None if one is None else _logdet(one) - here for one in there)
+        if up is not None and down is not None:
+            slope[i], bend[i] = (up - down) / (2 * _APART), (up + down) / _APART**2
+        elif up is not None or down is not None:
+            slope[i] = (up if up is not None else -down) / _APART  # type: ignore[operator]
+    onto = S @ R
+    return onto @ slope, (onto * np.maximum(bend, -1.0)) @ onto.T
+
+
+def _moved(model: ForwardModel, point: _Point, coupled: Sequence[Array], x: Array) -> _Expansion | None:
+    """The expansion at θ + x, with z as it is most probable there; None out of bounds, or where nothing is solved."""
+    theta = point.theta + x
+    if not model.bounds.inside(theta, 0.0):
+        return None
+    there = replace(point, theta=theta, z=tuple(z - K @ x for z, K in zip(point.z, coupled, strict=True)))
+    sums = _solved(model, there)
+    return None if sums is None else _Expansion.of(model, there, sums)
+
+
+def _logdet(at: _Expansion) -> float:
+    return sum(float(np.linalg.slogdet(C)[1]) for C in at.C)
+
+
 def _differs(model: ForwardModel, point: _Point, halved: _Point) -> bool:
     """Whether halved steps in time change the predictions, or cannot be solved."""
     change = 0.0
@@ -598,8 +666,9 @@ def _differs(model: ForwardModel, point: _Point, halved: _Point) -> bool:
     return change > _TIME_ERROR**2
 
 
-def _result(model: ForwardModel, point: _Point, sums: _Sums, status: Status) -> ForwardFit:
-    at = _Expansion.of(model, point, sums)
+def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
+    point, sums = found.point, found.sums
+    at = _Expansion.of(model, point, sums, found.volume)
     law = _Joint.of(at)
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     values, spreads = [], []
@@ -608,7 +677,7 @@ def _result(model: ForwardModel, point: _Point, sums: _Sums, status: Status) -> 
         values.append(np.stack([u for u, _ in frames]))
         spreads.append(np.stack([law.spread(number, G) for _, G in frames]))
     held = sum(0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True))
-    likelihood = held - 0.5 * (at.phi - float(np.sum((point.theta / model.scale) ** 2)) + law.logdet_z)
+    likelihood = held - 0.5 * (at.phi - float(np.sum((point.theta / model.scale) ** 2)))
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
     evidence = likelihood - 0.5 * law.logdet - float(np.sum(0.5 * (point.theta / model.scale) ** 2 + np.log(model.scale)))
@@ -627,5 +696,5 @@ def _result(model: ForwardModel, point: _Point, sums: _Sums, status: Status) -> 
         point.tau,
         point.level,
         point.steps,
-        status,
+        found.status,
     )
