@@ -1,13 +1,14 @@
 """One equation fitted to the measurements themselves, by forward solves: the observation-space posterior.
 
-    û_jn = u(t_j, x_n; θ, u₀) + ε_jn,     Var ε = v(u) = a² + b (|u| + l) + c² u²,     u_t = Σ_i θ_i F_i(u),    u(t_0) = u₀ = V z
+    û_jn = u(t_j, x_n) + ε_jn,     u_t = Σ_i θ_i F_i(u),     u(t_0) = V z,     Var ε = v(u) = a² + b (|u| + l) + c² u²
     p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz),    θ_i ~ N(0, s_i²)
 
 V and μ: eigenvectors and eigenvalues of squared second differences, r the number of positive ones; the others are free.
 With Φ the deviance plus both exponents, H its Gauss–Newton curvature with the blocks A = Φ_θθ, B = Φ_zθ, C = Φ_zz:
 
     S = A − BᵀC⁻¹B,     θ | û ~ N(θ̂, S⁻¹) within bounds,     τ = (r − τ tr(μ Σ_z))/zᵀμz    (its most likely value)
-    log p(û | model) = log p(û | θ̂) − Σ_i (½ θ̂_i²/s_i² + log s_i) − ½ log|S|,     log p(û | θ̂) = −½ (Φ − Σ_i θ̂_i²/s_i²) + ½ r log τ − ½ log|C|
+    log p(û | model) = log p(û | θ̂) − Σ_i (½ θ̂_i²/s_i² + log s_i) − ½ log|S|
+    log p(û | θ) = −½ (Φ − Σ_i θ_i²/s_i²) + ½ r log τ − ½ log|C|
 
 up to what all models share.
 
@@ -212,7 +213,7 @@ def _modes(data: Data) -> tuple[Array, Array]:
     return V, mu.ravel()[order]
 
 
-def _side_by_side(parts: Iterable[Array]) -> Array:
+def _side_by_side(parts: Iterable[Any]) -> Any:
     return np.ascontiguousarray(np.concatenate(list(parts), axis=1))
 
 
@@ -367,7 +368,7 @@ class ForwardFit:
     def evidence_with(self, factor: float) -> float:
         """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
         exponent = 0.5 * float(np.sum((self.theta / self.scale) ** 2))
-        return self.log_evidence + exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor)
+        return float(self.log_evidence + exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -392,7 +393,7 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Expansion:
-    """Φ + Σ log|C|, −½ gradient and ½ curvature: A (d, d), g (d,) of θ, B (m, d), C (m, m), h (m,) of each initial state."""
+    """Φ + Σ log|C|, −½ gradient and ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
 
     phi: float
     A: Array
@@ -676,11 +677,15 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
         frames = list(solve_with_tangents(made, point.theta, one.V @ z, one.V, one.data.times, point.steps))
         values.append(np.stack([u for u, _ in frames]))
         spreads.append(np.stack([law.spread(number, G) for _, G in frames]))
-    held = sum(0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True))
+    held = sum(
+        0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True)
+    )
     likelihood = held - 0.5 * (at.phi - float(np.sum((point.theta / model.scale) ** 2)))
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
-    evidence = likelihood - 0.5 * law.logdet - float(np.sum(0.5 * (point.theta / model.scale) ** 2 + np.log(model.scale)))
+    evidence = (
+        likelihood - 0.5 * law.logdet - float(np.sum(0.5 * (point.theta / model.scale) ** 2 + np.log(model.scale)))
+    )
     return ForwardFit(
         point.theta,
         TruncatedPosterior(base, model.bounds, point.theta) if model.bounds else base,

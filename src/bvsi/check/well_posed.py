@@ -71,7 +71,7 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
 
 
 def well_posed_rows(library: Library, data: Data) -> Array:
-    """Rows a, (m, d), with a·θ ≥ 0 where waves of no length run away: −Re (−1)^|α| (ik)^p c_i/k^p at the highest even p.
+    """Rows a, (m, d), with a·θ ≥ 0 where no short waves run away: −Re (−1)^|α| (ik)^p c_i/k^p at the highest even p.
 
     One row for each equation, axis and extreme state: c_i is taken at the lowest and the highest value of each field
     that the operators read. What fields do to each other is left out.

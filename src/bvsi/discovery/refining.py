@@ -1,7 +1,7 @@
 """From residual to observation space: the selected equation and its rivals fitted by forward solves, and averaged.
 
-    P(m) ∝ p(û | m),     E[q] = Σ_m P(m) E[q | m],     Var q = Σ_m P(m) Var(q | m) + Σ_m P(m) (E[q | m] − E[q])²
-                                                             (statistics)                 (structure)
+P(m) ∝ p(û | m),     E[q] = Σ_m P(m) E[q | m],     Var q = Σ_m P(m) Var(q | m) + Σ_m P(m) (E[q | m] − E[q])²
+                                                         (statistics)                 (structure)
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ _DOUBTED = 0.01
 _MISFIT = 1e-3  # see above: noise levels are known to a few percent only
 # Frames below which temporal test functions have no room, so that the weak form differences the data in time.
 _FEW_FRAMES = 12
+_SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 # Factors by which the prior of the coefficients is made wider and narrower, to show what it does.
 INFLUENCE = (0.25, 4.0)
 
@@ -130,6 +131,14 @@ class Refined:
     seconds: float
 
     @property
+    def selected(self) -> float | None:
+        """Probability of the structure that the weak form selected; None where it was not fitted."""
+        names = None if self.agreement is None else set(self.agreement.names)
+        return next(
+            (float(p) for m, p in zip(self.models, self.probabilities(), strict=True) if set(m.names) == names), None
+        )
+
+    @property
     def best(self) -> ForwardFit:
         """The most probable structure."""
         return self.models[0]
@@ -182,6 +191,16 @@ class Refined:
         within, between = float(p @ every.var(axis=1)), float(p @ (means - mean) ** 2)
         return Averaged(mean, within**0.5, between**0.5, (low, high), sum(weights))
 
+    def moments(self, name: str) -> tuple[float, float, float]:
+        """Mean of a coefficient over the structures that have it, and its sd of statistics and of structure."""
+        pairs = [(m, p) for m, p in zip(self.models, self.probabilities(), strict=True) if name in m.names]
+        p = np.array([own for _, own in pairs])
+        p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
+        means = np.array([m.posterior.mean[m.names.index(name)] for m, _ in pairs])
+        within = np.array([m.posterior.variance[m.names.index(name)] for m, _ in pairs])
+        mean = float(p @ means)
+        return mean, float(p @ within) ** 0.5, float(p @ (means - mean) ** 2) ** 0.5
+
     @property
     def equation(self) -> str:
         """The most probable structure."""
@@ -199,6 +218,11 @@ class Refined:
                 f"The equation does not fit the measurements (χ² per degree of freedom {fit.chi2:.2f}, p = "
                 f"{fit.p_value:.1g}): an operator is missing, or the noise is larger than stated."
             )
+        if self.selected is not None and not self.selected > _DOUBTED:
+            found.append(
+                f"By forward solves the structure that the weak form selected has probability {self.selected:.2g}; "
+                f"the most probable one is {' + '.join(fit.names)}."
+            )
         if self.agreement is not None and self.agreement.doubted:
             found.append(str(self.agreement))
         return tuple(found)
@@ -209,14 +233,16 @@ class Refined:
         chances, wide = self.probabilities(), [self.probabilities(factor) for factor in INFLUENCE]
         inclusion = self.inclusion()
         lines = [f"by forward solves: {self.equation}", f"χ² per degree of freedom {self.best.chi2:.3g}", ""]
-        lines += [
-            f"{name} = {self.average(name)}, P(in) = {inclusion[name]:.3f}"
-            for name in self.candidates
-            if inclusion[name] > 0.01
-        ]
+        for name in self.candidates:
+            if inclusion[name] > _SHOWN:
+                mean, statistics, structure = self.moments(name)
+                lines.append(
+                    f"{name} = {mean:.4g} ± {statistics:.2g} (statistics) ± {structure:.2g} (structure), "
+                    f"P(in) = {inclusion[name]:.3f}"
+                )
         lines += ["", f"{'P':>6}  {'prior × 1/4':>11}  {'× 4':>6}  {'χ²/ν':>6}  structure"]
         for fit, p, narrow, broad in zip(self.models, chances, *wide, strict=True):
-            if max(p, narrow, broad) > 0.001:
+            if max(p, narrow, broad) > 0.1 * _SHOWN:
                 lines.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {fit.chi2:>6.2f}  {' + '.join(fit.names)}")
         lines += [f"{self.left_out} neighbouring structures were not fitted, for time."] if self.left_out else []
         lines += [f"not fitted: {' + '.join(names)}: {reason}" for names, reason in self.refused]
@@ -278,6 +304,8 @@ def refine(
     fields = tuple(f for f in experiments[0].names if f in library.equations)
     measured = [Measurements.of(one, own, fields) for one, own in zip(experiments, models, strict=True)]
     limits = None if constraints is None else as_linear(constraints, library.names)
+    if limits is not None and limits.equality.any():
+        raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
     search = _Search(library, measured, limits, found)
     first = [tuple(names) for names in structures] if structures is not None else search.given()
     search.fit(first[0])  # refused with the reason
@@ -385,7 +413,9 @@ def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: M
         L = np.linalg.cholesky(own)
     except np.linalg.LinAlgError:
         return None
-    ratio, Q = np.linalg.eigh(scipy.linalg.solve_triangular(L, scipy.linalg.solve_triangular(L, weak, lower=True).T, lower=True))
+    ratio, Q = np.linalg.eigh(
+        scipy.linalg.solve_triangular(L, scipy.linalg.solve_triangular(L, weak, lower=True).T, lower=True)
+    )
     variance = np.maximum(ratio - 1, 1.0)
     z = Q.T @ scipy.linalg.solve_triangular(L, difference, lower=True)
     sd = np.sqrt(np.diag((L @ Q * variance) @ (L @ Q).T))

@@ -1,4 +1,4 @@
-"""Solutions with exact derivatives by coefficients and initial state: a stiffly accurate implicit scheme of order three.
+"""Solutions with exact derivatives by coefficients and initial state: a stiffly accurate implicit scheme, order three.
 
     M (U_i − u) = h Σ_{j≤i} a_ij F(U_j),     u(t + h) = U_3
     (M − hγ J(U_i)) U_i′ = M u′ + h Σ_{j<i} a_ij F_j′ + hγ ∂F/∂θ(U_i),     hγ F_i′ = M (U_i′ − u′) − h Σ_{j<i} a_ij F_j′
@@ -11,6 +11,7 @@ L-stable: R. Alexander, SIAM J. Numer. Anal. 14 (1977).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -143,7 +144,7 @@ class _TangentStepper:
         U = U.copy()
         for _ in range(_MAX_NEWTON):
             J = s.J(U, t)
-            factor = self._factors.at(h, lambda J=J: (s.M.data / g, J))
+            factor = self._factors.at(h, partial(_pair, s.M.data / g, J))
             update = factor.solve((known - s.M @ U) / g + s.F(U, t))
             if not np.all(np.isfinite(update)):
                 raise StepFailedError("The solution runs away to infinity.")
@@ -151,3 +152,7 @@ class _TangentStepper:
             if s.linear or np.abs(update).max() <= _NEWTON * (np.abs(U).max() or 1.0):
                 return U, factor, J
         raise StepFailedError(f"Newton's method does not converge in {_MAX_NEWTON} iterations.")
+
+
+def _pair(B: Array, C: Array) -> tuple[Array, Array]:
+    return B, C

@@ -330,8 +330,8 @@ def from_counts(measurements: Sequence[Data]) -> tuple[Data, SignalNoise]:
 
         b = Σ Σ_r (û_r − û)² / (R − 1) / Σ û / R
 
-    R b is the step of the counts times their overdispersion, which is one for Poisson's. Values may be counts, or counts
-    per area: all fields have the same units.
+    R b is the step of the counts times their overdispersion, which is one for Poisson's. Values may be counts, or
+    counts per area: all fields have the same units.
 
     Parameters
     ----------

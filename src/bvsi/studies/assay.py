@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -139,7 +140,7 @@ def reliability(trials: Sequence[Trial]) -> list[tuple[float, float, int]]:
     ]
     p, right = np.array([p for p, _ in every]), np.array([r for _, r in every])
     edges = [0.01, 0.05, 0.2, 0.4, 0.6, 0.8, 1.0 + 1e-9]
-    inside = [(p >= low) & (p < high) for low, high in zip(edges[:-1], edges[1:], strict=True)]
+    inside = [(p >= low) & (p < high) for low, high in pairwise(edges)]
     return [(float(p[b].mean()), float(right[b].mean()), int(b.sum())) for b in inside if b.any()]
 
 
