@@ -64,7 +64,9 @@ _MOST_STEPS = 256  # between two frames, not measured
 # Change of Φ that a step promises below which the iteration ends: estimates within 0.03 of their standard deviation.
 _CONVERGED = 1e-3
 _ITERATIONS = 80  # the assays take 6 to 20
-_DAMPING = (1e-3, 0.2, 5.0, 1e10)  # Levenberg's λ: the first, factors after a good and a bad step, the last
+# Levenberg's λ: the first, factors after a good and a bad step, the least after a bad one, and the last.
+_DAMPING = (1e-3, 0.2, 4.0, 0.03, 1e8)
+_GOOD = 0.3  # part of the promised fall of Φ that a good step has: Gauss–Newton steps of counts go back and forth
 _NEAR = 30.0  # promised fall of Φ below which slopes of log|C| are worth their solves
 _APART = 0.5  # standard deviations over which they are differenced
 _ROOM = 0.02  # distance of a start from bounds, in units of s
@@ -165,7 +167,8 @@ class Measurements:
         """States (T, s) without most of the noise, for the start."""
         found, n = smoothers(self.data), self.data.n_nodes
         parts = [self.values[:, i : i + n] for i in range(0, self.values.shape[1], n)]
-        return _side_by_side(found[f].smooth(u) for f, u in zip(self.fields, parts, strict=True))
+        states: Array = _side_by_side(found[f].smooth(u) for f, u in zip(self.fields, parts, strict=True))
+        return states
 
     @property
     def rank(self) -> int:
@@ -470,7 +473,7 @@ class _Solved:
 
 def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> _Solved | None:
     """The most probable point; None where the equation cannot be solved with halved steps in time."""
-    damping, better, worse, last = _DAMPING
+    damping, better, worse, least, last = _DAMPING
     checked = False  # whether steps in time are short enough, here and in the end
     volume, promised = None, np.inf
     for iteration in range(1, _ITERATIONS + 1):
@@ -478,7 +481,7 @@ def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> _Solved | None:
         if volume is None and promised < _NEAR:
             volume = _volume(model, point, sums)
         at = _Expansion.of(model, point, sums, volume)
-        step, promised = _step(model, point, at, damping)
+        _, promised = _step(model, point, at, 0.0)
         done = promised < _CONVERGED and moved < _SETTLED and volume is not None
         if done or (promised < 1 and not checked):
             checked, halved = True, replace(point, steps=2 * point.steps)
@@ -490,12 +493,13 @@ def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> _Solved | None:
                 continue
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
+        step, hoped = _step(model, point, at, damping)
         tried = _solved(model, step)
-        if tried is not None and _Expansion.of(model, step, tried).phi < at.phi + _TIE:
-            point, sums, damping, volume = step, tried, better * damping, None
-        else:
-            damping *= worse
-        if damping > last:
+        fall = -np.inf if tried is None else at.phi - _Expansion.of(model, step, tried).phi
+        damping = better * damping if fall > _GOOD * hoped else worse * max(damping, least)
+        if tried is not None and fall > -_TIE:
+            point, sums, volume = step, tried, None
+        elif damping > last:
             break
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
 
