@@ -70,7 +70,7 @@ _GOOD = 0.3  # part of the promised fall of Φ that a good step has: Gauss–New
 _NEAR = 30.0  # promised fall of Φ below which slopes of log|C| are worth their solves
 _APART = 0.5  # standard deviations over which they are differenced
 _ROOM = 0.02  # distance of a start from bounds, in units of s
-_TIE = 0.1  # by which Φ + log|C| may grow in a step: log|C| changes with z as well, which no slope tells
+_TIE = 0.01  # by which Φ may grow in a step: the integral of the deviance is not exact
 _SETTLED = 0.02  # change of log τ and log σ² below which they stand
 _STRIDE = 10.0  # factor by which τ and σ² change in one step, at most
 _SMOOTHEST = 1e-6  # roughness, as a part of the mean square of the field, that an initial state has at least
@@ -396,7 +396,7 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Expansion:
-    """Φ + Σ log|C|, −½ gradient and ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
+    """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
 
     phi: float
     A: Array
@@ -422,7 +422,7 @@ class _Expansion:
         C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
         gradient, curvature = (np.zeros(d), np.zeros((d, d))) if volume is None else volume
         return _Expansion(
-            phi + sum(float(np.linalg.slogdet(own)[1]) for own in C),
+            phi,
             sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
             sum(own[:d] for own in slope) - point.theta / scale**2 - 0.5 * gradient,
             tuple(own[d:, :d] for own in H),
@@ -496,6 +496,9 @@ def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> _Solved | None:
         step, hoped = _step(model, point, at, damping)
         tried = _solved(model, step)
         fall = -np.inf if tried is None else at.phi - _Expansion.of(model, step, tried).phi
+        if volume is not None:  # as it changes with θ; with z, which is where Φ is lowest, it does not count
+            x = step.theta - point.theta
+            fall -= float(volume[0] @ x + 0.5 * x @ volume[1] @ x)
         damping = better * damping if fall > _GOOD * hoped else worse * max(damping, least)
         if tried is not None and fall > -_TIE:
             point, sums, volume = step, tried, None
@@ -519,7 +522,7 @@ def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None
         points = [_Point(theta, z, tau, level, steps) for theta in inside]
         solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
         if solved:
-            return min(solved, key=lambda pair: _Expansion.of(model, *pair).phi)
+            return min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
         steps *= 2
     raise RefineError(_UNSOLVED)
 
@@ -684,7 +687,7 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
     held = sum(
         0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True)
     )
-    likelihood = held - 0.5 * (at.phi - float(np.sum((point.theta / model.scale) ** 2)))
+    likelihood = held - 0.5 * (at.phi + _logdet(at) - float(np.sum((point.theta / model.scale) ** 2)))
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
     evidence = (
