@@ -375,7 +375,7 @@ class ForwardFit:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
+class _Parameters:
     """Parameters: θ (d,), z (m,) of each experiment, τ of each of their modes (m,), σ², and steps between frames."""
 
     theta: Array
@@ -406,7 +406,9 @@ class _Expansion:
     h: tuple[Array, ...]
 
     @staticmethod
-    def of(model: ForwardModel, point: _Point, sums: _Sums, volume: tuple[Array, Array] | None = None) -> _Expansion:
+    def of(
+        model: ForwardModel, point: _Parameters, sums: _Sums, volume: tuple[Array, Array] | None = None
+    ) -> _Expansion:
         """Data and priors together.
 
         Parameters
@@ -465,13 +467,13 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
 class _Solved:
     """Where the iteration ended, with what was summed there, and the slopes of Σ log|C|."""
 
-    point: _Point
+    point: _Parameters
     sums: _Sums
     volume: tuple[Array, Array] | None
     status: Status
 
 
-def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> _Solved | None:
+def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | None:
     """The most probable point; None where the equation cannot be solved with halved steps in time."""
     damping, better, worse, least, last = _DAMPING
     checked = False  # whether steps in time are short enough, here and in the end
@@ -507,7 +509,9 @@ def _fitted(model: ForwardModel, point: _Point, sums: _Sums) -> _Solved | None:
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
 
 
-def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int) -> tuple[_Point, _Sums]:
+def _first(
+    model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int
+) -> tuple[_Parameters, _Sums]:
     """The start with the lowest Φ; steps in time are halved until one can be solved."""
     states = [one.smooth[0] for one in model.experiments] if like is None else like.initial
     z = tuple(one.V.T @ state for one, state in zip(model.experiments, states, strict=True))
@@ -519,7 +523,7 @@ def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None
     inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
     level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
-        points = [_Point(theta, z, tau, level, steps) for theta in inside]
+        points = [_Parameters(theta, z, tau, level, steps) for theta in inside]
         solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
         if solved:
             return min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
@@ -527,7 +531,7 @@ def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None
     raise RefineError(_UNSOLVED)
 
 
-def _solved(model: ForwardModel, point: _Point) -> _Sums | None:
+def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     """Sums over the data at a point; None where the equation cannot be solved there."""
     curvatures, slopes, deviance = [], [], 0.0
     for one, made, z in zip(model.experiments, model.simulators, point.z, strict=True):
@@ -547,7 +551,7 @@ def _solved(model: ForwardModel, point: _Point) -> _Sums | None:
     return _Sums(tuple(curvatures), tuple(slopes), deviance)
 
 
-def _step(model: ForwardModel, point: _Point, at: _Expansion, damping: float) -> tuple[_Point, float]:
+def _step(model: ForwardModel, point: _Parameters, at: _Expansion, damping: float) -> tuple[_Parameters, float]:
     """The next point, and by how much Φ would fall if it were quadratic."""
     factors = [scipy.linalg.cho_factor(C + damping * np.diag(np.diag(C))) for C in at.C]
     S, slope = at.reduced(factors, damping)
@@ -582,7 +586,7 @@ class _Joint:
         symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
         return _Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
 
-    def used(self, model: ForwardModel, point: _Point) -> float:
+    def used(self, model: ForwardModel, point: _Parameters) -> float:
         """Parameters that the data determine: all, less what the priors tell of them."""
         told = float(np.sum(np.diag(self.inverse) / model.scale**2))
         for one, tau, covariance in zip(model.experiments, point.tau, self.of_z, strict=True):
@@ -604,8 +608,8 @@ def _strengths(one: Measurements, z: Array, determined: Array) -> Array:
 
 
 def _with_strengths(
-    model: ForwardModel, point: _Point, sums: _Sums, volume: tuple[Array, Array] | None
-) -> tuple[_Point, float]:
+    model: ForwardModel, point: _Parameters, sums: _Sums, volume: tuple[Array, Array] | None
+) -> tuple[_Parameters, float]:
     """τ, and σ² where it is not known, nearer to the most likely ones; and by how much their logarithms moved."""
     law = _Joint.of(_Expansion.of(model, point, sums, volume))
     taus, changes = [], [0.0]
@@ -623,7 +627,7 @@ def _with_strengths(
     return replace(point, tau=tuple(taus), level=level), max(changes)
 
 
-def _volume(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[Array, Array]:
+def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[Array, Array]:
     """Gradient (d,) and curvature (d, d) of Σ log|C| by θ, at the most probable z: differences over half an sd.
 
     Without it θ is the most probable one together with z. Where z is rough as soon as θ is small, as initial states are
@@ -648,7 +652,7 @@ def _volume(model: ForwardModel, point: _Point, sums: _Sums) -> tuple[Array, Arr
     return onto @ slope, (onto * np.maximum(bend, -1.0)) @ onto.T
 
 
-def _moved(model: ForwardModel, point: _Point, coupled: Sequence[Array], x: Array) -> _Expansion | None:
+def _moved(model: ForwardModel, point: _Parameters, coupled: Sequence[Array], x: Array) -> _Expansion | None:
     """The expansion at θ + x, with z as it is most probable there; None out of bounds, or where nothing is solved."""
     theta = point.theta + x
     if not model.bounds.inside(theta, 0.0):
@@ -662,7 +666,7 @@ def _logdet(at: _Expansion) -> float:
     return sum(float(np.linalg.slogdet(C)[1]) for C in at.C)
 
 
-def _differs(model: ForwardModel, point: _Point, halved: _Point) -> bool:
+def _differs(model: ForwardModel, point: _Parameters, halved: _Parameters) -> bool:
     """Whether halved steps in time change the predictions, or cannot be solved."""
     change = 0.0
     for number, one in enumerate(model.experiments):

@@ -23,7 +23,7 @@ from bvsi.app.posterior_storage import (
 from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
 from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.method import Method
-from bvsi.discovery.refining import Agreement, Refined
+from bvsi.discovery.refining import SpacesCompared, Refined
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
@@ -242,7 +242,7 @@ def _refined(record: dict[str, Any] | None) -> Refined | None:
     agreement = record["agreement"]
     if agreement is not None:
         arrays = {key: np.array(agreement[key], dtype=float) for key in ("difference", "sd")}
-        agreement = Agreement(**{**agreement, **arrays, "names": tuple(agreement["names"])})
+        agreement = SpacesCompared(**{**agreement, **arrays, "names": tuple(agreement["names"])})
     return Refined(
         fields=tuple(map(str, record["fields"])),
         candidates=tuple(map(str, record["candidates"])),

@@ -46,7 +46,7 @@ INFLUENCE = (0.25, 4.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Agreement:
+class SpacesCompared:
     """The weak form's estimate beside that of forward solves, for the same operators.
 
     Attributes
@@ -127,7 +127,7 @@ class Refined:
     models: tuple[ForwardFit, ...]
     refused: tuple[tuple[tuple[str, ...], str], ...]
     left_out: int
-    agreement: Agreement | None
+    agreement: SpacesCompared | None
     seconds: float
 
     @property
@@ -306,7 +306,7 @@ def refine(
     limits = None if constraints is None else as_linear(constraints, library.names)
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
-    search = _Search(library, measured, limits, found)
+    search = _Structures(library, measured, limits, found)
     first = [tuple(names) for names in structures] if structures is not None else search.given()
     search.fit(first[0])  # refused with the reason
     while (names := search.next(first, further=structures is None)) is not None:
@@ -321,7 +321,7 @@ def refine(
     return Refined(fields, library.names, tuple(fits), tuple(search.refused), left, agreement, seconds)
 
 
-class _Search:
+class _Structures:
     """Structures that were fitted, and which to fit next."""
 
     def __init__(
@@ -397,7 +397,7 @@ class _Search:
         return [tuple(name for name in self._library.names if name in one) for one in changed if one]
 
 
-def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: Measurements) -> Agreement | None:
+def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: Measurements) -> SpacesCompared | None:
     """Both estimates of the operators that were selected.
 
     Where forward solves are efficient, Cov(θ_w − θ_f) = Cov θ_w − Cov θ_f (Hausman). In every direction it is taken for
@@ -420,7 +420,7 @@ def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: M
     z = Q.T @ scipy.linalg.solve_triangular(L, difference, lower=True)
     sd = np.sqrt(np.diag((L @ Q * variance) @ (L @ Q).T))
     p_value = float(chdtrc(len(z), float(np.sum(z**2 / variance))))
-    return Agreement(fit.names, difference, sd, p_value, _cause(fit, data))
+    return SpacesCompared(fit.names, difference, sd, p_value, _cause(fit, data))
 
 
 def _cause(fit: ForwardFit, data: Measurements) -> str:

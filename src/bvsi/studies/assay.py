@@ -85,7 +85,7 @@ def intervals(draws: Array) -> dict[str, tuple[float, float]]:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class AssayFit:
     """One assay: intervals by forward solves and by the weak form, empty where that failed; CPU seconds of each."""
 
     truth: Mapping[str, float]
@@ -97,7 +97,7 @@ class Trial:
     structures: Refined | None = None
 
 
-def trial(one: Assay, rng: Rng, *, structures: bool = False) -> Trial:
+def trial(one: Assay, rng: Rng, *, structures: bool = False) -> AssayFit:
     """Fit Fisher's equation in both spaces; with ``structures`` all of the candidates."""
     data, noise = from_counts(one.wells)
     found: Discovery | None
@@ -111,26 +111,26 @@ def trial(one: Assay, rng: Rng, *, structures: bool = False) -> Trial:
     compared = refine(data, library(CANDIDATES), noise=noise) if structures else None
     weak = {} if found is None else intervals(found.posterior.sample(20_000, rng)[:, _order(found.names)])
     forward = intervals(made.best.posterior.sample(20_000, rng)[:, _order(made.best.names)])
-    return Trial(one.truth, forward, weak, made.best.chi2, made.best.status.converged, seconds, compared)
+    return AssayFit(one.truth, forward, weak, made.best.chi2, made.best.status.converged, seconds, compared)
 
 
 def _order(names: Sequence[str]) -> list[int]:
     return [list(names).index(name) for name in FISHER]
 
 
-def covered(trials: Sequence[Trial], quantity: str, way: str) -> float:
+def covered(trials: Sequence[AssayFit], quantity: str, way: str) -> float:
     """Share of the intervals that hold the truth."""
     pairs = [(getattr(one, way)[quantity], one.truth[quantity]) for one in trials if getattr(one, way)]
     return float(np.mean([low <= true <= high for (low, high), true in pairs])) if pairs else float("nan")
 
 
-def width(trials: Sequence[Trial], quantity: str, way: str) -> float:
+def width(trials: Sequence[AssayFit], quantity: str, way: str) -> float:
     """Median width of the intervals as a part of the truth."""
     pairs = [(getattr(one, way)[quantity], one.truth[quantity]) for one in trials if getattr(one, way)]
     return float(np.median([(high - low) / true for (low, high), true in pairs])) if pairs else float("nan")
 
 
-def reliability(trials: Sequence[Trial]) -> list[tuple[float, float, int]]:
+def reliability(trials: Sequence[AssayFit]) -> list[tuple[float, float, int]]:
     """Stated probability of structures, how often they are right, and their number, in bins of the probability."""
     every = [
         (p, set(fit.names) == set(FISHER))
@@ -144,7 +144,7 @@ def reliability(trials: Sequence[Trial]) -> list[tuple[float, float, int]]:
     return [(float(p[b].mean()), float(right[b].mean()), int(b.sum())) for b in inside if b.any()]
 
 
-def table(trials: Sequence[Trial]) -> str:
+def table(trials: Sequence[AssayFit]) -> str:
     """Coverage and widths in both spaces."""
     lines = ["| | forward: covered | width/truth | weak form: covered | width/truth |", "|---|---:|---:|---:|---:|"]
     for name in QUANTITIES:
