@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from bvsi import Discovery, discover
+from bvsi.app.cli.main import app
 from bvsi.app.study import load_study, run_study
 from bvsi.data import Data, Grid
 from bvsi.forward.ensemble import simulator
@@ -102,3 +106,16 @@ def test_counts_of_replicates_have_one_law():
     data, noise = from_counts(wells)
     assert noise.b == pytest.approx(1 / 4, rel=0.15)
     np.testing.assert_allclose(data.fields["u"], np.mean([one.fields["u"] for one in wells], axis=0))
+
+
+def test_the_command_writes_a_result_with_them(data, found, tmp_path, monkeypatch):
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "result").mkdir()
+    found.save(tmp_path / "result" / "result.nc")
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, ["refine", "study.toml", "--out", "refined.nc", "--json"])
+    assert ran.exit_code == 0, ran.output
+    told = json.loads(ran.stdout)
+    assert told["inclusion"]["u"] == pytest.approx(1.0)
+    assert Discovery.load("refined.nc").refined.equation == told["equation"]

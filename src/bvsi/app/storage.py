@@ -23,7 +23,7 @@ from bvsi.app.posterior_storage import (
 from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
 from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.method import Method
-from bvsi.discovery.refining import SpacesCompared, Refined
+from bvsi.discovery.refining import Refined, SpacesCompared
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
