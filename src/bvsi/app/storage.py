@@ -23,16 +23,22 @@ from bvsi.app.posterior_storage import (
 from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
 from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.method import Method
+from bvsi.discovery.refining import Refined, SpacesCompared
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
+from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
 from bvsi.predict.forecast import Forecast
+from bvsi.refine import ForwardFit
 from bvsi.select import SelectionPath, Visited
 
 if TYPE_CHECKING:
     import xarray as xr
 
 FORMAT = "bvsi discovery 1"
+# What a forward fit has of each experiment.
+_BY_EXPERIMENT = ("initial", "predictions", "spreads", "smoothness")
 # Pictures of a fit are variables called frames_0_times, frames_0_data_u, … by experiment.
 _FRAMES = "frames"
 
@@ -101,6 +107,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "steps": json.dumps(steps),
         "forecast": json.dumps(None if found.forecast is None else plain(vars(found.forecast))),
         "check": json.dumps(None if found.check is None else _check_record(found.check)),
+        "refined": json.dumps(None if found.refined is None else _refined_record(found.refined)),
     }
     return xr.Dataset(variables, coords=coordinates, attrs=attributes)
 
@@ -128,6 +135,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         frames=frames_from(dataset),
         forecast=forecast_of(json.loads(attributes.get("forecast", "null"))),
         no_simulation=str(attributes.get("no_simulation", "")),
+        refined=_refined(json.loads(attributes.get("refined", "null"))),
         method=_method(json.loads(attributes["settings"]).get("method", "")),
     )
 
@@ -207,6 +215,59 @@ def _check(record: dict[str, Any] | None) -> Check | None:
         covariance_added=np.array(record["covariance_added"]),
         failed=tuple(FailedComparison(**one) for one in record.get("failed", ())),
     )
+
+
+def _refined_record(refined: Refined) -> dict[str, Any]:
+    """Fits by forward solves as JSON values; states and predictions of the most probable structure only."""
+    agreement = refined.agreement
+    fits = [_fit_record(fit, whole=number == 0) for number, fit in enumerate(refined.models)]
+    return {**vars(refined), "models": fits, "agreement": None if agreement is None else plain(vars(agreement))}
+
+
+def _fit_record(fit: ForwardFit, *, whole: bool) -> dict[str, Any]:
+    posterior = fit.posterior
+    base, limits = posterior, None
+    if isinstance(posterior, TruncatedPosterior):
+        assert isinstance(posterior.base, GaussianPosterior)
+        base, limits = posterior.base, plain(posterior.constraints.rows._asdict())
+    arrays = {name: [own.tolist() for own in getattr(fit, name)] if whole else [] for name in _BY_EXPERIMENT}
+    law = {"names": fit.names, "mean": base.mean.tolist(), "covariance": base.covariance.tolist(), "limits": limits}
+    return {**plain(vars(fit)), **arrays, "posterior": law, "status": status_record(fit.status)}
+
+
+def _refined(record: dict[str, Any] | None) -> Refined | None:
+    """Fits by forward solves again."""
+    if record is None:
+        return None
+    agreement = record["agreement"]
+    if agreement is not None:
+        arrays = {key: np.array(agreement[key], dtype=float) for key in ("difference", "sd")}
+        agreement = SpacesCompared(**{**agreement, **arrays, "names": tuple(agreement["names"])})
+    return Refined(
+        fields=tuple(map(str, record["fields"])),
+        candidates=tuple(map(str, record["candidates"])),
+        models=tuple(_fit_of(fit) for fit in record["models"]),
+        refused=tuple((tuple(names), str(reason)) for names, reason in record["refused"]),
+        left_out=int(record["left_out"]),
+        agreement=agreement,
+        seconds=float(record["seconds"]),
+    )
+
+
+def _fit_of(record: dict[str, Any]) -> ForwardFit:
+    law, theta = record["posterior"], np.array(record["theta"], dtype=float)
+    names = tuple(map(str, law["names"]))
+    base = GaussianPosterior(names, np.array(law["mean"], dtype=float), np.array(law["covariance"], dtype=float))
+    posterior: GaussianPosterior | TruncatedPosterior = base
+    if (limits := law["limits"]) is not None:
+        rows = {key: np.array(limits[key], dtype=float) for key in ("A", "lower", "upper")}
+        bounds = LinearConstraints(
+            names, rows["A"].reshape(-1, len(names)), rows["lower"], rows["upper"], tuple(limits["texts"])
+        )
+        posterior = TruncatedPosterior(base, bounds, theta)
+    arrays = {name: tuple(np.array(own, dtype=float) for own in record[name]) for name in _BY_EXPERIMENT}
+    read = {"theta": theta, "scale": np.array(record["scale"], dtype=float), "status": status_of(record["status"])}
+    return ForwardFit(**{**record, **arrays, **read, "posterior": posterior})
 
 
 def _spread(visited: Visited, candidates: tuple[str, ...]) -> np.ndarray:

@@ -54,7 +54,10 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
         return False
     operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)
     right = np.append(theta, -np.ones(len(library.known)))  # known terms of the left side, brought to the right
-    terms = _terms(operators[: len(right)], tuple(library.equations), right, data, words)
+    every = data.n_times * data.n_nodes
+    # a fixed step could meet the same nodes at all times
+    some = np.linspace(0, every - 1, min(_MOST, every)).astype(np.int64)
+    terms = _terms(operators[: len(right)], tuple(library.equations), right, data, words, some)
     points = data.geometry.points
     spacing = float(np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / words.dim)
     for direction in product((0.0, 1.0, -1.0), repeat=words.dim):
@@ -67,17 +70,58 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
     return False
 
 
+def well_posed_rows(library: Library, data: Data) -> Array:
+    """Rows a, (m, d), with a·θ ≥ 0 where no short waves run away: −Re (−1)^|α| (ik)^p c_i/k^p at the highest even p.
+
+    One row for each equation, axis and extreme state: c_i is taken at the lowest and the highest value of each field
+    that the operators read. What fields do to each other is left out.
+
+    Parameters
+    ----------
+    library
+        Operators, d.
+    """
+    words = Vocabulary.of(data)
+    rows = np.zeros((0, len(library)))
+    if not words.dim or library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES):
+        return rows
+    operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)[: len(library)]
+    places = np.unique([pick(data.fields[f]) for f in data.names for pick in (np.argmin, np.argmax)])
+    fields = tuple(library.equations)
+    found = []
+    for place in places:
+        terms = [_terms([o], fields, np.ones(1), data, words, np.array([place])) for o in operators]
+        found += [_highest(terms, e, axis) for e in range(len(fields)) for axis in range(words.dim)]
+    kept = [row for row in found if row.any()]
+    return np.unique(np.stack(kept), axis=0) if kept else rows
+
+
+def _highest(terms: Sequence[Sequence[_Term]], equation: int, axis: int) -> Array:
+    """−Re (−1)^|α| i^p c of each operator, (d,), at the highest even order p along an axis; zero where that is none."""
+    orders = np.zeros((len(terms), MAX_DERIVATIVES + 1))
+    for i, own in enumerate(terms):
+        for row, column, tested, powers, value in own:
+            order = powers[axis]
+            if row == column == equation and sum(powers) == order and order % 2 == 0:
+                orders[i, order] -= value * (-1) ** tested * _I[order % 4].real
+    present = np.flatnonzero(orders.any(axis=0))
+    return orders[:, present[-1]] if len(present) and present[-1] else np.zeros(len(terms))
+
+
 _Term = tuple[int, int, int, tuple[int, ...], float]
 """Equation, field, |α|, α + β, and θ_i c̄ of a term."""
 
 
 def _terms(
-    operators: Sequence[WeakOperator], fields: Sequence[str], theta: Array, data: Data, words: Vocabulary
+    operators: Sequence[WeakOperator],
+    fields: Sequence[str],
+    theta: Array,
+    data: Data,
+    words: Vocabulary,
+    places: Integers,
 ) -> list[_Term]:
-    """The terms of A; fields without an equation are not disturbed."""
-    every = data.n_times * data.n_nodes
-    # a fixed step could meet the same nodes at all times
-    times, nodes = np.divmod(np.linspace(0, every - 1, min(_MOST, every)).astype(np.int64), data.n_nodes)
+    """The terms of A at some values, counted time by time; fields without an equation are not disturbed."""
+    times, nodes = np.divmod(places, data.n_nodes)
     found: list[_Term] = []
     for operator, value in zip(operators, theta, strict=True):
         kernel = operator.kernel("cells", "jacobian")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bvsi.app.plot.accessor import DiscoveryPlots
+    from bvsi.data import Data
+    from bvsi.discovery.refining import Refined
+    from bvsi.operators import Library
     from bvsi.predict.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -74,6 +77,8 @@ class Discovery:
         Texts of left sides that are not the time derivative alone, by field.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
+    refined
+        The equation and its rivals by forward solves, see :meth:`refine`.
     """
 
     fields: tuple[str, ...]
@@ -93,6 +98,7 @@ class Discovery:
     forecast: Forecast | None = None
     method: Method | None = None
     no_simulation: str = ""
+    refined: Refined | None = None
     left: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -168,7 +174,21 @@ class Discovery:
             found.append(self.forecast.status)
         if self.no_simulation:
             found.append(f"No forecast could be made. {self.no_simulation}")
-        return tuple(found)
+        return (*found, *(() if self.refined is None else self.refined.doubts))
+
+    def refine(self, data: Data | Sequence[Data], library: Library, **options: Any) -> Discovery:
+        """The same with ``refined``: the equation and its rivals fitted to the measurements by forward solves.
+
+        Parameters
+        ----------
+        data, library
+            As given to ``discover``.
+        options
+            See :func:`bvsi.discovery.refining.refine`.
+        """
+        from bvsi.discovery.refining import refine
+
+        return replace(self, refined=refine(data, library, self, **options))
 
     def inclusion(self) -> dict[str, float]:
         """P(in) by operator: the weight of models with it among those that the selection compared.
@@ -287,7 +307,9 @@ class Discovery:
     def __str__(self) -> str:
         judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.check.advice}"]
         judged += [f"doubt: {doubt}" for doubt in self.doubts]
-        return "\n\n".join([self.equation, *judged, self.table, self.diagnostics, *self._check_text, str(self.path)])
+        refined = [] if self.refined is None else [str(self.refined)]
+        texts = [self.equation, *judged, *refined, self.table, self.diagnostics, *self._check_text, str(self.path)]
+        return "\n\n".join(texts)
 
     @property
     def _coupled(self) -> bool:

@@ -48,7 +48,8 @@ class Simulator:
     prescribed: bool
 
     @cached_property
-    def _structure(self) -> StepStructure:
+    def structure(self) -> StepStructure:
+        """Of the matrices that are factored."""
         return StepStructure(self.equation.layout, self.equation.free)
 
     @property
@@ -106,7 +107,7 @@ class Simulator:
                 raise OperatorError("simulate: boundary values in time are needed where no condition is declared.")
             known = Prescribed.of(self.fixed, boundary[0], self._state(boundary[1]))
         system = self.equation.system(theta).merged()
-        stepper = RosenbrockStepper(system, scheme or Rosenbrock(), self._structure, known)
+        stepper = RosenbrockStepper(system, scheme or Rosenbrock(), self.structure, known)
         states = evolve(stepper, self._state(initial), times, progress)
         n = self.equation.space.n_dofs
         return {f: self._nodal(states[:, i * n : (i + 1) * n]) for i, f in enumerate(self.fields)}, stepper.steps

@@ -313,6 +313,44 @@ def from_replicates(measurements: Sequence[Data]) -> tuple[Data, Diagonal]:
     measurements
         At least two, at the same times and nodes, complete.
     """
+    first = _checked(measurements)
+    mean, sigma = {}, {}
+    for name in first.names:
+        values = np.stack([one.fields[name] for one in measurements])
+        mean[name] = values.mean(axis=0)
+        variance = smoothed(values.var(axis=0, ddof=1), first.geometry) / len(values)
+        if not variance.max() > 0:
+            raise DataError(f"measurements: those of {name!r} are all the same; they are copies, not measurements.")
+        sigma[name] = np.sqrt(np.maximum(variance, 1e-12 * variance.max()))
+    return first.with_fields(mean), Diagonal(sigma)
+
+
+def from_counts(measurements: Sequence[Data]) -> tuple[Data, SignalNoise]:
+    """Mean of R counts of the same experiment, and the law of its noise, Var(û) = b u. ::
+
+        b = Σ Σ_r (û_r − û)² / (R − 1) / Σ û / R
+
+    R b is the step of the counts times their overdispersion, which is one for Poisson's. Values may be counts, or
+    counts per area: all fields have the same units.
+
+    Parameters
+    ----------
+    measurements
+        At least two, at the same times and nodes, complete and not negative.
+    """
+    first = _checked(measurements)
+    values = np.stack([[one.fields[name] for name in first.names] for one in measurements])
+    mean = values.mean(axis=0)
+    if values.min() < 0 or not mean.max() > 0:
+        raise DataError("measurements: counts are not negative, and not all zero; use from_replicates for others.")
+    b = float(values.var(axis=0, ddof=1).sum() / mean.sum()) / len(values)
+    if not b > 0:
+        raise DataError("measurements: all are the same; they are copies, not measurements.")
+    return first.with_fields(dict(zip(first.names, mean, strict=True))), SignalNoise(b=b)
+
+
+def _checked(measurements: Sequence[Data]) -> Data:
+    """The first of several measurements of one experiment; others that do not fit are refused."""
     if len(measurements) < 2:
         raise DataError("measurements: at least two are needed; one alone has no scatter. Leave noise= out instead.")
     first = measurements[0]
@@ -324,12 +362,4 @@ def from_replicates(measurements: Sequence[Data]) -> tuple[Data, Diagonal]:
             )
     if any(one.measured is not None for one in measurements):
         raise DataError("measurements: values are missing; fill them, or give the measurements to discover one by one.")
-    mean, sigma = {}, {}
-    for name in first.names:
-        values = np.stack([one.fields[name] for one in measurements])
-        mean[name] = values.mean(axis=0)
-        variance = smoothed(values.var(axis=0, ddof=1), first.geometry) / len(values)
-        if not variance.max() > 0:
-            raise DataError(f"measurements: those of {name!r} are all the same; they are copies, not measurements.")
-        sigma[name] = np.sqrt(np.maximum(variance, 1e-12 * variance.max()))
-    return first.with_fields(mean), Diagonal(sigma)
+    return first

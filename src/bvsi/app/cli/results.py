@@ -1,4 +1,4 @@
-"""``bvsi report``, ``predict``, ``simulate``, ``compare``: what follows from a result."""
+"""``bvsi report``, ``predict``, ``simulate``, ``refine``, ``compare``: what follows from a result."""
 
 from __future__ import annotations
 
@@ -112,6 +112,36 @@ def simulate(
         loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
         made = simulate_study(loaded, given, draws=draws, seed=seed, out=out, progress=progress)
     say(f"{made.text}\nfile: {out}", {**made.record(), "file": str(out)}, as_json=as_json, quiet=quiet)
+
+
+def refine(
+    study: Annotated[Path, typer.Argument(help="The study file; its result must be there.")] = Path("study.toml"),
+    result: Annotated[Path | None, typer.Option(help="Another result.nc or folder.", show_default=False)] = None,
+    budget: Annotated[float, typer.Option(min=1.0, help="Seconds after which no structure is begun.")] = 300.0,
+    out: Annotated[Path, typer.Option(help="The result with what was found, as NetCDF.")] = Path("refined.nc"),
+    force: Force = False,
+    allow_outside: AllowOutside = False,
+    max_memory: MaxMemory = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fit the equation and its rivals by forward solves.
+
+    Where frames are few: coefficients, initial state, and how probable each structure is.
+    """
+    from bvsi.app.study import load_study
+    from bvsi.app.study.simulation import refine_study
+
+    free_to_write(out, force=force, option="--out")
+    with shown_progress(quiet=quiet or as_json) as progress:
+        loaded, given = load_study(study), None if result is None else result_file(result)
+        loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
+        found = refine_study(loaded, given, budget=budget, progress=progress)
+    found.save(out)
+    assert found.refined is not None
+    said = "\n".join([f"by the weak form: {found.equation}", found.refined.text, f"file: {out}"])
+    record = {"equation": found.refined.equation, "inclusion": found.refined.inclusion(), "file": str(out)}
+    say(said, {**record, "doubts": list(found.refined.doubts)}, as_json=as_json, quiet=quiet)
 
 
 def compare(

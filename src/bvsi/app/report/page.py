@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi._version import __version__
-from bvsi.app.report.check_sections import check_section, forecast_section
+from bvsi.app.report.check_sections import check_section, forecast_section, refined_section
 from bvsi.app.report.frames_section import frames_section
 from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.matrix_figures import correlation_figure, pairs_figure
@@ -43,6 +43,7 @@ _SECTIONS = (
     ("frames", "Frames"),
     ("check", "Check"),
     ("forecast", "Forecast"),
+    ("refined", "Forward solves"),
     ("settings", "Settings"),
 )
 
@@ -89,6 +90,8 @@ def html_report(
         sections["check"] = check_section(found.check)
     if found.forecast is not None:
         sections["forecast"] = forecast_section(found.forecast)
+    if found.refined is not None:
+        sections["refined"] = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
     sections["settings"] = settings_section(found, settings, timing, study_text)
     return _page(title, sections)
 

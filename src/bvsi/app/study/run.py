@@ -59,7 +59,7 @@ Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
 
 # Settings that neither discovery nor forecast depend on, and those of the forecast alone.
-_LATER = ("title", "quantity", "output", "forecast")
+_LATER = ("title", "quantity", "output", "forecast", "refine")
 # Files larger than this are read once only; what was read is kept until the run has ended.
 _LARGE = 256_000_000
 # Part of the free memory that data may take before a run looks whether the rest will do.
@@ -161,16 +161,18 @@ def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finishe
     first = digest_of(core, data_parts(inputs.data))
     second = digest_of({"discovery": first, "forecast": settings["forecast"]})
     found = stages.done("discovery", first, lambda: discovered(inputs, progress, client=client), *_KEPT)
+    third = digest_of({"forecast": second, "refine": settings["refine"]})
     found = stages.done("forecast", second, lambda: with_forecast(inputs, found, progress), *_KEPT)
+    found = stages.done("refine", third, lambda: with_refined(inputs, found, progress), *_KEPT)
     quantities, obstacles = predicted(study, found)
-    notes = (*inputs.notes, *_forecast_note(found), *obstacles)
+    notes = (*inputs.notes, *_notes_of(found), *obstacles)
     if stages.refused:
         what = " and ".join(stages.refused)
         _log.warning("%s in %s: damaged, or not computed on this machine; computed anew", what, stages.folder)
-    seconds = {"reading": reading, **{name: stages.seconds[name] for name in ("discovery", "forecast")}}
+    seconds = {"reading": reading, **{name: stages.seconds[name] for name in ("discovery", "forecast", "refine")}}
     finished = Finished(found, quantities, folder, notes, seconds, tuple(stages.taken))
     write(finished, study)
-    stages.clear({"discovery": first, "forecast": second})
+    stages.clear({"discovery": first, "forecast": second, "refine": third})
     return finished
 
 
@@ -240,6 +242,24 @@ def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent)
         unsound = str(error) if isinstance(error, SimulationError) else ""
         return replace(found, settings={**found.settings, "forecast": f"none: {error}"}, no_simulation=unsound)
     return replace(found, forecast=made)
+
+
+def with_refined(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:
+    """The discovery with fits by forward solves, or with the reason why there are none."""
+    wanted = inputs.study.settings.refine
+    if not wanted.enabled:
+        return found
+    try:
+        return refined(inputs, found, float(wanted.budget), progress)
+    except BvsiError as error:
+        return replace(found, settings={**found.settings, "refine": f"none: {error}"})
+
+
+def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress = silent) -> Discovery:
+    """The discovery with fits by forward solves, of data and noise of the study."""
+    options = options_of(inputs.study)
+    given = {name: options[name] for name in ("noise", "constraints")}
+    return found.refine(inputs.data, inputs.library, budget=budget, progress=progress, **given)
 
 
 def predicted(study: Study, found: Discovery) -> tuple[dict[str, xr.Dataset], tuple[str, ...]]:
@@ -334,9 +354,10 @@ def _without_schema(text: str) -> str:
     return re.sub(r"^#:schema .*\n", "", text)
 
 
-def _forecast_note(found: Discovery) -> tuple[str, ...]:
-    told = found.settings.get("forecast", "")
-    return (f"forecast: {told}",) if told else ()
+def _notes_of(found: Discovery) -> tuple[str, ...]:
+    """Why there is no forecast, or no fit by forward solves."""
+    told = {name: found.settings.get(name, "") for name in ("forecast", "refine")}
+    return tuple(f"{name}: {why}" for name, why in told.items() if why)
 
 
 def _json(content: Any) -> str:

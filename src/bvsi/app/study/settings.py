@@ -292,6 +292,15 @@ class ForecastSettings(Section):
     seed: Whole = Field(default=0, description="Seed of the draws", examples=[0])
 
 
+class RefineSettings(Section):
+    """The selected equation and its rivals fitted to the measurements by forward solves, for data with few frames."""
+
+    enabled: Switch = Field(default=False, description="Whether that is done", examples=[True])
+    budget: Annotated[Number, Field(gt=0, le=86_400)] = Field(
+        default=300.0, description="Seconds after which no further structure is begun", examples=[300.0]
+    )
+
+
 class QuantitySettings(Section):
     """A quantity that follows from the coefficients, with its uncertainty."""
 
@@ -345,5 +354,6 @@ class Settings(Section):
     posterior: PosteriorSettings = PosteriorSettings()
     check: CheckSettings = CheckSettings()
     forecast: ForecastSettings = ForecastSettings()
+    refine: RefineSettings = RefineSettings()
     quantity: Annotated[tuple[QuantitySettings, ...], Few] = ()
     output: OutputSettings = OutputSettings()

@@ -1,4 +1,4 @@
-"""The discovered equation solved from the first frame of the study's data: ``bvsi simulate``."""
+"""The discovered equation solved from the first frame of the study's data: ``bvsi simulate``, ``bvsi refine``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bvsi.app.files import netcdf_bytes, write_whole
 from bvsi.app.readers import write_vtu
 from bvsi.app.study.build import folder_of
 from bvsi.app.study.result_folder import RESULT, check_no_link
-from bvsi.app.study.run import read_inputs
+from bvsi.app.study.run import Inputs, read_inputs, refined
 from bvsi.app.study.toml import Study
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
@@ -55,17 +55,28 @@ def simulate_study(
     """Simulate at the times of the data, and write mean and band to a NetCDF file or, as ``.pvd``, to VTU files."""
     if out.suffix not in ENDINGS:
         raise BvsiError(f"--out {out}: the name has to end with {' or '.join(ENDINGS)}.")
-    path = folder_of(study) / RESULT if result is None else result
-    if result is None:
-        check_no_link(path)
-    if not path.is_file():
-        raise BvsiError(f"{path}: no result here; make it with bvsi run {study.path}.")
-    found, inputs = Discovery.load(path), read_inputs(study, progress=progress)
+    found, inputs = _result_of(study, result, progress)
     data = inputs.data[0]
     rng = np.random.default_rng(seed)
     made = simulate_found(found, inputs.library, data, data.times, draws=draws, rng=rng, progress=progress)
     _write(made, out)
     return _beside(made, data)
+
+
+def refine_study(study: Study, result: Path | None, *, budget: float, progress: Progress = silent) -> Discovery:
+    """The result of a study with fits by forward solves."""
+    found, inputs = _result_of(study, result, progress)
+    return refined(inputs, found, budget, progress)
+
+
+def _result_of(study: Study, result: Path | None, progress: Progress) -> tuple[Discovery, Inputs]:
+    """What was found, and the data that it was found from."""
+    path = folder_of(study) / RESULT if result is None else result
+    if result is None:
+        check_no_link(path)
+    if not path.is_file():
+        raise BvsiError(f"{path}: no result here; make it with bvsi run {study.path}.")
+    return Discovery.load(path), read_inputs(study, progress=progress)
 
 
 def _write(made: xr.Dataset, out: Path) -> None:

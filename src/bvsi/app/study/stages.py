@@ -29,7 +29,7 @@ from bvsi.errors import BvsiError
 Result = TypeVar("Result")
 
 _SEAL = ".seal"
-_NAMES = re.compile(r"(data\d+|discovery|forecast)-[0-9a-f]{20}(\.seal)?")
+_NAMES = re.compile(r"(data\d+|discovery|forecast|refine)-[0-9a-f]{20}(\.seal)?")
 """Names of the files of stages; no other file is removed."""
 
 

@@ -25,6 +25,7 @@ def summary(found: Discovery, notes: Sequence[str] = ()) -> dict[str, Any]:
         ],
         "candidates": list(found.candidates),
         "forecast": None if found.forecast is None else found.forecast.text,
+        "refined": None if found.refined is None else found.refined.text,
         "doubts": list(found.doubts),
         "notes": list(notes),
     }

@@ -29,6 +29,7 @@ from bvsi.app.study.settings import (
     OutputSettings,
     PosteriorSettings,
     QuantitySettings,
+    RefineSettings,
     SelectionSettings,
 )
 from bvsi.app.study.toml_text import toml_key, toml_value
@@ -43,6 +44,7 @@ _OPTIONAL: dict[str, type[BaseModel]] = {
     "posterior": PosteriorSettings,
     "check": CheckSettings,
     "forecast": ForecastSettings,
+    "refine": RefineSettings,
     "output": OutputSettings,
 }
 

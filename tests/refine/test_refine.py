@@ -1,0 +1,145 @@
+"""Equations fitted to measurements by forward solves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sparse
+
+from bvsi.data import Data, Grid
+from bvsi.discovery.refining import refine
+from bvsi.forward.ensemble import simulator
+from bvsi.noise import IID, Covariance, Diagonal, SignalNoise, UnknownScale
+from bvsi.operators import Library, NoFlux
+from bvsi.refine import ForwardModel, Measurements, RefineError, fit_forward
+
+X = np.linspace(0.0, 1.0, 16)
+TIMES = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
+TRUTH = np.array([0.05, 1.5])
+SIGMA = 0.02
+
+
+def library(*names):
+    return Library({"u": list(names or ("laplacian(u)", "u"))}, boundary=NoFlux())
+
+
+def state(shift=0.0):
+    return 1 + 0.5 * np.cos(np.pi * X) + 0.3 * np.cos(3 * np.pi * (X - shift))
+
+
+def measured(seed, sigma=SIGMA, u0=None, keep=None):
+    u0 = state() if u0 is None else u0
+    data = Data(TIMES, {"u": np.tile(u0, (len(TIMES), 1))}, Grid(x=X))
+    u, _ = simulator(data, library()).run(TRUTH, {"u": u0}, TIMES)
+    values = u["u"] + sigma * np.random.default_rng(seed).standard_normal(u["u"].shape)
+    return Data(TIMES, {"u": values}, Grid(x=X), measured=keep)
+
+
+def test_estimates_are_within_their_error_bars():
+    z = []
+    for seed in range(6):
+        fit = refine(measured(seed), library(), noise=IID(SIGMA)).best
+        assert fit.status.converged
+        assert 0.5 < fit.chi2 < 1.5
+        z.append((fit.posterior.mean - TRUTH) / np.sqrt(fit.posterior.variance))
+    z = np.array(z)
+    assert np.abs(z).max() < 3.5
+    assert np.sqrt(np.mean(z**2)) < 1.6
+
+
+def test_a_linear_problem_has_its_closed_form():
+    """u_t = θ, a source alone: û = u₀ + θ t, so that all is linear and Gaussian."""
+    data = measured(0)
+    model = ForwardModel.of([Measurements.of(data, IID(SIGMA), ("u",))], library("1"), None)
+    fit, one = fit_forward(model), model.experiments[0]
+    n, T = len(X), len(TIMES)
+    G = np.concatenate([np.kron(TIMES[:, None], np.ones((n, 1))), np.kron(np.ones((T, 1)), one.V)], axis=1)
+    prior = np.concatenate([model.scale**-2.0, fit.smoothness[0] * one.mu])
+    H = G.T @ G / SIGMA**2 + np.diag(prior)
+    solved, covariance = np.linalg.solve(H, G.T @ data.fields["u"].ravel() / SIGMA**2), np.linalg.inv(H)
+    np.testing.assert_allclose(fit.theta, solved[:1], rtol=1e-4)
+    np.testing.assert_allclose(fit.posterior.covariance, covariance[:1, :1], rtol=1e-6)
+    np.testing.assert_allclose(fit.predictions[0].ravel(), G @ solved, atol=1e-4)
+    np.testing.assert_allclose(fit.spreads[0].ravel(), np.sqrt(np.einsum("ip,pq,iq->i", G, covariance, G)), rtol=1e-6)
+    # modes without a prior are integrated over with measure one; constants, μ among them, are left out
+    held = np.log(fit.smoothness[0][one.mu > 0]).sum() - 2 * np.log(model.scale).sum()
+    exponent = np.sum((data.fields["u"].ravel() - G @ solved) ** 2) / SIGMA**2 + solved @ (prior * solved)
+    log = -0.5 * exponent + 0.5 * held - 0.5 * np.linalg.slogdet(H)[1]
+    assert fit.log_evidence == pytest.approx(log, abs=1e-2)
+
+
+def test_experiments_share_coefficients_and_have_their_own_states():
+    both = [measured(1), measured(2, u0=state(0.2))]
+    one, two = (refine(data, library(), noise=IID(SIGMA)).best for data in (both[0], both))
+    assert len(two.initial) == 2
+    assert np.all(two.posterior.variance < one.posterior.variance)
+    assert np.abs((two.posterior.mean - TRUTH) / np.sqrt(two.posterior.variance)).max() < 3.5
+    np.testing.assert_allclose(two.initial[1], state(0.2), atol=4 * SIGMA)
+
+
+def test_values_that_were_not_measured_say_nothing():
+    keep = {"u": np.random.default_rng(0).random((len(TIMES), len(X))) < 0.8}
+    data = measured(3, keep=keep)
+    spoilt = Data(data.times, {"u": np.where(keep["u"], data.fields["u"], 7.0)}, data.geometry, measured=keep)
+    fits = [refine(own, library(), noise=IID(SIGMA)).best for own in (data, spoilt)]
+    assert fits[0].count == keep["u"].sum()
+    np.testing.assert_allclose(fits[0].theta, fits[1].theta, rtol=2e-2)
+
+
+def test_an_unknown_noise_level_is_estimated():
+    fit = refine(measured(4), library(), noise=UnknownScale(IID(1.0))).best
+    assert fit.level == pytest.approx(SIGMA**2, rel=0.5)
+    assert fit.chi2 == pytest.approx(1.0, abs=0.05)
+    sigma = np.full((len(TIMES), len(X)), SIGMA)
+    known = refine(measured(4), library(), noise=Diagonal({"u": sigma})).best
+    np.testing.assert_allclose(fit.theta, known.theta, rtol=0.02)
+
+
+def test_counts_have_their_variance_at_the_prediction():
+    u0 = 60 * state()
+    data = Data(TIMES, {"u": np.tile(u0, (len(TIMES), 1))}, Grid(x=X))
+    u, _ = simulator(data, library()).run(TRUTH, {"u": u0}, TIMES)
+    counts = np.random.default_rng(5).poisson(u["u"]).astype(float)
+    fit = refine(data.with_fields({"u": counts}), library(), noise=SignalNoise(b=1.0)).best
+    assert 0.6 < fit.chi2 < 1.4
+    assert np.abs((fit.posterior.mean - TRUTH) / np.sqrt(fit.posterior.variance)).max() < 3.5
+
+
+def test_diffusion_stays_positive():
+    """Data that get rougher: without the bound the equation could not be solved."""
+    data = measured(6)
+    backwards = Data(TIMES, {"u": data.fields["u"][::-1]}, data.geometry)
+    fit = refine(backwards, library("laplacian(u)"), noise=IID(SIGMA)).best
+    assert fit.theta[0] >= 0
+    assert fit.posterior.interval()[0, 0] >= 0
+    assert refine(backwards, library("laplacian(u)"), noise=IID(SIGMA)).doubts
+
+
+def test_structures_have_probabilities_and_coefficients_are_averaged():
+    made = refine(measured(7), library("laplacian(u)", "u", "u**2"), noise=IID(SIGMA))
+    assert made.probabilities().sum() == pytest.approx(1.0)
+    assert set(made.best.names) == {"laplacian(u)", "u"}
+    inclusion = made.inclusion()
+    assert inclusion["laplacian(u)"] > 0.99
+    assert inclusion["u"] > inclusion["u**2"]
+    growth = made.average("u")
+    assert growth.interval[0] < TRUTH[1] < growth.interval[1]
+    assert growth.structure >= 0
+    doubled = made.average(lambda c: 2 * c["laplacian(u)"])
+    assert doubled.mean == pytest.approx(2 * made.average("laplacian(u)").mean, rel=0.05)
+    assert "P(in)" in str(made)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"library": Library({"u": ["laplacian(u)"]})}, "boundary condition"),
+        ({"noise": Covariance({"u": sparse.eye_array(16, format="csr")})}, "correlated"),
+        ({"constraints": "laplacian(u) == 0.05"}, "equalities"),
+        ({"noise": [IID(1.0), IID(1.0)]}, "2 models for 1"),
+    ],
+)
+def test_what_cannot_be_solved_is_refused(change, words):
+    given = {"library": library(), "noise": IID(SIGMA), **change}
+    with pytest.raises(RefineError, match=words):
+        refine(measured(8), **given)

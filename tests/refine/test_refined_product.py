@@ -1,0 +1,121 @@
+"""Fits by forward solves in files, reports and study files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from bvsi import Discovery, discover
+from bvsi.app.cli.main import app
+from bvsi.app.study import load_study, run_study
+from bvsi.data import Data, Grid
+from bvsi.forward.ensemble import simulator
+from bvsi.noise import IID, from_counts
+from bvsi.operators import Library, NoFlux
+
+X = np.linspace(0.0, 1.0, 24)
+TIMES = np.linspace(0.0, 0.5, 12)
+NAMES = ("laplacian(u)", "u", "u**2")
+TRUTH = np.array([0.05, 2.0, -1.0])
+SIGMA = 0.01
+
+STUDY = """
+[data]
+file = "data.nc"
+[library]
+equations = {u = ["laplacian(u)", "u", "u**2"]}
+keep = ["laplacian(u)", "u", "u**2"]
+boundary = "no-flux"
+[noise]
+sigma = 0.01
+[check]
+enabled = false
+[forecast]
+enabled = false
+[refine]
+enabled = true
+budget = 60.0
+"""
+
+
+def library():
+    return Library({"u": list(NAMES)}, keep=list(NAMES), boundary=NoFlux())
+
+
+@pytest.fixture(scope="module")
+def data():
+    u0 = 0.5 + 0.3 * np.cos(np.pi * X) + 0.1 * np.cos(2 * np.pi * X)
+    first = Data(TIMES, {"u": np.tile(u0, (len(TIMES), 1))}, Grid(x=X))
+    u, _ = simulator(first, library()).run(TRUTH, {"u": u0}, TIMES)
+    noise = SIGMA * np.random.default_rng(0).standard_normal(u["u"].shape)
+    return first.with_fields({"u": u["u"] + noise})
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    weak = discover(data, library(), noise=IID(SIGMA), check=False)
+    return weak.refine(data, library(), noise=IID(SIGMA))
+
+
+def test_both_spaces_agree_where_data_are_many(found):
+    assert found.refined.agreement.p_value > 0.01
+    assert found.refined.selected == pytest.approx(1.0)
+    assert not found.refined.doubts
+    assert str(found.refined) in str(found)
+    fit = found.refined.best
+    assert np.abs((fit.posterior.mean - TRUTH) / np.sqrt(fit.posterior.variance)).max() < 3.5
+
+
+def test_a_file_keeps_them(found, tmp_path):
+    found.save(tmp_path / "found.nc")
+    again = Discovery.load(tmp_path / "found.nc")
+    assert str(again.refined) == str(found.refined)
+    one, other = found.refined.best, again.refined.best
+    np.testing.assert_array_equal(one.predictions[0], other.predictions[0])
+    np.testing.assert_allclose(one.posterior.covariance, other.posterior.covariance, rtol=1e-12)
+    assert other.status == one.status
+    assert again.refined.average("u").mean == found.refined.average("u").mean
+
+
+def test_the_report_has_a_section(found, tmp_path):
+    page = found.report(tmp_path / "report.html").read_text(encoding="utf-8")
+    assert 'id="refined"' in page
+    assert "sd (structure)" in page
+
+
+def test_a_study_refines_and_says_why_it_cannot(data, tmp_path):
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY, encoding="utf-8")
+    finished = run_study(load_study(study))
+    assert finished.found.refined is not None
+    assert Discovery.load(tmp_path / "result" / "result.nc").refined is not None
+    study.write_text(STUDY.replace('boundary = "no-flux"\n', ""), encoding="utf-8")
+    finished = run_study(load_study(study))
+    assert finished.found.refined is None
+    assert any("refine: none: " in note and "boundary condition" in note for note in finished.notes)
+
+
+def test_counts_of_replicates_have_one_law():
+    rng = np.random.default_rng(1)
+    mean = np.full((8, 30), 20.0)
+    wells = [Data(np.arange(8.0), {"u": rng.poisson(mean).astype(float)}, Grid(x=np.arange(30.0))) for _ in range(4)]
+    data, noise = from_counts(wells)
+    assert noise.b == pytest.approx(1 / 4, rel=0.15)
+    np.testing.assert_allclose(data.fields["u"], np.mean([one.fields["u"] for one in wells], axis=0))
+
+
+def test_the_command_writes_a_result_with_them(data, found, tmp_path, monkeypatch):
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    (tmp_path / "result").mkdir()
+    found.save(tmp_path / "result" / "result.nc")
+    monkeypatch.chdir(tmp_path)
+    ran = CliRunner().invoke(app, ["refine", "study.toml", "--out", "refined.nc", "--json"])
+    assert ran.exit_code == 0, ran.output
+    told = json.loads(ran.stdout)
+    assert told["inclusion"]["u"] == pytest.approx(1.0)
+    assert Discovery.load("refined.nc").refined.equation == told["equation"]
