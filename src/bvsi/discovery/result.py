@@ -72,6 +72,10 @@ class Discovery:
         Test functions, weights, selection and estimator that were used; None where a file does not tell.
     left
         Texts of left sides that are not the time derivative alone, by field.
+    parameters
+        Those of ``names`` that are numbers inside of operators, not coefficients.
+    open_parameters
+        What the data leave open of them, in words.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     """
@@ -94,10 +98,12 @@ class Discovery:
     method: Method | None = None
     no_simulation: str = ""
     left: Mapping[str, str] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    open_parameters: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Selected operators."""
+        """Selected operators, and the parameters inside of them."""
         return self.posterior.names
 
     @property

@@ -1,0 +1,353 @@
+"""Parameters inside operators, estimated with the coefficients and selected with their operators.
+
+The misfit of F(u; κ) around κ_0 is that of one operator more, ∂F/∂κ, with the coefficient κ − κ_0
+(:mod:`bvsi.operators.parameters`). Gauss–Newton in κ fits both, moves κ, and ends where that coefficient is zero: there
+X̃_κᵀ W r = 0, the profile equation of κ, and the covariance is the joint sandwich of θ and κ.
+
+The first κ comes from one selection among the operators at a grid of values; others of the grid are tried with what was
+selected. Selection goes on at the estimate of κ, until it stands. A parameter has the price of an operator.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from bvsi.common.arrays import Array
+from bvsi.common.progress import Progress, silent
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.infer import Fit, Profile
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.priors import GaussianPrior, Prior
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.operators import Library
+from bvsi.operators.syntax import Operator
+from bvsi.select import SelectionPath
+from bvsi.setup import Setup
+
+# Values of κ that the first selection has of every operator; not measured, five points a decade or so of one parameter.
+_VALUES = 9
+# Parts of the bounds, of which the first and the last are further starts with what was selected.
+_SIDES = 4
+# Gauss–Newton steps at most, and the step in standard deviations that is the last.
+_STEPS, _CLOSE = 20, 0.01
+# Selections at new values of κ at most.
+_ROUNDS = 4
+# Distance in standard deviations from which on two ends are different ones.
+_APART = 1.0
+# Part of the standard deviation known beforehand from which on the data are said to leave a parameter open.
+_OPEN = 0.3
+# How much Q may be above the lowest for another estimate to count: odds of 1 : 20.
+_NEARLY = 6.0
+
+# Part of the largest that a share in a combination has at least, and how near to one a power is one. Not measured.
+_MEMBER, _WHOLE = 0.3, 0.15
+# Estimates on the way, to a hundredth of a standard deviation.
+_ROUGHLY = Profile(tol=1e-2)
+
+_FAILURES = (RankError, NotPositiveDefiniteError)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimated:
+    """Parameters of the selected operators.
+
+    Attributes
+    ----------
+    values
+        κ_0 by the name of the coefficient κ − κ_0.
+    prior
+        What keeps parameters between their bounds where the data do not; None where the data do.
+    doubts
+        What the data leave open, in words.
+    """
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    prior: GaussianPrior | None = None
+    doubts: tuple[str, ...] = ()
+
+    def offset(self, names: Sequence[str]) -> Array:
+        """κ_0 of columns of parameters, zero of operators, (d,)."""
+        return np.array([self.values.get(name, 0.0) for name in names])
+
+    def joined(self, prior: Prior | GaussianPrior | None) -> Prior | GaussianPrior | None:
+        """A prior of the coefficients, and that of the parameters."""
+        if prior is None or self.prior is None:
+            return prior or self.prior
+        if isinstance(prior, GaussianPrior):
+            return replace(prior, terms={**prior.terms, **self.prior.terms})
+        return replace(prior, terms={**prior.terms, **self.prior.prior.terms})
+
+    def shown(self, path: SelectionPath) -> SelectionPath:
+        """The path with κ in the place of κ − κ_0."""
+        visited = tuple(replace(v, theta=v.theta + self.offset(v.names)) for v in path.visited)
+        return replace(path, visited=visited)
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A model, with κ by parameter and θ by operator; the fit with its columns of parameters, where there is one."""
+
+    names: tuple[str, ...]
+    values: dict[str, float]
+    theta: dict[str, float]
+    fit: Fit | None = None
+
+
+Select = Callable[..., SelectionPath]
+Result = tuple[Setup, ResidualLikelihood, SelectionPath, Estimated]
+
+
+def selected_parameters(
+    setup: Setup, select: Select, plain: Select, keep: Sequence[str], progress: Progress = silent
+) -> Result:
+    """The setup at the estimate of all parameters, its likelihood, the selected model, and the parameters in it.
+
+    Parameters
+    ----------
+    select
+        Selection among the operators of the library, with what constraints tie together.
+    plain
+        Selection among any operators.
+    """
+    point, doubts = _first(setup, plain, keep, progress), ()
+    for _ in range(_ROUNDS):
+        if _carrying(setup.library, point.names):
+            point = _gauss_newton(setup, point)
+        there = setup.with_(library=setup.library.at(point.values, point.theta))
+        whole = there.likelihood(progress=progress)
+        path = select(whole.restrict(setup.library.names), keep=keep, progress=progress)
+        stands = path.best.names == point.names
+        theta = dict(zip(path.best.names, path.best.theta, strict=True))
+        point = replace(point, names=path.best.names, theta=theta, fit=point.fit if stands else None)
+        if not _carrying(setup.library, point.names):
+            return setup.with_(library=setup.library.at(point.values)), whole, path, Estimated()
+        if stands:
+            better, doubts = _elsewhere(setup, point)
+            if better is None:
+                break
+            point = better
+    if point.fit is None:
+        point = _gauss_newton(setup, point)
+    there = setup.with_(library=setup.library.at(point.values, point.theta))
+    return _priced(there, there.likelihood(progress=progress), path, point, doubts, keep, plain)
+
+
+def check_parameters(library: Library, client: object, relinearise: int | None) -> None:
+    """Refuse what does not go with parameters inside operators."""
+    if client is not None:
+        raise BvsiError("client: parameters inside operators are estimated on one machine; leave client out.")
+    if relinearise:
+        raise BvsiError("relinearise: it does not go with parameters inside operators; leave it out.")
+    if len(library.orders) > 1:
+        raise BvsiError("time_order: with parameters inside operators it has to be given, 1 or 2.")
+
+
+def _carrying(library: Library, names: Sequence[str]) -> list[Operator]:
+    """Operators among those named that have parameters."""
+    return [o for f in library.equations for o in library.of_equation(f) if o.free is not None and o.name in names]
+
+
+def _first(setup: Setup, select: Select, keep: Sequence[str], progress: Progress) -> _Point:
+    """A model and values of its parameters, from one selection among the operators at a grid of values."""
+    library = setup.library
+    grid, origin = library.on_grid(_VALUES)
+    groups = [[made for made, (name, _) in origin.items() if name == kept] for kept in keep]
+    whole = setup.with_(library=grid).likelihood(progress=progress)
+    kept = [name for name in keep if name in grid.names]
+    best = select(whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
+    sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
+    weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
+    values: dict[str, float] = {}
+    for i in np.argsort(-weight):
+        for name, value in origin.get(best.names[i], ("", {}))[1].items():
+            values.setdefault(name, value)
+    names = {origin[name][0] if name in origin else name for name in best.names}
+    if not values:  # polynomials may do as well as any of the grid, and worse than the best
+        names |= {o.name for o in _carrying(library, library.names)}
+    first = {name: one.first for name, one in library.parameters.items()}
+    return _Point(tuple(name for name in library.names if name in names), {**first, **values}, {})
+
+
+def _gauss_newton(setup: Setup, point: _Point) -> _Point:
+    """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero."""
+    parameters, values, theta = setup.library.parameters, point.values, point.theta
+    if not theta:
+        fixed = setup.with_(library=setup.library.at(values)).likelihood(point.names)
+        theta = dict(zip(point.names, _ROUGHLY.fit(fixed).theta, strict=True))
+    for _ in range(_STEPS):
+        there = setup.with_(library=setup.library.at(values, theta))
+        fit = _joint_fit(there, point.names, theta, _ROUGHLY, values)
+        found = dict(zip(fit.names, zip(fit.theta, np.sqrt(_variance(fit)), strict=True), strict=True))
+        theta = {name: float(found[name][0]) for name in point.names}
+        moved = {name: found[made] for made, name in _columns(there.library).items() if made in found}
+        before = values
+        values = {**values, **{name: parameters[name].moved(values[name], step) for name, (step, _) in moved.items()}}
+        if all(abs(values[name] - before[name]) <= _CLOSE * sd for name, (_, sd) in moved.items()):
+            break
+    return replace(point, values=values, theta=theta, fit=fit)
+
+
+def _variance(fit: Fit) -> Array:
+    assert fit.posterior is not None
+    return fit.posterior.variance
+
+
+def _columns(library: Library) -> dict[str, str]:
+    """Parameters by the names of their columns."""
+    own = {o.name for f in library.equations for o in library.of_equation(f)}
+    return {name: name.split(": ", 1)[-1] for name in library.names if name not in own}
+
+
+def _joint_fit(
+    setup: Setup,
+    names: Sequence[str],
+    theta: Mapping[str, float],
+    estimator: Profile,
+    values: Mapping[str, float] | None,
+    likelihood: ResidualLikelihood | None = None,
+) -> Fit:
+    """The fit of θ and κ − κ_0.
+
+    Parameters
+    ----------
+    values
+        κ_0, to take what is known of κ beforehand: bounds damp the steps, and move no estimate that has converged.
+    """
+    library = setup.library
+    made = _columns(library)
+    all_names = (*names, *made)
+    likelihood = setup.likelihood(all_names) if likelihood is None else likelihood.restrict(all_names)
+    ties = as_linear(library.ties, library.names).restrict(likelihood.names) if library.ties else None
+    prior = None if values is None else _prior(library, values)
+    start = [theta.get(name, 0.0) for name in likelihood.names]
+    return estimator.fit(likelihood, prior=prior, constraints=ties or None, start=start)
+
+
+def _prior(library: Library, values: Mapping[str, float]) -> GaussianPrior:
+    """κ − κ_0 within the bounds, or as the priors of parameters say, at values κ_0."""
+    terms = {}
+    for made, name in _columns(library).items():
+        one = library.parameters[name]
+        mean = 0.0 if one.prior is None else one.prior[0] - values[name]
+        terms[made] = (mean, one.sd**2)
+    return GaussianPrior(terms)
+
+
+def _elsewhere(setup: Setup, point: _Point) -> tuple[_Point | None, tuple[str, ...]]:
+    """A lower minimum from other values of κ, or what is nearly as good, in words."""
+    assert point.fit is not None
+    used = {n for o in _carrying(setup.library, point.names) if o.free is not None for n in o.free.names}
+    mine = {name: one for name, one in setup.library.parameters.items() if name in used}
+    doubts: list[str] = []
+    for side in (0, -1):
+        values = {**point.values, **{name: one.between(_SIDES)[side] for name, one in mine.items()}}
+        try:
+            other = _gauss_newton(setup, replace(point, values=values, theta={}, fit=None))
+        except _FAILURES:
+            continue
+        assert other.fit is not None
+        sd = dict(zip(point.fit.names, np.sqrt(_variance(point.fit)), strict=True))
+        made = {name: column for column, name in _columns(setup.library.at(point.values, point.theta)).items()}
+        apart = any(abs(other.values[name] - point.values[name]) > _APART * sd[made[name]] for name in mine)
+        gain = point.fit.equations.q - other.fit.equations.q
+        if apart and gain > _NEARLY:
+            return other, ()
+        if apart and gain > -_NEARLY:
+            there = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
+            doubts.append(f"The data are explained about as well with {there}.")
+    return None, tuple(doubts)
+
+
+def _priced(
+    setup: Setup,
+    whole: ResidualLikelihood,
+    path: SelectionPath,
+    point: _Point,
+    doubts: tuple[str, ...],
+    keep: Sequence[str],
+    plain: Select,
+) -> Result:
+    """The path with the selected model fitted jointly, and with parameters at the price of operators.
+
+    Where a model without parameters is better at that price, it is the one selected.
+    """
+    own = {o.name: o for o in _carrying(setup.library, setup.library.names)}
+    price = math.log(whole.n)
+
+    def count(names: Sequence[str]) -> int:
+        free = frozenset[str]().union(*(own[n].free.names for n in names if n in own))  # type: ignore[union-attr]
+        return len(free & {*setup.library.parameters})
+
+    left = [name for name in whole.names if name not in own and name not in _columns(setup.library)]
+    margins = dict(path.margins)
+    for name in set(margins) & set(point.names):
+        lost = count(point.names) - count([other for other in point.names if other != name])
+        margins[name] -= price * lost
+        if margins[name] < 0 and name not in keep and not own.keys() & {*keep} and left:
+            other = plain(whole.restrict(left), keep=[k for k in keep if k in left])
+            if other.best.score < path.best.score + price * count(point.names):
+                return setup.with_(library=setup.library.at(point.values)), whole.restrict(left), other, Estimated()
+    try:
+        fit = _joint_fit(setup, point.names, point.theta, Profile(), None, whole)
+        prior = None
+    except _FAILURES:
+        fit = _joint_fit(setup, point.names, point.theta, Profile(), point.values, whole)
+        prior = _prior(setup.library, point.values)
+    told, weak = _open(setup.library, fit, point.values)
+    if (weak and prior is None) or any(one.prior for one in setup.library.parameters.values()):
+        prior = _prior(setup.library, point.values)
+        fit = _joint_fit(setup, point.names, point.theta, Profile(), point.values, whole)
+    values = {made: point.values[name] for made, name in _columns(setup.library).items()}
+    best = path.best
+    joint = replace(best, names=fit.names, theta=fit.theta, fit=None if setup.library.ties else fit)
+    visited = tuple(joint if v is best else v for v in path.visited)
+    found = Estimated(values, prior, (*doubts, *told))
+    return setup, whole, replace(path, visited=visited, margins=margins), found
+
+
+def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[tuple[str, ...], bool]:
+    """What the data leave open of parameters, in words, and whether they leave anything open."""
+    assert fit.posterior is not None
+    made, told = _columns(library), []
+    at = {name: values[made[name]] if name in made else v for name, v in zip(fit.names, fit.theta, strict=True)}
+    sd = dict(zip(fit.names, np.sqrt(_variance(fit)), strict=True))
+    free = []
+    for column, name in made.items():
+        one, centre = library.parameters[name], at[column]
+        reach = (centre - 2 * sd[column], centre + 2 * sd[column])
+        if sd[column] > _OPEN * one.sd or reach[0] < one.low or reach[1] > one.high:
+            free.append(column)
+            told.append(
+                f"{name} is not identified: {centre:.3g} ± {2 * sd[column]:.2g} reaches beyond its bounds "
+                f"{one.low:g} and {one.high:g}, or hardly narrows them."
+            )
+    if free:
+        told += [_combination(library, fit, at, free)]
+    return tuple(text for text in told if text), bool(free)
+
+
+def _combination(library: Library, fit: Fit, at: Mapping[str, float], free: Sequence[str]) -> str:
+    """What the data do tell where they leave parameters open: of two that trade off, their product or quotient."""
+    assert fit.posterior is not None
+    names = {o.name for o in _carrying(library, fit.names)} | {*_columns(library)}
+    chosen = [i for i, name in enumerate(fit.names) if name in names and at[name]]
+    size = np.array([abs(at[fit.names[i]]) for i in chosen])
+    relative = fit.posterior.covariance[np.ix_(chosen, chosen)] / np.outer(size, size)
+    direction = np.linalg.eigh(relative)[1][:, -1] * np.sign([at[fit.names[i]] for i in chosen])
+    members = [k for k in np.argsort(-np.abs(direction)) if abs(direction[k]) > _MEMBER * np.abs(direction).max()]
+    labels = [_label(fit.names[chosen[k]], _columns(library)) for k in members]
+    if len(members) != 2:
+        return f"The data do not tell how {', '.join(labels)} change together." if len(members) > 2 else ""
+    first, second = (float(direction[k] * np.sign(at[fit.names[chosen[k]]])) for k in members)
+    power = -first / second
+    if abs(abs(power) - 1) < _WHOLE:
+        return f"The data tell only {labels[0]}{'·' if power > 0 else '/'}{labels[1]}."
+    return f"The data tell only {labels[0]}·{labels[1]}^{power:.2g}."
+
+
+def _label(name: str, made: Mapping[str, str]) -> str:
+    return made.get(name, f"[{name}]")
