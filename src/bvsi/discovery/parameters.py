@@ -32,8 +32,8 @@ from bvsi.setup import Setup
 _VALUES = 9
 # Parts of the bounds, of which the first and the last are further starts with what was selected.
 _SIDES = 4
-# Gauss–Newton steps at most, and the step in standard deviations that is the last.
-_STEPS, _CLOSE = 20, 0.01
+# Gauss–Newton steps at most; steps in standard deviations that need not be tested, and that are the last; halvings.
+_STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
 # Selections at new values of κ at most.
 _ROUNDS = 4
 # Distance in standard deviations from which on two ends are different ones.
@@ -116,7 +116,7 @@ def selected_parameters(
     point, doubts = _first(setup, plain, keep, progress), ()
     for _ in range(_ROUNDS):
         if _carrying(setup.library, point.names):
-            point = _gauss_newton(setup, point)
+            point = _estimated(setup, point)
         there = setup.with_(library=setup.library.at(point.values, point.theta))
         whole = there.likelihood(progress=progress)
         path = select(whole.restrict(setup.library.names), keep=keep, progress=progress)
@@ -131,7 +131,7 @@ def selected_parameters(
                 break
             point = better
     if point.fit is None:
-        point = _gauss_newton(setup, point)
+        point = _estimated(setup, point)
     there = setup.with_(library=setup.library.at(point.values, point.theta))
     return _priced(there, there.likelihood(progress=progress), path, point, doubts, keep, plain)
 
@@ -172,23 +172,59 @@ def _first(setup: Setup, select: Select, keep: Sequence[str], progress: Progress
     return _Point(tuple(name for name in library.names if name in names), {**first, **values}, {})
 
 
-def _gauss_newton(setup: Setup, point: _Point) -> _Point:
-    """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero."""
-    parameters, values, theta = setup.library.parameters, point.values, point.theta
-    if not theta:
-        fixed = setup.with_(library=setup.library.at(values)).likelihood(point.names)
-        theta = dict(zip(point.names, _ROUGHLY.fit(fixed).theta, strict=True))
+def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None) -> _Point | None:
+    """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero.
+
+    A step has to lower the misfit of the operators at κ, without columns, or is halved. None where no step does, or
+    where the way comes near to a point that is known.
+    """
+    parameters, here = setup.library.parameters, point if point.theta else _fixed(setup, point, point.values)
     for _ in range(_STEPS):
-        there = setup.with_(library=setup.library.at(values, theta))
-        fit = _joint_fit(there, point.names, theta, _ROUGHLY, values)
+        there = setup.with_(library=setup.library.at(here.values, here.theta))
+        fit = _joint_fit(there, here.names, here.theta, _ROUGHLY, here.values)
         found = dict(zip(fit.names, zip(fit.theta, np.sqrt(_variance(fit)), strict=True), strict=True))
-        theta = {name: float(found[name][0]) for name in point.names}
-        moved = {name: found[made] for made, name in _columns(there.library).items() if made in found}
-        before = values
-        values = {**values, **{name: parameters[name].moved(values[name], step) for name, (step, _) in moved.items()}}
-        if all(abs(values[name] - before[name]) <= _CLOSE * sd for name, (_, sd) in moved.items()):
-            break
-    return replace(point, values=values, theta=theta, fit=fit)
+        step = {name: found[made] for made, name in _columns(there.library).items() if made in found}
+
+        def moved(part: float, here: _Point = here, step: dict[str, tuple[float, float]] = step) -> dict[str, float]:
+            return here.values | {n: parameters[n].moved(here.values[n], part * d) for n, (d, _) in step.items()}
+
+        values = moved(1.0)
+        size = max(abs(values[name] - here.values[name]) / sd for name, (_, sd) in step.items())
+        if size <= _NEAR:
+            theta = {name: float(found[name][0]) for name in here.names}
+            here = _Point(here.names, values, theta, fit)
+            if size <= _CLOSE:
+                return here
+            continue
+        tried = (_fixed(setup, here, moved(0.5**halving)) for halving in range(_HALVINGS))
+        q = here.fit.equations.q if here.fit is not None else np.inf
+        lower = next((one for one in tried if one.fit is not None and one.fit.equations.q < q), None)
+        if lower is None or (known is not None and _same(known, lower, step)):
+            return None
+        here = lower
+    return None
+
+
+def _estimated(setup: Setup, point: _Point) -> _Point:
+    """The estimate of a model; refused where there is none."""
+    found = _gauss_newton(setup, point)
+    if found is None:
+        listed = ", ".join(setup.library.parameters)
+        raise BvsiError(f"parameters: the search for {listed} did not converge; give a start, or narrower bounds.")
+    return found
+
+
+def _fixed(setup: Setup, point: _Point, values: dict[str, float]) -> _Point:
+    """The model fitted at values of its parameters."""
+    likelihood = setup.with_(library=setup.library.at(values)).likelihood(point.names)
+    start = [point.theta[name] for name in point.names] if point.theta else None
+    fit = _ROUGHLY.fit(likelihood, start=start)
+    return _Point(point.names, values, dict(zip(fit.names, fit.theta.tolist(), strict=True)), fit)
+
+
+def _same(one: _Point, other: _Point, step: Mapping[str, tuple[float, float]]) -> bool:
+    """Whether two values of all parameters are less than a standard deviation apart."""
+    return all(abs(one.values[name] - other.values[name]) <= _APART * sd for name, (_, sd) in step.items())
 
 
 def _variance(fit: Fit) -> Array:
@@ -244,19 +280,21 @@ def _elsewhere(setup: Setup, point: _Point) -> tuple[_Point | None, tuple[str, .
     mine = {name: one for name, one in setup.library.parameters.items() if name in used}
     doubts: list[str] = []
     for side in (0, -1):
-        values = {**point.values, **{name: one.between(_SIDES)[side] for name, one in mine.items()}}
+        values = point.values | {name: one.between(_SIDES)[side] for name, one in mine.items()}
         try:
-            other = _gauss_newton(setup, replace(point, values=values, theta={}, fit=None))
+            other = _gauss_newton(setup, _Point(point.names, values, {}), point)
         except _FAILURES:
+            other = None
+        if other is None or other.fit is None:
             continue
-        assert other.fit is not None
-        sd = dict(zip(point.fit.names, np.sqrt(_variance(point.fit)), strict=True))
-        made = {name: column for column, name in _columns(setup.library.at(point.values, point.theta)).items()}
-        apart = any(abs(other.values[name] - point.values[name]) > _APART * sd[made[name]] for name in mine)
+        sd = dict(zip(other.fit.names, np.sqrt(_variance(other.fit)), strict=True))
+        made = _columns(setup.library.at(other.values, other.theta))
+        if _same(point, other, {name: (0.0, sd[column]) for column, name in made.items()}):
+            continue
         gain = point.fit.equations.q - other.fit.equations.q
-        if apart and gain > _NEARLY:
+        if gain > _NEARLY:
             return other, ()
-        if apart and gain > -_NEARLY:
+        if gain > -_NEARLY:
             there = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
             doubts.append(f"The data are explained about as well with {there}.")
     return None, tuple(doubts)
