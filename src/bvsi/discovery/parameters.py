@@ -24,16 +24,17 @@ from bvsi.infer.constraints import as_linear
 from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
+from bvsi.operators.parameters import Parameter, grid
 from bvsi.operators.syntax import Operator
 from bvsi.select import SelectionPath
 from bvsi.setup import Setup
 
 # Values of κ that the first selection has of every operator; not measured, five points a decade or so of one parameter.
 _VALUES = 9
-# Parts of the bounds, of which the first and the last are further starts with what was selected.
-_SIDES = 4
 # Gauss–Newton steps at most; steps in standard deviations that need not be tested, and that are the last; halvings.
 _STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
+# Steps from another start; a minimum that is not reached in these is not told. Not measured.
+_TRIED = 6
 # Selections at new values of κ at most.
 _ROUNDS = 4
 # Distance in standard deviations from which on two ends are different ones.
@@ -172,14 +173,14 @@ def _first(setup: Setup, select: Select, keep: Sequence[str], progress: Progress
     return _Point(tuple(name for name in library.names if name in names), {**first, **values}, {})
 
 
-def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None) -> _Point | None:
+def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, steps: int = _STEPS) -> _Point | None:
     """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero.
 
     A step has to lower the misfit of the operators at κ, without columns, or is halved. None where no step does, or
     where the way comes near to a point that is known.
     """
     parameters, here = setup.library.parameters, point if point.theta else _fixed(setup, point, point.values)
-    for _ in range(_STEPS):
+    for _ in range(steps):
         there = setup.with_(library=setup.library.at(here.values, here.theta))
         fit = _joint_fit(there, here.names, here.theta, _ROUGHLY, here.values)
         found = dict(zip(fit.names, zip(fit.theta, np.sqrt(_variance(fit)), strict=True), strict=True))
@@ -279,12 +280,15 @@ def _elsewhere(setup: Setup, point: _Point) -> tuple[_Point | None, tuple[str, .
     used = {n for o in _carrying(setup.library, point.names) if o.free is not None for n in o.free.names}
     mine = {name: one for name, one in setup.library.parameters.items() if name in used}
     doubts: list[str] = []
-    for side in (0, -1):
-        values = point.values | {name: one.between(_SIDES)[side] for name, one in mine.items()}
+    for near in _basins(setup, point, mine):
+        there = setup.with_(library=setup.library.at(near.values, near.theta))
         try:
-            other = _gauss_newton(setup, _Point(point.names, values, {}), point)
+            around = _joint_fit(there, near.names, near.theta, _ROUGHLY, near.values)
+            if around.equations.q > point.fit.equations.q + _NEARLY:  # no minimum near it is as low
+                continue
+            other = _gauss_newton(setup, near, point, _TRIED)
         except _FAILURES:
-            other = None
+            continue
         if other is None or other.fit is None:
             continue
         sd = dict(zip(other.fit.names, np.sqrt(_variance(other.fit)), strict=True))
@@ -298,6 +302,28 @@ def _elsewhere(setup: Setup, point: _Point) -> tuple[_Point | None, tuple[str, .
             there = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
             doubts.append(f"The data are explained about as well with {there}.")
     return None, tuple(doubts)
+
+
+def _basins(setup: Setup, point: _Point, mine: Mapping[str, Parameter]) -> list[_Point]:
+    """Fits at values of a grid at which the misfit of a model is lower than around them, but for those next to its estimate."""
+    points, near = grid(mine, _VALUES), replace(point, theta={})
+    found: dict[tuple[int, ...], float] = {}
+    fits: dict[tuple[int, ...], _Point] = {}
+    for place, values in points.items():
+        try:
+            near = _fixed(setup, near, point.values | values)
+        except _FAILURES:
+            continue
+        assert near.fit is not None
+        found[place], fits[place] = near.fit.equations.q, near
+    own = [one.place(point.values[name], sorted({v[name] for v in points.values()})) for name, one in mine.items()]
+    low = [p for p in found if all(found[p] <= q for o, q in found.items() if _next(p, o)) and not _next(p, own)]
+    return [fits[place] for place in low]
+
+
+def _next(place: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two places of a grid are one step apart at most along every axis."""
+    return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
 
 
 def _priced(

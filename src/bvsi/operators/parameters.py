@@ -11,10 +11,10 @@ import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 
 import numpy as np
 
-from bvsi.common.arrays import Array
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.syntax import Operator, Syntax
@@ -68,6 +68,11 @@ class Parameter:
         if self.wide:
             return [float(v) for v in self.low * (self.high / self.low) ** middles]
         return [float(v) for v in self.low + (self.high - self.low) * middles]
+
+    def place(self, value: float, values: Sequence[float]) -> float:
+        """Where a value is among increasing ones: 1.5 halfway between the second and the third."""
+        scale = np.log if self.wide else np.asarray
+        return float(np.interp(scale(value), scale(values), np.arange(len(values))))
 
     @property
     def sd(self) -> float:
@@ -163,11 +168,16 @@ def columns(
     return found
 
 
+def grid(parameters: Mapping[str, Parameter], most: int) -> dict[tuple[int, ...], dict[str, float]]:
+    """Values of all parameters together by place, at most so many: as many of each parameter, two at least."""
+    each = max(2, int(most ** (1 / len(parameters)) + 1e-9))
+    axes = [list(enumerate(one.between(each))) for one in parameters.values()]
+    points = islice(product(*axes), most)
+    return {tuple(i for i, _ in p): dict(zip(parameters, (v for _, v in p), strict=True)) for p in points}
+
+
 def combinations(parameters: Mapping[str, Parameter], most: int) -> list[dict[str, float]]:
-    """Starts of all parameters together: a grid with at most so many points, and the first values."""
-    names = [*parameters]
-    each = max(2, int(most ** (1 / len(names)) + 1e-9)) if names else 0
-    grids: Array = np.array(np.meshgrid(*(parameters[name].between(each) for name in names))).reshape(len(names), -1)
-    found = [dict(zip(names, map(float, point), strict=True)) for point in grids.T[:most]]
-    given = {name: parameters[name].first for name in names}
-    return [given, *found] if any(one.start is not None for one in parameters.values()) else found
+    """The values of a grid, and the starts that were given."""
+    given = {name: one.first for name, one in parameters.items()}
+    stated = any(one.start is not None for one in parameters.values())
+    return [*([given] if stated else []), *grid(parameters, most).values()]
