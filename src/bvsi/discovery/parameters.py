@@ -33,6 +33,8 @@ from bvsi.setup import Setup
 _VALUES = 9
 # Gauss–Newton steps at most; steps in standard deviations that need not be tested, and that are the last; halvings.
 _STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
+# How much larger the last step may be for a parameter that the data leave open.
+_CREEPS = 10.0
 # Steps from another start; a minimum that is not reached in these is not told. Not measured.
 _TRIED = 6
 # Selections at new values of κ at most.
@@ -190,7 +192,9 @@ def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, step
             return here.values | {n: parameters[n].moved(here.values[n], part * d) for n, (d, _) in step.items()}
 
         values = moved(1.0)
-        size = max(abs(values[name] - here.values[name]) / sd for name, (_, sd) in step.items())
+        # a parameter that the data leave open creeps; a tenth of what is known beforehand is near enough
+        unit = {n: sd * (1 if sd <= _OPEN * parameters[n].sd else _CREEPS) for n, (_, sd) in step.items()}
+        size = max(abs(values[name] - here.values[name]) / unit[name] for name in step)
         if size <= _NEAR:
             theta = {name: float(found[name][0]) for name in here.names}
             here = _Point(here.names, values, theta, fit)
@@ -355,16 +359,16 @@ def _priced(
             other = plain(whole.restrict(left), keep=[k for k in keep if k in left])
             if other.best.score < path.best.score + price * count(point.names):
                 return setup.with_(library=setup.library.at(point.values)), whole.restrict(left), other, Estimated()
+    told, prior = (), None
     try:
         fit = _joint_fit(setup, point.names, point.theta, Profile(), None, whole)
-        prior = None
+        needed = _open(setup.library, fit, point.values) or any(one.prior for one in setup.library.parameters.values())
     except _FAILURES:
-        fit = _joint_fit(setup, point.names, point.theta, Profile(), point.values, whole)
-        prior = _prior(setup.library, point.values)
-    told, weak = _open(setup.library, fit, point.values)
-    if (weak and prior is None) or any(one.prior for one in setup.library.parameters.values()):
+        needed = True
+    if needed:  # bounds, or priors, say more than the data
         prior = _prior(setup.library, point.values)
         fit = _joint_fit(setup, point.names, point.theta, Profile(), point.values, whole)
+        told = _open(setup.library, fit, point.values)
     values = {made: point.values[name] for made, name in _columns(setup.library).items()}
     best = path.best
     joint = replace(best, names=fit.names, theta=fit.theta, fit=None if setup.library.ties else fit)
@@ -373,28 +377,27 @@ def _priced(
     return setup, whole, replace(path, visited=visited, margins=margins), found
 
 
-def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[tuple[str, ...], bool]:
-    """What the data leave open of parameters, in words, and whether they leave anything open."""
+def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str, ...]:
+    """What the data leave open of parameters, in words."""
     assert fit.posterior is not None
     made, told = _columns(library), []
-    at = {name: values[made[name]] if name in made else v for name, v in zip(fit.names, fit.theta, strict=True)}
+    at = {name: values[made[name]] + v if name in made else v for name, v in zip(fit.names, fit.theta, strict=True)}
     sd = dict(zip(fit.names, np.sqrt(_variance(fit)), strict=True))
-    free = []
+    free = False
     for column, name in made.items():
         one, centre = library.parameters[name], at[column]
         reach = (centre - 2 * sd[column], centre + 2 * sd[column])
         if sd[column] > _OPEN * one.sd or reach[0] < one.low or reach[1] > one.high:
-            free.append(column)
+            free = True
             told.append(
                 f"{name} is not identified: {centre:.3g} ± {2 * sd[column]:.2g} reaches beyond its bounds "
                 f"{one.low:g} and {one.high:g}, or hardly narrows them."
             )
-    if free:
-        told += [_combination(library, fit, at, free)]
-    return tuple(text for text in told if text), bool(free)
+    told += [_combination(library, fit, at)] if free else []
+    return tuple(text for text in told if text)
 
 
-def _combination(library: Library, fit: Fit, at: Mapping[str, float], free: Sequence[str]) -> str:
+def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
     """What the data do tell where they leave parameters open: of two that trade off, their product or quotient."""
     assert fit.posterior is not None
     names = {o.name for o in _carrying(library, fit.names)} | {*_columns(library)}
@@ -406,8 +409,7 @@ def _combination(library: Library, fit: Fit, at: Mapping[str, float], free: Sequ
     labels = [_label(fit.names[chosen[k]], _columns(library)) for k in members]
     if len(members) != 2:
         return f"The data do not tell how {', '.join(labels)} change together." if len(members) > 2 else ""
-    first, second = (float(direction[k] * np.sign(at[fit.names[chosen[k]]])) for k in members)
-    power = -first / second
+    power = -float(direction[members[0]] / direction[members[1]])
     if abs(abs(power) - 1) < _WHOLE:
         return f"The data tell only {labels[0]}{'·' if power > 0 else '/'}{labels[1]}."
     return f"The data tell only {labels[0]}·{labels[1]}^{power:.2g}."

@@ -168,7 +168,7 @@ class Discovery:
             found.append(self.forecast.status)
         if self.no_simulation:
             found.append(f"No forecast could be made. {self.no_simulation}")
-        return tuple(found)
+        return (*found, *self.open_parameters)
 
     def inclusion(self) -> dict[str, float]:
         """P(in) by operator: the weight of models with it among those that the selection compared.
