@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +29,9 @@ from bvsi.operators.parameters import Parameter, grid
 from bvsi.operators.syntax import Operator
 from bvsi.select import SelectionPath
 from bvsi.setup import Setup
+
+if TYPE_CHECKING:
+    from bvsi.discovery.result import Discovery
 
 # Values of κ that the first selection has of every operator; not measured, five points a decade or so of one parameter.
 _VALUES = 9
@@ -147,6 +151,19 @@ def check_parameters(library: Library, client: object, relinearise: int | None) 
         raise BvsiError("relinearise: it does not go with parameters inside operators; leave it out.")
     if len(library.orders) > 1:
         raise BvsiError("time_order: with parameters inside operators it has to be given, 1 or 2.")
+
+
+def at_estimate(library: Library, found: Discovery) -> tuple[Library, Array]:
+    """The library of the operators that were found, with columns at the estimate of their parameters; and κ_0, (d,).
+
+    Draws of the posterior less κ_0 are then coefficients of its operators, to first order in κ − κ_0.
+    """
+    chosen = library.subset([name for name in found.names if name not in found.parameters])
+    if not found.parameters:
+        return chosen, np.zeros(len(found.names))
+    values = {name: value for name, (value, _) in found.inside.items()}
+    theta = dict(zip(found.names, found.theta.tolist(), strict=True))
+    return chosen.at(values, theta), Estimated({name: theta[name] for name in found.parameters}).offset(found.names)
 
 
 def _carrying(library: Library, names: Sequence[str]) -> list[Operator]:

@@ -40,6 +40,7 @@ from bvsi.operators import (
     Library,
     Mixed,
     NoFlux,
+    Parameter,
     Unknown,
     ZeroNeumann,
 )
@@ -97,6 +98,7 @@ def library(settings: LibrarySettings) -> Library:
             time_order=None if settings.time_order == "open" else settings.time_order,
             left=settings.left,
             vectors=settings.vectors,
+            parameters={name: Parameter(*given) for name, given in settings.parameters.items()},
         )
 
     return made(made(()).names) if settings.keep == "all" else made(keep)
