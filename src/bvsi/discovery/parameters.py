@@ -120,7 +120,8 @@ def selected_parameters(
     plain
         Selection among any operators.
     """
-    point, doubts = _first(setup, plain, keep, progress), ()
+    point = _first(setup, plain, keep, progress)
+    doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
         if _carrying(setup.library, point.names):
             point = _estimated(setup, point)
@@ -320,13 +321,13 @@ def _elsewhere(setup: Setup, point: _Point) -> tuple[_Point | None, tuple[str, .
         if gain > _NEARLY:
             return other, ()
         if gain > -_NEARLY:
-            there = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
-            doubts.append(f"The data are explained about as well with {there}.")
+            values = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
+            doubts.append(f"The data are explained about as well with {values}.")
     return None, tuple(doubts)
 
 
 def _basins(setup: Setup, point: _Point, mine: Mapping[str, Parameter]) -> list[_Point]:
-    """Fits at values of a grid at which the misfit of a model is lower than around them, but for those next to its estimate."""
+    """Fits at values of a grid with a misfit that is lower than around them, but for those next to the estimate."""
     points, near = grid(mine, _VALUES), replace(point, theta={})
     found: dict[tuple[int, ...], float] = {}
     fits: dict[tuple[int, ...], _Point] = {}
@@ -376,7 +377,8 @@ def _priced(
             other = plain(whole.restrict(left), keep=[k for k in keep if k in left])
             if other.best.score < path.best.score + price * count(point.names):
                 return setup.with_(library=setup.library.at(point.values)), whole.restrict(left), other, Estimated()
-    told, prior = (), None
+    told: tuple[str, ...] = ()
+    prior = None
     try:
         fit = _joint_fit(setup, point.names, point.theta, Profile(), None, whole)
         needed = _open(setup.library, fit, point.values) or any(one.prior for one in setup.library.parameters.values())

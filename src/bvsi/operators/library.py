@@ -73,7 +73,7 @@ class Library:
         time_order: int | None = 1,
         left: str | Mapping[str, str | Left] | None = None,
         vectors: Mapping[str, Sequence[str]] | None = None,
-        parameters: Mapping[str, tuple[float, float] | Parameter] | None = None,
+        parameters: Mapping[str, tuple[float, ...] | Parameter] | None = None,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -282,12 +282,14 @@ class Library:
         return self._with({field: [*own[field], *extra[field]] for field in self._fields})
 
     def on_grid(self, most: int) -> tuple[Library, dict[str, tuple[str, dict[str, float]]]]:
-        """Every operator at up to so many values of its parameters; and by name which operator at which values it is."""
+        """Every operator at up to so many values of its parameters; and by name which operator it is, and where."""
         made: dict[str, list[Operator]] = {field: [] for field in self._fields}
         origin: list[tuple[str, dict[str, float]]] = []
         for field in self._fields:
             for o in self.of_equation(field):
-                own = {name: one for name, one in self.parameters.items() if o.free is not None and name in o.free.names}
+                own = {
+                    name: one for name, one in self.parameters.items() if o.free is not None and name in o.free.names
+                }
                 for values in combinations(own, most) if own else [{}]:
                     one = carried(o, values)
                     made[field].append(replace(o, name=one.syntax.text, syntax=one.syntax, free=None) if own else o)

@@ -127,7 +127,7 @@ class _Values(ast.NodeTransformer):
     def __init__(self, values: Mapping[str, float]) -> None:
         self.values = values
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802 (the name that ast asks for)
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id not in self.values:
             return node
         value = self.values[node.id]

@@ -221,7 +221,10 @@ class _Translator:
         """diff(F, K, value): ∂F/∂K, derivatives by space kept where they are."""
         if len(node.args) != 3 or not isinstance(node.args[1], ast.Name) or node.args[1].id in self.words.fields:
             raise OperatorError("diff by a parameter takes the operator, the parameter and its value: diff(u**m, m, 2)")
-        symbol, at = sp.Dummy(node.args[1].id, real=True), evaluate(need_scalar(self.translate(node.args[2]), "diff"), self.words)
+        symbol, at = (
+            sp.Dummy(node.args[1].id, real=True),
+            evaluate(need_scalar(self.translate(node.args[2]), "diff"), self.words),
+        )
         inner = self._inner(self.text, replace(self.dialect, parameters={node.args[1].id: symbol}))
         form = need_scalar(inner.translate(node.args[0]), "diff(...)")
         if inner.recovered:

@@ -10,6 +10,8 @@ their true values. 5% noise; 128 nodes × 101 frames, or 801 samples:
     porous      u_t = 0.3 ∇²(uᵐ),  m = 2.5
     predator    x' = x − x²/3 − 1.5 x y/(K + x),  y' = −0.4 y + x y/(K + x),  K = 1 in both
 
+    arrhenius   u_t = 0.2 ∇²u − k exp(−E/T) u,  k = 20,  E = 3,  six experiments of 31 frames with T from 0.8 to 1.3
+
     product     as michaelis, u/(1 + a b u): only a·b is known, and it counts as right where that is said
     beyond      u_t = 0.2 ∇²u − u with u/(K + u), K between 5 and 5000: the data do not know K, and that has to be said
 """
@@ -20,7 +22,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +59,7 @@ class Problem:
         What has to be said of the parameters; empty where they are identified.
     """
 
-    draw: Callable[[Rng], Data]
+    draw: Callable[[Rng], Data | list[Data]]
     operators: Mapping[str, Sequence[str]]
     parameters: Mapping[str, tuple[float, float]]
     truth: Mapping[str, float]
@@ -98,6 +100,17 @@ def _line(
         return Data.from_arrays({"u": made.y.T}, times=t, geometry=grid)
 
     return draw
+
+
+def _temperatures(rng: Rng) -> list[Data]:
+    """Experiments at several temperatures, which are known fields of one value."""
+    found = []
+    for T in np.linspace(0.8, 1.3, 6):
+        rate = 20 * float(np.exp(-3 / T))
+        data = _line(lambda u, laplacian, rate=rate: 0.2 * laplacian(u) - rate * u, 1.5, 0.5, 3.0)(rng)
+        frames = data.select_times(slice(None, None, 3))
+        found.append(replace(frames, auxiliary={"T": np.full(_NODES, T)}))
+    return found
 
 
 def _predator(rng: Rng) -> Data:
@@ -148,6 +161,12 @@ CASES: dict[str, Problem] = {
             "y: K": 1.0,
         },
     ),
+    "arrhenius": Problem(
+        _temperatures,
+        {"u": ("laplacian(u)", "u", "u**2", "dx(u)", "exp(-E/T)*u")},
+        {"E": (0.5, 10.0)},
+        {"laplacian(u)": 0.2, "exp(-E/T)*u": -20.0, "E": 3.0},
+    ),
     "product": Problem(
         _SATURATING,
         {"u": ("laplacian(u)", "u**2", "dx(u)", "u/(1 + a*b*u)")},
@@ -182,7 +201,10 @@ def repeat(name: str, number: int, seed: int, *, timed: bool = True) -> Outcome:
     problem = CASES[name]
     rng = np.random.default_rng([seed, list(CASES).index(name), number])
     clean = problem.draw(rng)
-    data = add_noise(clean, {f: _NOISE * float(np.std(v)) for f, v in clean.fields.items()}, rng)
+    data = [
+        add_noise(one, {f: _NOISE * float(np.std(v)) for f, v in one.fields.items()}, rng)
+        for one in (clean if isinstance(clean, list) else [clean])
+    ]
     seconds = []
     for fixed in (True, False) if timed and not problem.said else (False,):
         begin = time.process_time()
@@ -205,7 +227,9 @@ def summary(name: str, outcomes: Sequence[Outcome]) -> str:
     z = np.array([value for one in right for key, value in one.z.items() if key != "y: K"])
     verdicts = {verdict: sum(o.verdict == verdict for o in outcomes) for verdict in {o.verdict for o in outcomes}}
     ratio = np.median([o.seconds / o.fixed_seconds for o in outcomes])
-    covered = "" if CASES[name].said else f"covered {np.mean(np.abs(z) < _COVERED):.3f} of {len(z)} ({', '.join(by_name)})"
+    covered = (
+        "" if CASES[name].said else f"covered {np.mean(np.abs(z) < _COVERED):.3f} of {len(z)} ({', '.join(by_name)})"
+    )
     return (
         f"{name}: right {len(right)} of {len(outcomes)}; {covered}; {verdicts}; median CPU "
         f"{np.median([o.seconds for o in outcomes]):.1f} s, {ratio:.1f} times that with fixed parameters"
@@ -225,8 +249,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             one = repeat(name, number, given.seed)
             outcomes.append(one)
             z = ", ".join(f"{key} {value:+.2f}" for key, value in one.z.items())
-            print(f"{name} {number}: {'right' if one.right else 'wrong'}, {one.verdict}, z {z}. {one.said}", flush=True)
-        print(summary(name, outcomes), flush=True)
+            right = "right" if one.right else "wrong"
+            sys.stdout.write(f"{name} {number}: {right}, {one.verdict}, z {z}. {one.said}\n")
+            sys.stdout.flush()
+        sys.stdout.write(summary(name, outcomes) + "\n")
     return 0
 
 

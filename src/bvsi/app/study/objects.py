@@ -40,7 +40,6 @@ from bvsi.operators import (
     Library,
     Mixed,
     NoFlux,
-    Parameter,
     Unknown,
     ZeroNeumann,
 )
@@ -98,7 +97,7 @@ def library(settings: LibrarySettings) -> Library:
             time_order=None if settings.time_order == "open" else settings.time_order,
             left=settings.left,
             vectors=settings.vectors,
-            parameters={name: Parameter(*given) for name, given in settings.parameters.items()},
+            parameters=settings.parameters,
         )
 
     return made(made(()).names) if settings.keep == "all" else made(keep)

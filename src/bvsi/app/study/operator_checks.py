@@ -14,7 +14,7 @@ from bvsi.common.naming import AXIS_NAMES, COORDINATE_NAMES, COORDINATES
 from bvsi.data import Data
 from bvsi.data._arrays import check_field_name
 from bvsi.operators import Library, Mixed, Vocabulary
-from bvsi.operators.parameters import Parameter, as_parameters, substituted
+from bvsi.operators.parameters import as_parameters, substituted
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.syntax import read, read_or_none
 from bvsi.operators.vectors import check_vectors, components
@@ -75,8 +75,7 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyPr
 
 
 def _library(settings: LibrarySettings, **changes: Any) -> Library:
-    inside: dict[str, Any] = {name: Parameter(*given) for name, given in settings.parameters.items()}
-    return Library(settings.equations, vectors=settings.vectors, parameters=inside, **changes)
+    return Library(settings.equations, vectors=settings.vectors, parameters=settings.parameters, **changes)
 
 
 def _vectors(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
@@ -140,7 +139,9 @@ def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) ->
 def _worked_out(field: str, text: str, settings: LibrarySettings, words: Vocabulary) -> None:
     """Refuse a text that is no operator of the equation of a field or vector."""
     dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
-    text = substituted(read(text), {name: Parameter(*given).first for name, given in settings.parameters.items()}).text
+    text = substituted(
+        read(text), {name: one.first for name, one in as_parameters(settings.parameters, ()).items()}
+    ).text
     rank = int(field in settings.vectors)
     of_vectors = rank or read(text).names & set(settings.vectors)
     for part in components(read(text), settings.vectors, rank) if of_vectors else (text,):
