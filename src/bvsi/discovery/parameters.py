@@ -103,6 +103,12 @@ class _Point:
     theta: dict[str, float]
     fit: Fit | None = None
 
+    def objective(self, parameters: Mapping[str, Parameter]) -> float:
+        """Q of the fit, with the priors of parameters; infinite without a fit."""
+        known = [(self.values[name], *one.prior) for name, one in parameters.items() if one.prior is not None]
+        distance = sum(((value - mean) / sd) ** 2 for value, mean, sd in known)
+        return math.inf if self.fit is None else self.fit.equations.q + distance
+
 
 Select = Callable[..., SelectionPath]
 Result = tuple[Setup, ResidualLikelihood, SelectionPath, Estimated]
@@ -215,13 +221,12 @@ def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, step
         size = max(abs(values[name] - here.values[name]) / unit[name] for name in step)
         if size <= _NEAR:
             theta = {name: float(found[name][0]) for name in here.names}
-            here = _Point(here.names, values, theta, fit)
+            here = _Point(here.names, values, theta)
             if size <= _CLOSE:
-                return here
+                return replace(here, fit=fit)
             continue
         tried = (_fixed(setup, here, moved(0.5**halving)) for halving in range(_HALVINGS))
-        q = here.fit.equations.q if here.fit is not None else np.inf
-        lower = next((one for one in tried if one.fit is not None and one.fit.equations.q < q), None)
+        lower = next((one for one in tried if one.objective(parameters) < here.objective(parameters)), None)
         if lower is None or (known is not None and _same(known, lower, step)):
             return None
         here = lower
