@@ -130,7 +130,7 @@ def selected_parameters(
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
         if _carrying(setup.library, point.names):
-            point = _estimated(setup, point)
+            point = _trimmed(setup, _estimated(setup, point), keep)
         there = setup.with_(library=setup.library.at(point.values, point.theta))
         whole = there.likelihood(progress=progress)
         path = select(whole.restrict(setup.library.names), keep=keep, progress=progress)
@@ -185,7 +185,11 @@ def _first(setup: Setup, select: Select, keep: Sequence[str], progress: Progress
     groups = [[made for made, (name, _) in origin.items() if name == kept] for kept in keep]
     whole = setup.with_(library=grid).likelihood(progress=progress)
     kept = [name for name in keep if name in grid.names]
-    best = select(whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
+    first = {name: one.first for name, one in library.parameters.items()}
+    try:
+        best = select(whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
+    except RankError:  # a selection that fits all operators at once cannot tell neighbours on the grid apart
+        return _Point(library.names, first, {})
     sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
     weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
     values: dict[str, float] = {}
@@ -195,7 +199,6 @@ def _first(setup: Setup, select: Select, keep: Sequence[str], progress: Progress
     names = {origin[name][0] if name in origin else name for name in best.names}
     if not values:  # polynomials may do as well as any of the grid, and worse than the best
         names |= {o.name for o in _carrying(library, library.names)}
-    first = {name: one.first for name, one in library.parameters.items()}
     return _Point(tuple(name for name in library.names if name in names), {**first, **values}, {})
 
 
@@ -240,6 +243,27 @@ def _estimated(setup: Setup, point: _Point) -> _Point:
         listed = ", ".join(setup.library.parameters)
         raise BvsiError(f"parameters: the search for {listed} did not converge; give a start, or narrower bounds.")
     return found
+
+
+def _trimmed(setup: Setup, point: _Point, keep: Sequence[str]) -> _Point:
+    """The estimate without operators that are not needed once κ is free: z² < log n, the weakest first.
+
+    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it.
+    """
+    fixed = {o.name for o in setup.library.operators if o.tie} | {*keep}
+    fixed |= {o.name for o in _carrying(setup.library, point.names)}
+    while point.fit is not None:
+        z2 = dict(zip(point.fit.names, point.fit.theta**2 / _variance(point.fit), strict=True))
+        free = {name: z2[name] for name in point.names if name not in fixed}
+        weakest = min(free, key=lambda name: free[name], default=None)
+        if weakest is None or free[weakest] >= math.log(point.fit.equations.n):
+            break
+        theta = {name: value for name, value in point.theta.items() if name != weakest}
+        smaller = _gauss_newton(setup, _Point(tuple(theta), point.values, theta))
+        if smaller is None:
+            break
+        point = smaller
+    return point
 
 
 def _fixed(setup: Setup, point: _Point, values: dict[str, float]) -> _Point:
