@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,10 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import as_linear
 from bvsi.infer.priors import GaussianPrior, Prior
+from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
-from bvsi.operators.parameters import Parameter, grid
+from bvsi.operators.parameters import Parameter
 from bvsi.operators.syntax import Operator
 from bvsi.select import SelectionPath
 from bvsi.setup import Setup
@@ -126,7 +128,8 @@ def selected_parameters(
     plain
         Selection among any operators.
     """
-    point = _first(setup, plain, keep, progress)
+    table = _Table.of(setup, progress)
+    point = table.first(setup.library, plain, keep, progress)
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
         if _carrying(setup.library, point.names):
@@ -140,7 +143,7 @@ def selected_parameters(
         if not _carrying(setup.library, point.names):
             return setup.with_(library=setup.library.at(point.values)), whole, path, Estimated()
         if stands:
-            better, doubts = _elsewhere(setup, point)
+            better, doubts = _elsewhere(setup, point, table)
             if better is None:
                 break
             point = better
@@ -178,28 +181,99 @@ def _carrying(library: Library, names: Sequence[str]) -> list[Operator]:
     return [o for f in library.equations for o in library.of_equation(f) if o.free is not None and o.name in names]
 
 
-def _first(setup: Setup, select: Select, keep: Sequence[str], progress: Progress) -> _Point:
-    """A model and values of its parameters, from one selection among the operators at a grid of values."""
-    library = setup.library
-    grid, origin = library.on_grid(_VALUES)
-    groups = [[made for made, (name, _) in origin.items() if name == kept] for kept in keep]
-    whole = setup.with_(library=grid).likelihood(progress=progress)
-    kept = [name for name in keep if name in grid.names]
-    first = {name: one.first for name, one in library.parameters.items()}
-    try:
-        best = select(whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
-    except RankError:  # a selection that fits all operators at once cannot tell neighbours on the grid apart
-        return _Point(library.names, first, {})
-    sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
-    weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
-    values: dict[str, float] = {}
-    for i in np.argsort(-weight):
-        for name, value in origin.get(best.names[i], ("", {}))[1].items():
-            values.setdefault(name, value)
-    names = {origin[name][0] if name in origin else name for name in best.names}
-    if not values:  # polynomials may do as well as any of the grid, and worse than the best
-        names |= {o.name for o in _carrying(library, library.names)}
-    return _Point(tuple(name for name in library.names if name in names), {**first, **values}, {})
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """The operators at a grid of values of their parameters, all in one likelihood.
+
+    Attributes
+    ----------
+    origin
+        Operator and values by name on the grid, of those with parameters.
+    """
+
+    whole: ResidualLikelihood
+    origin: Mapping[str, tuple[str, dict[str, float]]]
+
+    @staticmethod
+    def of(setup: Setup, progress: Progress) -> _Table:
+        library, origin = setup.library.on_grid(_VALUES)
+        return _Table(setup.with_(library=library).likelihood(progress=progress), origin)
+
+    def first(self, library: Library, select: Select, keep: Sequence[str], progress: Progress) -> _Point:
+        """A model and values of its parameters, from one selection."""
+        groups = [[made for made, (name, _) in self.origin.items() if name == one] for one in keep]
+        kept = [name for name in keep if name in self.whole.names]
+        start = {name: one.first for name, one in library.parameters.items()}
+        try:
+            best = select(self.whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
+        except RankError:  # a selection that fits all operators at once cannot tell neighbours on the grid apart
+            return _Point(library.names, start, {})
+        sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
+        weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
+        values: dict[str, float] = {}
+        theta: dict[str, float] = {}
+        for i in np.argsort(-weight):
+            name, at = self.origin.get(best.names[i], (best.names[i], {}))
+            theta.setdefault(name, float(best.theta[i]))
+            values = at | values
+        if not values:  # polynomials may do as well as any of the grid, and worse than the best
+            names = {*theta, *(o.name for o in _carrying(library, library.names))}
+            return _Point(tuple(name for name in library.names if name in names), start, {})
+        names = tuple(name for name in library.names if name in theta)
+        return _Point(names, start | values, {name: theta[name] for name in names})
+
+    def basins(self, point: _Point, carrying: Sequence[str]) -> list[_Point]:
+        """Values of the grid with a misfit of the model that is lower than around them, but for those next to κ.
+
+        Misfits are those of moment equations, with the weights of the model at the values next to its estimate.
+        """
+        versions = [[(made, at) for made, (name, at) in self.origin.items() if name == one] for one in carrying]
+        others = [name for name in point.names if name not in carrying]
+        models = []
+        for chosen in product(*versions):
+            values = {name: value for _, at in chosen for name, value in at.items()}
+            if all(at.items() <= values.items() for _, at in chosen):  # one value for all operators
+                models.append((tuple(made for made, _ in chosen), values))
+        axes = {name: sorted({values[name] for _, values in models}) for name in models[0][1]}
+        places = [tuple(axes[name].index(values[name]) for name in axes) for _, values in models]
+        own = [float(np.interp(point.values[name], axis, np.arange(len(axis)))) for name, axis in axes.items()]
+        nearest = min(range(len(models)), key=lambda i: max(abs(a - b) for a, b in zip(places[i], own, strict=True)))
+        start = {made: point.theta[self.origin[made][0]] for made in models[nearest][0]}
+        start |= {name: point.theta[name] for name in others}
+        names = self.whole.names
+        weights = np.array([start.get(name, 0.0) for name in names])
+        moments = self.whole.moment_equations(weights, rng=np.random.default_rng(0), draws=1)
+        clean, H = moments.gram - moments.noise, moments.gram[1:, 1:]
+        quadratic = Quadratic(
+            names,
+            np.zeros(len(names)),
+            float(moments.gram[0, 0]),
+            clean[1:, 0],
+            clean[1:, 1:],
+            H,
+            moments.n,
+            self.whole.scale_known,
+        )
+        rows = [tuple(sorted(names.index(name) for name in (*made, *others))) for made, _ in models]
+        theta, q = quadratic.solve(rows)
+        low = [
+            i
+            for i, place in enumerate(places)
+            if np.isfinite(q[i])
+            and not _next(place, own)
+            and all(q[i] <= q[j] for j, other in enumerate(places) if _next(place, other))
+        ]
+        found = []
+        for i in low:
+            at = {names[j]: float(value) for j, value in zip(rows[i], theta[i], strict=True)}
+            own_names = {self.origin[made][0] if made in self.origin else made: value for made, value in at.items()}
+            found.append(_Point(point.names, point.values | models[i][1], own_names))
+        return found
+
+
+def _next(place: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two places of a grid are one step apart at most along every axis."""
+    return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
 
 
 def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, steps: int = _STEPS) -> _Point | None:
@@ -325,15 +399,15 @@ def _prior(library: Library, values: Mapping[str, float]) -> GaussianPrior:
     return GaussianPrior(terms)
 
 
-def _elsewhere(setup: Setup, point: _Point) -> tuple[_Point | None, tuple[str, ...]]:
+def _elsewhere(setup: Setup, point: _Point, table: _Table) -> tuple[_Point | None, tuple[str, ...]]:
     """A lower minimum from other values of κ, or what is nearly as good, in words."""
     assert point.fit is not None
     used = {n for o in _carrying(setup.library, point.names) if o.free is not None for n in o.free.names}
     mine = {name: one for name, one in setup.library.parameters.items() if name in used}
     doubts: list[str] = []
-    for near in _basins(setup, point, mine):
-        there = setup.with_(library=setup.library.at(near.values, near.theta))
+    for near in table.basins(point, [o.name for o in _carrying(setup.library, point.names)]):
         try:
+            there = setup.with_(library=setup.library.at(near.values, near.theta))
             around = _joint_fit(there, near.names, near.theta, _ROUGHLY, near.values)
             if around.equations.q > point.fit.equations.q + _NEARLY:  # no minimum near it is as low
                 continue
@@ -350,31 +424,9 @@ def _elsewhere(setup: Setup, point: _Point) -> tuple[_Point | None, tuple[str, .
         if gain > _NEARLY:
             return other, ()
         if gain > -_NEARLY:
-            values = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
-            doubts.append(f"The data are explained about as well with {values}.")
+            shown = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
+            doubts.append(f"The data are explained about as well with {shown}.")
     return None, tuple(doubts)
-
-
-def _basins(setup: Setup, point: _Point, mine: Mapping[str, Parameter]) -> list[_Point]:
-    """Fits at values of a grid with a misfit that is lower than around them, but for those next to the estimate."""
-    points, near = grid(mine, _VALUES), replace(point, theta={})
-    found: dict[tuple[int, ...], float] = {}
-    fits: dict[tuple[int, ...], _Point] = {}
-    for place, values in points.items():
-        try:
-            near = _fixed(setup, near, point.values | values)
-        except _FAILURES:
-            continue
-        assert near.fit is not None
-        found[place], fits[place] = near.fit.equations.q, near
-    own = [one.place(point.values[name], sorted({v[name] for v in points.values()})) for name, one in mine.items()]
-    low = [p for p in found if all(found[p] <= q for o, q in found.items() if _next(p, o)) and not _next(p, own)]
-    return [fits[place] for place in low]
-
-
-def _next(place: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether two places of a grid are one step apart at most along every axis."""
-    return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
 
 
 def _priced(

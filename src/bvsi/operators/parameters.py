@@ -69,11 +69,6 @@ class Parameter:
             return [float(v) for v in self.low * (self.high / self.low) ** middles]
         return [float(v) for v in self.low + (self.high - self.low) * middles]
 
-    def place(self, value: float, values: Sequence[float]) -> float:
-        """Where a value is among increasing ones: 1.5 halfway between the second and the third."""
-        scale = np.log if self.wide else np.asarray
-        return float(np.interp(scale(value), scale(values), np.arange(len(values))))
-
     @property
     def sd(self) -> float:
         """Standard deviation that is known beforehand: of the prior, or of the uniform law between the bounds."""
