@@ -83,8 +83,17 @@ class StackedCovariance:
         return self._layout[1]
 
     @cached_property
+    def _block(self) -> Pattern:
+        """Pattern of one block; from the pairs of functions where there are products of axes, without the nodes."""
+        if self.tensor is None:
+            return self.blocks.pattern
+        rows, columns = (end[end >= 0] for end in self.tensor.ends)
+        N = self.blocks.structure.n_rows
+        return Pattern.from_coo(rows, columns, (N, N))[0]
+
+    @cached_property
     def _layout(self) -> tuple[Pattern, Integers]:
-        own, K = self.blocks.pattern, self.blocks.structure.n_blocks
+        own, K = self._block, self.blocks.structure.n_blocks
         N = own.shape[0]
         length = np.diff(own.indptr)
         partners = np.bincount(self.k, minlength=K)
@@ -172,7 +181,7 @@ class StackedCovariance:
         First the places of those that are used, None for all.
         """
         assert self.tensor is not None
-        places = self.blocks.pattern.locate(*self.tensor.ends)
+        places = self._block.locate(*self.tensor.ends)
         flipped = places.transpose(1, 0, 2)[..., self.tensor.mirror]
         reverse = np.lexsort((self.k, self.l))  # the pair (l, k) for every pair (k, l)
         slots = self._slots[self._half][:, places.ravel()].ravel()

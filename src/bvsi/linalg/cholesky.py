@@ -129,7 +129,7 @@ class SupernodalFactor(Factor):
     def solve(self, B: ArrayLike) -> Array:
         """``A⁻¹ B = Pᵀ L⁻ᵀ L⁻¹ P B``."""
         perm = self.analysis.permutation
-        return by_blocks(B, perm, perm, lambda X: self._upper(self._lower(X)))
+        return by_blocks(B, perm, perm, self._lower, self._upper)
 
     def whiten(self, B: ArrayLike) -> Array:
         """``L⁻¹ P B``, rows in the order of L."""

@@ -140,13 +140,16 @@ def blocks(m: int) -> list[slice]:
     return [slice(start, min(start + BLOCK, m)) for start in range(0, m, BLOCK)]
 
 
-def by_blocks(B: ArrayLike, take: Integers, put: Any, solve: Callable[[Array], Array]) -> Array:
-    """``out[put] = solve(B[take])``, a block of columns at a time, with one thread of BLAS; out has the shape of B."""
+def by_blocks(B: ArrayLike, take: Integers, put: Any, *steps: Callable[[Array], Array]) -> Array:
+    """``out[put] = steps(B[take])``, a block of columns at a time, with one thread of BLAS; out has the shape of B."""
     columns = as_columns(B, len(take))
     out = np.empty(columns.shape)
     with single_threaded_blas():
         for block in blocks(columns.shape[1]):
-            out[put, block] = solve(columns[:, block][take])  # one gather; `take` would copy the block first
+            X = columns[:, block][take]  # one gather; `take` would copy the block first
+            for step in steps:
+                X = step(X)
+            out[put, block] = X
     return out.reshape(np.shape(B))
 
 

@@ -172,7 +172,7 @@ def grid(parameters: Mapping[str, Parameter], most: int) -> dict[tuple[int, ...]
 
 
 def combinations(parameters: Mapping[str, Parameter], most: int) -> list[dict[str, float]]:
-    """The values of a grid, and the starts that were given."""
-    given = {name: one.first for name, one in parameters.items()}
-    stated = any(one.start is not None for one in parameters.values())
-    return [*([given] if stated else []), *grid(parameters, most).values()]
+    """The values of a grid, and the starts that were given where they are not among them."""
+    given, found = {name: one.first for name, one in parameters.items()}, [*grid(parameters, most).values()]
+    known = any(np.allclose([*given.values()], [*one.values()], rtol=1e-9) for one in found)
+    return found if known or all(one.start is None for one in parameters.values()) else [given, *found]
