@@ -217,8 +217,8 @@ class _Table:
             theta.setdefault(name, float(best.theta[i]))
             values = at | values
         if not values:  # polynomials may do as well as any of the grid, and worse than the best
-            names = {*theta, *(o.name for o in _carrying(library, library.names))}
-            return _Point(tuple(name for name in library.names if name in names), start, {})
+            all_names = {*theta, *(o.name for o in _carrying(library, library.names))}
+            return _Point(tuple(name for name in library.names if name in all_names), start, {})
         names = tuple(name for name in library.names if name in theta)
         return _Point(names, start | values, {name: theta[name] for name in names})
 
@@ -505,7 +505,7 @@ def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
     size = np.array([abs(at[fit.names[i]]) for i in chosen])
     relative = fit.posterior.covariance[np.ix_(chosen, chosen)] / np.outer(size, size)
     direction = np.linalg.eigh(relative)[1][:, -1] * np.sign([at[fit.names[i]] for i in chosen])
-    members = [k for k in np.argsort(-np.abs(direction)) if abs(direction[k]) > _MEMBER * np.abs(direction).max()]
+    members = [k for k, share in enumerate(np.abs(direction)) if share > _MEMBER * np.abs(direction).max()]
     labels = [_label(fit.names[chosen[k]], _columns(library)) for k in members]
     if len(members) != 2:
         return f"The data do not tell how {', '.join(labels)} change together." if len(members) > 2 else ""
