@@ -62,7 +62,8 @@ def load(path: Path) -> Discovery:
 def _printable(dataset: xr.Dataset) -> Discovery:
     """The discovery of a file, refused where what it holds cannot be shown: attributes may be of any kind."""
     found = from_dataset(dataset)
-    if not all(isinstance(text, str) for text in (*found.fields, *found.settings, *found.settings.values())):
+    told = (*found.fields, *found.settings, *found.settings.values(), *found.parameters, *found.open_parameters)
+    if not all(isinstance(text, str) for text in told):
         raise TypeError("texts are needed")
     str(found)
     return found
@@ -97,6 +98,8 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "seconds": found.seconds,
         "time_order": found.time_order,
         "left": json.dumps(dict(found.left)),
+        "parameters": json.dumps(found.parameters),
+        "open_parameters": json.dumps(found.open_parameters),
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps(status_record(found.status)),
         "no_simulation": found.no_simulation,
@@ -132,6 +135,8 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         check=_check(json.loads(attributes.get("check", "null"))),
         time_order=int(attributes.get("time_order", 1)),
         left=json.loads(attributes.get("left", "{}")),
+        parameters=tuple(json.loads(attributes.get("parameters", "[]"))),
+        open_parameters=tuple(json.loads(attributes.get("open_parameters", "[]"))),
         frames=frames_from(dataset),
         forecast=forecast_of(json.loads(attributes.get("forecast", "null"))),
         no_simulation=str(attributes.get("no_simulation", "")),

@@ -19,6 +19,7 @@ from bvsi.data import Data, as_experiments
 from bvsi.discovery.floor import without_weakest
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
+from bvsi.discovery.parameters import Estimated, check_parameters, selected_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_worth
 from bvsi.discovery.ties import needed, ties_of
@@ -27,7 +28,7 @@ from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.gaussian_prior import prior_density
-from bvsi.infer.posteriors import Posterior
+from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.infer.profile import with_unknown_scale
 from bvsi.likelihood import ResidualLikelihood
@@ -115,7 +116,13 @@ def discover(
     used = chosen.method
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     select, keep = _selector(setup.library, used, allowed, rng)
-    if len(setup.library.orders) > 1:
+    inside = Estimated()
+    if library.parameters:
+        check_parameters(library, client, relinearise)
+        plain, _ = _selector(setup.library, used, None, rng)
+        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, progress)
+        allowed, orders, rounds = _constraints(constraints, setup.library), "", 0
+    elif len(setup.library.orders) > 1:
         setup, whole, path, orders = selected_order(setup, partial(select, keep=keep, progress=progress), progress)
     else:
         whole, orders = setup.likelihood(progress=progress), ""
@@ -126,12 +133,12 @@ def discover(
     if rounds and client is None:  # with Jacobians at the data themselves noise may let further operators in
         whole = setup.relinearised(whole, _of_all(path, whole.names), rounds, progress)
         path = select(whole, keep=keep, progress=progress)
-    model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
+    model = _fit(whole, setup, path, used, measured, inside.joined(prior), allowed, rounds, rng, progress)
     if not keep:
         check_found(path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
     judged, pictures = _check(model, setup, path, measured, levels, rng, progress) if check else (None, None)
-    while judged is not None and all(m.noise_free for m in measured) and prior is None and allowed is None:
+    while judged is not None and all(m.noise_free for m in measured) and not (prior or allowed or inside.values):
         smaller = without_weakest(path, _widened(model, judged), whole, keep)
         if smaller is None:
             break
@@ -151,7 +158,7 @@ def discover(
         **({"time order": orders} if orders else {}),
     }
     seconds = time.perf_counter() - begin
-    return _result(setup.library, model, path, whole.rows, used, settings, judged, pictures, seconds)
+    return _result(setup.library, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,8 +396,10 @@ def _result(
     judged: Check | None,
     pictures: Frames | None,
     seconds: float,
+    inside: Estimated,
 ) -> Discovery:
-    fit, posterior = model.fit, _widened(model, judged)
+    fit, posterior = model.fit, moved(_widened(model, judged), inside.offset(model.fit.names))
+    path = inside.shown(path)
     scores = fit.score_covariance
     return Discovery(
         fields=tuple(library.equations),
@@ -409,4 +418,6 @@ def _result(
         frames=pictures,
         method=method,
         left={f: library.left(f).text for f in library.equations if library.left(f).text},
+        parameters=tuple(name for name in fit.names if name in inside.values),
+        open_parameters=inside.doubts,
     )

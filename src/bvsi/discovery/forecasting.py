@@ -14,6 +14,7 @@ from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.facade import discover
+from bvsi.discovery.parameters import at_estimate
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import as_linear
@@ -70,11 +71,13 @@ def forecast(
         raise ForecastError(
             f"forecast: {first.n_times} frames are too few to fit {_FEWEST_TRAINED} and hold out others; measure more."
         )
-    chosen = all_kept(library.subset(found.names))
+    chosen = all_kept(library.subset([name for name in found.names if name not in found.parameters]))
     refit = refitted(experiments, kept, chosen, library, given, progress)
+    chosen, origin = at_estimate(chosen, refit)
     noise = given.get("noise")
     start = Start.of(first, chosen, noise[0] if isinstance(noise, Sequence) else noise, budget)
-    ensemble = simulated(start, _aligned(refit.posterior, chosen, draws, rng), first.times, budget, rng, progress)
+    theta = _aligned(refit.posterior, origin, chosen, draws, rng)
+    ensemble = simulated(start, theta, first.times, budget, rng, progress)
     return compared(start, ensemble, np.arange(first.n_times) >= kept[0])
 
 
@@ -107,14 +110,15 @@ def simulate_found(
         library = library.with_time_order(found.time_order)
     _check(0.5, draws, library)
     t = _checked_times(times, initial)
-    chosen = library.subset(found.names)
+    chosen, origin = at_estimate(library, found)
     start = Start.of(initial, chosen, None, np.inf)
     if start.simulator.needs_boundary and t[-1] - initial.times[-1] > 1e-9 * (t[-1] - t[0]):
         raise ForecastError(
             f"times: the boundary condition is not declared, and boundary values are measured until "
             f"t = {initial.times[-1]:g} only; end there, or declare the condition in the library."
         )
-    ensemble = simulated(start, _aligned(found.posterior, chosen, draws, rng), t, budget, rng, progress)
+    theta = _aligned(found.posterior, origin, chosen, draws, rng)
+    ensemble = simulated(start, theta, t, budget, rng, progress)
     return labelled(start.data, t, ensemble)
 
 
@@ -132,11 +136,11 @@ def _check(holdout: float, draws: int, library: Library) -> None:
         )
 
 
-def _aligned(posterior: Posterior, library: Library, draws: int, rng: np.random.Generator) -> Array:
-    """Mean and draws of the coefficients, (draws + 1, d), in the order of the library."""
+def _aligned(posterior: Posterior, origin: Array, library: Library, draws: int, rng: np.random.Generator) -> Array:
+    """Mean and draws of the coefficients, less their origin, (draws + 1, d), in the order of the library."""
     columns = [library.index(name) for name in posterior.names]
     values = np.zeros((draws + 1, len(library)))
-    values[:, columns] = np.concatenate([posterior.mean[None], posterior.sample(draws, rng)])
+    values[:, columns] = np.concatenate([posterior.mean[None], posterior.sample(draws, rng)]) - origin
     return values
 
 

@@ -19,6 +19,7 @@ from bvsi.discovery.method import Method
 from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
+from bvsi.operators.syntax import read_or_none
 from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.select import SelectionPath
 from bvsi.spaces import Galerkin, SplineTests
@@ -75,6 +76,10 @@ class Discovery:
         Test functions, weights, selection and estimator that were used; None where a file does not tell.
     left
         Texts of left sides that are not the time derivative alone, by field.
+    parameters
+        Those of ``names`` that are numbers inside of operators, not coefficients.
+    open_parameters
+        What the data leave open of them, in words.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
@@ -100,10 +105,12 @@ class Discovery:
     no_simulation: str = ""
     refined: Refined | None = None
     left: Mapping[str, str] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+    open_parameters: tuple[str, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Selected operators."""
+        """Selected operators, and the parameters inside of them."""
         return self.posterior.names
 
     @property
@@ -119,7 +126,17 @@ class Discovery:
     @property
     def equation(self) -> str:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
-        return equation_text(self.names, self.theta, self.sd, self.fields, self.time_order, self.left)
+        chosen = [i for i, name in enumerate(self.names) if name not in self.parameters]
+        names = [self.names[i] for i in chosen]
+        text = equation_text(names, self.theta[chosen], self.sd[chosen], self.fields, self.time_order, self.left)
+        inside = [f"{name} = {with_uncertainty(*pair)}" for name, pair in self.inside.items()]
+        return "\n".join([text, *inside])
+
+    @property
+    def inside(self) -> dict[str, tuple[float, float]]:
+        """Parameters inside of operators, mean and standard deviation by name."""
+        rows = zip(self.names, self.theta.tolist(), self.sd.tolist(), strict=True)
+        return {name.split(": ", 1)[-1]: (value, sd) for name, value, sd in rows if name in self.parameters}
 
     def coefficient(self, name: str) -> float:
         """Coefficient by name; zero for a candidate that was not selected."""
@@ -174,7 +191,7 @@ class Discovery:
             found.append(self.forecast.status)
         if self.no_simulation:
             found.append(f"No forecast could be made. {self.no_simulation}")
-        return (*found, *(() if self.refined is None else self.refined.doubts))
+        return (*found, *self.open_parameters, *(() if self.refined is None else self.refined.doubts))
 
     def refine(self, data: Data | Sequence[Data], library: Library, **options: Any) -> Discovery:
         """The same with ``refined``: the equation and its rivals fitted to the measurements by forward solves.
@@ -199,10 +216,12 @@ class Discovery:
         z = np.divide(self.theta, self.sd, out=np.full(len(self.theta), np.inf), where=self.sd > 0)
         alone = expit(0.5 * (z**2 - math.log(self._residuals)))
         found = self.path.inclusion()
-        return {
-            **found,
-            **{name: min(found.get(name, 1.0), float(p)) for name, p in zip(self.names, alone, strict=True)},
-        }
+        found |= {name: min(found.get(name, 1.0), float(p)) for name, p in zip(self.names, alone, strict=True)}
+        for name in self.parameters:  # as probable as what they stand in
+            short = name.split(": ", 1)[-1]
+            there = [o for o in self.names if (syntax := read_or_none(o.split(": ", 1)[-1])) and short in syntax.names]
+            found[name] = max((found[o] for o in there if o not in self.parameters), default=1.0)
+        return found
 
     @property
     def _residuals(self) -> int:

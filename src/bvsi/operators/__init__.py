@@ -20,5 +20,6 @@ from bvsi.operators.families import (
     shared_free_energy,
 )
 from bvsi.operators.library import Library
+from bvsi.operators.parameters import Parameter
 from bvsi.operators.vectors import isotropic
 from bvsi.operators.vocabulary import Vocabulary

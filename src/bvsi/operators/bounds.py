@@ -55,6 +55,11 @@ def real_value(constant: sp.Expr) -> float:
         ) from None
 
 
+def is_constant(expression: sp.Expr) -> bool:
+    """Whether it has numbers only, and parameters, which are dummies."""
+    return all(isinstance(symbol, sp.Dummy) for symbol in expression.free_symbols)
+
+
 def checked(expression: sp.Expr) -> sp.Expr:
     """The expression itself, once the constants among its summands and factors are known to be moderate.
 
@@ -88,6 +93,8 @@ def apply(function: Any, argument: sp.Expr) -> sp.Expr:
 
 def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     """b^n for a number n, bounded in what the power comes to: (2u⁹)⁹ is a power of 81."""
+    if is_constant(exponent) and not exponent.is_number:
+        return base**exponent  # a parameter, by which is differentiated; its value was seen with the operator itself
     if not exponent.is_number:
         raise OperatorError("an exponent that is not a number; write exp(...) for other powers.")
     n = real_value(exponent)

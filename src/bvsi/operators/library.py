@@ -15,6 +15,7 @@ from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
 from bvsi.operators.left import Left, left_sides
+from bvsi.operators.parameters import Parameter, as_parameters, carried, columns, combinations
 from bvsi.operators.syntax import Operator, Source, Syntax, read
 from bvsi.operators.vectors import check_vectors, components
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
@@ -56,6 +57,9 @@ class Library:
         Vectors by name, ``{"u": ("ux", "uy")}``, measured or known. An equation of ``u`` is one for every component,
         and its operators, such as ``laplacian(u)``, ``grad(p)`` or ``div(outer(u, u))``, have one coefficient for all
         of them (:mod:`bvsi.operators.vectors`).
+    parameters
+        Numbers inside operators that are estimated with the coefficients, with their bounds: ``{"K": (0.1, 10)}`` for
+        ``u/(K + u)``, or ``Parameter(low, high, start=..., prior=...)``. They stand in operators, not in definitions.
     """
 
     def __init__(
@@ -69,6 +73,7 @@ class Library:
         time_order: int | None = 1,
         left: str | Mapping[str, str | Left] | None = None,
         vectors: Mapping[str, Sequence[str]] | None = None,
+        parameters: Mapping[str, tuple[float, ...] | Parameter] | None = None,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -86,6 +91,10 @@ class Library:
             _operator(source, field, alone=len(given) == 1) for field, sources in given.items() for source in sources
         )
         _check_distinct(self.names)
+        self.parameters = as_parameters(parameters, self._fields)
+        first = {name: one.first for name, one in self.parameters.items()}
+        self._operators = tuple(carried(o, first) if o.free is None else o for o in self._operators)
+        self._check_parameters(definitions)
         self._conditions = _conditions(boundary, self._fields)
         self._definitions = _definitions(definitions or {}, self._fields)
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
@@ -246,8 +255,54 @@ class Library:
             "time_order": self.time_order if len(self.orders) == 1 else None,
             "left": self._left,
             "vectors": self._vectors,
+            "parameters": {
+                name: one
+                for name, one in self.parameters.items()
+                if any(o.free is not None and name in o.free.names for own in equations.values() for o in own)
+            },
         }
         return Library(equations, **{**settings, **changes})
+
+    def _check_parameters(self, definitions: Mapping[str, str | Syntax] | None) -> None:
+        for name in self.parameters:
+            if not any(name in o.free.names for o in self._operators if o.free is not None):
+                raise OperatorError(f"parameters: {name!r} stands in no operator; leave it out.")
+            if name in (definitions or {}):
+                raise OperatorError(f"parameters: {name!r} is a definition too; rename one of them.")
+
+    def at(self, values: Mapping[str, float], theta: Mapping[str, float] | None = None) -> Library:
+        """The library at values of its parameters, with a column ∂/∂κ for each where coefficients are given.
+
+        The column of K has the name ``K`` and the coefficient K − K_0 (:mod:`bvsi.operators.parameters`).
+
+        Parameters
+        ----------
+        theta
+            Coefficients of the operators, by name.
+        """
+        own = {field: [carried(o, values) for o in self.of_equation(field)] for field in self._fields}
+        extra = {field: columns(operators, values, theta or {}, field) for field, operators in own.items()}
+        return self._with({field: [*own[field], *extra[field]] for field in self._fields})
+
+    def on_grid(self, most: int) -> tuple[Library, dict[str, tuple[str, dict[str, float]]]]:
+        """Every operator at up to so many values of its parameters; and by name which operator it is, and where."""
+        made: dict[str, list[Operator]] = {field: [] for field in self._fields}
+        origin: list[tuple[str, dict[str, float]]] = []
+        for field in self._fields:
+            for o in self.of_equation(field):
+                own = {
+                    name: one for name, one in self.parameters.items() if o.free is not None and name in o.free.names
+                }
+                for values in combinations(own, most) if own else [{}]:
+                    one = carried(o, values)
+                    made[field].append(replace(o, name=one.syntax.text, syntax=one.syntax, free=None) if own else o)
+                    origin.append((o.name, values))
+        grid = self._with(made, keep=[name for name in self.keep if name in {n for n, v in origin if not v}])
+        return grid, {name: one for name, one in zip(grid.names, origin, strict=True) if one[1]}
+
+    def of_equation(self, equation: str) -> list[Operator]:
+        """Operators of an equation, without columns of parameters."""
+        return [o for o in self._of(equation) if o.name.split(": ", 1)[-1] not in self.parameters]
 
     @property
     def has_biharmonic(self) -> bool:
@@ -357,7 +412,12 @@ class Library:
         words = Vocabulary(COORDINATE_NAMES[:dim], self._fields, tuple(auxiliary) or tuple(sorted(free)))
         inside = "\n  tests     away from the boundary only: too little is known there for so many derivatives"
         operators = self.weak(words, biharmonic=Mixed())
-        return "\n\n".join(o.explain() + (inside if self.keeps_inside(o) else "") for o in operators)
+        texts = [o.explain() + (inside if self.keeps_inside(o) else "") for o in operators]
+        texts += [
+            f"{name}\n  parameter, estimated between {one.low:g} and {one.high:g}; above it is {one.first:g}"
+            for name, one in self.parameters.items()
+        ]
+        return "\n\n".join(texts)
 
 
 def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:

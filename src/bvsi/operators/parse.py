@@ -5,6 +5,7 @@ Grammar: numbers, names, ``+ - * / **``, parentheses, and calls of the functions
 text.
 
 ``diff(f, u, v)``      ∂²f/∂u∂v of an expression of fields
+``diff(F, K, 0.5)``    ∂F/∂K at K = 0.5 of an operator F with a parameter K in it
 ``recover(f)``         f at the nodes by lumped projection, M_lumped⁻¹ ∫ v f: a field that may be differentiated again
 ``cells(g)``           ∫ g over the cells, g linear in the test function ``test``: a form that is written weakly
 ``facets(g)``          Σ_E ∫ g over the facets between cells, with ``jump``, ``avg``, the facet's length ``h``, the
@@ -32,7 +33,7 @@ from bvsi.common.jets import MEASURES, Sided, Where
 from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FUNCTION_NAMES, squeeze
 from bvsi.errors import OperatorError
 from bvsi.operators import strong
-from bvsi.operators.bounds import number, real_value, tidy
+from bvsi.operators.bounds import checked, number, real_value, tidy
 from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, evaluate, need_scalar, plain
 from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
@@ -55,11 +56,14 @@ class Dialect:
         Text for ∇⁴ of an argument; None where it stands for the Laplacian of the Laplacian as it is.
     outside
         Whether ``dx(...)`` keeps its derivative outside, as ``div`` does: where all of them go onto test functions.
+    parameters
+        Symbols of parameters by which an operator is differentiated.
     """
 
     definitions: Mapping[str, Syntax] = field(default_factory=dict)
     biharmonic: Callable[[str], str] | None = None
     outside: bool = False
+    parameters: Mapping[str, sp.Dummy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ class _Translator:
     def _name(self, node: ast.Name) -> Strong:
         if node.id in CONSTANT_NAMES:
             return plain(getattr(sp, node.id), self.words)
+        if node.id in self.dialect.parameters:
+            return plain(self.dialect.parameters[node.id], self.words)
         if node.id in self.dialect.definitions:
             return self._nested(self.dialect.definitions[node.id], replace(self.dialect, definitions={}))
         if node.id in self._callable() and node.id not in (*self.words.fields, *self.words.auxiliary):
@@ -202,12 +208,33 @@ class _Translator:
         """diff(f, u, …): ∂f/∂u… with f an expression of fields."""
         if node.keywords or len(node.args) < 2:
             raise OperatorError("diff takes an expression and the fields to differentiate by: diff(c1**2*c2, c1)")
+        if isinstance(node.args[-1], ast.Constant | ast.UnaryOp):
+            return self._by_parameter(node)
         value = evaluate(need_scalar(self.translate(node.args[0]), "diff(...)"), self.words)
         for argument in node.args[1:]:
             if not isinstance(argument, ast.Name) or argument.id not in self.words.fields:
                 raise OperatorError(f"diff differentiates by fields ({', '.join(self.words.fields)})")
             value = sp.diff(value, self.words.jet(argument.id))
         return plain(value, self.words)
+
+    def _by_parameter(self, node: ast.Call) -> Strong:
+        """diff(F, K, value): ∂F/∂K, derivatives by space kept where they are."""
+        if len(node.args) != 3 or not isinstance(node.args[1], ast.Name) or node.args[1].id in self.words.fields:
+            raise OperatorError("diff by a parameter takes the operator, the parameter and its value: diff(u**m, m, 2)")
+        symbol, at = (
+            sp.Dummy(node.args[1].id, real=True),
+            evaluate(need_scalar(self.translate(node.args[2]), "diff"), self.words),
+        )
+        inner = self._inner(self.text, replace(self.dialect, parameters={node.args[1].id: symbol}))
+        form = need_scalar(inner.translate(node.args[0]), "diff(...)")
+        if inner.recovered:
+            raise OperatorError("recover(...) cannot be differentiated by a parameter; write its coefficient in front")
+
+        def slope(g: sp.Expr) -> sp.Expr:
+            return checked(sp.diff(g, symbol).xreplace({symbol: at}))
+
+        written = [replace(term, integrand=slope(term.integrand)) for term in form.written]
+        return Scalar.from_parts({index: slope(g) for index, g in form.parts}, collected(written))
 
     def _recover(self, argument: ast.AST) -> Strong:
         inner = need_scalar(self.translate(argument), "recover(...)")

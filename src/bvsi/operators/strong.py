@@ -16,7 +16,7 @@ import sympy as sp
 
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.errors import OperatorError
-from bvsi.operators.bounds import apply, checked
+from bvsi.operators.bounds import apply, checked, is_constant
 from bvsi.operators.bounds import power as bounded_power
 from bvsi.operators.vocabulary import Vocabulary, lowered, raised
 
@@ -204,7 +204,7 @@ def _constant(form: Scalar, words: Vocabulary) -> sp.Expr | None:
     if not form.parts:
         return sp.Integer(0)
     ((index, g), *others) = form.parts
-    return g if g.is_number and not others and index == words.zero else None
+    return g if is_constant(g) and not others and index == words.zero else None
 
 
 def _shift(form: Scalar, axis: int, words: Vocabulary) -> Scalar:

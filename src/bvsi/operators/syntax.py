@@ -84,6 +84,8 @@ class Operator:
         Text or SymPy expression.
     tie
         What it shares its coefficient with: components of one operator of a vector equation have the same text here.
+    free
+        Its text with parameters by name, of which ``syntax`` has values; None where it has no parameters.
     weak_forms
         Its weak forms by what they depend on, or why there is none; filled by :class:`Library` when asked for.
     """
@@ -94,19 +96,17 @@ class Operator:
     syntax: Syntax
     weak_forms: dict[Hashable, WeakOperator | str] = field(default_factory=dict, repr=False)
     tie: str = ""
+    free: Syntax | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _operator, (
-            self.name,
-            self.equation,
-            self.source,
-            self.syntax,
-            self.tie,
-        )  # weak forms are built where they arrive
+        # weak forms are built where they arrive
+        return _operator, (self.name, self.equation, self.source, self.syntax, self.tie, self.free)
 
 
-def _operator(name: str, equation: str, source: Source, syntax: Syntax, tie: str) -> Operator:
-    return Operator(name, equation, source, syntax, tie=tie)
+def _operator(
+    name: str, equation: str, source: Source, syntax: Syntax, tie: str, free: Syntax | None = None
+) -> Operator:
+    return Operator(name, equation, source, syntax, tie=tie, free=free)
 
 
 def read(text: str) -> Syntax:

@@ -200,7 +200,8 @@ class Vocabulary:
         if name in _RANDOM:
             hint = " Noise in the equation itself is not estimated; an equation of the density, Fokker–Planck, can be."
         elif not near:
-            hint = " A field that was not measured cannot stand in an equation: measure it, or eliminate it."
+            hint = " A field that was not measured cannot stand in an equation: measure it, or eliminate it; a "
+            hint += "number that is to be estimated goes into parameters."
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
 
 

@@ -56,18 +56,20 @@ class Line:
 
 
 def equation_lines(found: Discovery) -> tuple[Line, ...]:
-    """One line per field with an equation."""
+    """One line per field with an equation, and one per parameter inside of its operators."""
     lines = []
     for field in found.fields:
         terms = []
         for name, value, sd in zip(found.names, found.theta.tolist(), found.sd.tolist(), strict=True):
             equation, text = split_name(name, found.fields)
-            if equation == field:
+            if equation == field and name not in found.parameters:
                 operator = operator_formula(text)
                 terms.append(Summand(value < 0, measured(abs(value), sd), None if operator == _ONE else operator))
         written = found.left.get(field)
         left = _time_derivative(field, found.time_order) if written is None else operator_formula(written)
         lines.append(Line(left, tuple(terms)))
+    for name, (value, sd) in found.inside.items():
+        lines.append(Line(name_formula(name), (Summand(value < 0, measured(abs(value), sd), None),)))
     return tuple(lines)
 
 

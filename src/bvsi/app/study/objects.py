@@ -94,6 +94,7 @@ def library(settings: LibrarySettings) -> Library:
         time_order=None if settings.time_order == "open" else settings.time_order,
         left=settings.left,
         vectors=settings.vectors,
+        parameters=settings.parameters,
     )
 
 

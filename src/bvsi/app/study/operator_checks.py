@@ -14,6 +14,7 @@ from bvsi.common.naming import AXIS_NAMES, COORDINATE_NAMES, COORDINATES
 from bvsi.data import Data
 from bvsi.data._arrays import check_field_name
 from bvsi.operators import Library, Mixed, Vocabulary
+from bvsi.operators.parameters import as_parameters, substituted
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.syntax import read, read_or_none
 from bvsi.operators.vectors import check_vectors, components
@@ -38,7 +39,7 @@ def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequen
     used = frozenset().union(*map(_names, texts[:MAX_OPERATORS]))
     fields = [part for field in library.equations for part in library.vectors.get(field, (field,))]
     parts = {part for some in library.vectors.values() for part in some}
-    own = {*fields, *library.vectors, *axes, *library.definitions, *_WORDS}
+    own = {*fields, *library.vectors, *axes, *library.definitions, *library.parameters, *_WORDS}
     return Vocabulary(axes, tuple(fields), tuple(sorted((used | parts) - own)), system)
 
 
@@ -65,7 +66,7 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyPr
         return [StudyProblem(("library", "equations"), f"{count} operators; from 1 to {MAX_OPERATORS} are needed.")]
     return (
         [*_vectors(settings, words)]
-        or [*_fields(settings, words), *_definitions(settings, words)]
+        or [*_fields(settings, words), *_definitions(settings, words), *_parameters(settings, words)]
         or [*_operators(settings, words)]
         or [*attempt(("library", "equations"), _library, settings)]
         or [*_left(settings, words)]
@@ -74,7 +75,7 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyPr
 
 
 def _library(settings: LibrarySettings, **changes: Any) -> Library:
-    return Library(settings.equations, vectors=settings.vectors, **changes)
+    return Library(settings.equations, vectors=settings.vectors, parameters=settings.parameters, **changes)
 
 
 def _vectors(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
@@ -119,6 +120,17 @@ def _definitions(settings: LibrarySettings, words: Vocabulary) -> Iterator[Study
             yield from attempt(place, _understood, text, words)
 
 
+def _parameters(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
+    """Parameters that cannot be: their names, bounds and starts."""
+    taken = (*words.fields, *words.auxiliary, *words.coordinates, *settings.definitions, *settings.vectors)
+    for name, given in settings.parameters.items():
+        place = ("library", "parameters", name)
+        if name in taken or not name.isascii():
+            yield StudyProblem(place, f"{name!r} means something else, or is not ASCII; choose another name.")
+        else:
+            yield from attempt(place, as_parameters, {name: given}, words.fields)
+
+
 def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) -> None:
     """Refuse a text that is no operator."""
     strong_form(read(text), words, dialect)
@@ -127,6 +139,9 @@ def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) ->
 def _worked_out(field: str, text: str, settings: LibrarySettings, words: Vocabulary) -> None:
     """Refuse a text that is no operator of the equation of a field or vector."""
     dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
+    text = substituted(
+        read(text), {name: one.first for name, one in as_parameters(settings.parameters, ()).items()}
+    ).text
     rank = int(field in settings.vectors)
     of_vectors = rank or read(text).names & set(settings.vectors)
     for part in components(read(text), settings.vectors, rank) if of_vectors else (text,):

@@ -140,6 +140,12 @@ class LibrarySettings(Section):
         "coefficient for all; div(u), grad(p), advect(u, u), outer, curl, symgrad, laplacian(u)",
         examples=[{"v": ["vx", "vy"]}],
     )
+    parameters: Annotated[dict[Name, Annotated[tuple[Number, ...], Field(min_length=2, max_length=3)]], Few] = Field(
+        default={},
+        description="Numbers inside of operators that are estimated: lowest and highest value, and a start if one is "
+        "known, such as K in u/(K + u)",
+        examples=[{"K": [0.1, 10.0]}],
+    )
     left: Text | Annotated[dict[Name, Text], Few] | None = Field(
         default=None,
         description="Left side where it is not the time derivative alone, one text or a table by field: a known source "

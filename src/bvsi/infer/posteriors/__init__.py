@@ -5,6 +5,7 @@ from bvsi.infer.posteriors.closed_form import (
     NormalInverseGammaPosterior,
     Posterior,
     check_level,
+    moved,
     widened,
 )
 from bvsi.infer.posteriors.draws import ChainPosterior, ParticlePosterior

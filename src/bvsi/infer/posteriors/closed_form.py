@@ -234,6 +234,15 @@ def widened(posterior: Any, added: Array) -> Any:
     return posterior
 
 
+def moved(posterior: Any, offset: Array) -> Any:
+    """The law of θ + offset, offset (d,), of any posterior: where coefficients are written from another origin."""
+    if not np.any(offset):
+        return posterior
+    if isinstance(posterior, GaussianPosterior | NormalInverseGammaPosterior):
+        return replace(posterior, mean=posterior.mean + offset)
+    return posterior.moved(offset)
+
+
 @dataclass(frozen=True, eq=False)
 class CovarianceRoot:
     """Σ = R Rᵀ with R (d, k) of full rank k ≤ d, and R⁺ = left inverse of R (k, d).

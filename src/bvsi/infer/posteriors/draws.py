@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -93,6 +93,10 @@ class ParticlePosterior(DrawnPosterior):
         if len(self.particles) < 2:
             raise BvsiError(f"particles: at least two are needed for a covariance; got {len(self.particles)}.")
 
+    def moved(self, offset: Array) -> ParticlePosterior:
+        """The law of θ + offset, offset (d,)."""
+        return replace(self, particles=self.particles + offset)
+
     @property
     def rows(self) -> Array:
         """The particles (n, d)."""
@@ -135,6 +139,10 @@ class ChainPosterior(DrawnPosterior):
             if diverging.dtype != np.bool_ or diverging.shape != draws.shape[:2]:
                 raise BvsiError(f"diverging: booleans of shape {draws.shape[:2]} are needed, one for every draw.")
             object.__setattr__(self, "diverging", diverging)
+
+    def moved(self, offset: Array) -> ChainPosterior:
+        """The law of θ + offset, offset (d,)."""
+        return replace(self, draws=self.draws + offset)
 
     @property
     def rows(self) -> Array:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +29,7 @@ from bvsi.infer.posteriors.closed_form import (
     NormalInverseGammaPosterior,
     check_size,
     covariance_root,
+    moved,
 )
 from bvsi.infer.posteriors.draws import ParticlePosterior
 
@@ -78,6 +79,13 @@ class TruncatedPosterior(HandOver):
         if not self.constraints.satisfied(mode, 1e-6):
             raise BvsiError("mode: it does not satisfy the constraints; project it onto them first.")
         self._check_equalities()
+
+    def moved(self, offset: Array) -> TruncatedPosterior:
+        """The law of θ + offset, offset (d,)."""
+        shift = self.constraints.A @ offset
+        lower, upper = self.constraints.lower + shift, self.constraints.upper + shift
+        constraints = replace(self.constraints, lower=lower, upper=upper)
+        return replace(self, base=moved(self.base, offset), constraints=constraints, mode=self.mode + offset)
 
     @property
     def names(self) -> tuple[str, ...]:

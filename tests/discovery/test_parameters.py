@@ -1,0 +1,122 @@
+"""Parameters inside operators are found with the coefficients, go with their operators, and are told where unknown."""
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+from bvsi import Data, Discovery, Grid, Library, add_noise, discover, forecast, simulate_found
+from bvsi.app.report import equation_latex
+from bvsi.errors import BvsiError
+from bvsi.operators import Parameter
+
+NODES, LENGTH = 64, 15.0
+
+
+def observed(rate, seed=0, noise=0.03):
+    """u_t = 0.3 ∇²u + rate(u) on a periodic line, with noise."""
+    rng = np.random.default_rng(seed)
+    x, times = np.arange(NODES) * LENGTH / NODES, np.linspace(0, 3, 61)
+    k = 2 * np.pi * np.fft.rfftfreq(NODES, LENGTH / NODES)
+    start = 1.7 + 1.2 * np.sin(2 * np.pi * x / LENGTH) * np.cos(4 * np.pi * x / LENGTH + 1)
+
+    def slope(_, u):
+        return 0.3 * np.fft.irfft(-(k**2) * np.fft.rfft(u), NODES) + rate(u)
+
+    u = solve_ivp(slope, (0, 3), start, method="LSODA", t_eval=times, rtol=1e-8, atol=1e-9).y.T
+    clean = Data.from_arrays({"u": u}, times=times, geometry=Grid(x=x, periodic={"x": LENGTH}))
+    return add_noise(clean, noise * float(np.std(u)), rng)
+
+
+TEXTS = ["laplacian(u)", "u", "u**2", "u/(K + u)"]
+
+
+@pytest.fixture(scope="module")
+def saturating():
+    data = observed(lambda u: -u / (0.5 + u))
+    library = Library({"u": TEXTS}, parameters={"K": (0.05, 5)})
+    return data, library, discover(data, library)
+
+
+def test_the_parameter_is_found_with_its_error_bar(saturating):
+    _, _, found = saturating
+    assert set(found.names) == {"laplacian(u)", "u/(K + u)", "K"}
+    assert found.parameters == ("K",)
+    truth = np.array([{"laplacian(u)": 0.3, "u/(K + u)": -1.0, "K": 0.5}[name] for name in found.names])
+    assert np.abs((found.theta - truth) / found.sd).max() < 3
+    assert found.sd[found.names.index("K")] < 0.05
+    assert found.verdict == "consistent"
+    assert not found.doubts
+    assert found.inclusion()["K"] == found.inclusion()["u/(K + u)"]
+
+
+def test_the_estimate_is_where_the_fit_with_its_column_does_not_move(saturating):
+    """At κ̂ the error bars of the coefficients are those of the fit with one operator more."""
+    data, library, found = saturating
+    values, theta = {"K": found.coefficient("K")}, dict(zip(found.names, found.theta, strict=True))
+    made = library.at(values, theta).subset(found.names)
+    free = discover(data, Library({"u": [o.syntax.text for o in made.operators]}, keep=["laplacian(u)"]), check=False)
+    assert len(free.names) == 2  # the column has nothing to add
+
+
+def test_it_is_written_stored_and_typeset(saturating, tmp_path):
+    _, _, found = saturating
+    assert found.equation.splitlines()[1].startswith("K = 0.")
+    assert " K" not in found.equation.splitlines()[0].replace("(K + u)", "")
+    assert r"K &= 0." in equation_latex(found)
+    found.save(tmp_path / "found.nc")
+    again = Discovery.load(tmp_path / "found.nc")
+    assert str(again) == str(found)
+    assert again.inside == found.inside
+    assert found.report(tmp_path / "found.html").exists()
+
+
+def test_it_is_simulated_and_forecast(saturating):
+    data, library, found = saturating
+    made = simulate_found(found, library, data, data.times[:20], draws=3, rng=np.random.default_rng(0))
+    assert np.abs(made["u"].values[-1] - data.fields["u"][19]).max() < 0.2
+    told = forecast(data, library, found, draws=3, rng=np.random.default_rng(0))
+    assert not told.failing
+
+
+def test_a_parameter_goes_with_its_operator():
+    found = discover(observed(lambda u: -0.5 * u), Library({"u": TEXTS}, parameters={"K": (0.05, 5)}), check=False)
+    assert found.names == ("laplacian(u)", "u")
+    assert found.parameters == ()
+
+
+def test_what_the_data_cannot_tell_is_said():
+    data = observed(lambda u: -u / (1 + 2 * u))
+    library = Library({"u": ["laplacian(u)", "u/(1 + a*b*u)"]}, parameters={"a": (0.2, 10), "b": (0.2, 10)})
+    found = discover(data, library, check=False)
+    assert any("only a·b" in doubt for doubt in found.doubts)
+    a, b = (found.coefficient(name) for name in "ab")
+    assert a * b == pytest.approx(2, rel=0.1)
+    assert all(found.sd[found.names.index(name)] > 0.3 * found.coefficient(name) for name in "ab")
+
+
+def test_a_prior_of_a_parameter_counts():
+    data = observed(lambda u: -u / (1 + 2 * u))
+    inside = {"a": Parameter(0.2, 10, prior=(1.0, 0.01)), "b": (0.2, 10)}
+    found = discover(data, Library({"u": ["laplacian(u)", "u/(1 + a*b*u)"]}, parameters=inside), check=False)
+    assert found.coefficient("a") == pytest.approx(1, abs=0.02)
+    assert found.coefficient("b") == pytest.approx(2, rel=0.1)
+
+
+def test_a_parameter_of_several_experiments_with_a_known_quantity():
+    """An Arrhenius rate: the temperature is a known field with one value."""
+    rates = {T: 10 * np.exp(-2 / T) for T in (0.7, 1.0, 1.4)}
+    data = [observed(lambda u, rate=rate: -rate * u, seed) for seed, rate in enumerate(rates.values())]
+    data = [
+        Data(one.times, one.fields, one.geometry, {"T": np.full(NODES, T)}) for one, T in zip(data, rates, strict=True)
+    ]
+    library = Library({"u": ["laplacian(u)", "u", "exp(-E/T)*u"]}, parameters={"E": (0.5, 8)})
+    found = discover(data, library, check=False)
+    assert set(found.names) == {"laplacian(u)", "exp(-E/T)*u", "E"}
+    assert abs(found.coefficient("E") - 2) < 3 * found.sd[found.names.index("E")]
+
+
+@pytest.mark.parametrize("changes", [{"relinearise": 1}, {"client": object()}])
+def test_what_does_not_go_with_parameters_is_refused(changes):
+    library = Library({"u": TEXTS}, parameters={"K": (0.05, 5)})
+    with pytest.raises(BvsiError):
+        discover(observed(lambda u: -u), library, **changes)

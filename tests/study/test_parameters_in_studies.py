@@ -1,0 +1,36 @@
+"""Parameters inside operators, in study files."""
+
+import pytest
+
+from bvsi.app.study import load_study, validate
+from bvsi.app.study.build import library_of
+from bvsi.operators import Parameter
+from study.study_cases import BASE, refused, wave, written
+
+LIBRARY = BASE.replace('"u",\n', '"u",\n  "u/(K + u)",\n')
+
+
+def test_bounds_and_start_are_read(tmp_path):
+    wave().to_xarray().to_netcdf(tmp_path / "run.nc")
+    study = load_study(written(tmp_path, "\n[library.parameters]\nK = [0.1, 10.0, 2]\n", base=LIBRARY))
+    validate(study)
+    assert library_of(study).parameters == {"K": Parameter(0.1, 10.0, 2)}
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("K = [10.0, 0.1]", "bounds"),
+        ("K = [0.1, 10.0, 20.0]", "start"),
+        ("K = [0.1]", "2"),
+        ("u = [0.1, 10.0]", "another name"),
+        ("K = [0.1, 10.0]\nq = [0.0, 1.0]", "no operator"),
+    ],
+)
+def test_what_is_no_parameter_is_refused_with_its_place(tmp_path, text, why):
+    error = refused(tmp_path, f"\n[library.parameters]\n{text}\n", base=LIBRARY)
+    assert why in str(error)
+
+
+def test_a_name_that_is_no_parameter_is_unknown_still(tmp_path):
+    assert "unknown name 'K'" in str(refused(tmp_path, "", base=LIBRARY))
