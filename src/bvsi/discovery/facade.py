@@ -33,7 +33,7 @@ from bvsi.infer.profile import with_unknown_scale
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
-from bvsi.operators import Library
+from bvsi.operators import Library, Vocabulary
 from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.setup import Setup
 
@@ -151,7 +151,7 @@ def discover(
         **({"time order": orders} if orders else {}),
     }
     seconds = time.perf_counter() - begin
-    return _result(setup.library, model, path, whole.rows, used, settings, judged, pictures, seconds)
+    return _result(setup, model, path, whole.rows, used, settings, judged, pictures, seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -380,7 +380,7 @@ def _widened(model: _Model, judged: Check | None) -> Posterior:
 
 
 def _result(
-    library: Library,
+    setup: Setup,
     model: _Model,
     path: SelectionPath,
     rows: tuple[int, ...],
@@ -390,7 +390,7 @@ def _result(
     pictures: Frames | None,
     seconds: float,
 ) -> Discovery:
-    fit, posterior = model.fit, _widened(model, judged)
+    library, fit, posterior = setup.library, model.fit, _widened(model, judged)
     scores = fit.score_covariance
     return Discovery(
         fields=tuple(library.equations),
@@ -409,4 +409,6 @@ def _result(
         frames=pictures,
         method=method,
         left={f: library.left(f).text for f in library.equations if library.left(f).text},
+        words=Vocabulary.of(setup.data[0]),
+        texts={name: library.texts[name] for name in posterior.names},
     )

@@ -19,6 +19,7 @@ from bvsi.discovery.method import Method
 from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
+from bvsi.operators import Vocabulary
 from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.select import SelectionPath
 from bvsi.spaces import Galerkin, SplineTests
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bvsi.app.plot.accessor import DiscoveryPlots
+    from bvsi.data import Grid
     from bvsi.predict.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -72,6 +74,10 @@ class Discovery:
         Test functions, weights, selection and estimator that were used; None where a file does not tell.
     left
         Texts of left sides that are not the time derivative alone, by field.
+    words
+        Names of coordinates and fields; None where a file does not tell.
+    texts
+        Selected operators by name, in fields and coordinates alone: :attr:`bvsi.Library.texts`.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     """
@@ -94,6 +100,8 @@ class Discovery:
     method: Method | None = None
     no_simulation: str = ""
     left: Mapping[str, str] = field(default_factory=dict)
+    words: Vocabulary | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -122,8 +130,9 @@ class Discovery:
 
     def predict(
         self,
-        quantity: xr.DataArray | Callable[[dict[str, float]], xr.DataArray],
+        quantity: str | xr.DataArray | Callable[[dict[str, float]], xr.DataArray],
         *,
+        axes: Mapping[str, tuple[float, float, int]] | None = None,
         level: float = 0.95,
         size: int = 1000,
         rng: np.random.Generator | None = None,
@@ -133,11 +142,18 @@ class Discovery:
         Parameters
         ----------
         quantity
-            A linear map with a dimension ``operator`` (exact), or a function of the coefficients by name (``size``
-            draws with ``rng``, by default seed 0).
+            A text of coefficients, operators in brackets, such as ``"1/[laplacian(u)]"``; a linear map with a dimension
+            ``operator`` (exact); or a function of the coefficients by name. Where it is not linear, ``size`` draws are
+            taken with ``rng``, by default seed 0.
+        axes
+            Variables of a text: first value, last value, number.
         """
+        draws = rng if rng is not None else np.random.default_rng(0)
+        if isinstance(quantity, str):
+            from bvsi.app.study.prediction import predict_text
+
+            return predict_text(self, quantity, axes or {}, level=level, size=size, rng=draws)
         if callable(quantity):
-            draws = rng if rng is not None else np.random.default_rng(0)
             return predict_function(self.posterior, quantity, size=size, rng=draws, level=level)
         return predict_linear(self.posterior, quantity, level=level)
 
@@ -240,6 +256,60 @@ class Discovery:
         from bvsi.app.posterior_storage import to_arviz
 
         return to_arviz(self.posterior, size=size, rng=rng)
+
+    def to_sympy(self, **options: Any) -> Any:
+        """The equations for SymPy, one per field: :func:`bvsi.app.exports.to_sympy`."""
+        from bvsi.app import exports
+
+        return exports.to_sympy(self, **options)
+
+    def to_latex(self) -> str:
+        """The equation as LaTeX, with error bars."""
+        from bvsi.app.report import equation_latex
+
+        return equation_latex(self)
+
+    def to_numpy(self, grid: Grid | None = None, **options: Any) -> Callable[..., Any]:
+        """The right-hand side as a function of time, state and coefficients: :func:`bvsi.app.exports.to_numpy`."""
+        from bvsi.app import exports
+
+        return exports.to_numpy(self, grid, **options)
+
+    def to_jax(self, grid: Grid | None = None, **options: Any) -> Callable[..., Any]:
+        """The same for JAX: :func:`bvsi.app.exports.to_jax`."""
+        from bvsi.app import exports
+
+        return exports.to_jax(self, grid, **options)
+
+    def to_pypde(self, **options: Any) -> Any:
+        """A ``pde.PDE`` of py-pde: :func:`bvsi.app.exports.to_pypde`."""
+        from bvsi.app import exports
+
+        return exports.to_pypde(self, **options)
+
+    def to_ufl(self, fields: Mapping[str, Any], tests: Mapping[str, Any], **options: Any) -> Any:
+        """The right-hand side as a form of UFL, for FEniCS and Firedrake: :func:`bvsi.app.exports.to_ufl`."""
+        from bvsi.app import exports
+
+        return exports.to_ufl(self, fields, tests, **options)
+
+    def to_dedalus(self, **options: Any) -> str:
+        """A Python function for Dedalus: :func:`bvsi.app.exports.to_dedalus`."""
+        from bvsi.app import exports
+
+        return exports.to_dedalus(self, **options)
+
+    def to_modelingtoolkit(self, **options: Any) -> str:
+        """Julia for ModelingToolkit: :func:`bvsi.app.exports.to_modelingtoolkit`."""
+        from bvsi.app import exports
+
+        return exports.to_modelingtoolkit(self, **options)
+
+    def to_dataframe(self, **options: Any) -> Any:
+        """Coefficients, or draws of them, for pandas: :func:`bvsi.app.exports.to_dataframe`."""
+        from bvsi.app import exports
+
+        return exports.to_dataframe(self, **options)
 
     def save(self, path: str | Path) -> None:
         """Write to a NetCDF file; an earlier file is replaced only when the new one is whole."""

@@ -5,6 +5,8 @@ u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields), or another left side (:mod
 
 from __future__ import annotations
 
+import ast
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -175,6 +177,12 @@ class Library:
             left = " or ".join(dict.fromkeys(self._left[field].written(field, order) for order in self.orders))
             rows.append(f"{left} = Σ θ_i · {{{', '.join(map(str, sources))}}}")
         return "Library: " + "; ".join(rows)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Operators by name in fields and coordinates alone: vectors by component, definitions put in their places."""
+        insert = _Inserted(self._definitions)
+        return {o.name: ast.unparse(insert.visit(copy.deepcopy(o.syntax.tree))) for o in self._operators}
 
     def left(self, equation: str) -> Left:
         """Left side of the equation of a field."""
@@ -355,6 +363,16 @@ class Library:
         inside = "\n  tests     away from the boundary only: too little is known there for so many derivatives"
         operators = self.weak(words, biharmonic=Mixed())
         return "\n\n".join(o.explain() + (inside if self.keeps_inside(o) else "") for o in operators)
+
+
+class _Inserted(ast.NodeTransformer):
+    """Definitions in the places of their names."""
+
+    def __init__(self, definitions: Mapping[str, Syntax]) -> None:
+        self.definitions = definitions
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.definitions[node.id].tree if node.id in self.definitions else node
 
 
 def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:
