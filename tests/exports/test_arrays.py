@@ -7,7 +7,7 @@ import pytest
 
 from bvsi.app.exports.differences import derivative_matrix, difference_weights
 from bvsi.app.exports.scripts import PROGRAMS
-from bvsi.data import Grid
+from bvsi.data import Grid, Mesh
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.operators import Library, Vocabulary
 from exports.export_cases import LINE, X, discovery, lorenz, one_field
@@ -161,6 +161,9 @@ def test_definitions_and_vectors_are_worked_out():
 def test_another_grid_is_refused():
     with pytest.raises(BvsiError, match="axes x"):
         one_field(["u"]).to_numpy()
+    triangle = Mesh(points=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], cells=[[0, 1, 2]])
+    with pytest.raises(BvsiError, match="a mesh has no axes"):
+        one_field(["u"], Grid(x=X, y=X)).to_numpy(triangle)
     with pytest.raises(BvsiError, match="2 coefficients"):
         one_field(["u", "u**2"]).to_sympy(theta=[1.0])
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bvsi.app.plot.accessor import DiscoveryPlots
-    from bvsi.data import Grid
+    from bvsi.data import Grid, Mesh
     from bvsi.predict.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -269,13 +269,13 @@ class Discovery:
 
         return equation_latex(self)
 
-    def to_numpy(self, grid: Grid | None = None, **options: Any) -> Callable[..., Any]:
+    def to_numpy(self, grid: Grid | Mesh | None = None, **options: Any) -> Callable[..., Any]:
         """The right-hand side as a function of time, state and coefficients: :func:`bvsi.app.exports.to_numpy`."""
         from bvsi.app import exports
 
         return exports.to_numpy(self, grid, **options)
 
-    def to_jax(self, grid: Grid | None = None, **options: Any) -> Callable[..., Any]:
+    def to_jax(self, grid: Grid | Mesh | None = None, **options: Any) -> Callable[..., Any]:
         """The same for JAX: :func:`bvsi.app.exports.to_jax`."""
         from bvsi.app import exports
 

@@ -13,7 +13,7 @@ import numpy as np
 from bvsi.app.exports.differences import derivative_matrix
 from bvsi.app.exports.system import EquationSystem, Flux, Target, system_of
 from bvsi.common.jets import MultiIndex
-from bvsi.data import Grid
+from bvsi.data import Grid, Mesh
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.operators.vocabulary import TIME
 
@@ -27,7 +27,7 @@ FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "
 RightSide = Callable[..., Any]
 
 
-def to_numpy(found: Discovery, grid: Grid | None = None, *, known: Mapping[str, Any] | None = None) -> RightSide:
+def to_numpy(found: Discovery, grid: Grid | Mesh | None = None, *, known: Mapping[str, Any] | None = None) -> RightSide:
     """``rhs(t, u, theta=None)``, the right-hand side on the nodes of a grid, as ``scipy.integrate.solve_ivp`` takes it.
 
     Derivatives are spectral along uniform periodic axes, else finite differences of fourth order. No boundary condition
@@ -50,7 +50,7 @@ def to_numpy(found: Discovery, grid: Grid | None = None, *, known: Mapping[str, 
     return _right_side(found, grid, known or {}, np, erf)
 
 
-def to_jax(found: Discovery, grid: Grid | None = None, *, known: Mapping[str, Any] | None = None) -> RightSide:
+def to_jax(found: Discovery, grid: Grid | Mesh | None = None, *, known: Mapping[str, Any] | None = None) -> RightSide:
     """The same as :func:`to_numpy` for JAX: it can be compiled, differentiated, and mapped over draws of θ.
 
     Numbers are as precise as JAX is told: ``jax.config.update("jax_enable_x64", True)`` before.
@@ -63,10 +63,14 @@ def to_jax(found: Discovery, grid: Grid | None = None, *, known: Mapping[str, An
     return _right_side(found, grid, known or {}, jnp, erf)
 
 
-def _right_side(found: Discovery, grid: Grid | None, known: Mapping[str, Any], xp: Any, erf: Any) -> RightSide:
+def _right_side(found: Discovery, grid: Grid | Mesh | None, known: Mapping[str, Any], xp: Any, erf: Any) -> RightSide:
     system = system_of(found, range(len(found.names))).evolving("export")
     nodes = Grid() if grid is None else grid
-    if nodes.names != system.words.coordinates or nodes.coordinates != system.words.system:
+    if (
+        not isinstance(nodes, Grid)
+        or nodes.names != system.words.coordinates
+        or nodes.coordinates != system.words.system
+    ):
         raise BvsiError(
             f"grid: nodes with the axes {', '.join(system.words.coordinates) or 'none'} are needed, such as "
             "data.geometry; a mesh has no axes, simulate on it with bvsi.simulate_found."
