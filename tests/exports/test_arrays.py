@@ -97,6 +97,21 @@ def test_plane():
     np.testing.assert_allclose(slope, (0.5 * laplacian - drift).ravel(), atol=1e-9)
 
 
+def test_diffusion_between_fixed_ends():
+    """u = sin πx e^(−½π²t) + x, by the function and by the script."""
+    from scipy.integrate import solve_ivp
+
+    x = np.linspace(0, 1, 31)
+    grid = Grid(x=x)
+    found = one_field(["laplacian(u)"], grid)
+    space: dict = {}
+    exec(compile(PROGRAMS["numpy"](found), "script", "exec"), space)
+    for rhs in (found.to_numpy(grid, fixed=True), space["right_side"]({"x": x}, fixed=True)):
+        solved = solve_ivp(rhs, (0, 0.5), np.sin(np.pi * x) + x, method="BDF", rtol=1e-8, atol=1e-10)
+        exact = np.sin(np.pi * x) * np.exp(-0.25 * np.pi**2) + x
+        np.testing.assert_allclose(solved.y[:, -1], exact, atol=1e-5)
+
+
 def test_polar_coordinates():
     """∇²(r³ cos φ) = 8 r cos φ."""
     r, phi = np.linspace(1, 2, 41), np.linspace(0, 2 * np.pi, 32, endpoint=False)
@@ -161,7 +176,7 @@ def test_definitions_and_vectors_are_worked_out():
 def test_another_grid_is_refused():
     with pytest.raises(BvsiError, match="axes x"):
         one_field(["u"]).to_numpy()
-    triangle = Mesh(points=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], cells=[[0, 1, 2]])
+    triangle = Mesh(points=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], cells=[[0, 1, 2]], cell_type="triangle")
     with pytest.raises(BvsiError, match="a mesh has no axes"):
         one_field(["u"], Grid(x=X, y=X)).to_numpy(triangle)
     with pytest.raises(BvsiError, match="2 coefficients"):

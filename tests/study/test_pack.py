@@ -95,7 +95,7 @@ def test_a_changed_digit_in_any_file_is_found(home, tmp_path):
             changed = {**whole, name: digit_changed(whole[name], place)}
             if changed[name] == whole[name]:
                 continue
-            with pytest.raises(BvsiError, match="was changed|no JSON"):
+            with pytest.raises(BvsiError, match=r"was changed|no JSON"):
                 verify(zipped(tmp_path / "changed.zip", changed))
 
 

@@ -20,14 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.app.exports.differences import derivative_matrix
+from bvsi.app.exports.differences import derivative_matrix, inner_nodes
 from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
 from bvsi.forward import ThetaScheme, simulate
 from bvsi.noise import add_noise
-from bvsi.operators import Library
-from bvsi.spaces import H3, Q2, Element, Galerkin
+from bvsi.operators import Library, Mixed
+from bvsi.spaces import Q2, Element, Galerkin
 from bvsi.studies.problems.classics import burgers, cahn_hilliard_1d, fokker_planck_2d
 from bvsi.studies.series import SYSTEMS
 
@@ -76,7 +76,9 @@ class ExportCase:
         """States of ``bvsi.simulate``, (times, fields, nodes)."""
         scheme, element = ThetaScheme(0.5, self.substeps), None if self.element is None else Galerkin(self.element)
         theta = dict(zip(found.names, found.theta, strict=True))
-        solved = simulate(self.library, theta, self.data, self.times, discretisation=element, scheme=scheme)
+        solved = simulate(
+            self.library.subset(found.names), theta, self.data, self.times, discretisation=element, scheme=scheme
+        )
         return np.stack([solved.fields[f] for f in found.fields], axis=1)
 
 
@@ -87,19 +89,21 @@ def cases() -> dict[str, Callable[[], ExportCase]]:
 
 def _burgers() -> ExportCase:
     library = Library({"u": ["u*dx(u)", "dx(dx(u))", "u", "u**2", "dx(dx(dx(u)))"]})
-    return ExportCase(burgers.simulate(256, 101), library, np.linspace(0, 5, 6), Q2, 100, finer=8)
+    return ExportCase(burgers.simulate(256, 101), library, np.linspace(0, 2, 3), Q2, 100, finer=6)
 
 
 def _fokker_planck() -> ExportCase:
     case = fokker_planck_2d.CASE
     library = Library(case.candidates, boundary=case.boundary)
-    return ExportCase(fokker_planck_2d.simulate(64, 51), library, np.linspace(0, 2, 5), Q2, 50, finer=4)
+    return ExportCase(fokker_planck_2d.simulate(81, 51), library, np.linspace(0, 1, 3), Q2, 50, finer=3)
 
 
 def _cahn_hilliard() -> ExportCase:
-    library = Library({"u": ["dx(dx(u**3))", "dx(dx(u))", "dx(dx(dx(dx(u))))", "u", "u**3", "dx(dx(u**2))"]})
+    texts = ["laplacian(u**3)", "laplacian(u)", "biharmonic(u)", "u", "u**3", "laplacian(u**2)"]
     data = cahn_hilliard_1d.simulate(256, 201)
-    return ExportCase(data, library, np.linspace(0, 5, 6), H3, 100, finer=4, stiff=True)
+    return ExportCase(
+        data, Library({"u": texts}, biharmonic=Mixed()), np.linspace(0, 2, 3), Q2, 50, finer=2, stiff=True
+    )
 
 
 def _lorenz() -> ExportCase:
@@ -126,7 +130,7 @@ def _shaped(case: ExportCase, found: Discovery, states: Array) -> Array:
 
 def with_numpy(case: ExportCase, found: Discovery) -> Array:
     """``found.to_numpy`` in SciPy's solvers."""
-    rhs = found.to_numpy(case.data.geometry)
+    rhs = found.to_numpy(case.data.geometry, fixed=True)
     return _shaped(case, found, _integrated(case, rhs, _start(case, found)))
 
 
@@ -135,7 +139,7 @@ def with_jax(case: ExportCase, found: Discovery) -> Array:
     import jax
 
     jax.config.update("jax_enable_x64", True)
-    rhs = found.to_jax(case.data.geometry)
+    rhs = found.to_jax(case.data.geometry, fixed=True)
     compiled, jacobian = jax.jit(rhs), jax.jit(jax.jacfwd(rhs, argnums=1))
     solved = _integrated(
         case,
@@ -160,6 +164,7 @@ def with_sympy(case: ExportCase, found: Discovery) -> Array:
     swapped = dict(zip([*derivatives, *functions], symbols, strict=True))
     sides = [equation.rhs.xreplace({d: swapped[d] for d in derivatives}).xreplace(swapped) for equation in equations]
     evaluate = sp.lambdify([*symbols, *places], sides)
+    moving = inner_nodes(grid.shape, [name in grid.periods for name in grid.names])
     coordinates = np.meshgrid(*grid.axes.values(), indexing="ij") if grid.names else []
 
     def rhs(t: float, state: Array) -> Array:
@@ -167,7 +172,7 @@ def with_sympy(case: ExportCase, found: Discovery) -> Array:
         own = {function: values[i] for i, function in enumerate(functions)}
         differentiated = [_derived(own[d.expr], d.variable_count, grid) for d in derivatives]
         made = evaluate(*differentiated, *own.values(), t, *coordinates)
-        return np.stack([np.broadcast_to(side, grid.shape) for side in made]).ravel()
+        return np.stack([moving * side for side in made]).ravel()
 
     return _shaped(case, found, _integrated(case, rhs, _start(case, found)))
 

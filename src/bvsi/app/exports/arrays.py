@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bvsi.app.exports.differences import derivative_matrix
+from bvsi.app.exports.differences import derivative_matrix, inner_nodes
 from bvsi.app.exports.system import EquationSystem, Flux, Target, system_of
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid, Mesh
@@ -27,11 +27,14 @@ FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "
 RightSide = Callable[..., Any]
 
 
-def to_numpy(found: Discovery, grid: Grid | Mesh | None = None, *, known: Mapping[str, Any] | None = None) -> RightSide:
+def to_numpy(
+    found: Discovery, grid: Grid | Mesh | None = None, *, known: Mapping[str, Any] | None = None, fixed: bool = False
+) -> RightSide:
     """``rhs(t, u, theta=None)``, the right-hand side on the nodes of a grid, as ``scipy.integrate.solve_ivp`` takes it.
 
-    Derivatives are spectral along uniform periodic axes, else finite differences of fourth order. No boundary condition
-    is imposed: at the ends of an axis differences are one-sided.
+    Derivatives are spectral along uniform periodic axes, else finite differences of fourth order, one-sided at the ends
+    of an axis. Without a boundary condition there a simulation of diffusion is ill-posed: take ``fixed``, or impose
+    yours on what the function gives.
 
     Parameters
     ----------
@@ -39,6 +42,8 @@ def to_numpy(found: Discovery, grid: Grid | Mesh | None = None, *, known: Mappin
         The nodes, such as ``data.geometry``; of a series it is left out.
     known
         Fields that the equations read and do not give, by name: arrays on the nodes, or functions of time.
+    fixed
+        Whether values at the ends of bounded axes stay as they are (Dirichlet): du/dt is zero there.
 
     Returns
     -------
@@ -47,10 +52,12 @@ def to_numpy(found: Discovery, grid: Grid | Mesh | None = None, *, known: Mappin
     """
     from scipy.special import erf
 
-    return _right_side(found, grid, known or {}, np, erf)
+    return _right_side(found, grid, known or {}, np, erf, fixed=fixed)
 
 
-def to_jax(found: Discovery, grid: Grid | Mesh | None = None, *, known: Mapping[str, Any] | None = None) -> RightSide:
+def to_jax(
+    found: Discovery, grid: Grid | Mesh | None = None, *, known: Mapping[str, Any] | None = None, fixed: bool = False
+) -> RightSide:
     """The same as :func:`to_numpy` for JAX: it can be compiled, differentiated, and mapped over draws of θ.
 
     Numbers are as precise as JAX is told: ``jax.config.update("jax_enable_x64", True)`` before.
@@ -60,10 +67,12 @@ def to_jax(found: Discovery, grid: Grid | Mesh | None = None, *, known: Mapping[
         from jax.scipy.special import erf
     except ImportError:
         raise MissingDependencyError("to_jax: JAX is not installed; run: pip install 'bvsi[export]'") from None
-    return _right_side(found, grid, known or {}, jnp, erf)
+    return _right_side(found, grid, known or {}, jnp, erf, fixed=fixed)
 
 
-def _right_side(found: Discovery, grid: Grid | Mesh | None, known: Mapping[str, Any], xp: Any, erf: Any) -> RightSide:
+def _right_side(
+    found: Discovery, grid: Grid | Mesh | None, known: Mapping[str, Any], xp: Any, erf: Any, *, fixed: bool
+) -> RightSide:
     system = system_of(found, range(len(found.names))).evolving("export")
     nodes = Grid() if grid is None else grid
     if (
@@ -76,6 +85,7 @@ def _right_side(found: Discovery, grid: Grid | Mesh | None, known: Mapping[str, 
             "data.geometry; a mesh has no axes, simulate on it with bvsi.simulate_found."
         )
     system.check_known(known)
+    moving = xp.asarray(inner_nodes(nodes.shape, [name in nodes.periods or not fixed for name in nodes.names]))
     places, matrices, mean = _places(nodes, xp), _matrices(system, nodes, xp), xp.asarray(found.theta)
     functions = {name: getattr(xp, ARRAY_FUNCTIONS.get(name, name)) for name in FUNCTION_NAMES} | {"erf": erf}
 
@@ -91,7 +101,7 @@ def _right_side(found: Discovery, grid: Grid | Mesh | None, known: Mapping[str, 
             return sum((_times(part, c) * target.outer(part, system.words) for part in parts), xp.zeros(nodes.shape))
 
         slope = xp.stack([total(parts) for parts in system.fluxes.values()])
-        return xp.reshape(xp.concatenate([state[1:], slope[None]]), xp.shape(u))
+        return xp.reshape(moving * xp.concatenate([state[1:], slope[None]]), xp.shape(u))
 
     return right_side
 

@@ -41,3 +41,12 @@ def difference_weights(offsets: np.ndarray, order: int) -> np.ndarray:
     wanted = np.zeros(len(offsets))
     wanted[order] = float(np.prod(np.arange(1, order + 1))) / scale**order
     return np.linalg.solve(powers, wanted)
+
+
+def inner_nodes(shape: tuple[int, ...], free: list[bool]) -> np.ndarray:
+    """One at nodes that move and zero at the ends of axes that are not ``free``, of this shape."""
+    inside = np.ones(shape)
+    for axis, kept in enumerate(free):
+        if not kept:
+            np.moveaxis(inside, axis, 0)[[0, -1]] = 0
+    return inside

@@ -34,6 +34,7 @@ _SCRIPT_NAMES = (
     "cache",
     "known",
     "matrix",
+    "moving",
     "names",
     "periods",
     "shape",
@@ -77,10 +78,14 @@ THETA = np.array({found.theta.tolist()!r})
 {helper}
 
 
-def right_side(axes={{}}, periods={{}}, known={{}}):
-    """rhs(t, values, p=THETA) on nodes by axis ({", ".join(axes) or "none"}), with the periods of periodic axes."""
+def right_side(axes={{}}, periods={{}}, known={{}}, fixed=False):
+    """rhs(t, values, p=THETA) on nodes by axis ({", ".join(axes) or "none"}), with the periods of periodic axes.
+
+    With fixed=True values at the ends of other axes stay as they are.
+    """
     names = {list(axes)!r}
     shape = tuple(len(axes[name]) for name in names)
+    moving = inner_nodes(shape, [name in periods or not fixed for name in names])
 
     @cache
     def matrix(axis, order):
@@ -96,7 +101,7 @@ def right_side(axes={{}}, periods={{}}, known={{}}):
         slope = {xp}.stack([
             {inner.join(f"{side} + zero," for side in sides)}
         ])
-        return {xp}.reshape({xp}.concatenate([state[1:], slope[None]]), {xp}.shape(values))
+        return {xp}.reshape(moving * {xp}.concatenate([state[1:], slope[None]]), {xp}.shape(values))
 
     return rhs
 '''
