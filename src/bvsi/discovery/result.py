@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bvsi.app.plot.accessor import DiscoveryPlots
-    from bvsi.data import Grid, Mesh
+    from bvsi.data import Data, Grid, Mesh
+    from bvsi.operators import Library
     from bvsi.predict.forecast import Forecast
 
 Array = NDArray[np.float64]
@@ -251,11 +252,21 @@ class Discovery:
 
         return to_datatree(self.posterior, size=size, rng=rng)
 
-    def to_arviz(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
-        """Draws of the coefficients as the installed ArviZ takes them: :func:`bvsi.app.posterior_storage.to_arviz`."""
-        from bvsi.app.posterior_storage import to_arviz
+    def to_arviz(
+        self, data: Data | Sequence[Data] | None = None, library: Library | None = None, **options: Any
+    ) -> Any:
+        """Draws of the coefficients as the installed ArviZ takes them: :func:`bvsi.app.posterior_storage.to_arviz`.
 
-        return to_arviz(self.posterior, size=size, rng=rng)
+        With the data and the library of the discovery also the groups that ``loo``, ``compare`` and ``plot_ppc`` need:
+        :func:`bvsi.app.predictive.predictive_groups`.
+        """
+        if data is None or library is None:
+            from bvsi.app.posterior_storage import to_arviz
+
+            return to_arviz(self.posterior, **options)
+        from bvsi.app import predictive
+
+        return predictive.to_arviz(self, data, library, **options)
 
     def to_sympy(self, **options: Any) -> Any:
         """The equations for SymPy, one per field: :func:`bvsi.app.exports.to_sympy`."""

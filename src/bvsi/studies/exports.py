@@ -102,7 +102,7 @@ def _cahn_hilliard() -> ExportCase:
     texts = ["laplacian(u**3)", "laplacian(u)", "biharmonic(u)", "u", "u**3", "laplacian(u**2)"]
     data = cahn_hilliard_1d.simulate(256, 201)
     return ExportCase(
-        data, Library({"u": texts}, biharmonic=Mixed()), np.linspace(0, 2, 3), Q2, 50, finer=2, stiff=True
+        data, Library({"u": texts}, biharmonic=Mixed()), np.linspace(0, 2, 3), Q2, 50, finer=4, stiff=True
     )
 
 
