@@ -120,7 +120,9 @@ def test_inspect(bvsi: Command, study: Path) -> None:
     assert "u*dx(u)" in seen["operators"]["u"]
     assert (study.parent / seen["picture"]).read_bytes().startswith(b"\x89PNG")
     code, out, _ = bvsi("inspect", "run.nc", "--no-picture")
-    assert "next: bvsi init run.nc" in out
+    assert out.endswith("next: bvsi init run.nc\n")
+    code, out, _ = bvsi("inspect", "run.nc", "--no-picture", "--time", "time")
+    assert out.endswith("next: bvsi init run.nc --time time\n")
 
 
 def test_init_does_not_write_over_a_study(bvsi: Command, study: Path) -> None:

@@ -54,6 +54,13 @@ def test_the_same_operator_may_stand_in_two_equations():
     assert len(Library({"a": ["a*b"], "b": ["a*b"]})) == 2
 
 
+def test_keep_takes_all_operators_or_a_list_of_them():
+    library = Library({"u": ["u", "laplacian(u)"]}, keep="all")
+    assert library.keep == library.names
+    with pytest.raises(OperatorError, match=r'keep: .*write keep=\["u"\]'):
+        Library({"u": ["u", "laplacian(u)"]}, keep="u")
+
+
 def test_keep_is_given_in_full_names():
     assert Library(ONE, keep=["laplacian( u )"]).keep == ("laplacian(u)",)
     assert Library(TWO, keep=["laplacian(b)", "a: a*b"]).keep == ("b: laplacian(b)", "a: a*b")

@@ -9,6 +9,7 @@ from bvsi.errors import DataError
 from bvsi.operators import Library
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
 from bvsi.residual.stencils import trapezoidal
+from bvsi.residual.widths import aligned_in_time
 from bvsi.spaces import SplineTests
 
 OMEGA = 5.0
@@ -162,3 +163,46 @@ def test_the_wave_equation_is_recovered():
     assert_allclose(theta, [speed**2, -k, 0.0], atol=2e-4)
     with pytest.raises(DataError, match="order 2"):
         assemble(data, library, discretisation=SplineTests(gap=3), stencil=CrankNicolson())
+
+
+RANDOM = [np.sort(np.random.default_rng(seed).uniform(0, 48, 240)) for seed in range(4)]
+
+
+@pytest.mark.parametrize("times", RANDOM)
+def test_irregular_times_integrate_cubics_exactly(times):
+    stencil = TemporalTests(5, 6.0)
+    a, b = stencil.matrices(times)
+    splines, chosen = stencil.splines(times), stencil.whole(times)
+    x, w = np.polynomial.legendre.leggauss(6)
+    cuts = splines.start + np.arange(splines.pieces + 1) * splines.gap
+    points = (cuts[:-1, None] + splines.gap * (x + 1) / 2).ravel()
+    weights = np.tile(splines.gap * w / 2, splines.pieces)
+    for power in range(4):
+        exact = np.zeros(splines.n + 1)
+        np.add.at(exact, splines.functions(points), splines.values(points) * (weights * points**power)[:, None])
+        assert_allclose(b @ times**power, exact[:-1][chosen], rtol=1e-7)
+        assert_allclose(a @ times**power, power * (b @ times ** max(power - 1, 0)), atol=1e-7 * 48.0**power)
+
+
+@pytest.mark.parametrize("times", RANDOM)
+def test_irregular_times_neither_amplify_noise_nor_damp_waves(times):
+    """Polynomials through noisy values of times that nearly coincide made twelve to fifty times the noise."""
+    stencil = TemporalTests(5, 6.0)
+    even = stencil.matrices(np.linspace(0, 48, 240))
+    matrices = stencil.matrices(times)
+    for ours, theirs in zip(matrices, even, strict=True):
+        sizes = [np.sqrt(np.mean(np.square(m.toarray()).sum(axis=1))) for m in (ours, theirs)]
+        assert sizes[0] < 2 * sizes[1]
+    omega = 2 * np.pi / (8 * stencil.splines(times).gap)  # the shortest wave for which such gaps are chosen
+    wave = np.exp(1j * omega * times)
+    left, right = matrices[0] @ wave, 1j * omega * (matrices[1] @ wave)
+    assert np.abs(left - right).max() < 2e-4 * np.abs(left).max()
+
+
+def test_irregular_times_take_the_gap_with_the_most_functions():
+    for times in RANDOM:
+        wider = aligned_in_time(2.0, times, 5)
+        counts = [TemporalTests(5, gap).whole(times).sum() for gap in (2.0, wider)]
+        assert 2.0 <= wider <= 4.0
+        assert counts[0] <= counts[1]
+    assert any(aligned_in_time(2.0, times, 5) > 2.0 for times in RANDOM)

@@ -48,8 +48,6 @@ Estimator = Profile | Lagged | Maximum | SVGD | NUTS
 
 # Nodes along an axis from which on splines have enough to stand on; not measured.
 _NODES = 16
-# Steps within this part of the typical one are even; the longest step, in typical ones, of frames that mostly are not.
-_EVEN, _LONG = 0.01, 2.5
 
 # Residuals of a tile on a line, where there are tiles from twice as many on: one factor of 18,000 residuals took as
 # long as nine of 6,000 with what they share.
@@ -237,9 +235,6 @@ def _frames_obstacle(data: Data) -> str:
     """Why there can be no spline tests in time; empty where there can."""
     if len(data.times) < FEWEST_FRAMES:
         return f"spline tests in time need {FEWEST_FRAMES} frames, and there are {len(data.times)}"
-    steps = np.diff(data.times) / np.median(np.diff(data.times))
-    if np.mean(np.abs(steps - 1) < _EVEN) < 0.5 and steps.max() > _LONG:
-        return "spline tests in time need frames that are more evenly spaced"
     return ""
 
 

@@ -39,7 +39,7 @@ class Library:
     equations
         Field → operators of its equation, texts or SymPy expressions.
     keep
-        Names of operators that selection must not remove.
+        Names of operators that selection must not remove, or ``"all"``.
     boundary
         One condition for all fields, or one per field; fields left out are ``Unknown()``.
     definitions
@@ -97,7 +97,10 @@ class Library:
             raise OperatorError(f"time_order: 1, 2, 3 or 4 is needed, or None; got {time_order!r}.")
         self.orders = (1, 2) if time_order is None else (time_order,)
         self._left = left_sides(left, {f: [str(o.source) for o in self._of(f)] for f in self._fields})
-        self.keep = tuple(kept for name in keep for kept in self._of_all_components(name))
+        if isinstance(keep, str) and keep != "all":
+            raise OperatorError(f'keep: a list of operators is needed, or "all"; write keep=["{keep}"].')
+        named = self.names if keep == "all" else (kept for name in keep for kept in self._of_all_components(name))
+        self.keep = tuple(named)
 
     def _by_component(
         self, field: str, sources: list[Source | Operator]

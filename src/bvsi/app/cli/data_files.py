@@ -65,7 +65,8 @@ def inspect(
         else:
             record["picture"], text = str(target), f"{text}\npicture: {target}"
     if seen.data is not None:
-        text += f"\nnext: bvsi init {quote(str(file))}"
+        given = [f"--{name} {quote(value)}" for name, value in (("dims", dims), ("time", time)) if value]
+        text += "\nnext: " + " ".join(["bvsi init", quote(str(file)), *given])
     say(text, record, as_json=as_json, quiet=quiet)
     if seen.data is None:
         raise BvsiError(seen.obstacle)

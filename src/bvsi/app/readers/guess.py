@@ -282,7 +282,11 @@ def _field_names(names: Iterable[str], *, series: bool = False) -> dict[str, str
 
 
 def _proper(name: str, *, series: bool = False) -> str:
-    """The nearest name that a field may have, and that operators may use: letters of ASCII, digits and ``_``."""
+    """The nearest name that a field may have, and that operators may use: letters of ASCII, digits and ``_``.
+
+    A unit behind it is no part of it.
+    """
+    name = _UNIT.sub("", name).strip() or name
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()
     try:
         return check_field_name(plain, series=series)

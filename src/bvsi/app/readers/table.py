@@ -122,7 +122,7 @@ def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSour
         a, b = order[repeated[0]], order[repeated[0] + 1]
         raise DataError(
             f"{path}: rows {a + 1} and {b + 1} have the same time; a table without positions has one row per time: "
-            f'drop one of them, or write axes = {{ {header.columns[-1]} = "x" }} for a column with positions'
+            f'drop one of them, or write axes = {{ "{header.columns[-1]}" = "x" }} for a column with positions'
         )
     arrays = {name: in_memory(name, (time,), columns[name][order]) for name in (time, *wanted)}
     places = [name for name in COORDINATE_NAMES if name in wanted]
@@ -152,7 +152,7 @@ def _axis_columns(header: Header, reading: Reading) -> tuple[str, ...]:
     if not column_of or any(axis not in COORDINATE_NAMES for axis in column_of):
         raise DataError(
             f"axes: no column is called x, y or z (the table has {', '.join(header.columns)}); "
-            f'write axes = {{ {header.columns[-1]} = "x" }} for a column with positions'
+            f'write axes = {{ "{header.columns[-1]}" = "x" }} for a column with positions'
         )
     return tuple(column_of[axis] for axis in COORDINATE_NAMES if axis in column_of)
 

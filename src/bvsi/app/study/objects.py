@@ -81,25 +81,20 @@ _OBJECTIVES: dict[str, Callable[[], ProfileDensity | ResidualDensity]] = {
 
 def library(settings: LibrarySettings) -> Library:
     """The library of the table ``[library]``."""
-    keep: tuple[str, ...] = () if settings.keep == "all" else tuple(settings.keep)
     boundary = settings.boundary
     conditions = (
         _CONDITIONS[boundary] if isinstance(boundary, str) else {f: _CONDITIONS[name] for f, name in boundary.items()}
     )
-
-    def made(keep: tuple[str, ...]) -> Library:
-        return Library(
-            settings.equations,
-            keep=keep,
-            boundary=conditions,
-            definitions=settings.definitions,
-            biharmonic=None if settings.biharmonic is None else _TREATMENTS[settings.biharmonic],
-            time_order=None if settings.time_order == "open" else settings.time_order,
-            left=settings.left,
-            vectors=settings.vectors,
-        )
-
-    return made(made(()).names) if settings.keep == "all" else made(keep)
+    return Library(
+        settings.equations,
+        keep=settings.keep,
+        boundary=conditions,
+        definitions=settings.definitions,
+        biharmonic=None if settings.biharmonic is None else _TREATMENTS[settings.biharmonic],
+        time_order=None if settings.time_order == "open" else settings.time_order,
+        left=settings.left,
+        vectors=settings.vectors,
+    )
 
 
 def noise(settings: NoiseSettings) -> Noise | None:
