@@ -92,7 +92,7 @@ def predict(
 
 def export(
     result: Result,
-    to: Annotated[Format, typer.Option("--to", help="Where the equation goes.", show_default=False)],
+    to: Annotated[Format, typer.Option("--to", help="Where the equation goes.")] = "sympy",
     out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
     force: Force = False,
     as_json: Json = False,
