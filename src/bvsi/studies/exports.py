@@ -95,7 +95,7 @@ def _burgers() -> ExportCase:
 def _fokker_planck() -> ExportCase:
     case = fokker_planck_2d.CASE
     library = Library(case.candidates, boundary=case.boundary)
-    return ExportCase(fokker_planck_2d.simulate(81, 51), library, np.linspace(0, 1, 3), Q2, 50, finer=3)
+    return ExportCase(fokker_planck_2d.simulate(81, 51), library, np.linspace(0, 0.5, 3), Q2, 25, finer=4)
 
 
 def _cahn_hilliard() -> ExportCase:
