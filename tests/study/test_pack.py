@@ -148,6 +148,8 @@ def test_other_data_are_refused(home, tmp_path):
     (tmp_path / "other.nc").write_bytes((home / "run.nc").read_bytes() + b" ")
     with pytest.raises(BvsiError, match="not the data of the result"):
         verify(home / "run.bvsi.zip", [tmp_path / "other.nc"])
+    with pytest.raises(BvsiError, match="no such file"):
+        verify(home / "run.bvsi.zip", [tmp_path / "absent.nc"])
     with pytest.raises(BvsiError, match="1 data files"):
         verify(home / "run.bvsi.zip", [home / "run.nc", home / "run.nc"])
 

@@ -42,7 +42,7 @@ from bvsi.app.study.result_folder import (
     extras_beside,
 )
 from bvsi.app.study.run import as_json, run_study
-from bvsi.app.study.stages import files_digest
+from bvsi.app.study.stages import existing_files, files_digest
 from bvsi.app.study.summary import coefficients_csv, summary
 from bvsi.app.study.toml import Study, load_study
 from bvsi.common.progress import Progress, silent
@@ -286,6 +286,8 @@ def _with_data(study: Study, data: Sequence[Path], files: Mapping[str, str], max
     if len(data) != len(files):
         raise BvsiError(f"--data: the study has {len(files)} data files, {', '.join(files)}; give each of them.")
     for path, (name, digest) in zip(data, files.items(), strict=True):
+        if not existing_files(path):
+            raise BvsiError(f"--data {path}: there is no such file; check the path.")
         if files_digest(path) != digest:
             raise BvsiError(f"--data {path}: these are not the data of the result, {name} with SHA-256 {digest}.")
     given = [str(path.absolute()) for path in data]
