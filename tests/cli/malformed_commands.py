@@ -180,6 +180,18 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("compare", "found.nc", "absent.nc"),
     ("compare", "good.nc", "found.nc"),
     ("compare", "found.nc", "found.nc", "found.nc"),
+    ("export", "found.nc"),
+    ("export", "found.nc", "--to", "matlab"),
+    ("export", "found.nc", "--to", "numpy"),
+    ("export", "found.nc", "--to", "csv", "--out", "good.nc"),
+    ("export", "good.nc", "--to", "csv"),
+    ("pack", "absent"),
+    ("pack", "found.nc"),
+    ("pack", "empty"),
+    ("verify", "absent.bvsi.zip"),
+    ("verify", "empty"),
+    ("verify", "found.nc"),
+    ("verify", "line.npz"),
     ("demo", "--out", "good.nc"),
 )
 

@@ -9,7 +9,7 @@ import importlib
 import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -180,16 +180,28 @@ def to_datatree(posterior: Posterior, *, size: int = 2000, rng: np.random.Genera
 
 def to_arviz(posterior: Posterior, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
     """The groups of :func:`to_datatree` as ``arviz.InferenceData``, or as a DataTree, which ArviZ 1 uses itself."""
+    return as_arviz(_groups(posterior, size, rng), _attributes(posterior))
+
+
+def arviz_installed() -> Any:
+    """The module arviz; :class:`MissingDependencyError` where it is not installed."""
     try:
         with warnings.catch_warnings():
             # ArviZ 0.23 announces its next version whenever it is imported
             warnings.simplefilter("ignore")
-            arviz = importlib.import_module("arviz")
+            return importlib.import_module("arviz")
     except ImportError:
         raise MissingDependencyError("to_arviz: ArviZ is not installed; run: pip install 'bvsi[arviz]'") from None
+
+
+def as_arviz(groups: Mapping[str, xr.Dataset], attributes: Mapping[str, str]) -> Any:
+    """Groups as the installed ArviZ takes them."""
+    import xarray as xr
+
+    arviz = arviz_installed()
     if arviz.__version__.startswith("0."):
-        return arviz.InferenceData(attrs=_attributes(posterior), **_groups(posterior, size, rng))
-    return to_datatree(posterior, size=size, rng=rng)
+        return arviz.InferenceData(attrs=dict(attributes), **groups)
+    return xr.DataTree.from_dict({"/": xr.Dataset(attrs=dict(attributes)), **groups})
 
 
 def _groups(posterior: Posterior, size: int, rng: np.random.Generator | None) -> dict[str, xr.Dataset]:

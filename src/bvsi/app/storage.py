@@ -21,6 +21,7 @@ from bvsi.app.posterior_storage import (
     to_datatree,
 )
 from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
+from bvsi.common.naming import COORDINATES
 from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.method import Method
 from bvsi.discovery.refining import Refined, SpacesCompared
@@ -29,6 +30,7 @@ from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.operators import Vocabulary
 from bvsi.predict.forecast import Forecast
 from bvsi.refine import ForwardFit
 from bvsi.select import SelectionPath, Visited
@@ -62,7 +64,15 @@ def load(path: Path) -> Discovery:
 def _printable(dataset: xr.Dataset) -> Discovery:
     """The discovery of a file, refused where what it holds cannot be shown: attributes may be of any kind."""
     found = from_dataset(dataset)
-    told = (*found.fields, *found.settings, *found.settings.values(), *found.parameters, *found.open_parameters)
+    told = (
+        *found.fields,
+        *found.settings,
+        *found.settings.values(),
+        *found.texts.values(),
+        *found.left.values(),
+        *found.parameters,
+        *found.open_parameters,
+    )
     if not all(isinstance(text, str) for text in told):
         raise TypeError("texts are needed")
     str(found)
@@ -100,6 +110,8 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "left": json.dumps(dict(found.left)),
         "parameters": json.dumps(found.parameters),
         "open_parameters": json.dumps(found.open_parameters),
+        "words": json.dumps(None if found.words is None else dataclasses.asdict(found.words)),
+        "texts": json.dumps(dict(found.texts)),
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps(status_record(found.status)),
         "no_simulation": found.no_simulation,
@@ -137,6 +149,8 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         left=json.loads(attributes.get("left", "{}")),
         parameters=tuple(json.loads(attributes.get("parameters", "[]"))),
         open_parameters=tuple(json.loads(attributes.get("open_parameters", "[]"))),
+        words=_words(json.loads(attributes.get("words", "null"))),
+        texts=json.loads(attributes.get("texts", "{}")),
         frames=frames_from(dataset),
         forecast=forecast_of(json.loads(attributes.get("forecast", "null"))),
         no_simulation=str(attributes.get("no_simulation", "")),
@@ -156,6 +170,16 @@ def _method(text: str) -> Method | None:
         return Method.read(text)
     except BvsiError:
         return None
+
+
+def _words(record: dict[str, Any] | None) -> Vocabulary | None:
+    """Names of coordinates and fields again."""
+    if record is None:
+        return None
+    names = {key: tuple(map(str, record[key])) for key in ("coordinates", "fields", "auxiliary")}
+    if record["system"] not in COORDINATES:
+        raise ValueError(f"coordinates {record['system']!r} are not known")
+    return Vocabulary(**names, system=record["system"])
 
 
 def status_record(status: Status) -> dict[str, object]:

@@ -34,7 +34,7 @@ from bvsi.infer.profile import with_unknown_scale
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
-from bvsi.operators import Library
+from bvsi.operators import Library, Vocabulary
 from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.setup import Setup
 
@@ -158,7 +158,7 @@ def discover(
         **({"time order": orders} if orders else {}),
     }
     seconds = time.perf_counter() - begin
-    return _result(setup.library, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
+    return _result(setup, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -387,7 +387,7 @@ def _widened(model: _Model, judged: Check | None) -> Posterior:
 
 
 def _result(
-    library: Library,
+    setup: Setup,
     model: _Model,
     path: SelectionPath,
     rows: tuple[int, ...],
@@ -398,8 +398,8 @@ def _result(
     seconds: float,
     inside: Estimated,
 ) -> Discovery:
-    fit, posterior = model.fit, moved(_widened(model, judged), inside.offset(model.fit.names))
-    path = inside.shown(path)
+    library, fit = setup.library, model.fit
+    posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(path)
     scores = fit.score_covariance
     return Discovery(
         fields=tuple(library.equations),
@@ -420,4 +420,6 @@ def _result(
         left={f: library.left(f).text for f in library.equations if library.left(f).text},
         parameters=tuple(name for name in fit.names if name in inside.values),
         open_parameters=inside.doubts,
+        words=Vocabulary.of(setup.data[0]),
+        texts={name: library.texts[name] for name in posterior.names},
     )

@@ -19,6 +19,7 @@ from bvsi.discovery.method import Method
 from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
+from bvsi.operators import Vocabulary
 from bvsi.operators.syntax import read_or_none
 from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.select import SelectionPath
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from bvsi.app.plot.accessor import DiscoveryPlots
-    from bvsi.data import Data
+    from bvsi.data import Data, Grid, Mesh
     from bvsi.discovery.refining import Refined
     from bvsi.operators import Library
     from bvsi.predict.forecast import Forecast
@@ -80,6 +81,10 @@ class Discovery:
         Those of ``names`` that are numbers inside of operators, not coefficients.
     open_parameters
         What the data leave open of them, in words.
+    words
+        Names of coordinates and fields; None where a file does not tell.
+    texts
+        Selected operators by name, in fields and coordinates alone: :attr:`bvsi.Library.texts`.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
@@ -107,6 +112,8 @@ class Discovery:
     left: Mapping[str, str] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
     open_parameters: tuple[str, ...] = ()
+    words: Vocabulary | None = None
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -145,8 +152,9 @@ class Discovery:
 
     def predict(
         self,
-        quantity: xr.DataArray | Callable[[dict[str, float]], xr.DataArray],
+        quantity: str | xr.DataArray | Callable[[dict[str, float]], xr.DataArray],
         *,
+        axes: Mapping[str, tuple[float, float, int]] | None = None,
         level: float = 0.95,
         size: int = 1000,
         rng: np.random.Generator | None = None,
@@ -156,11 +164,18 @@ class Discovery:
         Parameters
         ----------
         quantity
-            A linear map with a dimension ``operator`` (exact), or a function of the coefficients by name (``size``
-            draws with ``rng``, by default seed 0).
+            A text of coefficients, operators in brackets, such as ``"1/[laplacian(u)]"``; a linear map with a dimension
+            ``operator`` (exact); or a function of the coefficients by name. Where it is not linear, ``size`` draws are
+            taken with ``rng``, by default seed 0.
+        axes
+            Variables of a text: first value, last value, number.
         """
+        draws = rng if rng is not None else np.random.default_rng(0)
+        if isinstance(quantity, str):
+            from bvsi.app.study.prediction import predict_text
+
+            return predict_text(self, quantity, axes or {}, level=level, size=size, rng=draws)
         if callable(quantity):
-            draws = rng if rng is not None else np.random.default_rng(0)
             return predict_function(self.posterior, quantity, size=size, rng=draws, level=level)
         return predict_linear(self.posterior, quantity, level=level)
 
@@ -280,11 +295,75 @@ class Discovery:
 
         return to_datatree(self.posterior, size=size, rng=rng)
 
-    def to_arviz(self, *, size: int = 2000, rng: np.random.Generator | None = None) -> Any:
-        """Draws of the coefficients as the installed ArviZ takes them: :func:`bvsi.app.posterior_storage.to_arviz`."""
-        from bvsi.app.posterior_storage import to_arviz
+    def to_arviz(
+        self, data: Data | Sequence[Data] | None = None, library: Library | None = None, **options: Any
+    ) -> Any:
+        """Draws of the coefficients as the installed ArviZ takes them: :func:`bvsi.app.posterior_storage.to_arviz`.
 
-        return to_arviz(self.posterior, size=size, rng=rng)
+        With the data and the library of the discovery also the groups that ``loo``, ``compare`` and ``plot_ppc`` need:
+        :func:`bvsi.app.predictive.predictive_groups`.
+        """
+        if data is None or library is None:
+            from bvsi.app.posterior_storage import to_arviz
+
+            return to_arviz(self.posterior, **options)
+        from bvsi.app import predictive
+
+        return predictive.to_arviz(self, data, library, **options)
+
+    def to_sympy(self, **options: Any) -> Any:
+        """The equations for SymPy, one per field: :func:`bvsi.app.exports.to_sympy`."""
+        from bvsi.app import exports
+
+        return exports.to_sympy(self, **options)
+
+    def to_latex(self) -> str:
+        """The equation as LaTeX, with error bars."""
+        from bvsi.app.report import equation_latex
+
+        return equation_latex(self)
+
+    def to_numpy(self, grid: Grid | Mesh | None = None, **options: Any) -> Callable[..., Any]:
+        """The right-hand side as a function of time, state and coefficients: :func:`bvsi.app.exports.to_numpy`."""
+        from bvsi.app import exports
+
+        return exports.to_numpy(self, grid, **options)
+
+    def to_jax(self, grid: Grid | Mesh | None = None, **options: Any) -> Callable[..., Any]:
+        """The same for JAX: :func:`bvsi.app.exports.to_jax`."""
+        from bvsi.app import exports
+
+        return exports.to_jax(self, grid, **options)
+
+    def to_pypde(self, **options: Any) -> Any:
+        """A ``pde.PDE`` of py-pde: :func:`bvsi.app.exports.to_pypde`."""
+        from bvsi.app import exports
+
+        return exports.to_pypde(self, **options)
+
+    def to_ufl(self, fields: Mapping[str, Any], tests: Mapping[str, Any], **options: Any) -> Any:
+        """The right-hand side as a form of UFL, for FEniCS and Firedrake: :func:`bvsi.app.exports.to_ufl`."""
+        from bvsi.app import exports
+
+        return exports.to_ufl(self, fields, tests, **options)
+
+    def to_dedalus(self, **options: Any) -> str:
+        """A Python function for Dedalus: :func:`bvsi.app.exports.to_dedalus`."""
+        from bvsi.app import exports
+
+        return exports.to_dedalus(self, **options)
+
+    def to_modelingtoolkit(self, **options: Any) -> str:
+        """Julia for ModelingToolkit: :func:`bvsi.app.exports.to_modelingtoolkit`."""
+        from bvsi.app import exports
+
+        return exports.to_modelingtoolkit(self, **options)
+
+    def to_dataframe(self, **options: Any) -> Any:
+        """Coefficients, or draws of them, for pandas: :func:`bvsi.app.exports.to_dataframe`."""
+        from bvsi.app import exports
+
+        return exports.to_dataframe(self, **options)
 
     def save(self, path: str | Path) -> None:
         """Write to a NetCDF file; an earlier file is replaced only when the new one is whole."""

@@ -5,6 +5,8 @@ u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields), or another left side (:mod
 
 from __future__ import annotations
 
+import ast
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -187,6 +189,12 @@ class Library:
             left = " or ".join(dict.fromkeys(self._left[field].written(field, order) for order in self.orders))
             rows.append(f"{left} = Σ θ_i · {{{', '.join(map(str, sources))}}}")
         return "Library: " + "; ".join(rows)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Operators by name in fields and coordinates alone: vectors by component, definitions put in their places."""
+        insert = _Inserted(self._definitions)
+        return {o.name: ast.unparse(insert.visit(copy.deepcopy(o.syntax.tree))) for o in self._operators}
 
     def left(self, equation: str) -> Left:
         """Left side of the equation of a field."""
@@ -418,6 +426,16 @@ class Library:
             for name, one in self.parameters.items()
         ]
         return "\n\n".join(texts)
+
+
+class _Inserted(ast.NodeTransformer):
+    """Definitions in the places of their names."""
+
+    def __init__(self, definitions: Mapping[str, Syntax]) -> None:
+        self.definitions = definitions
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.definitions[node.id].tree if node.id in self.definitions else node
 
 
 def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:

@@ -17,8 +17,9 @@ from bvsi.app.cli.data_files import init, inspect
 from bvsi.app.cli.demo import demo
 from bvsi.app.cli.doctor import doctor
 from bvsi.app.cli.options import os_fault, printable
+from bvsi.app.cli.packs import pack, verify
 from bvsi.app.cli.reproduce import reproduce
-from bvsi.app.cli.results import compare, predict, refine, report, simulate
+from bvsi.app.cli.results import compare, export, predict, refine, report, simulate
 from bvsi.app.cli.run import run
 from bvsi.errors import BvsiError
 
@@ -58,7 +59,7 @@ def _options(
     """Options of the program itself."""
 
 
-for command in (demo, inspect, init, run, report, predict, simulate, refine, compare, doctor):
+for command in (demo, inspect, init, run, report, predict, export, simulate, refine, compare, pack, verify, doctor):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(bench, name="bench")

@@ -1,10 +1,10 @@
-"""``bvsi report``, ``predict``, ``simulate``, ``refine``, ``compare``: what follows from a result."""
+"""``bvsi report``, ``predict``, ``export``, ``simulate``, ``refine``, ``compare``: what follows from a result."""
 
 from __future__ import annotations
 
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ from bvsi.errors import BvsiError
 if TYPE_CHECKING:
     import xarray as xr
 
+Format = Literal["sympy", "latex", "numpy", "jax", "pypde", "ufl", "dedalus", "modelingtoolkit", "csv"]
 Level = Annotated[float, typer.Option(min=0.01, max=0.9999, help="Probability of the intervals.")]
 Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
 
@@ -67,21 +68,54 @@ def predict(
 
     An expression of the coefficients, or the potential of the drift.
     """
+    import numpy as np
+
     from bvsi.app.readers.source import readable
-    from bvsi.app.study.prediction import predict_text, written
+    from bvsi.app.study.prediction import axis_of, predict_text, written
     from bvsi.discovery import Discovery
 
+    if potential and not axis:
+        raise BvsiError("--potential: a function of which axes? Give them, such as --axis x=-1:1:41 --axis y=-1:1:41.")
     if bool(expression) == potential:
         raise BvsiError("predict: give an expression such as '2*[laplacian(u)]', or --potential, one of the two.")
     if out is not None:
         free_to_write(out, force=force, option="--out")
     path = result_file(result)
     with readable(path, "a result of bvsi"):
-        quantity = predict_text(Discovery.load(path), None if potential else expression, axis, level=level)
+        wanted, axes = None if potential else expression, dict(map(axis_of, axis))
+        quantity = predict_text(Discovery.load(path), wanted, axes, level=level, rng=np.random.default_rng(0))
     if out is not None:
         written(quantity, out)
     where = f"\nfile: {out}" if out is not None else ""
     say(f"{_table(quantity)}{where}", quantity.to_dict(), as_json=as_json, quiet=quiet)
+
+
+def export(
+    result: Result,
+    to: Annotated[Format, typer.Option("--to", help="Where the equation goes.")] = "sympy",
+    out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
+    force: Force = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Write the equation as a program.
+
+    For SymPy, NumPy, JAX, py-pde, UFL (FEniCS, Firedrake), Dedalus or ModelingToolkit; as LaTeX; or as a table.
+    """
+    from bvsi.app.exports.scripts import PROGRAMS
+    from bvsi.app.files import write_whole
+    from bvsi.app.readers.source import readable
+    from bvsi.discovery import Discovery
+
+    if out is not None:
+        free_to_write(out, force=force, option="--out")
+    path = result_file(result)
+    with readable(path, "a result of bvsi"):
+        text = PROGRAMS[to](Discovery.load(path))
+    if out is not None:
+        write_whole(out, text)
+    told = text.rstrip() if out is None else f"file: {out}"
+    say(told, {"to": to, "text": text, "file": None if out is None else str(out)}, as_json=as_json, quiet=quiet)
 
 
 def simulate(

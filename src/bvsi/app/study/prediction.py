@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,22 +23,31 @@ if TYPE_CHECKING:
 _COLUMNS = ["mean", "variance", "lower", "upper"]
 
 
-def predict_text(found: Discovery, expression: str | None, axes: Sequence[str], *, level: float) -> xr.Dataset:
+def predict_text(
+    found: Discovery,
+    expression: str | None,
+    axes: Mapping[str, Sequence[float]],
+    *,
+    level: float,
+    size: int = 1000,
+    rng: np.random.Generator,
+) -> xr.Dataset:
     """Mean, variance and band of an expression; without one, of the potential of the drift.
 
     Parameters
     ----------
     axes
-        Variables, ``"x=-1:1:41"``: first value, last value, number.
+        Variables: first value, last value, number.
+    size, rng
+        Draws of the posterior, where the expression is not linear.
     """
-    if expression is None and not axes:
-        raise BvsiError("--potential: a function of which axes? Give them, such as --axis x=-1:1:41 --axis y=-1:1:41.")
     given = {
         "name": "quantity",
         "kind": "potential" if expression is None else "expression",
         "expression": expression,
-        "axes": dict(_axis(text) for text in axes),
+        "axes": {name: list(numbers) for name, numbers in axes.items()},
         "level": level,
+        "draws": size,
     }
     try:
         settings = QuantitySettings.model_validate(given)
@@ -46,7 +55,7 @@ def predict_text(found: Discovery, expression: str | None, axes: Sequence[str], 
         raise BvsiError(f"predict: {complaints(error, given)[0]}") from None
     for problem in axes_faults(settings):
         raise BvsiError(f"predict: {problem}")
-    return Quantity(settings, found.candidates)(found, np.random.default_rng(0))
+    return Quantity(settings, found.candidates)(found, rng)
 
 
 def written(quantity: xr.Dataset, path: Path) -> None:
@@ -65,7 +74,8 @@ def _csv(quantity: xr.Dataset) -> str:
     return "\n".join([",".join([*map(str, axes), *_COLUMNS]), *rows, ""])
 
 
-def _axis(text: str) -> tuple[str, list[float]]:
+def axis_of(text: str) -> tuple[str, list[float]]:
+    """A variable of a quantity from ``x=-1:1:41``."""
     name, _, numbers = text.partition("=")
     try:
         first, last, number = numbers.split(":")

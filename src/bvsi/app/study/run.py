@@ -40,7 +40,7 @@ from bvsi.app.study.result_folder import (
     pages,
     quantity_file,
 )
-from bvsi.app.study.stages import Stages, data_parts, digest_of, file_parts
+from bvsi.app.study.stages import Stages, data_parts, digest_of, existing_files, file_parts, files_digest
 from bvsi.app.study.summary import coefficients_csv, summary
 from bvsi.app.study.toml import Study
 from bvsi.cluster import Stored, seen_by_workers
@@ -80,6 +80,8 @@ class Finished:
         What a user should know of how the data were read, and of what could not be done.
     seconds
         Seconds by stage, when it was computed.
+    data
+        SHA-256 of the data files, by their names in the study.
     taken
         Stages of an earlier run on this machine.
     """
@@ -89,6 +91,7 @@ class Finished:
     folder: Path
     notes: tuple[str, ...]
     seconds: Mapping[str, float]
+    data: Mapping[str, str]
     taken: tuple[str, ...] = ()
 
     @property
@@ -170,7 +173,9 @@ def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finishe
         what = " and ".join(stages.refused)
         _log.warning("%s in %s: damaged, or not computed on this machine; computed anew", what, stages.folder)
     seconds = {"reading": reading, **{name: stages.seconds[name] for name in ("discovery", "forecast", "refine")}}
-    finished = Finished(found, quantities, folder, notes, seconds, tuple(stages.taken))
+    names = study.settings.data.files or (study.settings.data.file,)
+    files = {str(name): files_digest(path) for name, path in zip(names, files_of(study), strict=True)}
+    finished = Finished(found, quantities, folder, notes, seconds, files, tuple(stages.taken))
     write(finished, study)
     stages.clear({"discovery": first, "forecast": second, "refine": third})
     return finished
@@ -290,9 +295,11 @@ def write(finished: Finished, study: Study) -> None:
         **pages(found, extras),
         EQUATION: equation_latex(found),
         COEFFICIENTS: coefficients_csv(found),
-        SUMMARY: _json(summary(found, finished.notes)),
-        SETTINGS: _json({"title": extras["title"], "settings": settings, "versions": versions()}),
-        TIMING: _json(dict(finished.seconds)),
+        SUMMARY: as_json(summary(found, finished.notes)),
+        SETTINGS: as_json(
+            {"title": extras["title"], "settings": settings, "versions": versions(), "data": dict(finished.data)}
+        ),
+        TIMING: as_json(dict(finished.seconds)),
         STUDY: extras["study_text"],
     }
     bands = {quantity_file(name): netcdf_bytes(band) for name, band in finished.quantities.items()}
@@ -311,7 +318,7 @@ def _read(
         return read_with_notes(path, reading_of(study), progress=progress)
 
     _check_link(study, path)
-    files = _existing(path)
+    files = existing_files(path)
     if stages is None or sum(p.stat().st_size for p in files) < _LARGE:
         return compute()
     digest = digest_of(resolved(study)["data"], file_parts(files))
@@ -343,12 +350,6 @@ def _load_data(path: Path) -> tuple[Data, tuple[str, ...]]:
         raise BvsiError(f"{path}: {error}") from None
 
 
-def _existing(path: Path) -> list[Path]:
-    """Files behind a path or pattern."""
-    found = [path] if path.exists() else sorted(path.parent.glob(path.name))
-    return [file for one in found for file in (sorted(one.rglob("*")) if one.is_dir() else [one]) if file.is_file()]
-
-
 def _without_schema(text: str) -> str:
     """The text without the line for editors, whose path means nothing to others."""
     return re.sub(r"^#:schema .*\n", "", text)
@@ -360,5 +361,6 @@ def _notes_of(found: Discovery) -> tuple[str, ...]:
     return tuple(f"{name}: {why}" for name, why in told.items() if why)
 
 
-def _json(content: Any) -> str:
+def as_json(content: Any) -> str:
+    """A file of JSON."""
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"

@@ -137,3 +137,18 @@ def file_parts(files: Sequence[Path]) -> Iterator[bytes]:
     for path in files:
         state = path.stat()
         yield f"{path.name} {state.st_size} {state.st_mtime_ns}".encode()
+
+
+def existing_files(path: Path) -> list[Path]:
+    """Files behind a path or pattern."""
+    found = [path] if path.exists() else sorted(path.parent.glob(path.name))
+    return [file for one in found for file in (sorted(one.rglob("*")) if one.is_dir() else [one]) if file.is_file()]
+
+
+def files_digest(path: Path) -> str:
+    """SHA-256 of a data file; of several files behind a name, that of the list of their names and digests."""
+    files = existing_files(path)
+    if files == [path]:
+        return file_digest(path)
+    rows = [f"{file.relative_to(path.parent).as_posix()} {file_digest(file)}\n" for file in files]
+    return hashlib.sha256("".join(rows).encode(errors="surrogateescape")).hexdigest()

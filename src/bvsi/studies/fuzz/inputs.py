@@ -248,7 +248,7 @@ def _elsewhere(rng: Rng, folder: Path, canary: str) -> Input:
 def _result_folder(rng: Rng, bases: Path, folder: Path, canary: str) -> Input:
     """A result that was tampered with."""
     _with_study(bases, folder, result=True)
-    kind = int(rng.integers(12))
+    kind = int(rng.integers(14))
     if kind in (8, 9) and (folder / "result").is_dir():
         shutil.copytree(folder / "result", folder / "other")
     change = change_result(folder, rng, canary)
@@ -264,6 +264,11 @@ def _result_folder(rng: Rng, bases: Path, folder: Path, canary: str) -> Input:
         return Input("result", ("compare", "result", "other"), change, (), named)
     if kind == 10:
         return Input("result", ("simulate", "study.toml", "--draws", "2"), change, ("simulation.nc",), named)
+    if kind == 11:
+        target = pick(rng, ("sympy", "latex", "numpy", "pypde", "ufl", "dedalus", "modelingtoolkit", "csv"))
+        return Input("result", ("export", "result", "--to", target), change, (), named)
+    if kind == 12:
+        return Input("result", ("pack", "result"), change, ("result.bvsi.zip",), named)
     return Input("result", ("run", "study.toml"), change, ("result", "result/**"), named)
 
 

@@ -1,0 +1,227 @@
+"""The equations of a discovery in one form that every target takes.
+
+    ∂_t^m u = Σ_i θ_i F_i,      F_i = Σ_α D^α g_iα(u, ∂u, x, t)
+
+The g are SymPy expressions of jets, coordinates and time, made by the whitelist of :mod:`bvsi.operators.parse` from the
+texts of the operators. Derivatives stay outside where they were written, so that fluxes stay fluxes. In polar,
+cylindrical and spherical coordinates the factors of grad, div and laplacian are in the g.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from bvsi.app.report.equation import split_name
+from bvsi.common.jets import MultiIndex, Sided
+from bvsi.common.naming import AXIS_NAMES
+from bvsi.errors import BvsiError, OperatorError
+from bvsi.operators import Vocabulary
+from bvsi.operators.vocabulary import TIME
+
+if TYPE_CHECKING:
+    import sympy as sp
+
+    from bvsi.discovery import Discovery
+    from bvsi.operators.strong import Scalar
+    from bvsi.operators.syntax import Syntax
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Flux:
+    """One summand c D^α g of the right side.
+
+    Attributes
+    ----------
+    coefficient
+        θ_i, or −1 of what stands on the left side.
+    derivative
+        α.
+    inner
+        g.
+    """
+
+    coefficient: Any
+    derivative: MultiIndex
+    inner: sp.Expr
+
+
+@dataclass(frozen=True)
+class EquationSystem:
+    """Equations with their coefficients.
+
+    Attributes
+    ----------
+    words
+        Names of coordinates and fields.
+    fluxes
+        Summands of the right side, by field with an equation.
+    time_order
+        m.
+    density
+        ρ u of left sides ∂_t^m(ρ u), by field; u where it is not listed.
+    steady
+        Whether no equation has a time derivative; F_0 stands on the right side with the sign −, and the left is zero.
+    """
+
+    words: Vocabulary
+    fluxes: Mapping[str, tuple[Flux, ...]]
+    time_order: int
+    density: Mapping[str, sp.Expr]
+    steady: bool
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Fields with an equation."""
+        return tuple(self.fluxes)
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """Fields that the equations read and do not give, and the time where it is read; in order."""
+        used = {s for parts in self.fluxes.values() for part in parts for s in part.inner.free_symbols}
+        names = {self.words.decode(s)[0] if self.words.decode(s) else s.name for s in used}  # type: ignore[index]
+        return tuple(sorted(names - {*self.fields, *self.words.coordinates}))
+
+    def inside(self, flux: Flux) -> list[MultiIndex]:
+        """Derivatives of fields inside g, zero among them."""
+        indices = [index for _, index in self.words.jets(flux.inner).values()]
+        return [index for index in indices if not isinstance(index, Sided)]
+
+    def check_known(self, given: Mapping[str, Any]) -> None:
+        """Refuse to go on without the fields that the equations read and do not give."""
+        for name in self.known:
+            if name not in given and name != TIME:
+                raise BvsiError(f"known: the equations read {name!r} and do not give it; give it by name.")
+
+    def evolving(self, target: str) -> EquationSystem:
+        """The same; refused where it is no equation for the time derivative of its fields."""
+        if self.steady:
+            raise BvsiError(f"{target}: the equation is steady; only SymPy and LaTeX take it.")
+        if self.density:
+            raise BvsiError(f"{target}: the left side is dt(rho*u); divide by rho, or export it to SymPy.")
+        return self
+
+    def cartesian(self, target: str) -> EquationSystem:
+        """The same; refused in coordinates that the target has by other names."""
+        if self.words.system != "cartesian":
+            raise BvsiError(f"{target}: {self.words.system} coordinates are exported to SymPy, NumPy and JAX only.")
+        return self
+
+
+def system_of(found: Discovery, theta: Sequence[Any] | None = None) -> EquationSystem:
+    """The equations of a discovery.
+
+    Parameters
+    ----------
+    theta
+        Coefficients (d,) in the order of ``found.names``, such as a draw of the posterior, or symbols of the target; by
+        default the posterior mean.
+    """
+    from bvsi.operators.left import read_left
+    from bvsi.operators.syntax import read
+
+    words = found.words
+    if words is None:
+        raise BvsiError("export: this result was made by an earlier version, and does not tell its coordinates.")
+    _check_names(words, found.fields)
+    values = list(found.theta.tolist() if theta is None else theta)
+    if len(values) != len(found.names):
+        raise BvsiError(f"theta: {len(found.names)} coefficients are needed, in the order of found.names.")
+    parts: dict[str, list[Flux]] = {field: [] for field in found.fields}
+    for name, value in zip(found.names, values, strict=True):
+        field, text = split_name(name, found.fields)
+        parts[field] += _fluxes(read(found.texts.get(name, text)), value, words)
+    lefts = {field: read_left(text, field) for field, text in found.left.items()}
+    for field, left in lefts.items():
+        parts[field] += [] if left.known is None else _fluxes(left.known.syntax, -1.0, words)
+    density = {f: _strong(left.density.syntax, words) for f, left in lefts.items() if left.density is not None}
+    return EquationSystem(
+        words,
+        {field: tuple(own) for field, own in parts.items()},
+        found.time_order,
+        {field: form.parts[0][1] for field, form in density.items()},
+        bool(lefts) and not any(left.evolves for left in lefts.values()),
+    )
+
+
+def _check_names(words: Vocabulary, fields: Sequence[str]) -> None:
+    """Refuse names that would be more than names in a program: a file may hold any text."""
+    for name in (*fields, *words.fields, *words.auxiliary):
+        if not (name.isascii() and name.isidentifier()) or iskeyword(name):
+            raise BvsiError(f"export: the field {name!r} has no name that programs take; rename it.")
+    if not {*words.coordinates} <= {*AXIS_NAMES} or not {*fields} <= {*words.fields}:
+        raise BvsiError("export: the names of coordinates and fields in this result do not fit together.")
+
+
+def _fluxes(syntax: Syntax, coefficient: Any, words: Vocabulary) -> list[Flux]:
+    return [Flux(coefficient, index, g) for index, g in _strong(syntax, words).parts]
+
+
+def _strong(syntax: Syntax, words: Vocabulary) -> Scalar:
+    from bvsi.operators.parse import Dialect, strong_form
+
+    parsed = strong_form(syntax, words, Dialect(outside=True))
+    if parsed.form.written or parsed.recovered:
+        raise OperatorError(f"operator {syntax.text!r} is written for elements, and has no strong form to export.")
+    return parsed.form
+
+
+@dataclass(frozen=True)
+class Target(Generic[T]):
+    """What a target writes for the nodes of an expression.
+
+    Attributes
+    ----------
+    number
+        A float, or an int where it is one.
+    name
+        A field, a coordinate or the time t.
+    derivative
+        ∂^α of a value; not called with α = 0.
+    functions
+        By their names in SymPy.
+    """
+
+    number: Callable[[float], T]
+    name: Callable[[str], T]
+    add: Callable[[Sequence[T]], T]
+    multiply: Callable[[Sequence[T]], T]
+    power: Callable[[T, T], T]
+    derivative: Callable[[T, MultiIndex], T]
+    functions: Mapping[str, Callable[[T], T]]
+
+    def walk(self, node: sp.Expr, words: Vocabulary) -> T:
+        """The value of an expression of jets, coordinates and time."""
+        if node.is_Symbol:
+            return self._symbol(node, words)
+        if node.is_Integer:
+            return self.number(int(node))
+        if node.is_Number or node.is_NumberSymbol:
+            return self.number(float(node))
+        if node.is_Add:
+            return self.add([self.walk(part, words) for part in node.as_ordered_terms()])
+        if node.is_Mul:
+            return self.multiply([self.walk(part, words) for part in node.as_ordered_factors()])
+        if node.is_Pow:
+            return self.power(self.walk(node.base, words), self.walk(node.exp, words))
+        function = self.functions.get(node.func.__name__)
+        if function is None:
+            raise OperatorError(f"{node.func.__name__}(...) has no counterpart in this target.")
+        return function(self.walk(node.args[0], words))
+
+    def _symbol(self, symbol: sp.Symbol, words: Vocabulary) -> T:
+        decoded = words.decode(symbol)
+        if decoded is None:
+            return self.name(symbol.name)
+        field, index = decoded
+        assert not isinstance(index, Sided)  # only inside facets(...), which is refused
+        return self.derivative(self.name(field), index) if any(index) else self.name(field)
+
+    def outer(self, flux: Flux, words: Vocabulary) -> T:
+        """D^α g of a summand, without its coefficient."""
+        inner = self.walk(flux.inner, words)
+        return self.derivative(inner, flux.derivative) if any(flux.derivative) else inner
