@@ -120,3 +120,30 @@ def test_what_does_not_go_with_parameters_is_refused(changes):
     library = Library({"u": TEXTS}, parameters={"K": (0.05, 5)})
     with pytest.raises(BvsiError):
         discover(observed(lambda u: -u), library, **changes)
+
+
+def consumed(seed):
+    """u_t = 0.3 − 1.2 u/(0.8 + u) + 0.25 sin t, with noise."""
+    times, rng = np.linspace(0, 12, 301), np.random.default_rng(seed)
+    solved = solve_ivp(
+        lambda t, u: 0.3 - 1.2 * u / (0.8 + u) + 0.25 * np.sin(t), (0, 12), [3.0], t_eval=times, rtol=1e-9, atol=1e-9
+    )
+    return Data.from_arrays({"u": solved.y[0] + 0.02 * rng.standard_normal(times.shape)}, times=times)
+
+
+def test_polynomials_that_make_up_for_a_wrong_value_do_not_hide_the_right_one():
+    """At K = 19 the operators u and u**2 stand for what is missing of u/(K+u); at K = 0.7 they are needless."""
+    data = consumed(3)
+    library = Library({"u": ["1", "u", "u**2", "u/(K+u)", "sin(t)"]}, parameters={"K": (0.05, 20)})
+    found = discover(data, library)
+    assert set(found.names) == {"1", "u/(K+u)", "sin(t)", "K"}
+    truth = {"1": 0.3, "u/(K+u)": -1.2, "sin(t)": 0.25, "K": 0.8}
+    for name, value, sd in zip(found.names, found.theta, found.sd, strict=True):
+        assert abs(value - truth[name]) < 3.5 * sd
+    right_side = found.to_numpy()  # K has its estimate
+    u, K = 1.3, found.inside["K"][0]
+    value = dict(zip(found.names, found.theta, strict=True))
+    expected = value["1"] + value["u/(K+u)"] * u / (K + u) + value["sin(t)"] * np.sin(2.0)
+    np.testing.assert_allclose(np.ravel(right_side(2.0, np.array([u]))), expected, rtol=1e-12)
+    with pytest.raises(BvsiError, match="refine: K inside operators"):
+        found.refine(data, library)

@@ -401,6 +401,7 @@ def _result(
     library, fit = setup.library, model.fit
     posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(path)
     scores = fit.score_covariance
+    texts = library.at(inside.means(posterior)).texts if inside.values else library.texts
     return Discovery(
         fields=tuple(library.equations),
         candidates=library.names,
@@ -421,5 +422,5 @@ def _result(
         parameters=tuple(name for name in fit.names if name in inside.values),
         open_parameters=inside.doubts,
         words=Vocabulary.of(setup.data[0]),
-        texts={name: library.texts[name] for name in posterior.names},
+        texts={name: texts[name] for name in posterior.names if name not in inside.values},
     )

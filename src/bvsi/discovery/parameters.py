@@ -23,6 +23,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import as_linear
+from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import ResidualLikelihood
@@ -82,6 +83,11 @@ class Estimated:
         """κ_0 of columns of parameters, zero of operators, (d,)."""
         return np.array([self.values.get(name, 0.0) for name in names])
 
+    def means(self, posterior: Posterior) -> dict[str, float]:
+        """Estimates by parameter."""
+        found = zip(posterior.names, posterior.mean.tolist(), strict=True)
+        return {name.split(": ", 1)[-1]: mean for name, mean in found if name in self.values}
+
     def joined(self, prior: Prior | GaussianPrior | None) -> Prior | GaussianPrior | None:
         """A prior of the coefficients, and that of the parameters."""
         if prior is None or self.prior is None:
@@ -133,7 +139,7 @@ def selected_parameters(
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
         if _carrying(setup.library, point.names):
-            point = _trimmed(setup, _estimated(setup, point), keep)
+            point = _trimmed(setup, _estimated(setup, point), table, keep)
         there = setup.with_(library=setup.library.at(point.values, point.theta))
         whole = there.likelihood(progress=progress)
         path = select(whole.restrict(setup.library.names), keep=keep, progress=progress)
@@ -143,7 +149,7 @@ def selected_parameters(
         if not _carrying(setup.library, point.names):
             return setup.with_(library=setup.library.at(point.values)), whole, path, Estimated()
         if stands:
-            better, doubts = _elsewhere(setup, point, table)
+            better, doubts = _elsewhere(setup, point, table, keep)
             if better is None:
                 break
             point = better
@@ -319,25 +325,40 @@ def _estimated(setup: Setup, point: _Point) -> _Point:
     return found
 
 
-def _trimmed(setup: Setup, point: _Point, keep: Sequence[str]) -> _Point:
-    """The estimate without operators that are not needed once κ is free: z² < log n, the weakest first.
+def _trimmed(setup: Setup, point: _Point, table: _Table, keep: Sequence[str]) -> _Point:
+    """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, weakest first.
 
-    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it.
+    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Without it κ may be far
+    from there, so that the minima on the grid are tried as well; Q may grow by as much.
     """
     fixed = {o.name for o in setup.library.operators if o.tie} | {*keep}
-    fixed |= {o.name for o in _carrying(setup.library, point.names)}
+    carrying = [o.name for o in _carrying(setup.library, point.names)]
     while point.fit is not None:
+        price = math.log(point.fit.equations.n) + 2 * math.log(len(setup.library.names))  # as of the selection
         z2 = dict(zip(point.fit.names, point.fit.theta**2 / _variance(point.fit), strict=True))
-        free = {name: z2[name] for name in point.names if name not in fixed}
+        free = {name: z2[name] for name in point.names if name not in fixed and name not in carrying}
         weakest = min(free, key=lambda name: free[name], default=None)
-        if weakest is None or free[weakest] >= math.log(point.fit.equations.n):
+        if weakest is None or free[weakest] >= price:
             break
         theta = {name: value for name, value in point.theta.items() if name != weakest}
-        smaller = _gauss_newton(setup, _Point(tuple(theta), point.values, theta))
-        if smaller is None:
+        start = _Point(tuple(theta), point.values, theta)
+        smaller = _lowest(setup, [start, *table.basins(start, carrying)])
+        if smaller is None or smaller.fit is None or smaller.fit.equations.q > point.fit.equations.q + price:
             break
         point = smaller
     return point
+
+
+def _lowest(setup: Setup, starts: Sequence[_Point]) -> _Point | None:
+    """The lowest of the estimates from several starts; None where all of them fail."""
+    found = []
+    for start in starts:
+        try:
+            found.append(_gauss_newton(setup, start))
+        except _FAILURES:
+            continue
+    ends = [one for one in found if one is not None]
+    return min(ends, key=lambda one: one.objective(setup.library.parameters), default=None)
 
 
 def _fixed(setup: Setup, point: _Point, values: dict[str, float]) -> _Point:
@@ -399,8 +420,13 @@ def _prior(library: Library, values: Mapping[str, float]) -> GaussianPrior:
     return GaussianPrior(terms)
 
 
-def _elsewhere(setup: Setup, point: _Point, table: _Table) -> tuple[_Point | None, tuple[str, ...]]:
-    """A lower minimum from other values of κ, or what is nearly as good, in words."""
+def _elsewhere(
+    setup: Setup, point: _Point, table: _Table, keep: Sequence[str]
+) -> tuple[_Point | None, tuple[str, ...]]:
+    """A better minimum from other values of κ, or what is nearly as good, in words.
+
+    Operators that are not needed there are dropped: at a wrong κ others make up for it.
+    """
     assert point.fit is not None
     used = {n for o in _carrying(setup.library, point.names) if o.free is not None for n in o.free.names}
     mine = {name: one for name, one in setup.library.parameters.items() if name in used}
@@ -414,14 +440,16 @@ def _elsewhere(setup: Setup, point: _Point, table: _Table) -> tuple[_Point | Non
             other = _gauss_newton(setup, near, point, _TRIED)
         except _FAILURES:
             continue
+        other = None if other is None else _trimmed(setup, other, table, keep)
         if other is None or other.fit is None:
             continue
         sd = dict(zip(other.fit.names, np.sqrt(_variance(other.fit)), strict=True))
         made = _columns(setup.library.at(other.values, other.theta))
         if _same(point, other, {name: (0.0, sd[column]) for column, name in made.items()}):
             continue
-        gain = point.fit.equations.q - other.fit.equations.q
-        if gain > _NEARLY:
+        fewer = len(point.names) - len(other.names)
+        gain = point.fit.equations.q - other.fit.equations.q + fewer * math.log(point.fit.equations.n)
+        if gain > _NEARLY or (fewer and gain > 0):
             return other, ()
         if gain > -_NEARLY:
             shown = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)

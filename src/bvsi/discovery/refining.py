@@ -297,6 +297,9 @@ def refine(
         Seconds after which no further structure is begun.
     """
     begin = time.perf_counter()
+    if library.parameters:
+        listed = ", ".join(library.parameters)
+        raise RefineError(f"refine: {listed} inside operators cannot be fitted; write numbers in their places.")
     experiments = as_experiments(data)
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
     if len(models) != len(experiments):

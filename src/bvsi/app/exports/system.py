@@ -119,7 +119,7 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None) -> EquationS
     ----------
     theta
         Coefficients (d,) in the order of ``found.names``, such as a draw of the posterior, or symbols of the target; by
-        default the posterior mean.
+        default the posterior mean. Parameters inside operators have their estimates whatever it says.
     """
     from bvsi.operators.left import read_left
     from bvsi.operators.syntax import read
@@ -133,6 +133,8 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None) -> EquationS
         raise BvsiError(f"theta: {len(found.names)} coefficients are needed, in the order of found.names.")
     parts: dict[str, list[Flux]] = {field: [] for field in found.fields}
     for name, value in zip(found.names, values, strict=True):
+        if name in found.parameters:
+            continue
         field, text = split_name(name, found.fields)
         parts[field] += _fluxes(read(found.texts.get(name, text)), value, words)
     lefts = {field: read_left(text, field) for field, text in found.left.items()}
