@@ -213,11 +213,12 @@ def scattered_outliers(
 
 
 def _suspects(u: Array, noise: float) -> Integers:
-    """Values far from the median of their neighbours in time and along each axis; flat, increasing. ::
+    """Values far from the medians of their neighbours in time, and in time and along each axis; flat, increasing. ::
 
         d = u − median(window),     |d| > 8 max(noise, median|d| / 0.6745)
 
-    A cluster of outliers is a minority of its window, and a ramp is its own median. NaN are missing.
+    A cluster of outliers is a minority of its window, and a ramp is its own median; a peak narrower than the window
+    stands for more than one frame, or decays. NaN are missing.
 
     Parameters
     ----------
@@ -229,7 +230,7 @@ def _suspects(u: Array, noise: float) -> Integers:
         first = max(0, start - halo)
         some = u[first : start + step + halo]
         far = np.isfinite(some)
-        for axis in range(1, u.ndim):
+        for axis in range(u.ndim):
             d = some - _median_near(some, axis)
             far &= np.abs(d) > _SUSPECT * np.fmax(_median_near(np.abs(d), axis) / MAD, noise)
         found.append(np.flatnonzero(far[start - first :][:step]) + start * u[0].size)
@@ -237,16 +238,15 @@ def _suspects(u: Array, noise: float) -> Integers:
 
 
 def _median_near(u: Array, axis: int) -> Array:
-    """Median over a window in time and along an axis, cut at the ends, of values that are not NaN; (T, *shape)."""
-    moved = np.moveaxis(u, axis, 1)
-    half, rest = _WINDOW // 2, [(0, 0)] * (moved.ndim - 2)
-    wide = np.pad(moved, [(half, half), (half, half), *rest], constant_values=np.nan)
-    near = [wide[i : i + moved.shape[0], j : j + moved.shape[1]] for i in range(_WINDOW) for j in range(_WINDOW)]
-    with np.errstate(invalid="ignore"):
-        ordered = np.sort(np.stack(near), axis=0)  # NaN last
-    count = np.sum(np.isfinite(ordered), axis=0)
+    """Median over a window in time and along an axis (0: time alone), cut at the ends, without NaN; (T, *shape)."""
+    half = _WINDOW // 2
+    steps = np.stack(np.meshgrid(np.arange(_WINDOW), np.arange(_WINDOW) if axis else half), axis=-1).reshape(-1, 2)
+    moved = np.moveaxis(u, max(axis, 1), 1)
+    wide = np.pad(moved, [(half, half), (half, half), *[(0, 0)] * (moved.ndim - 2)], constant_values=np.nan)
+    ordered = np.sort(np.stack([wide[i : i + len(moved), j : j + moved.shape[1]] for i, j in steps]), axis=0)
+    count = np.sum(np.isfinite(ordered), axis=0)  # NaN are last
     low, high = (np.take_along_axis(ordered, np.maximum(k, 0)[None], axis=0)[0] for k in ((count - 1) // 2, count // 2))
-    return np.moveaxis(0.5 * (low + np.where(np.isfinite(high), high, low)), 1, axis)
+    return np.moveaxis(0.5 * (low + np.where(np.isfinite(high), high, low)), 1, max(axis, 1))
 
 
 def _standardised(values: Array, u: Array, axes: list[Predictor], odd: Predicted, total: float) -> Array:
