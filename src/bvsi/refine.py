@@ -252,6 +252,9 @@ class ForwardModel:
             made = tuple(simulator(one.data, library) for one in experiments)
         except BvsiError as error:
             raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
+        simulators = tuple(one for one in made if isinstance(one, Simulator))
+        if len(simulators) < len(made):
+            raise RefineError("refine: series without space cannot be fitted by forward solves; use their weak form.")
         if made[0].fields != experiments[0].fields:
             raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
         rows = np.concatenate([well_posed_rows(library, one.data) for one in experiments])
@@ -260,7 +263,7 @@ class ForwardModel:
         if bounds:
             both = stacked([every.rows, bounds.rows])
             every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library.names, tuple(experiments), made, _scales(experiments, made), every)
+        return ForwardModel(library.names, tuple(experiments), simulators, _scales(experiments, simulators), every)
 
     @property
     def count(self) -> int:
