@@ -93,7 +93,7 @@ class SeriesSimulator:
                 raise OperatorError(f"simulate: {most} evaluations do not reach beyond t = {t:g}; is the model stable?")
             values = {TIME: t, **dict(zip(self.fields, u, strict=True))}
             g = kernel.function(*(values[name] if name in values else known[name](t) for name in names))
-            return np.bincount(rows, theta * np.array(g, dtype=float), len(self.fields))
+            return np.asarray(np.bincount(rows, theta * np.array(g, dtype=float), len(self.fields)), dtype=float)
 
         return slope, calls
 
