@@ -153,7 +153,8 @@ def _library(operators: Mapping[str, Sequence[str]], left: Mapping[str, str]) ->
     side = "left" if left else "u_t"
     yield f"# {LibrarySettings.model_fields['equations'].description}: {side} = Σ_i θ_i F_i."
     yield "# Fields, x, y, z, t, + - * / **, sin cos exp log sqrt …, dx dy dz grad div dot laplacian biharmonic diff."
-    yield "# Not: noise in the equation, fields that were not measured, integrals; known ones go to data.auxiliary."
+    yield "# Not: noise in the equation (take densities, or means of many runs); fields that were not measured (known"
+    yield "# ones go to data.auxiliary, a missing rate is time_order = 2); integrals (work them out, as auxiliary)."
     for field, texts in operators.items():
         items = ",\n".join(f"  {toml_value(text)}" for text in texts)
         yield f"{toml_key(field)} = [\n{items},\n]"
