@@ -45,7 +45,7 @@ def observation_bound(clean) -> np.ndarray:
 
 def test_the_bound_is_that_of_the_observations_with_unknown_initial_state(clean):
     whole = efficiency.factorised(clean, SIGMA)
-    found = np.sqrt(np.diag(np.linalg.inv(whole.profile_equations()[0].equations.H)))
+    found = np.sqrt(np.diag(np.linalg.inv(whole.profile_equations()[0].H)))
     assert_allclose(found, observation_bound(clean), rtol=1e-5)
 
 

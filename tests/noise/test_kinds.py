@@ -169,3 +169,17 @@ def test_replicates_give_a_mean_and_its_noise():
         from_replicates([data(CLEAN), data(CLEAN)])
     with pytest.raises(DataError, match="same fields, times and nodes"):
         from_replicates([data(CLEAN), Data.from_arrays({"u": CLEAN[1:]}, times=T[1:], geometry=GRID)])
+
+
+@pytest.mark.parametrize("blurred", [False, True], ids=["white", "blurred in time"])
+def test_waves_of_five_nodes_are_not_taken_for_noise_that_is_blurred_in_time(blurred):
+    """Differences along x leave much of them, as even as noise and as correlated in time."""
+    rng = np.random.default_rng(8)
+    x, t = 2 * np.pi * np.arange(64) / 64, np.linspace(0, 1, 81)[:, None]
+    wave = 0.0 if blurred else sum(np.cos(k * (x - 0.5 * t) + k) for k in (1, 3, 12))
+    noise = rng.standard_normal((81, 64))
+    noise = gaussian_filter1d(noise, 1.5, axis=0) if blurred else noise
+    data = Data(t[:, 0], {"u": wave + 0.01 * noise}, Grid(x=x, periodic={"x": 2 * np.pi}))
+    alarms = [one.axis for one in whiteness(data.fields["u"], data) if one.p < 1e-5]
+    assert alarms == (["time"] if blurred else [])
+    assert bool(estimate_widths(data)) == blurred

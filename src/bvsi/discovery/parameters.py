@@ -103,7 +103,7 @@ class Estimated:
 
 
 @dataclass(frozen=True, eq=False)
-class _Point:
+class _Estimate:
     """A model, with κ by parameter and θ by operator; the fit with its columns of parameters, where there is one."""
 
     names: tuple[str, ...]
@@ -205,7 +205,7 @@ class _Table:
         library, origin = setup.library.on_grid(_VALUES)
         return _Table(setup.with_(library=library).likelihood(progress=progress), origin)
 
-    def first(self, library: Library, select: Select, keep: Sequence[str], progress: Progress) -> _Point:
+    def first(self, library: Library, select: Select, keep: Sequence[str], progress: Progress) -> _Estimate:
         """A model and values of its parameters, from one selection."""
         groups = [[made for made, (name, _) in self.origin.items() if name == one] for one in keep]
         kept = [name for name in keep if name in self.whole.names]
@@ -213,7 +213,7 @@ class _Table:
         try:
             best = select(self.whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
         except RankError:  # a selection that fits all operators at once cannot tell neighbours on the grid apart
-            return _Point(library.names, start, {})
+            return _Estimate(library.names, start, {})
         sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
         weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
         values: dict[str, float] = {}
@@ -224,11 +224,11 @@ class _Table:
             values = at | values
         if not values:  # polynomials may do as well as any of the grid, and worse than the best
             all_names = {*theta, *(o.name for o in _carrying(library, library.names))}
-            return _Point(tuple(name for name in library.names if name in all_names), start, {})
+            return _Estimate(tuple(name for name in library.names if name in all_names), start, {})
         names = tuple(name for name in library.names if name in theta)
-        return _Point(names, start | values, {name: theta[name] for name in names})
+        return _Estimate(names, start | values, {name: theta[name] for name in names})
 
-    def basins(self, point: _Point, carrying: Sequence[str]) -> list[_Point]:
+    def basins(self, point: _Estimate, carrying: Sequence[str]) -> list[_Estimate]:
         """Values of the grid with a misfit of the model that is lower than around them, but for those next to κ.
 
         Misfits are those of moment equations, with the weights of the model at the values next to its estimate.
@@ -273,7 +273,7 @@ class _Table:
         for i in low:
             at = {names[j]: float(value) for j, value in zip(rows[i], theta[i], strict=True)}
             own_names = {self.origin[made][0] if made in self.origin else made: value for made, value in at.items()}
-            found.append(_Point(point.names, point.values | models[i][1], own_names))
+            found.append(_Estimate(point.names, point.values | models[i][1], own_names))
         return found
 
 
@@ -282,7 +282,9 @@ def _next(place: Sequence[float], other: Sequence[float]) -> bool:
     return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
 
 
-def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, steps: int = _STEPS) -> _Point | None:
+def _gauss_newton(
+    setup: Setup, point: _Estimate, known: _Estimate | None = None, steps: int = _STEPS
+) -> _Estimate | None:
     """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero.
 
     A step has to lower the misfit of the operators at κ, without columns, or is halved. None where no step does, or
@@ -295,7 +297,7 @@ def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, step
         found = dict(zip(fit.names, zip(fit.theta, np.sqrt(_variance(fit)), strict=True), strict=True))
         step = {name: found[made] for made, name in _columns(there.library).items() if made in found}
 
-        def moved(part: float, here: _Point = here, step: dict[str, tuple[float, float]] = step) -> dict[str, float]:
+        def moved(part: float, here: _Estimate = here, step: dict[str, tuple[float, float]] = step) -> dict[str, float]:
             return here.values | {n: parameters[n].moved(here.values[n], part * d) for n, (d, _) in step.items()}
 
         values = moved(1.0)
@@ -304,7 +306,7 @@ def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, step
         size = max(abs(values[name] - here.values[name]) / unit[name] for name in step)
         if size <= _NEAR:
             theta = {name: float(found[name][0]) for name in here.names}
-            here = _Point(here.names, values, theta)
+            here = _Estimate(here.names, values, theta)
             if size <= _CLOSE:
                 return replace(here, fit=fit)
             continue
@@ -316,7 +318,7 @@ def _gauss_newton(setup: Setup, point: _Point, known: _Point | None = None, step
     return None
 
 
-def _estimated(setup: Setup, point: _Point) -> _Point:
+def _estimated(setup: Setup, point: _Estimate) -> _Estimate:
     """The estimate of a model; refused where there is none."""
     found = _gauss_newton(setup, point)
     if found is None:
@@ -325,7 +327,7 @@ def _estimated(setup: Setup, point: _Point) -> _Point:
     return found
 
 
-def _trimmed(setup: Setup, point: _Point, table: _Table, keep: Sequence[str]) -> _Point:
+def _trimmed(setup: Setup, point: _Estimate, table: _Table, keep: Sequence[str]) -> _Estimate:
     """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, weakest first.
 
     At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Without it κ may be far
@@ -341,7 +343,7 @@ def _trimmed(setup: Setup, point: _Point, table: _Table, keep: Sequence[str]) ->
         if weakest is None or free[weakest] >= price:
             break
         theta = {name: value for name, value in point.theta.items() if name != weakest}
-        start = _Point(tuple(theta), point.values, theta)
+        start = _Estimate(tuple(theta), point.values, theta)
         smaller = _lowest(setup, [start, *table.basins(start, carrying)])
         if smaller is None or smaller.fit is None or smaller.fit.equations.q > point.fit.equations.q + price:
             break
@@ -349,7 +351,7 @@ def _trimmed(setup: Setup, point: _Point, table: _Table, keep: Sequence[str]) ->
     return point
 
 
-def _lowest(setup: Setup, starts: Sequence[_Point]) -> _Point | None:
+def _lowest(setup: Setup, starts: Sequence[_Estimate]) -> _Estimate | None:
     """The lowest of the estimates from several starts; None where all of them fail."""
     found = []
     for start in starts:
@@ -361,15 +363,15 @@ def _lowest(setup: Setup, starts: Sequence[_Point]) -> _Point | None:
     return min(ends, key=lambda one: one.objective(setup.library.parameters), default=None)
 
 
-def _fixed(setup: Setup, point: _Point, values: dict[str, float]) -> _Point:
+def _fixed(setup: Setup, point: _Estimate, values: dict[str, float]) -> _Estimate:
     """The model fitted at values of its parameters."""
     likelihood = setup.with_(library=setup.library.at(values)).likelihood(point.names)
     start = [point.theta[name] for name in point.names] if point.theta else None
     fit = _ROUGHLY.fit(likelihood, start=start)
-    return _Point(point.names, values, dict(zip(fit.names, fit.theta.tolist(), strict=True)), fit)
+    return _Estimate(point.names, values, dict(zip(fit.names, fit.theta.tolist(), strict=True)), fit)
 
 
-def _same(one: _Point, other: _Point, step: Mapping[str, tuple[float, float]]) -> bool:
+def _same(one: _Estimate, other: _Estimate, step: Mapping[str, tuple[float, float]]) -> bool:
     """Whether two values of all parameters are less than a standard deviation apart."""
     return all(abs(one.values[name] - other.values[name]) <= _APART * sd for name, (_, sd) in step.items())
 
@@ -421,8 +423,8 @@ def _prior(library: Library, values: Mapping[str, float]) -> GaussianPrior:
 
 
 def _elsewhere(
-    setup: Setup, point: _Point, table: _Table, keep: Sequence[str]
-) -> tuple[_Point | None, tuple[str, ...]]:
+    setup: Setup, point: _Estimate, table: _Table, keep: Sequence[str]
+) -> tuple[_Estimate | None, tuple[str, ...]]:
     """A better minimum from other values of κ, or what is nearly as good, in words.
 
     Operators that are not needed there are dropped: at a wrong κ others make up for it.
@@ -461,7 +463,7 @@ def _priced(
     setup: Setup,
     whole: ResidualLikelihood,
     path: SelectionPath,
-    point: _Point,
+    point: _Estimate,
     doubts: tuple[str, ...],
     keep: Sequence[str],
     plain: Select,

@@ -45,7 +45,7 @@ _TIMED = 5  # repeats whose model is fitted with fixed parameters too
 
 
 @dataclass(frozen=True)
-class Problem:
+class ParameterProblem:
     """What is drawn, and what is looked for.
 
     Attributes
@@ -131,26 +131,26 @@ def _predator(rng: Rng) -> Data:
 _REST = ("laplacian(u)", "u", "u**2", "dx(u)", "u*dx(u)")
 _SATURATING = _line(lambda u, laplacian: 0.2 * laplacian(u) - u / (0.5 + u), 4.0, 0.5, 3.0)
 
-CASES: dict[str, Problem] = {
-    "michaelis": Problem(
+CASES: dict[str, ParameterProblem] = {
+    "michaelis": ParameterProblem(
         _SATURATING,
         {"u": (*_REST, "u**3", "u/(K + u)")},
         {"K": (0.05, 5.0)},
         {"laplacian(u)": 0.2, "u/(K + u)": -1.0, "K": 0.5},
     ),
-    "hill": Problem(
+    "hill": ParameterProblem(
         _line(lambda u, laplacian: 0.2 * laplacian(u) + 2 * u**3 / (1 + u**3) - 0.8 * u, 5.0, 0.2, 3.0),
         {"u": (*_REST, "u**n/(K**n + u**n)")},
         {"K": (0.2, 5.0), "n": (1.0, 6.0)},
         {"laplacian(u)": 0.2, "u": -0.8, "u**n/(K**n + u**n)": 2.0, "K": 1.0, "n": 3.0},
     ),
-    "porous": Problem(
+    "porous": ParameterProblem(
         _line(lambda u, laplacian: 0.3 * laplacian(u**2.5), 6.0, 0.4, 2.0),
         {"u": ("laplacian(u**m)", "u", "u**2", "dx(u)", "u*dx(u)")},
         {"m": (1.0, 4.0)},
         {"laplacian(u**m)": 0.3, "m": 2.5},
     ),
-    "predator": Problem(
+    "predator": ParameterProblem(
         _predator,
         {"x": ("x", "x**2", "y", "x*y", "x*y/(K + x)"), "y": ("y", "y**2", "x", "x*y", "x*y/(K + x)")},
         {"K": (0.1, 10.0)},
@@ -164,20 +164,20 @@ CASES: dict[str, Problem] = {
             "y: K": 1.0,
         },
     ),
-    "arrhenius": Problem(
+    "arrhenius": ParameterProblem(
         _temperatures,
         {"u": ("laplacian(u)", "u", "u**2", "dx(u)", "exp(-E/T)*u")},
         {"E": (0.5, 10.0)},
         {"laplacian(u)": 0.2, "exp(-E/T)*u": -20.0, "E": 3.0},
     ),
-    "product": Problem(
+    "product": ParameterProblem(
         _SATURATING,
         {"u": ("laplacian(u)", "u**2", "dx(u)", "u/(1 + a*b*u)")},
         {"a": (0.2, 10.0), "b": (0.2, 10.0)},
         {"laplacian(u)": 0.2, "u/(1 + a*b*u)": -2.0},
         said="only a·b",
     ),
-    "beyond": Problem(
+    "beyond": ParameterProblem(
         _line(lambda u, laplacian: 0.2 * laplacian(u) - u, 2.0, 0.5, 3.0),
         {"u": ("laplacian(u)", "dx(u)", "u*dx(u)", "u/(K + u)")},
         {"K": (5.0, 5000.0)},
@@ -188,7 +188,7 @@ CASES: dict[str, Problem] = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ParameterRun:
     """One draw: whether the operators are right, z by name, what is said of the parameters, verdict, CPU seconds."""
 
     right: bool
@@ -199,7 +199,7 @@ class Outcome:
     fixed_seconds: float
 
 
-def repeat(name: str, number: int, seed: int, *, timed: bool = True) -> Outcome:
+def repeat(name: str, number: int, seed: int, *, timed: bool = True) -> ParameterRun:
     """Draw a case and discover it."""
     problem = CASES[name]
     rng = np.random.default_rng([seed, list(CASES).index(name), number])
@@ -214,16 +214,16 @@ def repeat(name: str, number: int, seed: int, *, timed: bool = True) -> Outcome:
         try:
             found = discover(data, problem.library(fixed=fixed))
         except BvsiError as error:
-            return Outcome(False, {}, "", f"no answer: {error}", time.process_time() - begin, np.nan)
+            return ParameterRun(False, {}, "", f"no answer: {error}", time.process_time() - begin, np.nan)
         seconds.append(time.process_time() - begin)
     said = " ".join(found.doubts)
     values = dict(zip(found.names, zip(found.theta, found.sd, strict=True), strict=True))
     z = {key: (values[key][0] - true) / values[key][1] for key, true in problem.truth.items() if key in values}
     right = problem.said in said if problem.said else {*found.names} == {*problem.truth}
-    return Outcome(right, z, said, found.verdict, seconds[-1], seconds[0] if len(seconds) > 1 else np.nan)
+    return ParameterRun(right, z, said, found.verdict, seconds[-1], seconds[0] if len(seconds) > 1 else np.nan)
 
 
-def summary(name: str, outcomes: Sequence[Outcome]) -> str:
+def summary(name: str, outcomes: Sequence[ParameterRun]) -> str:
     """One line of a case."""
     right = [one for one in outcomes if one.right]
     by_name = [f"{key} {np.mean([abs(o.z[key]) < _COVERED for o in right]):.2f}" for key in CASES[name].truth if right]
@@ -247,7 +247,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(arguments)
-    outcomes: dict[str, list[Outcome]] = {name: [] for name in given.cases}
+    outcomes: dict[str, list[ParameterRun]] = {name: [] for name in given.cases}
     for number in range(given.repeats):  # all cases have as many, wherever it is cut off
         for name in given.cases:
             one = repeat(name, number, given.seed, timed=number < _TIMED)

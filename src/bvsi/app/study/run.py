@@ -162,22 +162,23 @@ def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finishe
     reading = time.perf_counter() - begin
     core = {key: value for key, value in settings.items() if key not in _LATER}
     first = digest_of(core, data_parts(inputs.data))
-    second = digest_of({"discovery": first, "forecast": settings["forecast"]})
+    digests = {"discovery": first, "forecast": digest_of({"discovery": first, "forecast": settings["forecast"]})}
     found = stages.done("discovery", first, lambda: discovered(inputs, progress, client=client), *_KEPT)
-    third = digest_of({"forecast": second, "refine": settings["refine"]})
-    found = stages.done("forecast", second, lambda: with_forecast(inputs, found, progress), *_KEPT)
-    found = stages.done("refine", third, lambda: with_refined(inputs, found, progress), *_KEPT)
+    found = stages.done("forecast", digests["forecast"], lambda: with_forecast(inputs, found, progress), *_KEPT)
+    if study.settings.refine.enabled:
+        digests["refine"] = digest_of({"forecast": digests["forecast"], "refine": settings["refine"]})
+        found = stages.done("refine", digests["refine"], lambda: with_refined(inputs, found, progress), *_KEPT)
     quantities, obstacles = predicted(study, found)
     notes = (*inputs.notes, *_notes_of(found), *obstacles)
     if stages.refused:
         what = " and ".join(stages.refused)
         _log.warning("%s in %s: damaged, or not computed on this machine; computed anew", what, stages.folder)
-    seconds = {"reading": reading, **{name: stages.seconds[name] for name in ("discovery", "forecast", "refine")}}
+    seconds = {"reading": reading, **{name: stages.seconds[name] for name in digests}}
     names = study.settings.data.files or (study.settings.data.file,)
     files = {str(name): files_digest(path) for name, path in zip(names, files_of(study), strict=True)}
     finished = Finished(found, quantities, folder, notes, seconds, files, tuple(stages.taken))
     write(finished, study)
-    stages.clear({"discovery": first, "forecast": second, "refine": third})
+    stages.clear(digests)
     return finished
 
 
@@ -251,11 +252,8 @@ def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent)
 
 def with_refined(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:
     """The discovery with fits by forward solves, or with the reason why there are none."""
-    wanted = inputs.study.settings.refine
-    if not wanted.enabled:
-        return found
     try:
-        return refined(inputs, found, float(wanted.budget), progress)
+        return refined(inputs, found, float(inputs.study.settings.refine.budget), progress)
     except BvsiError as error:
         return replace(found, settings={**found.settings, "refine": f"none: {error}"})
 
