@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import bvsi
 from bvsi.data import Data, Grid, Mesh
@@ -220,3 +221,19 @@ def test_the_papers_algorithm_in_one_line():
     assert_allclose(found.theta, expected.theta, rtol=1e-12)
     assert_allclose(found.posterior.covariance, expected.posterior.covariance, rtol=1e-12)
     assert found.method == Paper()
+
+
+def test_a_discovery_keeps_blas_on_one_thread_and_gives_the_others_back():
+    """Small products on several threads took four times as long, and twenty times on a busy machine."""
+    seen = []
+
+    def threads() -> set[int]:
+        return {one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"}
+
+    with threadpool_limits(limits=2, user_api="blas"):
+        if threads() != {2}:
+            pytest.skip("this BLAS has one thread only")
+        bvsi.discover(noisy(burgers(), 0.02), BURGERS, progress=lambda *_: seen.append(threads()))
+        assert seen
+        assert all(one == {1} for one in seen)
+        assert threads() == {2}

@@ -32,6 +32,7 @@ from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.infer.profile import with_unknown_scale
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
 from bvsi.operators import Library, Vocabulary
@@ -45,6 +46,7 @@ Array = NDArray[np.float64]
 Rng = np.random.Generator
 
 
+@single_threaded_blas()
 def discover(
     data: Data | Sequence[Data],
     library: Library,

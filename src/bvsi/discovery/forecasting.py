@@ -20,6 +20,7 @@ from bvsi.errors import BvsiError
 from bvsi.infer.constraints import as_linear
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import GaussianPrior, Prior
+from bvsi.linalg import single_threaded_blas
 from bvsi.operators import Library
 from bvsi.predict.ensemble import Start, compared, labelled, simulated
 from bvsi.predict.forecast import Forecast, ForecastError
@@ -33,6 +34,7 @@ Array = NDArray[np.float64]
 _FEWEST_TRAINED = 6
 
 
+@single_threaded_blas()
 def forecast(
     data: Data | Sequence[Data],
     library: Library,
@@ -81,6 +83,7 @@ def forecast(
     return compared(start, ensemble, np.arange(first.n_times) >= kept[0])
 
 
+@single_threaded_blas()
 def simulate_found(
     found: Discovery,
     library: Library,

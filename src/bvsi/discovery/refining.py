@@ -22,6 +22,7 @@ from bvsi.data import Data, as_experiments
 from bvsi.discovery.result import equation_text
 from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
 from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward
@@ -267,6 +268,7 @@ def _values(
     return np.array([quantity({**nothing, **dict(zip(fit.names, map(float, row), strict=True))}) for row in draws])
 
 
+@single_threaded_blas()
 def refine(
     data: Data | Sequence[Data],
     library: Library,

@@ -20,7 +20,10 @@ from typing import Any
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Context in which BLAS uses one thread; may be nested and used by several threads.
+    """Context, or decorator, in which BLAS uses one thread; may be nested and used by several threads.
+
+    The dense products of a discovery are small as well: with two threads the demo took 10 CPU seconds instead of 2.9,
+    8.6 of the clock, and 57 beside another process.
 
     A second thread loses the limit when the first leaves, which costs time but is not wrong. A caller that
     runs many factorisations in a pool of threads should therefore enter this context once, around the pool.
