@@ -71,3 +71,8 @@ def position(name: str, names: Sequence[str]) -> int:
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"known are: {', '.join(names)}."
     raise OperatorError(f"operator {name!r} is not among the operators; {hint}")
+
+
+def without_equation(name: str) -> str:
+    """The operator of a coefficient's name: ``"dx(u)"`` of ``"u: dx(u)"``, or the name where it tells no equation."""
+    return name.split(": ", 1)[-1]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bvsi.common.arrays import Array
+from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
@@ -86,7 +87,7 @@ class Estimated:
     def means(self, posterior: Posterior) -> dict[str, float]:
         """Estimates by parameter."""
         found = zip(posterior.names, posterior.mean.tolist(), strict=True)
-        return {name.split(": ", 1)[-1]: mean for name, mean in found if name in self.values}
+        return {without_equation(name): mean for name, mean in found if name in self.values}
 
     def joined(self, prior: Prior | GaussianPrior | None) -> Prior | GaussianPrior | None:
         """A prior of the coefficients, and that of the parameters."""
@@ -384,7 +385,7 @@ def _variance(fit: Fit) -> Array:
 def _columns(library: Library) -> dict[str, str]:
     """Parameters by the names of their columns."""
     own = {o.name for f in library.equations for o in library.of_equation(f)}
-    return {name: name.split(": ", 1)[-1] for name in library.names if name not in own}
+    return {name: without_equation(name) for name in library.names if name not in own}
 
 
 def _joint_fit(

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from bvsi.check import Check
-from bvsi.common.naming import position
+from bvsi.common.naming import position, without_equation
 from bvsi.discovery.frames import Frames
 from bvsi.discovery.method import Method
 from bvsi.infer import Reason, Status
@@ -143,7 +143,7 @@ class Discovery:
     def inside(self) -> dict[str, tuple[float, float]]:
         """Parameters inside of operators, mean and standard deviation by name."""
         rows = zip(self.names, self.theta.tolist(), self.sd.tolist(), strict=True)
-        return {name.split(": ", 1)[-1]: (value, sd) for name, value, sd in rows if name in self.parameters}
+        return {without_equation(name): (value, sd) for name, value, sd in rows if name in self.parameters}
 
     def coefficient(self, name: str) -> float:
         """Coefficient by name; zero for a candidate that was not selected."""
@@ -233,8 +233,8 @@ class Discovery:
         found = self.path.inclusion()
         found |= {name: min(found.get(name, 1.0), float(p)) for name, p in zip(self.names, alone, strict=True)}
         for name in self.parameters:  # as probable as what they stand in
-            short = name.split(": ", 1)[-1]
-            there = [o for o in self.names if (syntax := read_or_none(o.split(": ", 1)[-1])) and short in syntax.names]
+            short = without_equation(name)
+            there = [o for o in self.names if (syntax := read_or_none(without_equation(o))) and short in syntax.names]
             found[name] = max((found[o] for o in there if o not in self.parameters), default=1.0)
         return found
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from bvsi.common.jets import order
-from bvsi.common.naming import COORDINATE_NAMES, position, squeeze
+from bvsi.common.naming import COORDINATE_NAMES, position, squeeze, without_equation
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
@@ -236,7 +236,7 @@ class Library:
         fields = [field for field in self._fields if any(o.equation == field for o in kept)]
         return self._with(
             {field: [o for o in kept if o.equation == field] for field in fields},
-            keep=[name.split(": ", 1)[-1] if len(fields) == 1 else name for name in keep],
+            keep=[without_equation(name) if len(fields) == 1 else name for name in keep],
             boundary={field: self._conditions[field] for field in fields},
             left={field: self._left[field] for field in fields},
         )
@@ -310,7 +310,7 @@ class Library:
 
     def of_equation(self, equation: str) -> list[Operator]:
         """Operators of an equation, without columns of parameters."""
-        return [o for o in self._of(equation) if o.name.split(": ", 1)[-1] not in self.parameters]
+        return [o for o in self._of(equation) if without_equation(o.name) not in self.parameters]
 
     @property
     def has_biharmonic(self) -> bool:
@@ -449,7 +449,7 @@ def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | O
 def _operator(source: Source | Operator, field: str, *, alone: bool) -> Operator:
     """The operator of a text or expression; its equation stands in its name unless there is one equation alone."""
     if isinstance(source, Operator):
-        text = source.name.split(": ", 1)[-1]
+        text = without_equation(source.name)
         return replace(source, name=text if alone else f"{field}: {text}", equation=field)
     # syntax errors are reported where the library is written, not when data arrive
     syntax = read(source) if isinstance(source, str) else _from_object(source, field)

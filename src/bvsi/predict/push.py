@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bvsi.common.arrays import Array, Rng
+from bvsi.common.naming import without_equation
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import Posterior, check_level
 from bvsi.operators.syntax import Syntax, read
@@ -112,7 +113,7 @@ def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.D
     points = points_of(axes)
     columns: list[Array | None] = []
     for name in names:
-        phi = _drift_potential(read(name.split(": ", 1)[-1]), tuple(points))
+        phi = _drift_potential(read(without_equation(name)), tuple(points))
         columns.append(None if phi is None else evaluate(phi, points, Vocabulary(tuple(points), ())))
     if not any(column is not None and np.ptp(column) > 0 for column in columns):
         raise BvsiError("names: none of the operators has the form div(p*grad(φ)) that comes from a potential.")
