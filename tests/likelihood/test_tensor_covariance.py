@@ -118,21 +118,23 @@ def test_correlated_noise_goes_the_other_way():
 
 
 @pytest.mark.parametrize("name", ["two fields", "gaps", "one axis"])
-def test_dense_and_sparse_factors_give_the_same_equations(name, monkeypatch):
+def test_dense_sparse_and_banded_factors_give_the_same_equations(name, monkeypatch):
     part = part_of(name)
     theta = theta_of(part)
     found = []
-    for limit in (0.0, 1.0):
+    for limit, narrow in ((0.0, False), (1.0, False), (1.0, True)):
         for bound in ("_FULL", "_FULL_OF_FEW"):
             monkeypatch.setattr(f"bvsi.likelihood.stacked.{bound}", limit)
+        monkeypatch.setattr(StackedCovariance, "narrow", narrow)
         plan = Stacked().plan(part.residuals.structure, CASES[name][2])
         assert plan.dense == (limit == 0.0)
         whole = plan.whole(type(part)(part.residuals, plan, "test"), theta)
         profile = whole.profile_equations(draw=whole.products.draw(np.random.default_rng(0)))
         found.append((profile.equations.H, profile.equations.g, profile.N, profile.equations.logdet))
         found[-1] += (whole.determinant(gradient=True).gradient,)
-    for one, other in zip(*found, strict=True):
-        assert_allclose(one, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
+    for others in found[1:]:
+        for one, other in zip(found[0], others, strict=True):
+            assert_allclose(one, other, rtol=1e-7, atol=1e-7 * np.abs(other).max())
 
 
 def band(n):

@@ -1,4 +1,4 @@
-"""The dense factor does what sparse ones do."""
+"""Dense factors, and those of dense blocks near the diagonal, do what sparse ones do."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from bvsi.errors import NotPositiveDefiniteError
 from bvsi.linalg import Pattern, analyse
-from bvsi.linalg.factor import DenseFactor
+from bvsi.linalg.factor import BandedFactor, Bands, DenseFactor
 
 N = 12
 
@@ -49,3 +49,38 @@ def test_what_cannot_be_factorised_is_named(pattern, matrix):
         with pytest.raises(NotPositiveDefiniteError, match=f"some matrix.*row {row}") as error:
             DenseFactor.of(A, lambda: pattern, label="some matrix")
         assert error.value.row == row
+
+
+def banded(N, K, below, monkeypatch, panel=6):
+    """A matrix of blocks near the diagonal, its pattern, and its lower triangle in panels of about six columns."""
+    monkeypatch.setattr("bvsi.linalg.factor._PANEL", panel)
+    block = np.arange(N * K) // N
+    near = np.abs(np.subtract.outer(block, block)) <= below
+    root = np.where(np.tril(near), np.random.default_rng(2).standard_normal(near.shape), 0.0) + 4 * np.eye(N * K)
+    matrix, bands = root @ root.T, Bands(N, K, below)
+    rows, columns = np.nonzero(np.tril(near))
+    values = np.zeros(bands.size)
+    values[bands.places(rows, columns)] = matrix[rows, columns]
+    return matrix, Pattern.from_coo(*np.nonzero(near), near.shape)[0], bands, values
+
+
+@pytest.mark.parametrize("shape", [(3, 9, 2), (6, 7, 3), (2, 8, 1), (5, 1, 0), (3, 5, 4), (4, 6, 0)])
+def test_panels_give_the_factor_of_the_whole_matrix(shape, monkeypatch):
+    matrix, pattern, bands, values = banded(*shape, monkeypatch)
+    factor = BandedFactor.of(bands, values, lambda: pattern)
+    B = np.random.default_rng(1).standard_normal((len(matrix), 3))
+    assert_allclose(factor.logdet(), np.linalg.slogdet(matrix)[1], rtol=1e-12)
+    assert_allclose(factor.solve(B), np.linalg.solve(matrix, B), rtol=1e-9, atol=1e-12)
+    assert_allclose(factor.solve(B[:, 0]), np.linalg.solve(matrix, B[:, 0]), rtol=1e-9, atol=1e-12)
+    assert_allclose(factor.gram(B), B.T @ np.linalg.solve(matrix, B), rtol=1e-9)
+    expected = np.linalg.inv(matrix)[pattern.rows, pattern.indices]
+    assert_allclose(factor.selected_inverse(), expected, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("value", [-1.0, np.nan])
+def test_panels_that_cannot_be_factorised_are_named(value, monkeypatch):
+    _, pattern, bands, values = banded(3, 9, 2, monkeypatch)
+    values[bands.places(np.array([13]), np.array([13]))] = value
+    with pytest.raises(NotPositiveDefiniteError, match="some matrix") as error:
+        BandedFactor.of(bands, values, lambda: pattern, label="some matrix")
+    assert error.value.row == 13

@@ -6,7 +6,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.linalg import Kronecker, kronecker
-from bvsi.linalg.kronecker import Pairs, along_axes
+from bvsi.linalg.kronecker import Pairs, Windows, along_axes
 
 SHAPES = {"one axis": [(5, 9)], "two axes": [(4, 7), (6, 3)], "three axes": [(2, 5), (3, 40), (4, 4)]}
 
@@ -118,3 +118,21 @@ def test_in_slabs_and_parts_as_dense(monkeypatch, form, kept):
     pairs = Pairs.of(A)
     wanted = np.einsum("ix,tx,kx->tik", A, c, B)[:, pairs.left, pairs.right]
     assert_allclose(pairs.diagonal_products(form(A), form(B), c), wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0, 7], ids=["a band", "a band whose ends meet"])
+def test_windows_are_the_matrix(shift):
+    rng = np.random.default_rng(4)
+    near = np.abs(np.subtract.outer(np.arange(90) // 2, np.arange(45))) < 4
+    A = np.roll(np.where(near, rng.standard_normal(near.shape), 0.0), shift, axis=1)
+    windows = Windows.of(A)
+    assert len(windows.blocks) > 2
+    X = rng.standard_normal((45, 6))
+    assert_allclose(windows @ X, A @ X, atol=1e-13)
+    assert_allclose(windows.on_lines(X.T), (A @ X).T, atol=1e-13)
+
+
+def test_a_full_matrix_is_one_window():
+    A = np.random.default_rng(5).standard_normal((9, 5))
+    assert len(Windows.of(A).blocks) == 1
+    assert_allclose(Windows.of(A) @ np.eye(5), A)

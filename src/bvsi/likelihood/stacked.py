@@ -32,7 +32,7 @@ from bvsi.likelihood.iterative import Iterative, conjugate_gradients
 from bvsi.likelihood.products import Factored, SpaceTime, Whole
 from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance, space_time_coordinates
 from bvsi.linalg import Analysis, Factor, analyse
-from bvsi.linalg.factor import DenseFactor
+from bvsi.linalg.factor import BandedFactor, DenseFactor
 from bvsi.noise.models import Noise, StateCovariance, state_covariance
 from bvsi.residual import Structure
 from bvsi.residual.tiles import Tile, tiles_of
@@ -156,6 +156,9 @@ class StackedPlan(CovariancePlan):
                 # the factor must not hold the plan that keeps it, see ``stacked``
                 A = stacked.dense(part.residuals, theta)
                 found = DenseFactor.of(A, lambda: stacked.pattern, label=label)
+            elif stacked.narrow:
+                A = stacked.banded(part.residuals, theta)
+                found = BandedFactor.of(stacked.bands, A, lambda: stacked.pattern, label=label)
             else:
                 found = self.stacked_analysis.factor(stacked.values(part.residuals, theta), label=label)
             if self.factor_memory <= self.kept:
@@ -234,6 +237,8 @@ class StackedPlan(CovariancePlan):
             return 8.0 * float(self.stacked.nnz)
         if self.dense:
             return 8.0 * float(self.structure.n_rows * self.structure.n_blocks) ** 2
+        if self.stacked.narrow:
+            return 8.0 * float(self.stacked.bands.size)
         analysis = self.stacked_analysis
         return 8.0 * float(analysis.value_start[-1] + analysis.stack_size)
 

@@ -31,6 +31,7 @@ from bvsi.common.arrays import Array, Integers
 from bvsi.likelihood.covariance import CovariancePlan, side_by_side, threads_for
 from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts
 from bvsi.linalg import Pattern
+from bvsi.linalg.factor import Bands
 from bvsi.linalg.pattern import scatter
 from bvsi.residual import Residuals, Sensitivity, Structure
 
@@ -162,6 +163,48 @@ class StackedCovariance:
             A[unused], A[:, unused] = 0.0, 0.0
             A[unused, unused] = 1.0
         return A
+
+    def banded(self, residuals: Residuals, theta: Array) -> Array:
+        """The lower triangle of Σ(θ) in :attr:`bands`."""
+        assert self.tensor is not None
+        used, places, unused = self._in_bands
+        A, own = np.zeros(self.bands.size), self.tensor.values(residuals.jacobians(theta)).ravel()
+        A[places], A[unused] = own if used is None else own[used], 1.0
+        return A
+
+    @cached_property
+    def bands(self) -> Bands:
+        """Blocks of times, each of all functions."""
+        return Bands(self.blocks.structure.n_rows, self.blocks.structure.n_blocks, int(np.max(self.l - self.k)))
+
+    @property
+    def narrow(self) -> bool:
+        """Whether on a line the blocks that share times are fewer rows than the functions that share nodes."""
+        structure = self.blocks.structure
+        if self.tensor is None or structure.coordinates.shape[1] > 1:
+            return False
+        functions = int(np.max(self._block.indices - self._block.rows))
+        periodic = functions > structure.n_rows // 2
+        overlap = int(np.diff(self._block.indptr).max()) / 2 * (2 if periodic else 1)
+        return self.bands.below * structure.n_rows <= overlap * structure.n_blocks
+
+    @cached_property
+    def _in_bands(self) -> tuple[Integers | None, Integers, Integers]:
+        """Pairs of functions in all blocks k ≤ l that are used, None for all, and their places; ones of the diagonal.
+
+        The ones stand for residuals that are not used.
+        """
+        assert self.tensor is not None
+        active, k, l = self.blocks.structure.active, self.k[self._half], self.l[self._half]  # noqa: E741
+        left, right = (end.ravel() for end in self.tensor.ends)
+        start, apart = self.bands.block(k, l)
+        places, diagonal = start[:, None] + apart[:, None] * left + right, np.zeros(0, dtype=np.int64)
+        kept = np.broadcast_to((left >= 0) & (right >= 0), places.shape)
+        if active is not None:
+            kept, diagonal = kept & active.T[k][:, left] & active.T[l][:, right], np.flatnonzero(~active.T.ravel())
+        used = None if kept.all() else np.flatnonzero(kept)
+        places = places.ravel() if used is None else places.ravel()[used]
+        return used, places, self.bands.places(diagonal, diagonal)
 
     @cached_property
     def _half(self) -> Integers:

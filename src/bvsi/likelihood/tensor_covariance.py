@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.linalg.kronecker import Kronecker, Pairs, along_axes, dense_if_full
+from bvsi.linalg.kronecker import Kronecker, Pairs, Windows, along_axes, dense_if_full
 from bvsi.noise.models import StateCovariance
 from bvsi.residual import Scaled, Sensitivity, Structure
 from bvsi.residual.jacobians import NodalTests
@@ -105,30 +105,43 @@ class TensorCovariance:
             found.append((stencil, own, own.factor * variance))
         return found
 
-    def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> Array | float:
-        """Σ_kl of two equations, (pairs of blocks, pairs of functions)."""
-        total: Array | float = 0.0
+    def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> Array:
+        """Σ_kl of two equations, (pairs of blocks, pairs of functions).
+
+        Of one equation the products of (t, s) are those of (s, t), turned.
+        """
+        total = np.zeros((self.times.n_pairs, len(self.mirror)))
         by_rows: dict[tuple[str, Kind], Array] = {}
-        kept: dict[tuple[_Pair, tuple[str, Kind]], Array] = {}  # of (t, s) they are those of (s, t), turned
+        turned: dict[tuple[str, Kind], Array] = {}
+        done = set[_Pair]()
         for pair, diagonals in self._diagonals(left, right).items():
-            if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
-                total = self._contracted(self._over_times(diagonals), pair) + total
+            if left is right and (pair[1], pair[0]) in done:
                 continue
-            turned = {key: ((pair[1], pair[0]), (key[0][::-1], key[1])) for key in diagonals}
-            if all(other in kept for other in turned.values()):
-                products = {key: kept.pop(other)[:, self.mirror] for key, other in turned.items()}
-            else:
-                sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
-                ends = np.cumsum([len(c) for c in sums])[:-1]
-                parts = np.split(self._contracted(np.concatenate(sums), pair), ends)
-                products = dict(zip(diagonals, parts, strict=True))
-                if self._one_by_one and left is right:
-                    kept.update({(pair, key): own for key, own in products.items()})
-            for key, own in products.items():
-                by_rows[key] = by_rows[key] + own if key in by_rows else own
-        for key, own in by_rows.items():
-            total = np.asarray(self.times.matrix(*key) @ own) + total
+            done.add(pair)
+            both = left is right and pair[0] is not pair[1]
+            if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
+                total += self._summed_first(diagonals, pair, both)
+                continue
+            sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
+            ends = np.cumsum([len(c) for c in sums])[:-1]
+            into = turned if both else by_rows
+            for key, own in zip(diagonals, np.split(self._contracted(np.concatenate(sums), pair), ends), strict=True):
+                _add(into, key, own)
+        for (stencils, kind), own in turned.items():
+            _add(by_rows, (stencils[::-1], kind), own[:, self.mirror])
+            _add(by_rows, (stencils, kind), own)
+        if by_rows:
+            total += self.times.windows(tuple(by_rows)) @ np.concatenate(list(by_rows.values()))
         return total
+
+    def _summed_first(self, diagonals: _Diagonals, pair: _Pair, both: bool) -> Array:
+        """What a pair of derivatives adds, summed over times before nodes; with its mirror image where both are asked."""
+        total = self._contracted(self._over_times(diagonals), pair)
+        if not both:
+            return total
+        backwards = {(stencils[::-1], kind): own for (stencils, kind), own in diagonals.items()}
+        other = total if backwards.keys() == diagonals.keys() else self._contracted(self._over_times(backwards), pair)
+        return np.asarray(total + other[:, self.mirror])
 
     def _over_times(self, diagonals: _Diagonals) -> Array:
         """Σ_j t_kj t_lj (c_s σ² c_t)_j at the nodes, (pairs of blocks, n), some nodes at a time."""
@@ -139,7 +152,7 @@ class TensorCovariance:
             nodes = slice(start, start + size)
             out[:, nodes] = 0.0
             for key, own in diagonals.items():
-                out[:, nodes] += self.times.matrix(*key) @ sum(a[:, nodes] * b[:, nodes] for a, b in own)
+                out[:, nodes] += self.times.windows((key,)) @ sum(a[:, nodes] * b[:, nodes] for a, b in own)
         return out
 
     def _diagonals(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> dict[_Pair, _Diagonals]:
@@ -171,6 +184,10 @@ class TensorCovariance:
             A, B = (tests.product.factors[0] for tests in pair)
             if (id(A), id(B)) not in self._matrices and (id(B), id(A)) in self._matrices:
                 return np.asarray(self._contracted(c, (pair[1], pair[0]))[:, self.mirror])
+            if (id(A), id(B)) not in self._matrices:
+                self._matrices[id(A), id(B)] = (Windows.of(self._pairs[0].products(A, B)), A, B)
+            windows: Windows = self._matrices[id(A), id(B)][0]
+            return windows.on_lines(c)
         matrices = []
         for pairs, A, B in zip(self._pairs, *(tests.product.factors for tests in pair), strict=True):
             key = (id(A), id(B))
@@ -255,6 +272,7 @@ class TimeProducts:
     coefficients: Mapping[str, Any]
     row_of: Mapping[Kind, Integers]
     _made: dict[tuple[str, Kind], Any] = field(default_factory=dict)
+    _in_windows: dict[tuple[tuple[str, Kind], ...], Windows] = field(default_factory=dict)
 
     @staticmethod
     def of(structure: Structure, noise: StateCovariance, k: Integers, l: Integers) -> TimeProducts:  # noqa: E741
@@ -286,3 +304,13 @@ class TimeProducts:
             sums = sparse.csr_array((np.ones(T), (np.arange(T), row_of)), shape=shape)
             self._made[stencils, kind] = dense_if_full(self.coefficients[stencils] @ sums, _DENSE)
         return self._made[stencils, kind]
+
+    def windows(self, keys: tuple[tuple[str, Kind], ...]) -> Windows:
+        """Those of some stencils and kinds side by side; rows are pairs of blocks in the order of time."""
+        if keys not in self._in_windows:
+            self._in_windows[keys] = Windows.of(sparse.hstack([sparse.csr_array(self.matrix(*key)) for key in keys]))
+        return self._in_windows[keys]
+
+
+def _add(sums: dict[tuple[str, Kind], Array], key: tuple[str, Kind], own: Array) -> None:
+    sums[key] = sums[key] + own if key in sums else own

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -113,6 +114,51 @@ def dense_if_full(A: Any, share: float = _DENSE) -> Any:
     """A sparse matrix, or its array where more than this share of the entries is not zero: products are faster then."""
     A = sparse.csr_array(A)
     return A.toarray() if A.nnz > share * A.shape[0] * A.shape[1] else A
+
+
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """A matrix (m × n) whose rows are zero but in windows of columns that move along: dense blocks of some rows each.
+
+    Attributes
+    ----------
+    blocks
+        Rows, columns and entries.
+    """
+
+    rows: int
+    blocks: tuple[tuple[slice, Any, Any], ...]
+
+    @staticmethod
+    def of(A: Any) -> Windows:
+        """Groups of rows that reach over about two windows; one block, sparse or not, where that would be no gain."""
+        there = sparse.csr_array(A)
+        m, n = there.shape
+        blocks, size = list[tuple[slice, Any, Any]](), 0
+        widest = int(np.diff(there.indptr).max(initial=0))
+        for first, last in pairwise(np.linspace(0, m, min(m, n // max(1, 2 * widest)) + 1).round().astype(np.int64)):
+            columns = np.unique(there.indices[there.indptr[first] : there.indptr[last]])
+            together = len(columns) and columns[-1] - columns[0] == len(columns) - 1
+            window: Any = slice(int(columns[0]), int(columns[-1]) + 1) if together else columns
+            blocks.append((slice(int(first), int(last)), window, there[first:last][:, window].toarray()))
+            size += blocks[-1][2].size
+        if len(blocks) < 2 or there.nnz < _DENSE * size:
+            return Windows(m, ((slice(None), slice(None), dense_if_full(there)),))
+        return Windows(m, tuple(blocks))
+
+    def __matmul__(self, X: Array) -> Array:
+        """A X, X (n, …)."""
+        out = np.empty((self.rows, *X.shape[1:]))
+        for rows, columns, block in self.blocks:
+            out[rows] = block @ X[columns]
+        return out
+
+    def on_lines(self, X: Array) -> Array:
+        """X Aᵀ."""
+        out = np.empty((len(X), self.rows))
+        for rows, columns, block in self.blocks:
+            out[:, rows] = X[:, columns] @ block.T
+        return out
 
 
 def along_axes(factors: Sequence[Any], X: Array, lines: int, columns: int) -> Array:

@@ -372,36 +372,35 @@ class _Subsets:
         model = min(self.fits, key=lambda model: self.fits[model][0])
         while (smaller := self._smaller(model)) is not None:
             if smaller not in self.fits:
-                misfit = quadratic_of(self.fits[model][1])
                 left = [self.likelihood.names[i] for i in smaller]
-                start = misfit.minimum(left).theta
-                fit = fit_candidate(self.likelihood, (self.settings.estimator, left, start))
-                if fit is None:
+                start = quadratic_of(self.fits[model][1]).minimum(left).theta
+                if self._fit_alone(left, start) is None:
                     return
-                whole = replace(misfit, names=self.likelihood.names)
-                self.fits[smaller] = (self._score(fit.equations.q, len(smaller), whole), fit)
             model = smaller
 
     def begin(self, keep: Iterable[str], groups: Sequence[Iterable[str]]) -> None:
-        """Fit the best model near that of a pilot, which searched some of the tiles, where there is one."""
+        """Fit the model that a pilot found, which searched some of the tiles, where there is one."""
         if self.few is None:
             return
         try:
             found = self.settings.select(self.few, keep=keep, groups=groups, rng=copy.deepcopy(self.rng)).best.fit
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
             return
-        assert found is not None
-        quadratic = around(self.likelihood, found, self.rng)
-        ladder = best_models(quadratic, self.settings.criterion, self.protection, effort=self.effort)
-        self._fit([min(ladder.values())[1]] if ladder else [], quadratic)
+        if found is not None:
+            self._fit_alone(found.names, found.theta)
 
     def fit_all(self) -> None:
         """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart."""
-        fit = fit_candidate(self.likelihood, (self.settings.estimator, list(self.likelihood.names), None))
-        if fit is not None:
-            quadratic = around(self.likelihood, fit, self.rng)
-            score = self._score(fit.equations.q, len(fit.names), quadratic)
-            self.fits[tuple(range(self.likelihood.d))] = (score, fit)
+        self._fit_alone(self.likelihood.names, None)
+
+    def _fit_alone(self, names: Sequence[str], start: Array | None) -> Model | None:
+        """Fit a model without a misfit of all operators at hand; None where that fails."""
+        fit = fit_candidate(self.likelihood, (self.settings.estimator, list(names), start))
+        if fit is None:
+            return None
+        model = tuple(self.likelihood.names.index(name) for name in names)
+        self._enter({model: fit}, replace(quadratic_of(fit), names=self.likelihood.names))
+        return model
 
     def misfits(self, model: Model) -> bool:
         """Whether noise does not explain the misfit of a model, so that it may be far from the truth."""
@@ -435,10 +434,14 @@ class _Subsets:
     def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
         """Fit models from their minima on a quadratic misfit; those that fail are left out."""
         found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in models])
+        fits = {model: fit for model, fit in zip(models, found, strict=True) if fit is not None}
+        self._enter(fits, quadratic)
+
+    def _enter(self, fits: Mapping[Model, Fit], quadratic: Quadratic) -> None:
+        """Models that were fitted, with their scores."""
         self.price = self._score(quadratic.n, 1, quadratic) - self._score(quadratic.n, 0, quadratic)
-        for model, fit in zip(models, found, strict=True):
-            if fit is not None:
-                self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
+        for model, fit in fits.items():
+            self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
 
     def _task(self, model: Model, quadratic: Quadratic) -> tuple[Profile, list[str], Array]:
         """Estimator, names and start of a fit."""
@@ -612,11 +615,11 @@ def _nearer(likelihood: ResidualLikelihood, theta: Array) -> Array:
     Far from the minimum steps of the estimator may end on a plateau of large coefficients, whose noise hides all.
     """
     for _ in range(_REWEIGHTED if likelihood.scale_known else 0):
-        misfit = likelihood.normal_equations(theta).q
+        misfit = likelihood.density(theta, logdet=False).q.value
         if misfit < CHI2_FACTOR * likelihood.n:
             break
         moved = by_moments(likelihood, theta, np.random.default_rng(0)).solve([tuple(range(likelihood.d))])[0][0]
-        if not likelihood.normal_equations(moved).q < 0.5 * misfit:
+        if not likelihood.density(moved, logdet=False).q.value < 0.5 * misfit:
             break
         theta = moved
     return theta
