@@ -257,11 +257,16 @@ def _homoscedastic(likelihood: ResidualLikelihood) -> bool:
 
 
 def seen_signal(fit: Fit, likelihood: ResidualLikelihood, rng: np.random.Generator) -> float:
-    """Signal in the time terms with the weights of the fit, over that with the weights of no operator at all."""
+    """Signal in the time terms with the weights of the fit, over that with the weights of no operator at all.
+
+    On some tiles where there are many: a ratio of sums over many residuals is about the same there.
+    """
     if not likelihood.evolves:
         return 1.0
-    scale = 1.0 if likelihood.scale_known else fit.equations.q / fit.equations.n
-    own, whole = (likelihood.time_signal(t, copy.deepcopy(rng), scale) for t in (fit.theta, 0 * fit.theta))
+    scale, some = likelihood.noise_scale(fit.equations), likelihood
+    if likelihood.weighting.couples_blocks:
+        some = likelihood.some_tiles() or likelihood
+    own, whole = (some.time_signal(t, copy.deepcopy(rng), scale) for t in (fit.theta, 0 * fit.theta))
     return own / whole if whole > 0 else 1.0
 
 

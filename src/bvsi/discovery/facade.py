@@ -284,7 +284,7 @@ def _check(
 ) -> tuple[Check | None, Frames]:
     """The check of the model, and pictures of its fit."""
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
-    pictures = frames_of(setup.data, likelihood, model.fit.theta, rng=copy.deepcopy(rng))
+    pictures = frames_of(setup.data, likelihood, model.fit.at_hand(likelihood), rng=copy.deepcopy(rng))
     # Constraints mask discretisation drift, so that the unconstrained fit is checked, unless they cause a misfit.
     contradicted = bool(model.limits) and misfit_excess(model.fit.chi2, likelihood.n)
     subject = model.fit if contradicted else None if model.rounds and setup.client else path.best.fit

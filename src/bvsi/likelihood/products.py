@@ -283,7 +283,7 @@ def weighted_draws(products: SpaceTime, weights: Weights, n: int, rng: Rng) -> I
     together = max(1, _AT_ONCE // max(1, structure.n_rows * structure.n_blocks))
     for start in range(0, n, together):
         count = min(together, n - start)
-        r = np.stack([products.sensitivity(products.draw(rng)) for _ in range(count)], axis=2)
+        r = np.stack([products.sensitivity(products.plan.noise.draw(rng)) for _ in range(count)], axis=2)
         yield r, weights(r)
 
 

@@ -135,7 +135,7 @@ class TensorCovariance:
         return total
 
     def _summed_first(self, diagonals: _Diagonals, pair: _Pair, both: bool) -> Array:
-        """What a pair of derivatives adds, summed over times before nodes; with its mirror image where both are asked."""
+        """What a pair of derivatives adds, summed over times first; with its mirror image where both count."""
         total = self._contracted(self._over_times(diagonals), pair)
         if not both:
             return total
@@ -185,7 +185,7 @@ class TensorCovariance:
             if (id(A), id(B)) not in self._matrices and (id(B), id(A)) in self._matrices:
                 return np.asarray(self._contracted(c, (pair[1], pair[0]))[:, self.mirror])
             if (id(A), id(B)) not in self._matrices:
-                self._matrices[id(A), id(B)] = (Windows.of(self._pairs[0].products(A, B)), A, B)
+                self._matrices[id(A), id(B)] = (self._pairs[0].windows(A, B), A, B)
             windows: Windows = self._matrices[id(A), id(B)][0]
             return windows.on_lines(c)
         matrices = []

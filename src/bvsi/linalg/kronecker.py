@@ -131,20 +131,12 @@ class Windows:
 
     @staticmethod
     def of(A: Any) -> Windows:
-        """Groups of rows that reach over about two windows; one block, sparse or not, where that would be no gain."""
+        """One block, sparse or not, where windows would be no gain."""
         there = sparse.csr_array(A)
-        m, n = there.shape
-        blocks, size = list[tuple[slice, Any, Any]](), 0
-        widest = int(np.diff(there.indptr).max(initial=0))
-        for first, last in pairwise(np.linspace(0, m, min(m, n // max(1, 2 * widest)) + 1).round().astype(np.int64)):
-            columns = np.unique(there.indices[there.indptr[first] : there.indptr[last]])
-            together = len(columns) and columns[-1] - columns[0] == len(columns) - 1
-            window: Any = slice(int(columns[0]), int(columns[-1]) + 1) if together else columns
-            blocks.append((slice(int(first), int(last)), window, there[first:last][:, window].toarray()))
-            size += blocks[-1][2].size
-        if len(blocks) < 2 or there.nnz < _DENSE * size:
-            return Windows(m, ((slice(None), slice(None), dense_if_full(there)),))
-        return Windows(m, tuple(blocks))
+        blocks = [(rows, columns, there[rows][:, columns].toarray()) for rows, columns in _groups(there)]
+        if len(blocks) < 2 or there.nnz < _DENSE * sum(block.size for *_, block in blocks):
+            return Windows(there.shape[0], ((slice(None), slice(None), dense_if_full(there)),))
+        return Windows(there.shape[0], tuple(blocks))
 
     def __matmul__(self, X: Array) -> Array:
         """A X, X (n, …)."""
@@ -159,6 +151,16 @@ class Windows:
         for rows, columns, block in self.blocks:
             out[:, rows] = X[:, columns] @ block.T
         return out
+
+
+def _groups(A: sparse.csr_array) -> Iterator[tuple[slice, Any]]:
+    """Groups of rows that reach over about two windows, and the columns where they are not zero."""
+    m, n = A.shape
+    widest = int(np.diff(A.indptr).max(initial=0))
+    for first, last in pairwise(np.linspace(0, m, min(m, n // max(1, 2 * widest)) + 1).round().astype(np.int64)):
+        columns = np.unique(A.indices[A.indptr[first] : A.indptr[last]])
+        together = len(columns) and columns[-1] - columns[0] == len(columns) - 1
+        yield slice(int(first), int(last)), slice(int(columns[0]), int(columns[-1]) + 1) if together else columns
 
 
 def along_axes(factors: Sequence[Any], X: Array, lines: int, columns: int) -> Array:
@@ -213,6 +215,18 @@ class Pairs:
         first, second = (one.toarray() if sparse.issparse(one) else one for one in (A, B))
         P = first[self.left] * second[self.right]
         return P if np.count_nonzero(P) > _DENSE * P.size else sparse.csr_array(P)
+
+    def windows(self, A: Any, B: Any) -> Windows:
+        """P in blocks of the pairs of neighbouring functions i."""
+        groups = list(_groups(sparse.csr_array(A)))
+        if len(groups) < 2:
+            return Windows.of(self.products(A, B))
+        blocks, (a, b) = [], (_dense(A), _dense(B))
+        for functions, points in groups:
+            rows = slice(*np.searchsorted(self.left, (functions.start, functions.stop)).tolist())
+            blocks.append((rows, points, a[:, points][self.left[rows]] * b[:, points][self.right[rows]]))
+        few = sum(np.count_nonzero(P) for *_, P in blocks) < _DENSE * sum(P.size for *_, P in blocks)
+        return Windows.of(self.products(A, B)) if few else Windows(len(self.left), tuple(blocks))
 
     def many(self, n: int) -> bool:
         """Whether the products of all pairs at n points are too many to be kept, so that one at a time is faster."""

@@ -74,6 +74,13 @@ class StateCovariance:
         draw: Array = root @ xi if sparse.issparse(root) else root * xi
         return draw
 
+    def draw(self, rng: np.random.Generator) -> Array:
+        """One draw of ε, (n_u, T), from one generator: for what is never cut into parts."""
+        if not self.diagonal:
+            return np.stack([self.sample(j, rng) for j in range(len(self.label))], axis=1)
+        roots = np.stack(self.roots)
+        return np.asarray((roots[self.label] * rng.standard_normal((len(self.label), roots.shape[1]))).T)
+
     def draws(self, rng: np.random.Generator) -> list[Array]:
         """One draw of ε at every time, (n_u,) each; every few times have a generator of their own.
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 64 * 2**20
 # Bytes of sums of integrands over times that are kept at once; not measured.
 _SUMS = 256 * 2**20
+# With fewer that fit, values are tested in space before they are summed over times: one pass for all operators.
+_FEW_SUMS = 4
 # F below this part of Σ |J| |u| is what rounding leaves of zero: some hundred times the unit roundoff.
 _ROUNDING = 1e-13
 # F above this part of max |J| max |u| is not rounding, which saves the products that tell exactly.
@@ -152,7 +154,10 @@ def columns(
 
 def _nodal_sums(operators: Sequence[WeakOperator], space: Space, state: State, b: Any) -> Iterator[Array]:
     """X_ki = Σ_α E_α (w ∘ Σ_j b_kj g_α(û_j)) on nodal spaces, some operators at a time, to bound memory."""
-    most = max(1, _SUMS // (8 * len(space.measure("cells").weights) * b.shape[0]))
+    most = _SUMS // (8 * len(space.measure("cells").weights) * b.shape[0])
+    if most < _FEW_SUMS:
+        yield from _tested_sums(operators, space, state, b)
+        return
     batch: list[WeakOperator] = []
     for operator in operators:
         batch.append(operator)
@@ -180,6 +185,23 @@ def _batch_sums(operators: Sequence[WeakOperator], space: Space, state: State, b
         for X, operator in zip(found, operators, strict=True):
             for term in operator.forms["cells"].terms:
                 X += space.functional(measure, term.test, sums[term.integrand])
+    for X, operator in zip(found, operators, strict=True):
+        if not np.isfinite(X).all():
+            evaluate(operator, space, state)  # tells at which time
+    return found
+
+
+def _tested_sums(operators: Sequence[WeakOperator], space: Space, state: State, b: Any) -> list[Array]:
+    """X_ki = Σ_j b_kj Σ_α E_α (w ∘ g_α(û_j)): sums over nodes first, in one pass over the data, for very many nodes."""
+    found, measure = [np.zeros((space.n_tests, b.shape[0])) for _ in operators], space.measure("cells")
+    with np.errstate(all="ignore"):  # what is not finite is refused by name below
+        for _, times, terms in integrands(operators, space, state):
+            tested: dict[object, Array] = {}
+            for i, term, g in terms:
+                key = (term.integrand, term.test)
+                if key not in tested:
+                    tested[key] = _summed(b[:, times], space.functional(measure, term.test, g))
+                found[i] += tested[key]
     for X, operator in zip(found, operators, strict=True):
         if not np.isfinite(X).all():
             evaluate(operator, space, state)  # tells at which time

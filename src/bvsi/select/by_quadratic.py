@@ -643,16 +643,12 @@ def quadratic_of(fit: Fit) -> Quadratic:
 def around(likelihood: ResidualLikelihood, fit: Fit, rng: Rng, *, spread: bool = False) -> Quadratic:
     """The misfit of all operators around the fit of some of them, the other coefficients zero: one evaluation.
 
-    Where that is costly, at the last θ that the fit has evaluated, a hundredth of a standard deviation from its end:
-    factors of Σ are still there.
-
     Parameters
     ----------
     spread
         Whether S, and with it error bars, are needed.
     """
-    last = fit.history[-1].theta if likelihood.costly and fit.status.converged else fit.theta
-    found = dict(zip(fit.names, last, strict=True))
+    found = dict(zip(fit.names, fit.at_hand(likelihood), strict=True))
     theta = np.array([found.get(name, 0.0) for name in likelihood.names])
     return expanded(likelihood, theta, likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=spread))
 
