@@ -295,6 +295,7 @@ def check_discovery(
     rounds: int = 0,
     held: bool = False,
     margins: Mapping[str, float] = MappingProxyType({}),
+    seen: float | None = None,
     levels: CheckLevels = LEVELS,
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
@@ -314,8 +315,8 @@ def check_discovery(
         How often operators of the fit were linearised anew, and those of refits are.
     held
         Whether constraints hold the fit after all; refits, which are free, are then not compared with it.
-    margins
-        Those of the selection, by operator.
+    margins, seen
+        Those of the selection; margins by operator.
     levels
         Thresholds.
     """
@@ -342,7 +343,7 @@ def check_discovery(
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=cycles_of(measured, steady=setup.library.steady),
         margins=margins,
-        seen=1.0 if clean else seen_signal(fit, likelihood, rng),
+        seen=1.0 if clean else seen_signal(fit, likelihood, rng) if seen is None else seen,
         grows=not setup.library.steady and grows_without_bound(known, fit.theta, setup.data[0]),
         noise_free=clean,
         levels=levels,

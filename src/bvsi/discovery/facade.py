@@ -300,6 +300,7 @@ def _check(
         rounds=model.rounds,
         held=contradicted,
         margins=path.margins,
+        seen=path.seen if subject is path.best.fit else None,
         levels=levels,
     )
     return judged, pictures

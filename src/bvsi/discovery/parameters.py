@@ -505,7 +505,7 @@ def _priced(
     joint = replace(best, names=fit.names, theta=fit.theta, fit=None if setup.library.ties else fit)
     visited = tuple(joint if v is best else v for v in path.visited)
     found = Estimated(values, prior, (*doubts, *told))
-    return setup, whole, replace(path, visited=visited, margins=margins), found
+    return setup, whole, replace(path, visited=visited, margins=margins, seen=None), found
 
 
 def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str, ...]:

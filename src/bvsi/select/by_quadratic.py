@@ -56,6 +56,8 @@ Rng = np.random.Generator
 # 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
 # have 5e-7. Noise makes it far larger.
 _ALIKE = 1e-5
+# A difference of scores beyond any doubt: odds of e^100, and a probability that is one in double precision.
+_SETTLED = 200.0
 # Moments with weights of their own before a fit, at most: two bring Hindmarsh–Rose with 20% of noise from χ²/n = 40 to
 # 2, from where the fit converges; without them 2 of 8 trajectories ended on a plateau with χ²/n = 11.
 _REWEIGHTED = 4
@@ -294,30 +296,7 @@ class BestSubset:
             For the draws of noise that moments and expansions take (default: seed 0, as in every fit).
         """
         search = _Subsets(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
-        search.begin(keep, groups)
-        if not search.fits:
-            search.propose(search.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(search.rng))), np.inf)
-        if not search.fits and search.protection.keep.issuperset(likelihood.names):
-            search.fit_all()
-        if not search.fits:
-            raise BvsiError(
-                "selection: noise makes up more than half of every operator, or no model could be fitted; use fewer "
-                "candidates, wider test functions, or more data."
-            )
-        for number in range(self.rounds):
-            best = search.best
-            quadratic = around(likelihood, search.fits[best][1], search.rng)
-            progress(number + 1, self.rounds, f"selecting, {len(best)} operators")
-            ladder = search.propose(quadratic, search.fits[best][0] - self.gain)
-            if search.best == best and number == 0 and search.misfits(best):  # other candidates, seen from good weights
-                search.propose(search.moments(quadratic.theta), np.inf)
-            if search.best == best:  # what a smaller or larger best model hides
-                search.refit_rivals(best, quadratic)
-            if search.best == best:
-                return search.path(best, quadratic, ladder, "no model near it is better.")
-        quadratic = around(likelihood, search.fits[search.best][1], search.rng)
-        ladder = best_models(quadratic, self.criterion, search.protection, effort=search.effort)
-        return search.path(search.best, quadratic, ladder, "the search was cut off; more rounds may find a better one.")
+        return search.path(*search.found(progress))
 
 
 class _Subsets:
@@ -378,16 +357,44 @@ class _Subsets:
                     return
             model = smaller
 
-    def begin(self, keep: Iterable[str], groups: Sequence[Iterable[str]]) -> None:
+    def found(self, progress: Progress = silent) -> tuple[Model, Quadratic, Ladder, str]:
+        """The selected model, the misfit around it, the best models by size there, and why the search ended."""
+        likelihood, settings = self.likelihood, self.settings
+        self.begin()
+        if not self.fits:
+            self.propose(self.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(self.rng))), np.inf)
+        if not self.fits and self.protection.keep.issuperset(likelihood.names):
+            self.fit_all()
+        if not self.fits:
+            raise BvsiError(
+                "selection: noise makes up more than half of every operator, or no model could be fitted; use fewer "
+                "candidates, wider test functions, or more data."
+            )
+        for number in range(settings.rounds):
+            best = self.best
+            quadratic = around(likelihood, self.fits[best][1], self.rng)
+            progress(number + 1, settings.rounds, f"selecting, {len(best)} operators")
+            ladder = self.propose(quadratic, self.fits[best][0] - settings.gain)
+            if self.best == best and number == 0 and self.misfits(best):  # other candidates, seen from good weights
+                self.propose(self.moments(quadratic.theta), np.inf)
+            if self.best == best:  # what a smaller or larger best model hides
+                self.refit_rivals(best, quadratic)
+            if self.best == best:
+                return best, quadratic, ladder, "no model near it is better."
+        quadratic = around(likelihood, self.fits[self.best][1], self.rng)
+        ladder = best_models(quadratic, settings.criterion, self.protection, effort=self.effort)
+        return self.best, quadratic, ladder, "the search was cut off; more rounds may find a better one."
+
+    def begin(self) -> None:
         """Fit the model that a pilot found, which searched some of the tiles, where there is one."""
         if self.few is None:
             return
+        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng))
         try:
-            found = self.settings.select(self.few, keep=keep, groups=groups, rng=copy.deepcopy(self.rng)).best.fit
+            fit = pilot.fits[pilot.found()[0]][1]
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
             return
-        if found is not None:
-            self._fit_alone(found.names, found.theta)
+        self._fit_alone(fit.names, fit.theta)
 
     def fit_all(self) -> None:
         """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart."""
@@ -482,17 +489,24 @@ class _Subsets:
         margins = self._margins(best, quadratic)
         margins |= {name: margin for name, margin in more.items() if margin < 2 * math.log(ODDS_OF_MORE)}
         margins |= dict.fromkeys((one for one in self._untested(best, quadratic) if one not in margins), 0.0)
-        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins)
+        self._blind(best)
+        seen = self._seen[best] / self._seen[()] if self._seen.get((), 0.0) > 0 else None
+        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins, seen)
 
     def _margins(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
-        """How much higher the score of the best model without an operator is, by operator, all at the same weights."""
+        """How much higher the score of the best model without an operator is, by operator, all at the same weights.
+
+        No model without it has a lower misfit than the one with all others: where that settles it, none is looked for.
+        """
         criterion, protection = self.settings.criterion, self.protection
         score = self._score(quadratic.solve([best])[1][0], len(best), quadratic)
-        margins = {}
-        for i in best:
-            if quadratic.names[i] not in protection.keep:
+        lowest, margins = np.maximum(quadratic.without_each(tuple(range(len(quadratic.names)))), 0.0), {}
+        for i in (i for i in best if quadratic.names[i] not in protection.keep):
+            margin = self._score(lowest[i], 1, quadratic) - score
+            if margin < _SETTLED:
                 without = best_without(i, best, quadratic, criterion, protection, self.settings.larger)
-                margins[quadratic.names[i]] = self._margin(best, sorted(without.values()), score, quadratic)
+                margin = self._margin(best, sorted(without.values()), score, quadratic)
+            margins[quadratic.names[i]] = margin
         return margins
 
     def _margin(self, best: Model, others: list[tuple[float, Model]], score: float, quadratic: Quadratic) -> float:

@@ -85,6 +85,9 @@ class SelectionPath:
         operator: without a selected one, others in its place; or with one more, where that is nearly as good.
         exp(½ margin) are the odds that the selection is right about it. Zero for operators that could not be
         tested: the data would not show them if they were as large as all others. Empty where none were looked for.
+    seen
+        How much of the time terms the weights of the selected model tell from noise, in parts of what those of no
+        operator at all do; None where that was not worked out.
     """
 
     visited: tuple[Visited, ...]
@@ -92,6 +95,7 @@ class SelectionPath:
     stopped: str
     doubts: str = ""
     margins: Mapping[str, float] = field(default_factory=dict)
+    seen: float | None = None
 
     def __repr__(self) -> str:
         kept = ", ".join(self.best.names)
