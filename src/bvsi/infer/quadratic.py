@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
+from scipy.linalg import lapack
 
 from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import BvsiError, RankError
@@ -143,10 +144,11 @@ class Quadratic:
         s = np.array([model], dtype=np.int64)
         b, c = self._moved(s)
         try:
-            half = _half_solved(self.A, s, np.concatenate([b[0][s[0]][None, :, None], np.eye(s.size)[None]], axis=2))
+            L, scale = (one[0] for one in _factors(self.A, s))
         except np.linalg.LinAlgError:
             return np.full(s.size, -np.inf)
-        h, root = half[0, :, 0], half[0, :, 1:]
+        root = lapack.dtrtri(L, lower=1)[0] / scale[:, 0]
+        h = root @ b[0][s[0]]
         theta = self.theta[s[0]] + root.T @ h
         Q = c[0] - h @ h + theta**2 / np.sum(root**2, axis=0)
         return np.asarray(np.maximum(Q, _ROUNDING * self._at_zero))
@@ -258,12 +260,17 @@ class Quadratic:
 
 def _half_solved(M: Array, s: Integers, B: Array) -> Array:
     """L⁻¹B (m, k, j) of m models s (m, k), where M_ss = L Lᵀ up to scaling; an error where one is not so."""
+    L, scale = _factors(M, s)
+    return np.asarray(np.linalg.solve(L, B / scale))
+
+
+def _factors(M: Array, s: Integers) -> tuple[Array, Array]:
+    """L (m, k, k) and D (m, k, 1) with M_ss = D L Lᵀ D; an error where one is not so."""
     diagonal = np.diag(M)[s]
     if not np.all(diagonal > 0):
         raise np.linalg.LinAlgError("noise makes up all of an operator")
     scale = np.sqrt(diagonal)[:, :, None]
-    L = np.linalg.cholesky(M[s[:, :, None], s[:, None, :]] / scale / scale.transpose(0, 2, 1))
-    return np.asarray(np.linalg.solve(L, B / scale))
+    return np.linalg.cholesky(M[s[:, :, None], s[:, None, :]] / scale / scale.transpose(0, 2, 1)), scale
 
 
 @dataclass(frozen=True, eq=False)

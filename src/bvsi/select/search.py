@@ -317,6 +317,7 @@ class _Search:
     def __init__(self, quadratic: Quadratic, criterion: SubsetCriterion, models: Models, effort: Effort) -> None:
         self.quadratic, self.criterion, self.models, self.effort = quadratic, criterion, models, effort
         self.best: Ladder = {}
+        self._reduced: dict[Model, tuple[float, Model]] = {}
 
     def lowest(self, models: list[Model]) -> tuple[float, Model]:
         """The best of models of one size, and its score, which is infinite where there is none."""
@@ -335,6 +336,11 @@ class _Search:
 
     def reduced(self, model: Model) -> tuple[float, Model]:
         """The best of the models with one operator less than a usable one; eigenvalues interlace: they are usable."""
+        if model not in self._reduced:
+            self._reduced[model] = self._one_less(model)
+        return self._reduced[model]
+
+    def _one_less(self, model: Model) -> tuple[float, Model]:
         near = OneStep.reduced(model, self.models, self.quadratic)
         if not np.isfinite(near.Q).all():
             return self.lowest(self.models.fine(near.at(range(near.Q.size))))
