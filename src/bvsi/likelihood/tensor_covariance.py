@@ -177,19 +177,20 @@ class TensorCovariance:
 
     def _contracted(self, c: Array, pair: _Pair) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
+        left, right = pair[0].product.factors, pair[1].product.factors
         if self._one_by_one:
-            left, right = (tests.product.factors[0] for tests in pair)
-            return self._pairs[0].diagonal_products(left, right, c)
-        if len(self._pairs) == 1:  # on meshes products take most of the memory: of (t, s) they are those of (s, t)
-            A, B = (tests.product.factors[0] for tests in pair)
-            if (id(A), id(B)) not in self._matrices and (id(B), id(A)) in self._matrices:
-                return np.asarray(self._contracted(c, (pair[1], pair[0]))[:, self.mirror])
+            return self._pairs[0].diagonal_products(left[0], right[0], c)
+        if len(self._pairs) == 1:
+            A, B = left[0], right[0]
+            # on meshes products take most of the memory: of (t, s) they are those of (s, t)
+            turned = (id(A), id(B)) not in self._matrices and (id(B), id(A)) in self._matrices
+            A, B = (B, A) if turned else (A, B)
             if (id(A), id(B)) not in self._matrices:
                 self._matrices[id(A), id(B)] = (self._pairs[0].windows(A, B), A, B)
-            windows: Windows = self._matrices[id(A), id(B)][0]
-            return windows.on_lines(c)
+            values: Array = self._matrices[id(A), id(B)][0].on_lines(c)
+            return values[:, self.mirror] if turned else values
         matrices = []
-        for pairs, A, B in zip(self._pairs, *(tests.product.factors for tests in pair), strict=True):
+        for pairs, A, B in zip(self._pairs, left, right, strict=True):
             key = (id(A), id(B))
             if key not in self._matrices:  # A and B are kept beside it, so that their ids stay theirs
                 self._matrices[key] = (pairs.products(A, B), A, B)
