@@ -70,7 +70,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Outcome:
-    """One repeat: whether all operators and the order are right, z by true operator, verdict or refusal, CPU seconds."""
+    """One repeat: whether operators and order are right, z by true operator, verdict or refusal, CPU seconds."""
 
     case: str
     names: tuple[str, ...]
