@@ -53,3 +53,18 @@ def test_what_runs_away_is_said():
 def test_a_field_without_an_equation_is_refused():
     with pytest.raises(bvsi.BvsiError, match="'y' is read but has no equation"):
         simulator(series(x=T, y=T), bvsi.Library({"x": ["x*y"]}))
+
+
+def test_simulate_solves_a_series_between_its_output_times():
+    """x_t = −x + f with f = cos t + sin t has x = sin t, however few the output times are."""
+    data = series(auxiliary={"f": (np.cos(T) + np.sin(T))[:, None]}, x=np.sin(T))
+    t = np.array([0.0, 1.3, 3.0])
+    found = bvsi.simulate(bvsi.Library({"x": ["x", "f"]}), [-1.0, 1.0], data, t)
+    np.testing.assert_allclose(found.fields["x"][:, 0], np.sin(t), atol=2e-4)
+    np.testing.assert_allclose(found.auxiliary["f"][:, 0], np.cos(t) + np.sin(t), atol=1e-3)
+
+
+def test_simulate_from_one_state():
+    start = bvsi.Data.from_arrays({"u": np.array([0.5])}, times=[0.0])
+    found = bvsi.simulate(bvsi.Library({"u": ["u", "u**2"]}), {"u": 1.0, "u**2": -0.5}, start, T)
+    np.testing.assert_allclose(found.fields["u"][:, 0], 2 / (1 + 3 * np.exp(-T)), rtol=1e-7)

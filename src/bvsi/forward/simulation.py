@@ -26,6 +26,7 @@ from bvsi.forward.semidiscrete import (
     evolve,
     semidiscrete,
 )
+from bvsi.forward.series import SeriesSimulator
 from bvsi.operators import Library
 from bvsi.residual.discrete import NotFiniteError
 from bvsi.spaces import Galerkin
@@ -227,10 +228,12 @@ def simulate(
     discretisation
         Element.
     scheme
-        Time stepping, by default one backward-Euler step per output time.
+        Time stepping, by default one backward-Euler step per output time; LSODA for a system without space.
     """
     coefficients = _coefficients(library, theta)
     t = _times(times, initial)
+    if not initial.geometry.names and scheme is None:
+        return SeriesSimulator.of(initial, library).simulated(coefficients, t)
     stepper = Stepper(
         semidiscrete(initial, library, coefficients, discretisation or Galerkin()), scheme or ThetaScheme()
     )

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import scipy.linalg
@@ -256,6 +256,46 @@ class Quadratic:
         root = vectors / np.sqrt(np.maximum(values, RANK_TOLERANCE))[:, None, :]
         kept, basis = np.linalg.eigh(root.transpose(0, 2, 1) @ A @ root)
         return root @ basis / scale[:, :, None], kept, usable
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseRatio(Quadratic):
+    """Misfits over the noise of each model's own residual, at fixed weights W and around θ_0 = 0. ::
+
+        Q_s = n cᵀGc / cᵀBc,      c = (1, −θ_s),      G = ZᵀWZ,   B = E[ζᵀWζ],   Z = [y, X]
+
+    θ_s solves the moment equations. It is n for the right model, however wrong the size of the weights is; G − B alone
+    falls to nothing where noise nearly hides a combination of operators.
+
+    Attributes
+    ----------
+    noise
+        B (1 + d, 1 + d).
+    """
+
+    noise: Array = field(kw_only=True)
+
+    def solve(self, models: Sequence[Model], most_noise: float | None = None) -> tuple[Array, Array]:
+        """θ_s (m, k) and Q_s (m,) of m models of one size k."""
+        theta, Q = super().solve(models, most_noise)
+        s, (y, *_), B = np.array(models, dtype=np.int64), self.noise, self.noise[1:, 1:]
+        own = y[0] - 2 * np.sum(theta * y[1:][s], axis=1)
+        own = own + np.einsum("mi,mij,mj->m", theta, B[s[:, :, None], s[:, None, :]], theta)
+        usable = np.isfinite(Q) & (own > 0)
+        ratio = 1 + (np.where(usable, Q, 0.0) - y[0]) / np.where(usable, own, 1.0)
+        return theta, np.where(usable, self.n * np.maximum(ratio, _ROUNDING), np.inf)
+
+    def without_each(self, model: Model) -> Array:
+        """Q of a model without each of its k operators, (k,)."""
+        return self.solve([tuple(i for i in model if i != gone) for gone in model])[1]
+
+    def with_each(self, models: Sequence[Model], most_noise: float | None = None) -> Array:
+        """Q of m models of one size with one operator more, each of the d in turn, (m, d); infinite for their own."""
+        Q = np.full((len(models), len(self.names)), np.inf)
+        for row, model in zip(Q, models, strict=True):
+            free = [i for i in range(len(row)) if i not in model]
+            row[free] = self.solve([(*model, i) for i in free], most_noise)[1] if free else ()
+        return Q
 
 
 def _half_solved(M: Array, s: Integers, B: Array) -> Array:

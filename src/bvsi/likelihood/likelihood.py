@@ -153,6 +153,20 @@ class ResidualLikelihood:
         plans = tuple(None if plan is None else replace(plan, structure=e.structure) for plan, e in pairs)
         return replace(self, system=replace(self.system, experiments=few), plans=plans)
 
+    def apart(self) -> list[tuple[list[int], ResidualLikelihood]]:
+        """Operators of each equation, by index, and the likelihood of its residuals alone; planned again.
+
+        None where an operator is part of several equations, or residuals are elsewhere.
+        """
+        experiments, found = self.system.experiments, list[tuple[list[int], ResidualLikelihood]]()
+        for number in range(len(experiments[0].structure.equations) if experiments else 0):
+            alone = replace(self.system, experiments=tuple(e.of_equation(number) for e in experiments))
+            own = [i for i in range(self.d) if any(e.X[:, :, i].any() for e in alone.experiments)]
+            if own:
+                some = alone.subset([self.names[i] for i in own])
+                found.append((own, residual_likelihood(some, self.noise, self.weighting)))
+        return found if sum(len(own) for own, _ in found) <= self.d else []
+
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
     ) -> list[Result]:

@@ -329,7 +329,10 @@ class RowsCovariance:
 
     @staticmethod
     def of(blocks: CovariancePlan) -> RowsCovariance | None:
-        """For spline tests of which so few residuals are used that it is less work; None for all others."""
+        """For spline tests of which so few residuals are used that it is less work; None for all others.
+
+        Sparse factors of bands as wide as Σ of all of them take n³ times the square of its density.
+        """
         structure = blocks.structure
         if structure.active is None or structure.mass_at_nodes is None:
             return None
@@ -337,7 +340,8 @@ class RowsCovariance:
         work = _SPARSE * made.entries**2 / float(structure.n_state * structure.n_times)
         if every.tensor is not None and _TENSOR * every.nnz / 2 < work:
             made, work = replace(made, whole=every), _TENSOR * every.nnz / 2
-        return made if work < float(structure.n_rows * structure.n_blocks) ** 3 / 3 else None
+        n = float(structure.n_rows * structure.n_blocks)
+        return made if work < n**3 * min(1 / 3, every.density**2) else None
 
     @property
     def nnz(self) -> int:

@@ -264,6 +264,14 @@ class Residuals:
         few = replace(structure, a=structure.a[blocks], b=structure.b[blocks], active=active)
         return replace(self, structure=few, Z=self.Z[:, blocks])
 
+    def of_equation(self, number: int) -> Residuals:
+        """Only the residuals of one equation are used; nothing is assembled again."""
+        structure, own = self.structure, self.structure.equation_of_row == number
+        every = np.ones((structure.n_rows, structure.n_blocks), dtype=bool)
+        active = (every if structure.active is None else structure.active) & own[:, None]
+        alone = replace(structure, active=active)
+        return replace(self, structure=alone, Z=alone.only_active(self.Z.copy()))
+
     def subset(self, columns: list[int]) -> Residuals:
         """Only some of the operators; nothing is assembled again."""
         return replace(self, Z=self.Z[:, :, [0, *(1 + i for i in columns)]], J=tuple(self.J[i] for i in columns))

@@ -19,6 +19,7 @@ import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +28,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
 from bvsi.infer.fit import CHI2_FACTOR, SEEN, misfit_excess
-from bvsi.infer.quadratic import Minimum, Model, Quadratic, carried_over, expanded
+from bvsi.infer.quadratic import Minimum, Model, NoiseRatio, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
 from bvsi.select.criterion import ExtendedBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
@@ -386,8 +387,12 @@ class _Subsets:
         return self.best, quadratic, ladder, "the search was cut off; more rounds may find a better one."
 
     def begin(self) -> None:
-        """Fit the model that a pilot found, which searched some of the tiles, where there is one."""
+        """Fit the model that a pilot found, which searched some of the tiles, where there is one.
+
+        Or that of the best models of the equations, each looked for by itself.
+        """
         if self.few is None:
+            self._begin_apart()
             return
         pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng))
         try:
@@ -395,6 +400,25 @@ class _Subsets:
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
             return
         self._fit_alone(fit.names, fit.theta)
+
+    def _begin_apart(self) -> None:
+        """Fit the best models of the equations together, each found among its own residuals by their noise ratio.
+
+        Nothing where noise swamps all models of one of them.
+        """
+        theta, found = np.zeros(self.likelihood.d), list[int]()
+        for own, alone in self.likelihood.apart() if self.settings.by_equation else ():
+            weights = Dominant(1.0).balance(alone, copy.deepcopy(self.rng))
+            quadratic = _noise_ratio(alone, weights, self.rng, self.settings.draws)
+            effort = Effort(exhaustive=self.settings.by_equation)
+            ladder = best_models(quadratic, self.settings.criterion, self.protection, ("exhaustive", "forward"), effort)
+            if not ladder:
+                return
+            best = min(ladder.values())[1]
+            here = [own[i] for i in best]
+            theta[here], found = quadratic.solve([best])[0][0], [*found, *here]
+        if found:
+            self._fit([tuple(sorted(found))], self.moments(theta))
 
     def fit_all(self) -> None:
         """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart."""
@@ -641,10 +665,21 @@ def _nearer(likelihood: ResidualLikelihood, theta: Array) -> Array:
 
 def by_moments(likelihood: ResidualLikelihood, weights: Array, rng: Rng, draws: int = 4) -> Quadratic:
     """The misfit of noise-free data with the weights at given coefficients, from moments without those of the noise."""
+    return Quadratic(*_moments(likelihood, weights, rng, draws)[0])
+
+
+def _noise_ratio(likelihood: ResidualLikelihood, weights: Array, rng: Rng, draws: int) -> NoiseRatio:
+    """The same moments, as misfits over the noise of each model's own residual."""
+    arguments, noise = _moments(likelihood, weights, rng, draws)
+    return NoiseRatio(*arguments, noise=noise)
+
+
+def _moments(likelihood: ResidualLikelihood, weights: Array, rng: Rng, draws: int) -> tuple[tuple[Any, ...], Array]:
+    """What a quadratic misfit is made of, and B (1 + d, 1 + d)."""
     moments = likelihood.moment_equations(weights, rng=copy.deepcopy(rng), draws=draws)
     clean, H, names = moments.gram - moments.noise, moments.gram[1:, 1:], likelihood.names
     q, zero = float(moments.gram[0, 0]), np.zeros(len(names))
-    return Quadratic(names, zero, q, clean[1:, 0], clean[1:, 1:], H, moments.n, likelihood.scale_known)
+    return (names, zero, q, clean[1:, 0], clean[1:, 1:], H, moments.n, likelihood.scale_known), moments.noise
 
 
 def quadratic_of(fit: Fit) -> Quadratic:

@@ -10,7 +10,8 @@ coefficients, coverage of 95% intervals and verdicts. One frame each, 2% noise:
 
 ``…-mesh`` are the same on triangles. ``navier-stokes``: u_t = −∇·(u ⊗ u) − ∇p + ν ∇²u, 5% noise, p known, twelve
 invariant candidates of which each has one coefficient. ``fokker-planck-polar``: p_t = D ∇²p + c ∇·(p x) from data on
-(r, phi), 5% noise.
+(r, phi), 5% noise. ``wave``, ``klein-gordon``, ``beam``, ``heat``, ``burgers``, ``kdv``: on a ring with 5% noise,
+where the order of the time derivative is left open and has to be found.
 """
 
 from __future__ import annotations
@@ -49,25 +50,32 @@ _LAMBDA, _MU = 1.2, 0.8
 _NU = 0.05
 _DIFFUSION, _DRIFT = 0.1, 0.8
 _MODES, _FRAMES = 48, 41  # of the flow
+_RING_NODES, _RING_FRAMES, _RING_MODES = 64, 81, 4  # of the cases whose order is left open
+_STEPS = 200  # of a solution with a nonlinear term, between two frames
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is drawn, and what is looked for: data without noise, library, true coefficients, noise over the signal."""
+    """What is drawn, and what is looked for: data without noise, library, true coefficients, noise over the signal.
+
+    ``order`` is that of the time derivative.
+    """
 
     draw: Callable[[Rng], Data]
     library: Library
     truth: Mapping[str, float]
     noise: float = 0.02
+    order: int = 1
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One repeat: whether all operators are right, z by true operator, verdict or refusal, CPU seconds."""
+    """One repeat: whether operators and order are right, z by true operator, verdict or refusal, CPU seconds."""
 
     case: str
     names: tuple[str, ...]
     right: bool
+    order: int
     z: tuple[float, ...]
     verdict: str
     chi2: float
@@ -177,6 +185,31 @@ def densities(rng: Rng) -> Data:
     return Data(times, {"p": p}, grid)
 
 
+def ring(rng: Rng, *, linear: Callable[[Array], Array], order: int = 1, steepening: float = 0.0) -> Data:
+    """u_t, or u_tt, = Λu − s u u_x on [0, 2π), t ∈ [0, 2]: some waves, each with its own phase, and Λ(ik)."""
+    x = 2 * np.pi * np.arange(_RING_NODES) / _RING_NODES
+    times, k = np.linspace(0, 2, _RING_FRAMES), np.fft.rfftfreq(_RING_NODES, 1 / _RING_NODES)
+    drawn = (k > 0) & (k <= _RING_MODES)
+    c, moving = (drawn * (rng.standard_normal(k.shape) + 1j * rng.standard_normal(k.shape)) for _ in range(2))
+    rate = linear(1j * k)
+    if order == 2:
+        phase = np.sqrt(-rate.real) * times[:, None]
+        states = c * np.cos(phase) + moving * np.sin(phase)
+    else:
+        kept = k < _RING_NODES / 3
+
+        def transport(one: NDArray[np.complex128]) -> NDArray[np.complex128]:
+            return np.asarray(-0.5j * steepening * k * kept * np.fft.rfft(np.fft.irfft(one, _RING_NODES) ** 2))
+
+        c = c / np.sqrt(np.mean((_RING_NODES * np.fft.irfft(c, _RING_NODES)) ** 2))
+        step, c = ETDRK4.of(rate, (times[1] - times[0]) / _STEPS), _RING_NODES * c
+        found = [c]
+        for _ in times[1:]:
+            found.append(step.advance(found[-1], _STEPS, transport))
+        states = np.array(found)
+    return Data(times, {"u": np.fft.irfft(states, _RING_NODES)}, Grid(x=x, periodic=("x",)))
+
+
 _PLANE = {"u": ("ux", "uy")}
 _POISSON = Library({"u": ["laplacian(u)", "u", "u**2", "u**3", "dx(u)", "dy(u)", "1"]}, left="f")
 _DARCY = Library({"u": ["div(k*grad(u))", "u", "u**2", "dx(u)", "dy(u)", "k*u", "k", "1"]}, left="f")
@@ -188,6 +221,9 @@ _ELASTIC = Library(
 _DRIFTS = [f"div(p*grad({potential}))" for potential in ("r**2", "r**4", "phi", "log(r)")]
 _RING = Library({"p": ["laplacian(p)", *_DRIFTS, "dr(dr(p))", "laplacian(p**2)", "p", "p**2", "1"]})
 _FLOW = Library({"u": isotropic("u", ["p"])}, vectors=_PLANE)
+_OPEN = Library(
+    {"u": ["u", "dx(u)", "laplacian(u)", "dx(dx(dx(u)))", "biharmonic(u)", "u**2", "u**3", "u*dx(u)"]}, time_order=None
+)
 
 
 def _of_both(truth: Mapping[str, float]) -> dict[str, float]:
@@ -198,6 +234,15 @@ _SHAPES = {
     "poisson": (poisson, _POISSON, {"laplacian(u)": -1.5, "u": 30.0}),
     "darcy": (darcy, _DARCY, {"div(k*grad(u))": 0.7}),
     "elasticity": (elasticity, _ELASTIC, _of_both({"grad(div(u))": _LAMBDA, "div(symgrad(u))": 2 * _MU})),
+}
+# Λ(ik), the strength of u u_x, coefficients, the order
+_RINGS = {
+    "wave": (lambda d: 1.5 * d**2, 0.0, {"laplacian(u)": 1.5}, 2),
+    "klein-gordon": (lambda d: d**2 - 2.0, 0.0, {"laplacian(u)": 1.0, "u": -2.0}, 2),
+    "beam": (lambda d: -0.25 * d**4, 0.0, {"biharmonic(u)": -0.25}, 2),
+    "heat": (lambda d: 0.2 * d**2, 0.0, {"laplacian(u)": 0.2}, 1),
+    "burgers": (lambda d: 0.1 * d**2, 1.0, {"laplacian(u)": 0.1, "u*dx(u)": -1.0}, 1),
+    "kdv": (lambda d: -0.1 * d**3, 1.0, {"dx(dx(dx(u)))": -0.1, "u*dx(u)": -1.0}, 1),
 }
 _NAVIER_STOKES = _of_both({"div(outer(u, u))": -1.0, "grad(p)": -1.0, "laplacian(u)": _NU})
 
@@ -211,6 +256,10 @@ CASES: dict[str, Problem] = {
     "fokker-planck-polar": Problem(
         densities, _RING, {"laplacian(p)": _DIFFUSION, "div(p*grad(r**2))": _DRIFT / 2}, noise=0.05
     ),
+    **{
+        name: Problem(partial(ring, linear=linear, order=order, steepening=steep), _OPEN, truth, 0.05, order)
+        for name, (linear, steep, truth, order) in _RINGS.items()
+    },
 }
 
 
@@ -224,10 +273,10 @@ def repeat(name: str, number: int, seed: int) -> Outcome:
     try:
         found = discover(add_noise(exact, sigma, rng), problem.library)
     except BvsiError as error:
-        return Outcome(name, (), False, (), f"refused: {error}", np.nan, time.process_time() - begin)
-    z = tuple(standard_scores(found, problem.truth).values())
-    right = set(found.names) == set(problem.truth)
-    return Outcome(name, found.names, right, z, found.verdict, found.chi2, time.process_time() - begin)
+        return Outcome(name, (), False, 0, (), f"refused: {error}", np.nan, time.process_time() - begin)
+    z, order = tuple(standard_scores(found, problem.truth).values()), found.time_order
+    right = set(found.names) == set(problem.truth) and order == problem.order
+    return Outcome(name, found.names, right, order, z, found.verdict, found.chi2, time.process_time() - begin)
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
@@ -253,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(summary(outcomes) + "\n")
         for one in outcomes:
             if not one.right:
-                sys.stdout.write(f"  wrong: {', '.join(one.names)} ({one.verdict})\n")
+                sys.stdout.write(f"  wrong: {', '.join(one.names)}, order {one.order} ({one.verdict})\n")
         sys.stdout.flush()
     return 0
 
