@@ -1,0 +1,344 @@
+"""The search for parameters inside operators: a grid of values, Gauss–Newton from some of them, other minima."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from bvsi.common.arrays import Array
+from bvsi.common.naming import without_equation
+from bvsi.common.progress import Progress
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.infer import Fit, Profile
+from bvsi.infer.constraints import as_linear
+from bvsi.infer.priors import GaussianPrior
+from bvsi.infer.quadratic import Quadratic
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.operators import Library
+from bvsi.operators.parameters import Parameter
+from bvsi.operators.syntax import Operator
+from bvsi.select import SelectionPath
+from bvsi.setup import Setup
+
+# Values of κ that the first selection has of every operator; not measured, five points a decade or so of one parameter.
+_VALUES = 9
+# Gauss–Newton steps at most; steps in standard deviations that need not be tested, and that are the last; halvings.
+_STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
+# How much larger the last step may be for a parameter that the data leave open.
+_CREEPS = 10.0
+# Steps from another start; a minimum that is not reached in these is not told. Not measured.
+_TRIED = 6
+# Distance in standard deviations from which on two ends are different ones.
+_APART = 1.0
+# Part of the standard deviation known beforehand from which on the data are said to leave a parameter open.
+OPEN = 0.3
+# How much Q may be above the lowest for another estimate to count: odds of 1 : 20.
+_NEARLY = 6.0
+# Estimates on the way, to a hundredth of a standard deviation.
+_ROUGHLY = Profile(tol=1e-2)
+
+FAILURES = (RankError, NotPositiveDefiniteError)
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterPoint:
+    """A model, with κ by parameter and θ by operator; the fit with its columns of parameters, where there is one."""
+
+    names: tuple[str, ...]
+    values: dict[str, float]
+    theta: dict[str, float]
+    fit: Fit | None = None
+
+    def objective(self, parameters: Mapping[str, Parameter]) -> float:
+        """Q of the fit, with the priors of parameters; infinite without a fit."""
+        known = [(self.values[name], *one.prior) for name, one in parameters.items() if one.prior is not None]
+        distance = sum(((value - mean) / sd) ** 2 for value, mean, sd in known)
+        return math.inf if self.fit is None else self.fit.equations.q + distance
+
+
+Select = Callable[..., SelectionPath]
+
+
+def carrying(library: Library, names: Sequence[str]) -> list[Operator]:
+    """Operators among those named that have parameters."""
+    return [o for f in library.equations for o in library.of_equation(f) if o.free is not None and o.name in names]
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterGrid:
+    """The operators at a grid of values of their parameters, all in one likelihood.
+
+    Attributes
+    ----------
+    origin
+        Operator and values by name on the grid, of those with parameters.
+    """
+
+    whole: ResidualLikelihood
+    origin: Mapping[str, tuple[str, dict[str, float]]]
+
+    @staticmethod
+    def of(setup: Setup, progress: Progress) -> ParameterGrid:
+        """From the bounds of the parameters."""
+        library, origin = setup.library.on_grid(_VALUES)
+        return ParameterGrid(setup.with_(library=library).likelihood(progress=progress), origin)
+
+    def first(self, library: Library, select: Select, keep: Sequence[str], progress: Progress) -> ParameterPoint:
+        """A model and values of its parameters, from one selection."""
+        groups = [[made for made, (name, _) in self.origin.items() if name == one] for one in keep]
+        kept = [name for name in keep if name in self.whole.names]
+        start = {name: one.first for name, one in library.parameters.items()}
+        try:
+            best = select(self.whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
+        except RankError:  # a selection that fits all operators at once cannot tell neighbours on the grid apart
+            return ParameterPoint(library.names, start, {})
+        sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
+        weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
+        values: dict[str, float] = {}
+        theta: dict[str, float] = {}
+        for i in np.argsort(-weight):
+            name, at = self.origin.get(best.names[i], (best.names[i], {}))
+            theta.setdefault(name, float(best.theta[i]))
+            values = at | values
+        if not values:  # polynomials may do as well as any of the grid, and worse than the best
+            all_names = {*theta, *(o.name for o in carrying(library, library.names))}
+            return ParameterPoint(tuple(name for name in library.names if name in all_names), start, {})
+        names = tuple(name for name in library.names if name in theta)
+        return ParameterPoint(names, start | values, {name: theta[name] for name in names})
+
+    def basins(self, point: ParameterPoint, carrying: Sequence[str]) -> list[ParameterPoint]:
+        """Values of the grid with a misfit of the model that is lower than around them, but for those next to κ.
+
+        Misfits are those of moment equations, with the weights of the model at the values next to its estimate.
+        """
+        versions = [[(made, at) for made, (name, at) in self.origin.items() if name == one] for one in carrying]
+        others = [name for name in point.names if name not in carrying]
+        models = []
+        for chosen in product(*versions):
+            values = {name: value for _, at in chosen for name, value in at.items()}
+            if all(at.items() <= values.items() for _, at in chosen):  # one value for all operators
+                models.append((tuple(made for made, _ in chosen), values))
+        axes = {name: sorted({values[name] for _, values in models}) for name in models[0][1]}
+        places = [tuple(axes[name].index(values[name]) for name in axes) for _, values in models]
+        own = [float(np.interp(point.values[name], axis, np.arange(len(axis)))) for name, axis in axes.items()]
+        nearest = min(range(len(models)), key=lambda i: max(abs(a - b) for a, b in zip(places[i], own, strict=True)))
+        start = {made: point.theta[self.origin[made][0]] for made in models[nearest][0]}
+        start |= {name: point.theta[name] for name in others}
+        names = self.whole.names
+        weights = np.array([start.get(name, 0.0) for name in names])
+        moments = self.whole.moment_equations(weights, rng=np.random.default_rng(0), draws=1)
+        clean, H = moments.gram - moments.noise, moments.gram[1:, 1:]
+        quadratic = Quadratic(
+            names,
+            np.zeros(len(names)),
+            float(moments.gram[0, 0]),
+            clean[1:, 0],
+            clean[1:, 1:],
+            H,
+            moments.n,
+            self.whole.scale_known,
+        )
+        rows = [tuple(sorted(names.index(name) for name in (*made, *others))) for made, _ in models]
+        theta, q = quadratic.solve(rows)
+        low = [
+            i
+            for i, place in enumerate(places)
+            if np.isfinite(q[i])
+            and not _next(place, own)
+            and all(q[i] <= q[j] for j, other in enumerate(places) if _next(place, other))
+        ]
+        found = []
+        for i in low:
+            at = {names[j]: float(value) for j, value in zip(rows[i], theta[i], strict=True)}
+            own_names = {self.origin[made][0] if made in self.origin else made: value for made, value in at.items()}
+            found.append(ParameterPoint(point.names, point.values | models[i][1], own_names))
+        return found
+
+
+def _next(place: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two places of a grid are one step apart at most along every axis."""
+    return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
+
+
+def _gauss_newton(
+    setup: Setup, point: ParameterPoint, known: ParameterPoint | None = None, steps: int = _STEPS
+) -> ParameterPoint | None:
+    """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero.
+
+    A step has to lower the misfit of the operators at κ, without columns, or is halved. None where no step does, or
+    where the way comes near to a point that is known.
+    """
+    parameters, here = setup.library.parameters, point if point.theta else _fixed(setup, point, point.values)
+    for _ in range(steps):
+        there = setup.with_(library=setup.library.at(here.values, here.theta))
+        fit = joint_fit(there, here.names, here.theta, _ROUGHLY, here.values)
+        found = dict(zip(fit.names, zip(fit.theta, np.sqrt(variance_of(fit)), strict=True), strict=True))
+        step = {name: found[made] for made, name in columns_of(there.library).items() if made in found}
+
+        def moved(
+            part: float, here: ParameterPoint = here, step: dict[str, tuple[float, float]] = step
+        ) -> dict[str, float]:
+            return here.values | {n: parameters[n].moved(here.values[n], part * d) for n, (d, _) in step.items()}
+
+        values = moved(1.0)
+        # a parameter that the data leave open creeps; a tenth of what is known beforehand is near enough
+        unit = {n: sd * (1 if sd <= OPEN * parameters[n].sd else _CREEPS) for n, (_, sd) in step.items()}
+        size = max(abs(values[name] - here.values[name]) / unit[name] for name in step)
+        if size <= _NEAR:
+            theta = {name: float(found[name][0]) for name in here.names}
+            here = ParameterPoint(here.names, values, theta)
+            if size <= _CLOSE:
+                return replace(here, fit=fit)
+            continue
+        tried = (_fixed(setup, here, moved(0.5**halving)) for halving in range(_HALVINGS))
+        lower = next((one for one in tried if one.objective(parameters) < here.objective(parameters)), None)
+        if lower is None or (known is not None and _same(known, lower, step)):
+            return None
+        here = lower
+    return None
+
+
+def estimated(setup: Setup, point: ParameterPoint) -> ParameterPoint:
+    """The estimate of a model; refused where there is none."""
+    found = _gauss_newton(setup, point)
+    if found is None:
+        listed = ", ".join(setup.library.parameters)
+        raise BvsiError(f"parameters: the search for {listed} did not converge; give a start, or narrower bounds.")
+    return found
+
+
+def trimmed(setup: Setup, point: ParameterPoint, table: ParameterGrid, keep: Sequence[str]) -> ParameterPoint:
+    """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, weakest first.
+
+    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Without it κ may be far
+    from there, so that the minima on the grid are tried as well; Q may grow by as much.
+    """
+    fixed = {o.name for o in setup.library.operators if o.tie} | {*keep}
+    inside = [o.name for o in carrying(setup.library, point.names)]
+    while point.fit is not None:
+        price = math.log(point.fit.equations.n) + 2 * math.log(len(setup.library.names))  # as of the selection
+        z2 = dict(zip(point.fit.names, point.fit.theta**2 / variance_of(point.fit), strict=True))
+        free = {name: z2[name] for name in point.names if name not in fixed and name not in inside}
+        weakest = min(free, key=lambda name: free[name], default=None)
+        if weakest is None or free[weakest] >= price:
+            break
+        theta = {name: value for name, value in point.theta.items() if name != weakest}
+        start = ParameterPoint(tuple(theta), point.values, theta)
+        smaller = _lowest(setup, [start, *table.basins(start, inside)])
+        if smaller is None or smaller.fit is None or smaller.fit.equations.q > point.fit.equations.q + price:
+            break
+        point = smaller
+    return point
+
+
+def _lowest(setup: Setup, starts: Sequence[ParameterPoint]) -> ParameterPoint | None:
+    """The lowest of the estimates from several starts; None where all of them fail."""
+    found = []
+    for start in starts:
+        try:
+            found.append(_gauss_newton(setup, start))
+        except FAILURES:
+            continue
+    ends = [one for one in found if one is not None]
+    return min(ends, key=lambda one: one.objective(setup.library.parameters), default=None)
+
+
+def _fixed(setup: Setup, point: ParameterPoint, values: dict[str, float]) -> ParameterPoint:
+    """The model fitted at values of its parameters."""
+    likelihood = setup.with_(library=setup.library.at(values)).likelihood(point.names)
+    start = [point.theta[name] for name in point.names] if point.theta else None
+    fit = _ROUGHLY.fit(likelihood, start=start)
+    return ParameterPoint(point.names, values, dict(zip(fit.names, fit.theta.tolist(), strict=True)), fit)
+
+
+def _same(one: ParameterPoint, other: ParameterPoint, step: Mapping[str, tuple[float, float]]) -> bool:
+    """Whether two values of all parameters are less than a standard deviation apart."""
+    return all(abs(one.values[name] - other.values[name]) <= _APART * sd for name, (_, sd) in step.items())
+
+
+def variance_of(fit: Fit) -> Array:
+    """Variances of the coefficients of a fit."""
+    assert fit.posterior is not None
+    return fit.posterior.variance
+
+
+def columns_of(library: Library) -> dict[str, str]:
+    """Parameters by the names of their columns."""
+    own = {o.name for f in library.equations for o in library.of_equation(f)}
+    return {name: without_equation(name) for name in library.names if name not in own}
+
+
+def joint_fit(
+    setup: Setup,
+    names: Sequence[str],
+    theta: Mapping[str, float],
+    estimator: Profile,
+    values: Mapping[str, float] | None,
+    likelihood: ResidualLikelihood | None = None,
+) -> Fit:
+    """The fit of θ and κ − κ_0.
+
+    Parameters
+    ----------
+    values
+        κ_0, to take what is known of κ beforehand: bounds damp the steps, and move no estimate that has converged.
+    """
+    library = setup.library
+    made = columns_of(library)
+    all_names = (*names, *made)
+    likelihood = setup.likelihood(all_names) if likelihood is None else likelihood.restrict(all_names)
+    ties = as_linear(library.ties, library.names).restrict(likelihood.names) if library.ties else None
+    prior = None if values is None else prior_of(library, values)
+    start = [theta.get(name, 0.0) for name in likelihood.names]
+    return estimator.fit(likelihood, prior=prior, constraints=ties or None, start=start)
+
+
+def prior_of(library: Library, values: Mapping[str, float]) -> GaussianPrior:
+    """κ − κ_0 within the bounds, or as the priors of parameters say, at values κ_0."""
+    terms = {}
+    for made, name in columns_of(library).items():
+        one = library.parameters[name]
+        mean = 0.0 if one.prior is None else one.prior[0] - values[name]
+        terms[made] = (mean, one.sd**2)
+    return GaussianPrior(terms)
+
+
+def elsewhere(
+    setup: Setup, point: ParameterPoint, table: ParameterGrid, keep: Sequence[str]
+) -> tuple[ParameterPoint | None, tuple[str, ...]]:
+    """A better minimum from other values of κ, or what is nearly as good, in words.
+
+    Operators that are not needed there are dropped: at a wrong κ others make up for it.
+    """
+    assert point.fit is not None
+    used = {n for o in carrying(setup.library, point.names) if o.free is not None for n in o.free.names}
+    mine = {name: one for name, one in setup.library.parameters.items() if name in used}
+    doubts: list[str] = []
+    for near in table.basins(point, [o.name for o in carrying(setup.library, point.names)]):
+        try:
+            there = setup.with_(library=setup.library.at(near.values, near.theta))
+            around = joint_fit(there, near.names, near.theta, _ROUGHLY, near.values)
+            if around.equations.q > point.fit.equations.q + _NEARLY:  # no minimum near it is as low
+                continue
+            other = _gauss_newton(setup, near, point, _TRIED)
+        except FAILURES:
+            continue
+        other = None if other is None else trimmed(setup, other, table, keep)
+        if other is None or other.fit is None:
+            continue
+        sd = dict(zip(other.fit.names, np.sqrt(variance_of(other.fit)), strict=True))
+        made = columns_of(setup.library.at(other.values, other.theta))
+        if _same(point, other, {name: (0.0, sd[column]) for column, name in made.items()}):
+            continue
+        fewer = len(point.names) - len(other.names)
+        gain = point.fit.equations.q - other.fit.equations.q + fewer * math.log(point.fit.equations.n)
+        if gain > _NEARLY or (fewer and gain > 0):
+            return other, ()
+        if gain > -_NEARLY:
+            shown = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
+            doubts.append(f"The data are explained about as well with {shown}.")
+    return None, tuple(doubts)
