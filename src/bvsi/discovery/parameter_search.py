@@ -14,7 +14,8 @@ from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
-from bvsi.infer.constraints import as_linear
+from bvsi.infer.constraints import LinearConstraints, as_linear
+from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.priors import GaussianPrior
 from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import ResidualLikelihood
@@ -34,8 +35,6 @@ _CREEPS = 10.0
 _TRIED = 6
 # Distance in standard deviations from which on two ends are different ones.
 _APART = 1.0
-# Part of the standard deviation known beforehand from which on the data are said to leave a parameter open.
-OPEN = 0.3
 # How much Q may be above the lowest for another estimate to count: odds of 1 : 20.
 _NEARLY = 6.0
 # Estimates on the way, to a hundredth of a standard deviation.
@@ -159,23 +158,51 @@ class ParameterGrid:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class ParameterSearch:
+    """Where κ is looked for.
+
+    Attributes
+    ----------
+    table
+        The operators at a grid of values.
+    keep
+        Operators that stay.
+    limits
+        Constraints on parameters, with coefficients if these stand in them.
+    """
+
+    setup: Setup
+    table: ParameterGrid
+    keep: Sequence[str]
+    limits: LinearConstraints | None = None
+
+    def at(self, point: ParameterPoint) -> Setup:
+        """The setup with columns at a point."""
+        return self.setup.with_(library=self.setup.library.at(point.values, point.theta))
+
+    def fit(self, point: ParameterPoint) -> Fit:
+        """θ and κ − κ_0 around a point, roughly, with what is known of κ beforehand."""
+        return joint_fit(self.at(point), point, _ROUGHLY, self.limits)
+
+
 def _next(place: Sequence[float], other: Sequence[float]) -> bool:
     """Whether two places of a grid are one step apart at most along every axis."""
     return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
 
 
 def _gauss_newton(
-    setup: Setup, point: ParameterPoint, known: ParameterPoint | None = None, steps: int = _STEPS
+    search: ParameterSearch, point: ParameterPoint, known: ParameterPoint | None = None, steps: int = _STEPS
 ) -> ParameterPoint | None:
     """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero.
 
     A step has to lower the misfit of the operators at κ, without columns, or is halved. None where no step does, or
     where the way comes near to a point that is known.
     """
-    parameters, here = setup.library.parameters, point if point.theta else _fixed(setup, point, point.values)
+    setup, parameters = search.setup, search.setup.library.parameters
+    here = point if point.theta else _fixed(setup, point, point.values)
     for _ in range(steps):
-        there = setup.with_(library=setup.library.at(here.values, here.theta))
-        fit = joint_fit(there, here.names, here.theta, _ROUGHLY, here.values)
+        there, fit = search.at(here), search.fit(here)
         found = dict(zip(fit.names, zip(fit.theta, np.sqrt(variance_of(fit)), strict=True), strict=True))
         step = {name: found[made] for made, name in columns_of(there.library).items() if made in found}
 
@@ -186,7 +213,7 @@ def _gauss_newton(
 
         values = moved(1.0)
         # a parameter that the data leave open creeps; a tenth of what is known beforehand is near enough
-        unit = {n: sd * (1 if sd <= OPEN * parameters[n].sd else _CREEPS) for n, (_, sd) in step.items()}
+        unit = {n: sd * (_CREEPS if parameters[n].hardly(here.values[n], sd) else 1) for n, (_, sd) in step.items()}
         size = max(abs(values[name] - here.values[name]) / unit[name] for name in step)
         if size <= _NEAR:
             theta = {name: float(found[name][0]) for name in here.names}
@@ -202,25 +229,26 @@ def _gauss_newton(
     return None
 
 
-def estimated(setup: Setup, point: ParameterPoint) -> ParameterPoint:
+def estimated(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
     """The estimate of a model; refused where there is none."""
-    found = _gauss_newton(setup, point)
+    found = _gauss_newton(search, point)
     if found is None:
-        listed = ", ".join(setup.library.parameters)
+        listed = ", ".join(search.setup.library.parameters)
         raise BvsiError(f"parameters: the search for {listed} did not converge; give a start, or narrower bounds.")
     return found
 
 
-def trimmed(setup: Setup, point: ParameterPoint, table: ParameterGrid, keep: Sequence[str]) -> ParameterPoint:
+def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
     """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, weakest first.
 
     At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Without it κ may be far
     from there, so that the minima on the grid are tried as well; Q may grow by as much.
     """
-    fixed = {o.name for o in setup.library.operators if o.tie} | {*keep}
-    inside = [o.name for o in carrying(setup.library, point.names)]
+    library = search.setup.library
+    fixed = {o.name for o in library.operators if o.tie} | {*search.keep}
+    inside = [o.name for o in carrying(library, point.names)]
     while point.fit is not None:
-        price = math.log(point.fit.equations.n) + 2 * math.log(len(setup.library.names))  # as of the selection
+        price = math.log(point.fit.equations.n) + 2 * math.log(len(library.names))  # as of the selection
         z2 = dict(zip(point.fit.names, point.fit.theta**2 / variance_of(point.fit), strict=True))
         free = {name: z2[name] for name in point.names if name not in fixed and name not in inside}
         weakest = min(free, key=lambda name: free[name], default=None)
@@ -228,23 +256,23 @@ def trimmed(setup: Setup, point: ParameterPoint, table: ParameterGrid, keep: Seq
             break
         theta = {name: value for name, value in point.theta.items() if name != weakest}
         start = ParameterPoint(tuple(theta), point.values, theta)
-        smaller = _lowest(setup, [start, *table.basins(start, inside)])
+        smaller = _lowest(search, [start, *search.table.basins(start, inside)])
         if smaller is None or smaller.fit is None or smaller.fit.equations.q > point.fit.equations.q + price:
             break
         point = smaller
     return point
 
 
-def _lowest(setup: Setup, starts: Sequence[ParameterPoint]) -> ParameterPoint | None:
+def _lowest(search: ParameterSearch, starts: Sequence[ParameterPoint]) -> ParameterPoint | None:
     """The lowest of the estimates from several starts; None where all of them fail."""
     found = []
     for start in starts:
         try:
-            found.append(_gauss_newton(setup, start))
+            found.append(_gauss_newton(search, start))
         except FAILURES:
             continue
     ends = [one for one in found if one is not None]
-    return min(ends, key=lambda one: one.objective(setup.library.parameters), default=None)
+    return min(ends, key=lambda one: one.objective(search.setup.library.parameters), default=None)
 
 
 def _fixed(setup: Setup, point: ParameterPoint, values: dict[str, float]) -> ParameterPoint:
@@ -274,27 +302,51 @@ def columns_of(library: Library) -> dict[str, str]:
 
 def joint_fit(
     setup: Setup,
-    names: Sequence[str],
-    theta: Mapping[str, float],
+    point: ParameterPoint,
     estimator: Profile,
-    values: Mapping[str, float] | None,
+    limits: LinearConstraints | None,
     likelihood: ResidualLikelihood | None = None,
+    *,
+    known: bool = True,
 ) -> Fit:
     """The fit of θ and κ − κ_0.
 
     Parameters
     ----------
-    values
-        κ_0, to take what is known of κ beforehand: bounds damp the steps, and move no estimate that has converged.
+    setup
+        With columns at the point.
+    known
+        Whether what is known of κ beforehand counts: bounds damp the steps, and move no estimate that has converged.
     """
     library = setup.library
-    made = columns_of(library)
-    all_names = (*names, *made)
-    likelihood = setup.likelihood(all_names) if likelihood is None else likelihood.restrict(all_names)
-    ties = as_linear(library.ties, library.names).restrict(likelihood.names) if library.ties else None
-    prior = None if values is None else prior_of(library, values)
-    start = [theta.get(name, 0.0) for name in likelihood.names]
-    return estimator.fit(likelihood, prior=prior, constraints=ties or None, start=start)
+    names = (*point.names, *columns_of(library))
+    likelihood = setup.likelihood(names) if likelihood is None else likelihood.restrict(names)
+    held = limits_of(library, limits, point.values)
+    prior = prior_of(library, point.values) if known else None
+    start = [point.theta.get(name, 0.0) for name in likelihood.names]
+    return estimator.fit(likelihood, prior=prior, constraints=held and held.restrict(likelihood.names), start=start)
+
+
+def limits_of(
+    library: Library, given: LinearConstraints | None, values: Mapping[str, float]
+) -> LinearConstraints | None:
+    """Constraints on θ and κ as such on θ and κ − κ_0, those of parameters that the library has no column of left out.
+
+    l − A_κ κ_0 ≤ A_θ θ + A_κ (κ − κ_0) ≤ u − A_κ κ_0; with the equalities that tie operators together.
+    """
+    ties = as_linear(library.ties, library.names)
+    if not given:
+        return ties or None
+    column = {name: made for made, name in reversed(columns_of(library).items())}
+    A, shift, used = np.zeros((len(given), len(library.names))), np.zeros(len(given)), np.full(len(given), True)
+    for name, own in zip(given.names, given.A.T, strict=True):
+        if name in library.names or name in column:
+            A[:, library.names.index(column.get(name, name))] += own
+            shift += own * (values[name] if name in column else 0.0)
+        else:
+            used &= own == 0
+    rows = ConstraintRows(A, given.lower - shift, given.upper - shift, given.texts).take(used)
+    return LinearConstraints(library.names, *merged(simple(stacked([ties.rows, rows])))) or None
 
 
 def prior_of(library: Library, values: Mapping[str, float]) -> GaussianPrior:
@@ -307,31 +359,29 @@ def prior_of(library: Library, values: Mapping[str, float]) -> GaussianPrior:
     return GaussianPrior(terms)
 
 
-def elsewhere(
-    setup: Setup, point: ParameterPoint, table: ParameterGrid, keep: Sequence[str]
-) -> tuple[ParameterPoint | None, tuple[str, ...]]:
+def elsewhere(search: ParameterSearch, point: ParameterPoint) -> tuple[ParameterPoint | None, tuple[str, ...]]:
     """A better minimum from other values of κ, or what is nearly as good, in words.
 
     Operators that are not needed there are dropped: at a wrong κ others make up for it.
     """
     assert point.fit is not None
-    used = {n for o in carrying(setup.library, point.names) if o.free is not None for n in o.free.names}
-    mine = {name: one for name, one in setup.library.parameters.items() if name in used}
+    library = search.setup.library
+    used = {n for o in carrying(library, point.names) if o.free is not None for n in o.free.names}
+    mine = {name: one for name, one in library.parameters.items() if name in used}
     doubts: list[str] = []
-    for near in table.basins(point, [o.name for o in carrying(setup.library, point.names)]):
+    for near in search.table.basins(point, [o.name for o in carrying(library, point.names)]):
         try:
-            there = setup.with_(library=setup.library.at(near.values, near.theta))
-            around = joint_fit(there, near.names, near.theta, _ROUGHLY, near.values)
+            around = search.fit(near)
             if around.equations.q > point.fit.equations.q + _NEARLY:  # no minimum near it is as low
                 continue
-            other = _gauss_newton(setup, near, point, _TRIED)
+            other = _gauss_newton(search, near, point, _TRIED)
         except FAILURES:
             continue
-        other = None if other is None else trimmed(setup, other, table, keep)
+        other = None if other is None else trimmed(search, other)
         if other is None or other.fit is None:
             continue
         sd = dict(zip(other.fit.names, np.sqrt(variance_of(other.fit)), strict=True))
-        made = columns_of(setup.library.at(other.values, other.theta))
+        made = columns_of(library.at(other.values, other.theta))
         if _same(point, other, {name: (0.0, sd[column]) for column, name in made.items()}):
             continue
         fewer = len(point.names) - len(other.names)

@@ -22,23 +22,25 @@ from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.discovery.parameter_search import (
     FAILURES,
-    OPEN,
     ParameterGrid,
     ParameterPoint,
+    ParameterSearch,
     Select,
     carrying,
     columns_of,
     elsewhere,
     estimated,
     joint_fit,
+    limits_of,
     prior_of,
     trimmed,
     variance_of,
 )
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit, Profile
+from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.posteriors import Posterior
-from bvsi.infer.priors import GaussianPrior, Prior
+from bvsi.infer.priors import GaussianPrior, Normal, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.select import SelectionPath
@@ -47,12 +49,16 @@ from bvsi.setup import Setup
 if TYPE_CHECKING:
     from bvsi.discovery.result import Discovery
 
+AnyPrior = Prior | GaussianPrior | None
+Told = tuple[Library, AnyPrior, LinearConstraints | None, LinearConstraints | None]
 Result = tuple[Setup, ResidualLikelihood, SelectionPath, "Estimated"]
 
 # Selections at new values of κ at most.
 _ROUNDS = 4
 # Part of the largest that a share in a combination has at least, and how near to one a power is one. Not measured.
 _MEMBER, _WHOLE = 0.3, 0.15
+# Distance from a bound in standard deviations below which an estimate is at it.
+_AT_BOUND = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +88,10 @@ class Estimated:
         found = zip(posterior.names, posterior.mean.tolist(), strict=True)
         return {without_equation(name): mean for name, mean in found if name in self.values}
 
+    def limits(self, library: Library, given: LinearConstraints | None) -> LinearConstraints | None:
+        """Constraints, with those on parameters as such on κ − κ_0."""
+        return limits_of(library, given, {without_equation(name): value for name, value in self.values.items()})
+
     def joined(self, prior: Prior | GaussianPrior | None) -> Prior | GaussianPrior | None:
         """A prior of the coefficients, and that of the parameters."""
         if prior is None or self.prior is None:
@@ -90,6 +100,10 @@ class Estimated:
             return replace(prior, terms={**prior.terms, **self.prior.terms})
         return replace(prior, terms={**prior.terms, **self.prior.prior.terms})
 
+    def left_open(self, path: SelectionPath) -> tuple[str, ...]:
+        """What the data leave open, in words; with rivals of a selection that has no margins for the check."""
+        return (*self.doubts, *([path.doubts] if path.doubts and not path.margins else []))
+
     def shown(self, path: SelectionPath) -> SelectionPath:
         """The path with κ in the place of κ − κ_0."""
         visited = tuple(replace(v, theta=v.theta + self.offset(v.names)) for v in path.visited)
@@ -97,7 +111,12 @@ class Estimated:
 
 
 def selected_parameters(
-    setup: Setup, select: Select, plain: Select, keep: Sequence[str], progress: Progress = silent
+    setup: Setup,
+    select: Select,
+    plain: Select,
+    keep: Sequence[str],
+    limits: LinearConstraints | None = None,
+    progress: Progress = silent,
 ) -> Result:
     """The setup at the estimate of all parameters, its likelihood, the selected model, and the parameters in it.
 
@@ -107,15 +126,16 @@ def selected_parameters(
         Selection among the operators of the library, with what constraints tie together.
     plain
         Selection among any operators.
+    limits
+        Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
-    table = ParameterGrid.of(setup, progress)
-    point = table.first(setup.library, plain, keep, progress)
+    search = ParameterSearch(setup, ParameterGrid.of(setup, progress), keep, _of_parameters(limits, setup.library))
+    point = search.table.first(setup.library, plain, keep, progress)
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
         if carrying(setup.library, point.names):
-            point = trimmed(setup, estimated(setup, point), table, keep)
-        there = setup.with_(library=setup.library.at(point.values, point.theta))
-        whole = there.likelihood(progress=progress)
+            point = trimmed(search, estimated(search, point))
+        whole = search.at(point).likelihood(progress=progress)
         path = select(whole.restrict(setup.library.names), keep=keep, progress=progress)
         stands = path.best.names == point.names
         theta = dict(zip(path.best.names, path.best.theta, strict=True))
@@ -123,14 +143,55 @@ def selected_parameters(
         if not carrying(setup.library, point.names):
             return setup.with_(library=setup.library.at(point.values)), whole, path, Estimated()
         if stands:
-            better, doubts = elsewhere(setup, point, table, keep)
+            better, doubts = elsewhere(search, point)
             if better is None:
                 break
             point = better
     if point.fit is None:
-        point = estimated(setup, point)
-    there = setup.with_(library=setup.library.at(point.values, point.theta))
-    return _priced(there, there.likelihood(progress=progress), path, point, doubts, keep, plain)
+        point = estimated(search, point)
+    return _priced(search, search.at(point).likelihood(progress=progress), path, point, doubts, plain)
+
+
+def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstraints) -> Told:
+    """The library with priors and bounds of parameters that were given by name; the prior and the constraints left.
+
+    Returns
+    -------
+    library, prior, plain, every
+        ``plain`` are constraints on coefficients alone; ``every`` has those on parameters as well, None without any.
+    """
+    names = (*library.names, *library.parameters)
+    every = as_linear(constraints, names)
+    mine = every.A[:, len(library.names) :]
+    changed = {}
+    for name, column in zip(library.parameters, mine.T, strict=True):
+        own = every.rows.take((column != 0) & every.single)
+        law = None if prior is None else prior.terms.get(name)
+        if isinstance(law, Normal):
+            law = (law.mean, law.variance)
+        if not isinstance(law, tuple | None):
+            raise BvsiError(f"prior: {name} is inside of operators; give it a Normal(...), or bounds in the library.")
+        known = (
+            library.parameters[name]
+            if law is None
+            else replace(library.parameters[name], prior=(law[0], math.sqrt(law[1])))
+        )
+        changed[name] = known.within(max(own.lower, default=-math.inf), min(own.upper, default=math.inf))
+    if prior is not None:
+        prior = replace(prior, terms={key: law for key, law in prior.terms.items() if key not in changed})
+        if isinstance(prior, GaussianPrior) and not prior.terms and prior.default is None:
+            prior = None
+    plain = every.rows.take(~mine.any(axis=1))
+    few = LinearConstraints(library.names, plain.A[:, : len(library.names)], *plain[1:])
+    return library.with_parameters(changed), prior, few or None, every or None
+
+
+def _of_parameters(given: LinearConstraints | None, library: Library) -> LinearConstraints | None:
+    """Those constraints in which parameters stand."""
+    if given is None:
+        return None
+    mine = np.array([name in library.parameters for name in given.names])
+    return LinearConstraints(given.names, *given.rows.take(given.A[:, mine].any(axis=1))) or None
 
 
 def check_parameters(library: Library, client: object, relinearise: int | None) -> None:
@@ -157,18 +218,18 @@ def at_estimate(library: Library, found: Discovery) -> tuple[Library, Array]:
 
 
 def _priced(
-    setup: Setup,
+    search: ParameterSearch,
     whole: ResidualLikelihood,
     path: SelectionPath,
     point: ParameterPoint,
     doubts: tuple[str, ...],
-    keep: Sequence[str],
     plain: Select,
 ) -> Result:
     """The path with the selected model fitted jointly, and with parameters at the price of operators.
 
     Where a model without parameters is better at that price, it is the one selected.
     """
+    setup, keep = search.at(point), search.keep
     own = {o.name: o for o in carrying(setup.library, setup.library.names)}
     price = math.log(whole.n)
 
@@ -188,13 +249,13 @@ def _priced(
     told: tuple[str, ...] = ()
     prior = None
     try:
-        fit = joint_fit(setup, point.names, point.theta, Profile(), None, whole)
-        needed = _open(setup.library, fit, point.values) or any(one.prior for one in setup.library.parameters.values())
+        fit = joint_fit(setup, point, Profile(), search.limits, whole, known=False)
+        needed = _near_bounds(setup.library, fit, point.values)
     except FAILURES:
         needed = True
     if needed:  # bounds, or priors, say more than the data
         prior = prior_of(setup.library, point.values)
-        fit = joint_fit(setup, point.names, point.theta, Profile(), point.values, whole)
+        fit = joint_fit(setup, point, Profile(), search.limits, whole)
         told = _open(setup.library, fit, point.values)
     values = {made: point.values[name] for made, name in columns_of(setup.library).items()}
     best = path.best
@@ -202,6 +263,17 @@ def _priced(
     visited = tuple(joint if v is best else v for v in path.visited)
     found = Estimated(values, prior, (*doubts, *told))
     return setup, whole, replace(path, visited=visited, margins=margins), found
+
+
+def _near_bounds(library: Library, fit: Fit, values: Mapping[str, float]) -> bool:
+    """Whether a parameter has a prior, or an interval that reaches beyond its bounds or hardly narrows them."""
+    found = dict(zip(fit.names, zip(fit.theta, np.sqrt(variance_of(fit)), strict=True), strict=True))
+    for column, name in columns_of(library).items():
+        one, (step, sd) = library.parameters[name], found[column]
+        at = values[name] + step
+        if one.prior or one.hardly(at, sd) or at - 2 * sd < one.low or at + 2 * sd > one.high:
+            return True
+    return False
 
 
 def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str, ...]:
@@ -213,13 +285,14 @@ def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str,
     free = False
     for column, name in made.items():
         one, centre = library.parameters[name], at[column]
-        reach = (centre - 2 * sd[column], centre + 2 * sd[column])
-        if sd[column] > OPEN * one.sd or reach[0] < one.low or reach[1] > one.high:
+        if one.hardly(centre, sd[column]):
             free = True
             told.append(
-                f"{name} is not identified: {centre:.3g} ± {2 * sd[column]:.2g} reaches beyond its bounds "
-                f"{one.low:g} and {one.high:g}, or hardly narrows them."
+                f"{name} is not identified: {centre:.3g} ± {2 * sd[column]:.2g} hardly narrows its bounds "
+                f"{one.low:g} and {one.high:g}."
             )
+        elif min(centre - one.low, one.high - centre) < _AT_BOUND * sd[column]:
+            told.append(f"{name} is at a bound: {centre:.3g}, between {one.low:g} and {one.high:g}; widen them.")
     told += [_combination(library, fit, at)] if free else []
     return tuple(text for text in told if text)
 

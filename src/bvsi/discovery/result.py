@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -233,8 +234,12 @@ class Discovery:
         found = self.path.inclusion()
         found |= {name: min(found.get(name, 1.0), float(p)) for name, p in zip(self.names, alone, strict=True)}
         for name in self.parameters:  # as probable as what they stand in
-            short = without_equation(name)
-            there = [o for o in self.names if (syntax := read_or_none(without_equation(o))) and short in syntax.names]
+            short = re.sub(r"_\d+$", "", without_equation(name))  # K_1 of the first experiment
+            there = [
+                o
+                for o in self.names
+                if (syntax := read_or_none(without_equation(o))) and {short, without_equation(name)} & syntax.names
+            ]
             found[name] = max((found[o] for o in there if o not in self.parameters), default=1.0)
         return found
 

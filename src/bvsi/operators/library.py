@@ -62,6 +62,9 @@ class Library:
     parameters
         Numbers inside operators that are estimated with the coefficients, with their bounds: ``{"K": (0.1, 10)}`` for
         ``u/(K + u)``, or ``Parameter(low, high, start=..., prior=...)``. They stand in operators, not in definitions.
+    per_experiment
+        Parameters, and operators, whose value or coefficient differs by experiment: K_1 and K_2 of ``["K"]``, the
+        coefficients of ``u*experiment_1`` and ``u*experiment_2`` of ``["u"]``; all others are shared.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Library:
         left: str | Mapping[str, str | Left] | None = None,
         vectors: Mapping[str, Sequence[str]] | None = None,
         parameters: Mapping[str, tuple[float, ...] | Parameter] | None = None,
+        per_experiment: Sequence[str] = (),
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -97,6 +101,11 @@ class Library:
         first = {name: one.first for name, one in self.parameters.items()}
         self._operators = tuple(carried(o, first) if o.free is None else o for o in self._operators)
         self._check_parameters(definitions)
+        if isinstance(per_experiment, str) or not isinstance(per_experiment, Sequence):
+            raise OperatorError(f"per_experiment: a list of names is needed, such as ['K'], not {per_experiment!r}.")
+        self.per_experiment = tuple(
+            name if name in self.parameters else self.names[self.index(name)] for name in per_experiment
+        )
         self._conditions = _conditions(boundary, self._fields)
         self._definitions = _definitions(definitions or {}, self._fields)
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
@@ -193,7 +202,7 @@ class Library:
     @property
     def texts(self) -> dict[str, str]:
         """Operators by name in fields and coordinates alone: vectors by component, definitions put in their places."""
-        insert = _Inserted(self._definitions)
+        insert = Inserted(self._definitions)
         return {o.name: ast.unparse(insert.visit(copy.deepcopy(o.syntax.tree))) for o in self._operators}
 
     def left(self, equation: str) -> Left:
@@ -254,6 +263,10 @@ class Library:
         """The library with one order of the time derivative."""
         return self._with({field: self._of(field) for field in self._fields}, time_order=order)
 
+    def with_parameters(self, changed: Mapping[str, Parameter]) -> Library:
+        """The library with other bounds or priors of some parameters."""
+        return self._with({f: self._of(f) for f in self._fields}, parameters={**self.parameters, **changed})
+
     def _with(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
         settings = {
             "keep": self.keep,
@@ -263,13 +276,21 @@ class Library:
             "time_order": self.time_order if len(self.orders) == 1 else None,
             "left": self._left,
             "vectors": self._vectors,
+            "per_experiment": self.per_experiment,
             "parameters": {
                 name: one
                 for name, one in self.parameters.items()
                 if any(o.free is not None and name in o.free.names for own in equations.values() for o in own)
             },
         }
-        return Library(equations, **{**settings, **changes})
+        given = {**settings, **changes}
+        there = {*given["parameters"], *(o.name for own in equations.values() for o in own)}
+        given["per_experiment"] = [name for name in given["per_experiment"] if name in there]
+        return Library(equations, **given)
+
+    def with_operators(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
+        """The library with other operators, and with other arguments of its own."""
+        return self._with(equations, **changes)
 
     def _check_parameters(self, definitions: Mapping[str, str | Syntax] | None) -> None:
         for name in self.parameters:
@@ -428,7 +449,7 @@ class Library:
         return "\n\n".join(texts)
 
 
-class _Inserted(ast.NodeTransformer):
+class Inserted(ast.NodeTransformer):
     """Definitions in the places of their names."""
 
     def __init__(self, definitions: Mapping[str, Syntax]) -> None:

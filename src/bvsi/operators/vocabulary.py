@@ -55,17 +55,22 @@ class Vocabulary:
         Fields known without noise.
     system
         What the coordinates are, as in :class:`bvsi.data.Grid`.
+    numbers
+        Those of the auxiliary fields that are one number in an experiment, such as a temperature.
     """
 
     coordinates: tuple[str, ...]
     fields: tuple[str, ...]
     auxiliary: tuple[str, ...] = ()
     system: str = "cartesian"
+    numbers: tuple[str, ...] = ()
 
     @staticmethod
     def of(data: Data) -> Vocabulary:
         """The names of some data."""
-        return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary), data.geometry.coordinates)
+        known = tuple(data.auxiliary)
+        numbers = tuple(name for name, v in data.auxiliary.items() if v.ndim == 1 and bool((v == v[0]).all()))
+        return Vocabulary(data.geometry.names, data.names, known, data.geometry.coordinates, numbers)
 
     @cached_property
     def scales(self) -> dict[str, sp.Expr]:

@@ -160,7 +160,9 @@ def _check_names(words: Vocabulary, fields: Sequence[str]) -> None:
 
 
 def _fluxes(syntax: Syntax, coefficient: Any, words: Vocabulary) -> list[Flux]:
-    return [Flux(coefficient, index, g) for index, g in _strong(syntax, words).parts]
+    from bvsi.operators.bounds import plain_powers
+
+    return [Flux(coefficient, index, plain_powers(g)) for index, g in _strong(syntax, words).parts]
 
 
 def _strong(syntax: Syntax, words: Vocabulary) -> Scalar:
