@@ -146,7 +146,7 @@ def predictive_groups(
     groups = {
         "posterior": posterior,
         "log_likelihood": xr.Dataset({"left": (dims, -0.5 * zeta**2 - 0.5 * math.log(2 * math.pi))}, places),
-        "posterior_predictive": xr.Dataset({"left": (dims, drawn)}, places),
+        "posterior_predictive": xr.Dataset({"left": (dims, np.concatenate(drawn, axis=-1))}, places),
         "observed_data": xr.Dataset({"left": ("residual", np.concatenate([m.y for m in models]))}),
     }
     if prior is not None:

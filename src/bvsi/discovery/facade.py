@@ -412,7 +412,7 @@ def _result(
     library, fit = setup.library, model.fit
     posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(path)
     scores = fit.score_covariance
-    texts = library.at(inside.means(posterior)).texts if inside.values else library.texts
+    texts = library.texts
     return Discovery(
         fields=tuple(library.equations),
         candidates=library.names,

@@ -20,7 +20,7 @@ from bvsi.infer.priors import GaussianPrior
 from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
-from bvsi.operators.parameters import Parameter
+from bvsi.operators.parameters import Parameter, combinations
 from bvsi.operators.syntax import Operator
 from bvsi.select import SelectionPath
 from bvsi.setup import Setup
@@ -230,10 +230,12 @@ def _gauss_newton(
 
 
 def estimated(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
-    """The estimate of a model; refused where there is none."""
-    found = _gauss_newton(search, point)
+    """The estimate of a model, from other values where that fails; refused where there is none."""
+    parameters = search.setup.library.parameters
+    others = (ParameterPoint(point.names, values, {}) for values in combinations(parameters, _TRIED))
+    found = _lowest(search, [point]) or _lowest(search, [*others])
     if found is None:
-        listed = ", ".join(search.setup.library.parameters)
+        listed = ", ".join(parameters)
         raise BvsiError(f"parameters: the search for {listed} did not converge; give a start, or narrower bounds.")
     return found
 

@@ -39,7 +39,6 @@ from bvsi.discovery.parameter_search import (
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import GaussianPrior, Normal, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
@@ -82,11 +81,6 @@ class Estimated:
     def offset(self, names: Sequence[str]) -> Array:
         """κ_0 of columns of parameters, zero of operators, (d,)."""
         return np.array([self.values.get(name, 0.0) for name in names])
-
-    def means(self, posterior: Posterior) -> dict[str, float]:
-        """Estimates by parameter."""
-        found = zip(posterior.names, posterior.mean.tolist(), strict=True)
-        return {without_equation(name): mean for name, mean in found if name in self.values}
 
     def limits(self, library: Library, given: LinearConstraints | None) -> LinearConstraints | None:
         """Constraints, with those on parameters as such on κ − κ_0."""

@@ -31,23 +31,34 @@ def by_experiment(library: Library, experiments: Sequence[Data]) -> tuple[Librar
         return library, tuple(experiments)
     n = len(experiments)
     marked = tuple(with_marks(one, number, n) for number, one in enumerate(experiments))
+    return written_out(library, n, marked[0].names), marked
+
+
+def written_out(library: Library, n: int, fields: Sequence[str] = ()) -> Library:
+    """The library for n experiments.
+
+    Parameters
+    ----------
+    fields
+        Names that parameters must not get.
+    """
     own = [name for name in library.per_experiment if name in library.parameters]
     parameters: dict[str, Parameter] = {name: p for name, p in library.parameters.items() if name not in own}
     sums: dict[str, Syntax] = {}
     for name in own:
         copies = [f"{name}_{number}" for number in range(1, n + 1)]
-        taken = [one for one in copies if one in (*library.parameters, *experiments[0].fields)]
+        taken = [one for one in copies if one in (*library.parameters, *fields)]
         if taken:
             raise OperatorError(f"per_experiment: {name!r} becomes {taken[0]!r}, which has a meaning; rename one.")
         parameters |= {one: replace(library.parameters[name], group=name) for one in copies}
         sums[name] = read(" + ".join(f"{one}*{_MARK}{number}" for number, one in enumerate(copies, 1)))
-    split = {library.names[library.index(name)] for name in library.per_experiment if name not in own}
+    split = {name for name in library.per_experiment if name not in own}
     made = {
         field: [copy for o in library.of_equation(field) for copy in _copies(_inserted(o, sums), o.name in split, n)]
         for field in library.equations
     }
-    keep = [copy.name for own_copies in made.values() for copy in own_copies if _origin(copy.name) in library.keep]
-    return library.with_operators(made, keep=keep, parameters=parameters, per_experiment=()), marked
+    keep = [copy.name for copies in made.values() for copy in copies if _origin(copy.name) in library.keep]
+    return library.with_operators(made, keep=keep, parameters=parameters, per_experiment=())
 
 
 def of_experiment(library: Library, data: Data, number: int, words: Vocabulary | None) -> tuple[Library, Data]:
@@ -57,7 +68,7 @@ def of_experiment(library: Library, data: Data, number: int, words: Vocabulary |
     n = sum(name.startswith(_MARK) for name in (words.auxiliary if words else ()))
     if not 1 <= number <= n:
         raise OperatorError(f"experiment: a number from 1 to {n} is needed, not {number!r}.")
-    return by_experiment(library, [data] * n)[0], with_marks(data, number - 1, n)
+    return written_out(library, n), with_marks(data, number - 1, n)
 
 
 def with_marks(data: Data, number: int, n: int) -> Data:

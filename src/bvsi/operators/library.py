@@ -201,9 +201,9 @@ class Library:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Operators by name in fields and coordinates alone: vectors by component, definitions put in their places."""
+        """Operators by name in fields, coordinates and parameters: vectors by component, definitions inserted."""
         insert = Inserted(self._definitions)
-        return {o.name: ast.unparse(insert.visit(copy.deepcopy(o.syntax.tree))) for o in self._operators}
+        return {o.name: ast.unparse(insert.visit(copy.deepcopy((o.free or o.syntax).tree))) for o in self._operators}
 
     def left(self, equation: str) -> Left:
         """Left side of the equation of a field."""
@@ -456,6 +456,7 @@ class Inserted(ast.NodeTransformer):
         self.definitions = definitions
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """What the name stands for, or the name."""
         return self.definitions[node.id].tree if node.id in self.definitions else node
 
 
