@@ -76,7 +76,7 @@ def _bind(settings: PosteriorSettings, names: tuple[str, ...]) -> None:
 def quantity_faults(
     quantities: Sequence[QuantitySettings], fields: tuple[str, ...], names: tuple[str, ...]
 ) -> Iterator[StudyProblem]:
-    """Expressions that are not understood, and keys that a kind lacks; for fields with an equation, and coefficients."""
+    """Expressions that are not understood, and keys that a kind lacks; for fields and coefficients."""
     seen: set[str] = set()
     for number, quantity in enumerate(quantities):
         place: Place = ("quantity", number)

@@ -66,7 +66,7 @@ class DataSettings(Section):
     )
     known: Annotated[dict[Name, Annotated[tuple[Number, ...], Few]], Few] = Field(
         default={},
-        description="Known quantities of the experiments by name, such as temperature or dose: one number for each file",
+        description="Known quantities of the experiments by name, such as temperature or dose, a number for each file",
         examples=[{"T": [290.0, 310.0]}],
     )
     dims: Annotated[tuple[Name, ...], Few] | None = Field(
