@@ -219,9 +219,30 @@ class Library:
         """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
         if self.steady:
             return "the equation is steady, and nothing moves; leave it out."
+        if self.longest_lag:
+            return "lag(...) looks back in time, which the solver does not."
         if any(left.text for left in self._left.values()):
             return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
         return ""
+
+    @property
+    def longest_lag(self) -> float:
+        """The longest delay of ``lag(...)`` in the operators, a parameter at its highest value; zero without any."""
+        found = [0.0]
+        for syntax in (o.free or o.syntax for o in self._operators if "lag" in (o.free or o.syntax).functions):
+            for node in ast.walk(syntax.tree):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lag":
+                    found.append(self._delay(node))
+        return max(found)
+
+    def _delay(self, node: ast.Call) -> float:
+        """The longest delay of a call of ``lag``."""
+        delay = node.args[-1]
+        if isinstance(delay, ast.Name) and delay.id in self.parameters:
+            return self.parameters[delay.id].high
+        if isinstance(delay, ast.Constant) and isinstance(delay.value, int | float):
+            return float(delay.value)
+        raise OperatorError(f"lag: the delay {ast.unparse(delay)!r} is neither a number nor a parameter; give it one.")
 
     @property
     def known(self) -> tuple[Operator, ...]:

@@ -39,6 +39,7 @@ _RANDOM = ("dW", "W", "noise", "eta", "xi")
 _JET = "__"
 _SIDES = {1: "p", -1: "m"}
 _COVARIANCE = "covariance of "
+_RATE = "'"
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,10 @@ class Vocabulary:
         """The symbol of ``∂^index field``."""
         index = self.zero if index is None else index
         return _symbol(f"{field}{_JET}{self.letters(index)}")
+
+    def lagged(self, field: str, tau: float, *, rate: bool = False) -> sp.Symbol:
+        """The symbol of u(t − τ), or of its rate of change."""
+        return self.jet(f"{field}{_RATE if rate else ''}(t-{tau!r})")
 
     def covariance(self, field: str, a: MultiIndex | None = None, b: MultiIndex | None = None) -> sp.Symbol:
         """The symbol of Cov(∂^a u, ∂^b u) of the noise of a field at one node; its variance where both are left out."""
@@ -208,6 +213,12 @@ class Vocabulary:
             hint = " A field that was not measured cannot stand in an equation: measure it, or eliminate it; a "
             hint += "number that is to be estimated goes into parameters."
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
+
+
+def lag_of(name: str) -> tuple[str, float, bool] | None:
+    """Field, τ, and whether it is the rate, of the name of a field at an earlier time; None for any other name."""
+    field, mark, rest = name.partition("(t-")
+    return (field.removesuffix(_RATE), float(rest.removesuffix(")")), field.endswith(_RATE)) if mark else None
 
 
 def _symbol(name: str) -> sp.Symbol:

@@ -17,15 +17,20 @@ part of the noise as there are residuals to a value.
 from __future__ import annotations
 
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 from bvsi.data import Data
-from bvsi.data.denoise import smoothers
+from bvsi.data.denoise import Smoother, smoothers
 from bvsi.residual.discrete import State
 
 HALF = 0.5  # part of the variance of the noise that states keep, see above
 # Values of an axis, nodes of a mesh too, beyond which it is smoothed in parts: a decomposition of 1,200 takes half a
 # second.
 _LONGEST = 1200
+
+
+# Smoothers of data that are in use: one set of data is assembled anew for every value of parameters in its operators.
+_KNOWN: WeakKeyDictionary[Data, dict[str, Smoother]] = WeakKeyDictionary()
 
 
 def half_noisy(state: State, data: Data) -> State:
@@ -37,7 +42,9 @@ def half_noisy(state: State, data: Data) -> State:
         Where and when its values are, on the nodes of the space.
     """
     fields, variance = dict(state.fields), dict(state.variance)
-    for name, smoother in smoothers(data, _LONGEST).items():
+    if data not in _KNOWN:
+        _KNOWN[data] = smoothers(data, _LONGEST)
+    for name, smoother in _KNOWN[data].items():
         values, kept = smoother.keeping(HALF, state.fields[name].T)
         fields[name], variance[name] = values.T, kept * state.variance[name]
     return replace(state, fields=fields, variance=variance)
