@@ -31,6 +31,8 @@ _VALUES = 9
 _STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
 # How much larger the last step may be for a parameter that the data leave open.
 _CREEPS = 10.0
+# Part of the last step that one may be before steps are halved.
+_SLOW = 0.5
 # Steps from another start; a minimum that is not reached in these is not told. Not measured.
 _TRIED = 6
 # Distance in standard deviations from which on two ends are different ones.
@@ -65,6 +67,12 @@ Select = Callable[..., SelectionPath]
 def carrying(library: Library, names: Sequence[str]) -> list[Operator]:
     """Operators among those named that have parameters."""
     return [o for f in library.equations for o in library.of_equation(f) if o.free is not None and o.name in names]
+
+
+def parameters_of(library: Library, names: Sequence[str]) -> frozenset[str]:
+    """Parameters of the named operators."""
+    free = (o.free.names for o in carrying(library, names) if o.free is not None)
+    return frozenset[str]().union(*free) & {*library.parameters}
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +118,26 @@ class ParameterGrid:
         return ParameterPoint(names, start | values, {name: theta[name] for name in names})
 
     def basins(self, point: ParameterPoint, carrying: Sequence[str]) -> list[ParameterPoint]:
-        """Values of the grid with a misfit of the model that is lower than around them, but for those next to κ.
+        """Values of the grid with a misfit of the model that is lower than around them, but for those next to κ."""
+        places, own, q, points = self._misfits(point, carrying)
+        return [
+            points[i]
+            for i, place in enumerate(places)
+            if np.isfinite(q[i])
+            and not _next(place, own)
+            and all(q[i] <= q[j] for j, other in enumerate(places) if _next(place, other))
+        ]
+
+    def lowest(self, point: ParameterPoint, carrying: Sequence[str]) -> tuple[ParameterPoint, ParameterPoint] | None:
+        """The model where its misfit on the grid is lowest, and at the values next to κ; None where they are next."""
+        places, own, q, points = self._misfits(point, carrying)
+        best, nearest = int(np.argmin(q)), _nearest(places, own)
+        return None if not np.isfinite(q[best]) or _next(places[best], own) else (points[best], points[nearest])
+
+    def _misfits(
+        self, point: ParameterPoint, carrying: Sequence[str]
+    ) -> tuple[list[tuple[int, ...]], list[float], Array, list[ParameterPoint]]:
+        """Places of the grid and that of κ, misfits of the model there, and the model with its values.
 
         Misfits are those of moment equations, with the weights of the model at the values next to its estimate.
         """
@@ -124,9 +151,8 @@ class ParameterGrid:
         axes = {name: sorted({values[name] for _, values in models}) for name in models[0][1]}
         places = [tuple(axes[name].index(values[name]) for name in axes) for _, values in models]
         own = [float(np.interp(point.values[name], axis, np.arange(len(axis)))) for name, axis in axes.items()]
-        nearest = min(range(len(models)), key=lambda i: max(abs(a - b) for a, b in zip(places[i], own, strict=True)))
-        start = {made: point.theta[self.origin[made][0]] for made in models[nearest][0]}
-        start |= {name: point.theta[name] for name in others}
+        start = {made: point.theta.get(self.origin[made][0], 0.0) for made in models[_nearest(places, own)][0]}
+        start |= {name: point.theta.get(name, 0.0) for name in others}
         names = self.whole.names
         weights = np.array([start.get(name, 0.0) for name in names])
         moments = self.whole.moment_equations(weights, rng=np.random.default_rng(0), draws=1)
@@ -143,19 +169,12 @@ class ParameterGrid:
         )
         rows = [tuple(sorted(names.index(name) for name in (*made, *others))) for made, _ in models]
         theta, q = quadratic.solve(rows)
-        low = [
-            i
-            for i, place in enumerate(places)
-            if np.isfinite(q[i])
-            and not _next(place, own)
-            and all(q[i] <= q[j] for j, other in enumerate(places) if _next(place, other))
-        ]
         found = []
-        for i in low:
+        for i, (_, values) in enumerate(models):
             at = {names[j]: float(value) for j, value in zip(rows[i], theta[i], strict=True)}
             own_names = {self.origin[made][0] if made in self.origin else made: value for made, value in at.items()}
-            found.append(ParameterPoint(point.names, point.values | models[i][1], own_names))
-        return found
+            found.append(ParameterPoint(point.names, point.values | values, own_names))
+        return places, own, np.where(np.isfinite(q), q, np.inf), found
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,6 +205,11 @@ class ParameterSearch:
         return joint_fit(self.at(point), point, _ROUGHLY, self.limits)
 
 
+def _nearest(places: Sequence[Sequence[float]], own: Sequence[float]) -> int:
+    """The place of a grid that is nearest to another, by the axis along which it is farthest."""
+    return min(range(len(places)), key=lambda i: max(abs(a - b) for a, b in zip(places[i], own, strict=True)))
+
+
 def _next(place: Sequence[float], other: Sequence[float]) -> bool:
     """Whether two places of a grid are one step apart at most along every axis."""
     return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
@@ -200,7 +224,7 @@ def _gauss_newton(
     where the way comes near to a point that is known.
     """
     setup, parameters = search.setup, search.setup.library.parameters
-    here = point if point.theta else _fixed(setup, point, point.values)
+    here, part, last = point if point.theta else _fixed(setup, point, point.values), 1.0, math.inf
     for _ in range(steps):
         there, fit = search.at(here), search.fit(here)
         found = dict(zip(fit.names, zip(fit.theta, np.sqrt(variance_of(fit)), strict=True), strict=True))
@@ -216,8 +240,10 @@ def _gauss_newton(
         unit = {n: sd * (_CREEPS if parameters[n].hardly(here.values[n], sd) else 1) for n, (_, sd) in step.items()}
         size = max(abs(values[name] - here.values[name]) / unit[name] for name in step)
         if size <= _NEAR:
+            # where what X̃ knows of θ moves with κ, steps may go to and fro
+            part, last = 0.5 if size > _SLOW * last else part, size
             theta = {name: float(found[name][0]) for name in here.names}
-            here = ParameterPoint(here.names, values, theta)
+            here = ParameterPoint(here.names, values if size <= _CLOSE else moved(part), theta)
             if size <= _CLOSE:
                 return replace(here, fit=fit)
             continue
@@ -227,6 +253,24 @@ def _gauss_newton(
             return None
         here = lower
     return None
+
+
+def started(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
+    """The first model, or all operators at other values of the grid where these explain the data better.
+
+    One selection among all operators at all values may begin with some that explain much together, and end far away.
+    """
+    setup, names = search.setup, search.setup.library.names
+    pair = search.table.lowest(replace(point, names=names), [o.name for o in carrying(setup.library, names)])
+    ends = []
+    for one in pair or ():
+        try:
+            ends.append(_fixed(setup, one, one.values))
+        except FAILURES:
+            ends.append(one)
+    parameters = setup.library.parameters
+    better = bool(ends) and ends[0].objective(parameters) < ends[1].objective(parameters)
+    return replace(ends[0], fit=None) if better else point
 
 
 def estimated(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
@@ -248,17 +292,20 @@ def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
     """
     library = search.setup.library
     fixed = {o.name for o in library.operators if o.tie} | {*search.keep}
-    inside = [o.name for o in carrying(library, point.names)]
     while point.fit is not None:
         price = math.log(point.fit.equations.n) + 2 * math.log(len(library.names))  # as of the selection
         z2 = dict(zip(point.fit.names, point.fit.theta**2 / variance_of(point.fit), strict=True))
-        free = {name: z2[name] for name in point.names if name not in fixed and name not in inside}
+        inside = [o.name for o in carrying(library, point.names)]
+        every = parameters_of(library, inside)
+        only = {one for one in inside if parameters_of(library, [name for name in inside if name != one]) != every}
+        free = {name: z2[name] for name in point.names if name not in fixed | only}
         weakest = min(free, key=lambda name: free[name], default=None)
         if weakest is None or free[weakest] >= price:
             break
         theta = {name: value for name, value in point.theta.items() if name != weakest}
         start = ParameterPoint(tuple(theta), point.values, theta)
-        smaller = _lowest(search, [start, *search.table.basins(start, inside)])
+        left = [name for name in inside if name != weakest]
+        smaller = _lowest(search, [start, *search.table.basins(start, left)])
         if smaller is None or smaller.fit is None or smaller.fit.equations.q > point.fit.equations.q + price:
             break
         point = smaller
@@ -368,8 +415,7 @@ def elsewhere(search: ParameterSearch, point: ParameterPoint) -> tuple[Parameter
     """
     assert point.fit is not None
     library = search.setup.library
-    used = {n for o in carrying(library, point.names) if o.free is not None for n in o.free.names}
-    mine = {name: one for name, one in library.parameters.items() if name in used}
+    mine = [name for name in library.parameters if name in parameters_of(library, point.names)]
     doubts: list[str] = []
     for near in search.table.basins(point, [o.name for o in carrying(library, point.names)]):
         try:

@@ -32,7 +32,9 @@ from bvsi.discovery.parameter_search import (
     estimated,
     joint_fit,
     limits_of,
+    parameters_of,
     prior_of,
+    started,
     trimmed,
     variance_of,
 )
@@ -124,7 +126,7 @@ def selected_parameters(
         Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
     search = ParameterSearch(setup, ParameterGrid.of(setup, progress), keep, _of_parameters(limits, setup.library))
-    point = search.table.first(setup.library, plain, keep, progress)
+    point = started(search, search.table.first(setup.library, plain, keep, progress))
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
         if carrying(setup.library, point.names):
@@ -224,19 +226,18 @@ def _priced(
     Where a model without parameters is better at that price, it is the one selected.
     """
     setup, keep = search.at(point), search.keep
-    own = {o.name: o for o in carrying(setup.library, setup.library.names)}
+    own = {o.name for o in carrying(setup.library, setup.library.names)}
     price = math.log(whole.n)
 
     def count(names: Sequence[str]) -> int:
-        free = frozenset[str]().union(*(own[n].free.names for n in names if n in own))  # type: ignore[union-attr]
-        return len(free & {*setup.library.parameters})
+        return len(parameters_of(setup.library, names))
 
     left = [name for name in whole.names if name not in own and name not in columns_of(setup.library)]
     margins = dict(path.margins)
     for name in set(margins) & set(point.names):
         lost = count(point.names) - count([other for other in point.names if other != name])
         margins[name] -= price * lost
-        if margins[name] < 0 and name not in keep and not own.keys() & {*keep} and left:
+        if margins[name] < 0 and name not in keep and not own & {*keep} and left:
             other = plain(whole.restrict(left), keep=[k for k in keep if k in left])
             if other.best.score < path.best.score + price * count(point.names):
                 return setup.with_(library=setup.library.at(point.values)), whole.restrict(left), other, Estimated()
@@ -251,6 +252,9 @@ def _priced(
         prior = prior_of(setup.library, point.values)
         fit = joint_fit(setup, point, Profile(), search.limits, whole)
         told = _open(setup.library, fit, point.values)
+    for name, z2 in zip(fit.names, fit.theta**2 / variance_of(fit), strict=True):
+        if name in margins:  # where κ is free an operator may be less needed than at one κ
+            margins[name] = min(margins[name], float(z2) - price)
     values = {made: point.values[name] for made, name in columns_of(setup.library).items()}
     best = path.best
     joint = replace(best, names=fit.names, theta=fit.theta, fit=None if setup.library.ties else fit)

@@ -302,18 +302,23 @@ def _residuals(
         for one in densities:
             Z[layout.rows(one.equation), :, 0] = time_terms[one.key].X[layout.tests[one.equation]]
         structure = _with_densities(structure, layout, {o.equation: (o, time_terms[o.key].J) for o in densities})
+    absent = _absent(operators, data)
     monic = [operator.monic() for operator in operators]
     L = shifts(lag_names(operators), data.times)
     if L:
         states = (with_lags(states[0], L), with_lags(states[1], L))
         structure = replace(structure, lagged=True)
-    made = columns([one for one, _ in monic], space, states, b, few)
-    streamed = {(one.key, one.equation): one for one, _ in monic if made[one.key].J is None}
+    used = [one for (one, _), operator in zip(monic, operators, strict=True) if operator.name not in absent]
+    made = columns(used, space, states, b, few)
+    streamed = {(one.key, one.equation): one for one in used if made[one.key].J is None}
     source = WeakJacobians(layout, tuple(streamed.values()), states[1])
     if streamed:
         source.check()
     J: list[Sensitivity] = []
     for i, (operator, (one, factor)) in enumerate(zip(operators, monic, strict=True)):
+        if operator.name in absent:
+            J.append(Sensitivity(layout.pattern, ()))
+            continue
         column = made[one.key]
         column_of_Z = 1 + i if i < len(library) else 0
         Z[layout.rows(operator.equation), :, column_of_Z] += factor * column.X[layout.tests[operator.equation]]
@@ -325,6 +330,14 @@ def _residuals(
     known = [one for one in J[len(library) :] if one.terms]
     left = combined_sensitivity(known, np.ones(len(known))) if known else None
     return Residuals(structure, structure.only_active(Z), tuple(J[: len(library)]), left)
+
+
+def _absent(operators: tuple[WeakOperator, ...], data: Data) -> set[str]:
+    """Operators that a known quantity which is zero in this experiment makes zero."""
+    words = operators[0].words
+    zeros = {words.jet(name): 0 for name in words.numbers if data.auxiliary[name][0] == 0}
+    some = [o for o in operators if zeros and any(zeros.keys() & t.integrand.free_symbols for t in o.terms)]
+    return {o.name for o in some if all(t.integrand.xreplace(zeros) == 0 for t in o.terms)}
 
 
 def _with_densities(
