@@ -7,6 +7,7 @@ from scipy.integrate import solve_ivp
 from bvsi import Data, Discovery, Grid, Library, add_noise, discover, forecast, simulate_found
 from bvsi.app.report import equation_latex
 from bvsi.errors import BvsiError
+from bvsi.infer.priors import GaussianPrior
 from bvsi.operators import Parameter
 
 NODES, LENGTH = 64, 15.0
@@ -145,5 +146,41 @@ def test_polynomials_that_make_up_for_a_wrong_value_do_not_hide_the_right_one():
     value = dict(zip(found.names, found.theta, strict=True))
     expected = value["1"] + value["u/(K+u)"] * u / (K + u) + value["sin(t)"] * np.sin(2.0)
     np.testing.assert_allclose(np.ravel(right_side(2.0, np.array([u]))), expected, rtol=1e-12)
+    draw = found.theta * (1 + 0.1 * np.arange(len(found.names)))  # K as the others
+    own = dict(zip(found.names, draw, strict=True))
+    expected = own["1"] + own["u/(K+u)"] * u / (own["K"] + u) + own["sin(t)"] * np.sin(2.0)
+    np.testing.assert_allclose(np.ravel(right_side(2.0, np.array([u]), draw)), expected, rtol=1e-12)
+    assert f"{own['K']:.8g}"[:7] in str(found.to_sympy(theta=draw.tolist()))
     with pytest.raises(BvsiError, match="refine: K inside operators"):
         found.refine(data, library)
+
+
+def test_priors_and_constraints_name_parameters(saturating):
+    data, library, free = saturating
+    known = discover(data, library, prior=GaussianPrior({"K": (0.6, 0.001**2)}), check=False)
+    assert known.coefficient("K") == pytest.approx(0.6, abs=0.003)
+    assert known.coefficient("u/(K + u)") != pytest.approx(free.coefficient("u/(K + u)"), rel=1e-3)
+    above = free.coefficient("K") + 0.01
+    held = discover(data, library, constraints=[f"K >= {above}", "laplacian(u) > 0"], check=False)
+    assert held.posterior.interval()[held.names.index("K"), 0] >= above
+    both = discover(data, library, constraints="[u/(K + u)] + 2*K == 0", check=False)
+    assert both.coefficient("u/(K + u)") == pytest.approx(-2 * both.coefficient("K"), rel=1e-6)
+
+
+def test_what_is_left_open_is_not_consistent():
+    data = observed(lambda u: -u / (1 + 2 * u))
+    library = Library({"u": ["laplacian(u)", "u/(1 + a*b*u)"]}, parameters={"a": (0.2, 10), "b": (0.2, 10)})
+    found = discover(data, library)
+    assert found.verdict == "not decided"
+    assert "only a·b" in " ".join(found.check.reasons)
+    assert "prior" in found.check.advice
+
+
+def test_powers_go_on_below_zero():
+    """Noise makes a positive field negative; a field that is negative itself has no fractional power."""
+    data = observed(lambda u: 2 * u**3 / (1 + u**3) - 1.5 * u, noise=0.06)
+    shifted = data.with_fields({"u": data.fields["u"] - data.fields["u"].min() - 0.02})
+    library = Library({"u": ["laplacian(u)", "u", "u**n"]}, parameters={"n": (1.2, 4)})
+    assert np.isfinite(discover(shifted, library, check=False).theta).all()
+    with pytest.raises(BvsiError, match="fractional power"):
+        discover(data.with_fields({"u": data.fields["u"] - 2}), library, check=False)

@@ -24,6 +24,7 @@ from bvsi.app.posterior_storage import CHAINS, arviz_installed, as_arviz, to_dat
 from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.method import choose_method, with_treatment
+from bvsi.discovery.parameters import at_estimate
 from bvsi.errors import BvsiError
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.likelihood import ResidualLikelihood
@@ -32,6 +33,7 @@ from bvsi.likelihood.products import SpaceTime
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
+from bvsi.operators.experiments import by_experiment
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -126,22 +128,25 @@ def predictive_groups(
     import xarray as xr
 
     rng = np.random.default_rng(0) if rng is None else rng
-    likelihood = _likelihood(found, data, library, noise, rng)
+    likelihood, origin = _likelihood(found, data, library, noise, rng)
+    estimate = found.theta - origin
     if likelihood.n > _MOST:
         raise BvsiError(f"to_arviz: {likelihood.n} residuals are more than {_MOST}; give every second frame or node.")
-    scale = math.sqrt(likelihood.noise_scale(likelihood.normal_equations(found.theta)))
-    models = [linear_model(likelihood, part, found.theta) for part in likelihood.parts]
+    scale = math.sqrt(likelihood.noise_scale(likelihood.normal_equations(estimate)))
+    models = [linear_model(likelihood, part, estimate) for part in likelihood.parts]
     posterior = to_dataset(found.posterior, size=size, rng=rng)
     theta = posterior["theta"].values
     step = theta - found.theta
     zeta = np.concatenate([m.zeta - step @ m.zeta_slope.T for m in models], axis=-1) / scale
-    drawn = np.concatenate([theta @ m.slope.T + scale * _noise(m, theta.shape[:2], rng) for m in models], axis=-1)
+    drawn = np.concatenate(
+        [(theta - origin) @ m.slope.T + scale * _noise(m, theta.shape[:2], rng) for m in models], axis=-1
+    )
     places = {"chain": posterior["chain"], "draw": posterior["draw"]}
     dims = ("chain", "draw", "residual")
     groups = {
         "posterior": posterior,
         "log_likelihood": xr.Dataset({"left": (dims, -0.5 * zeta**2 - 0.5 * math.log(2 * math.pi))}, places),
-        "posterior_predictive": xr.Dataset({"left": (dims, drawn)}, places),
+        "posterior_predictive": xr.Dataset({"left": (dims, np.concatenate(drawn, axis=-1))}, places),
         "observed_data": xr.Dataset({"left": ("residual", np.concatenate([m.y for m in models]))}),
     }
     if prior is not None:
@@ -175,15 +180,17 @@ def _noise(model: LinearModel, shape: tuple[int, ...], rng: Rng) -> Array:
 
 def _likelihood(
     found: Discovery, data: Data | Sequence[Data], library: Library, noise: Any, rng: Rng
-) -> ResidualLikelihood:
-    """The likelihood of the selected operators with the method of the discovery."""
+) -> tuple[ResidualLikelihood, Array]:
+    """The likelihood of the selected operators with the method of the discovery, and κ_0 of parameters, (d,)."""
     if found.method is None or found.method.weighting is None or not found.method.weighting.uses_noise:
         raise BvsiError("to_arviz: the method of this result is not kept, or takes no noise; discover it again.")
     if len(library.orders) > 1:
         library = library.with_time_order(found.time_order)
-    missing = [name for name in found.names if name not in library.names]
+    library, experiments = by_experiment(library, as_experiments(data))
+    missing = [name for name in found.names if name not in (*library.names, *found.parameters)]
     if missing:
         raise BvsiError(f"library: it has no operator {missing[0]!r}; give that of the discovery.")
-    measured = measure_all(as_experiments(data), noise, robust=True, rng=rng)
+    library, origin = at_estimate(library, found)
+    measured = measure_all(experiments, noise, robust=True, rng=rng)
     setup, _ = with_treatment(choose_method(measured, library, found.method).setup)
-    return setup.likelihood(found.names)
+    return setup.likelihood(found.names), origin

@@ -176,7 +176,8 @@ def _words(record: dict[str, Any] | None) -> Vocabulary | None:
     """Names of coordinates and fields again."""
     if record is None:
         return None
-    names = {key: tuple(map(str, record[key])) for key in ("coordinates", "fields", "auxiliary")}
+    kinds = ("coordinates", "fields", "auxiliary", "numbers")
+    names = {key: tuple(map(str, record.get(key, ()))) for key in kinds}
     if record["system"] not in COORDINATES:
         raise ValueError(f"coordinates {record['system']!r} are not known")
     return Vocabulary(**names, system=record["system"])

@@ -106,6 +106,7 @@ def check(
     seen: float = 1.0,
     grows: bool = False,
     noise_free: bool = False,
+    left_open: tuple[str, ...] = (),
     levels: CheckLevels = LEVELS,
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
@@ -134,6 +135,8 @@ def check(
     noise_free
         Whether the data have no noise to speak of. What filters take for it is then rounding and what is left of the
         signal; tests against it mean nothing.
+    left_open
+        What the data leave open of parameters inside operators, in words.
     levels
         Thresholds.
     """
@@ -167,6 +170,7 @@ def check(
         seen,
         grows,
         clean,
+        left_open,
     )
     verdict, reasons = judge(evidence)
     for one in comparisons:
@@ -295,6 +299,7 @@ def check_discovery(
     held: bool = False,
     margins: Mapping[str, float] = MappingProxyType({}),
     seen: float | None = None,
+    left_open: tuple[str, ...] = (),
     levels: CheckLevels = LEVELS,
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
@@ -316,6 +321,8 @@ def check_discovery(
         Whether constraints hold the fit after all; refits, which are free, are then not compared with it.
     margins, seen
         Those of the selection; margins by operator.
+    left_open
+        What the data leave open of parameters inside operators, in words.
     levels
         Thresholds.
     """
@@ -345,6 +352,7 @@ def check_discovery(
         seen=1.0 if clean else seen_signal(fit, likelihood, rng) if seen is None else seen,
         grows=not setup.library.steady and grows_without_bound(known, fit.theta, setup.data[0]),
         noise_free=clean,
+        left_open=left_open,
         levels=levels,
     )
 

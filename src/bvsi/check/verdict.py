@@ -95,6 +95,11 @@ _UNTRIED = {
 }
 
 
+_OPEN = (
+    "Do not trust what is said to be left open: the equation explains the data, but other values of its parameters, or "
+    "other operators, do so as well. Give more data, less noise, narrower bounds, or what is known, as a prior."
+)
+
 _MEASURED = (
     "Do not trust the error bars: the noise is not what filters take it for, independent and Gaussian. State it: "
     "Diagonal() where it varies, Covariance() where it is correlated; for data without noise, how far they can be "
@@ -109,10 +114,12 @@ _NO_NOISE = (
 def advice_for(verdict: Verdict, evidence: Evidence) -> str:
     """What to do; other words where something could not be tried, residuals are few, or noise was measured."""
     untried = evidence.untried
-    if evidence.clean is not None:
+    if evidence.clean is not None and verdict is not Verdict.UNDECIDED:
         return _NO_NOISE if verdict is Verdict.CONSISTENT else ADVICE[verdict]
     if verdict is Verdict.NOISE and evidence.noise_error > 0:
         return _MEASURED
+    if verdict is Verdict.UNDECIDED and evidence.open:
+        return _OPEN
     if verdict is Verdict.CONSISTENT and evidence.freedom < _FEWEST and not untried:
         return _FEW.format(freedom=evidence.freedom)
     return _UNTRIED[verdict].format(where=" and ".join(untried)) if untried and verdict in _UNTRIED else ADVICE[verdict]
@@ -163,6 +170,8 @@ class Evidence:
         Whether short waves grow without bound.
     clean
         Of data without noise, None for all others.
+    open
+        What the data leave open of parameters inside operators, in words.
     """
 
     tests: tuple[ResidualTest, ...]
@@ -180,6 +189,7 @@ class Evidence:
     seen: float = 1.0
     grows: bool = False
     clean: Clean | None = None
+    open: tuple[str, ...] = ()
 
     def of_test(self, *kinds: TestKind) -> list[ResidualTest]:
         """Tests of some kinds."""
@@ -222,7 +232,9 @@ def judge(evidence: Evidence) -> Finding:
     if evidence.grows:
         return Verdict.ILL_POSED, ("waves shorter than the spacing of the nodes grow the faster the shorter they are",)
     if evidence.clean is None and (rivals := _rivals(evidence)):  # odds are those of noise
-        return Verdict.UNDECIDED, rivals
+        return Verdict.UNDECIDED, rivals + evidence.open
+    if evidence.open:
+        return Verdict.UNDECIDED, evidence.open
     return verdict, reasons
 
 

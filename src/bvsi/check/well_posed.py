@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bvsi.common.jets import Sided
 from bvsi.data import Data
 from bvsi.operators import Library, Vocabulary
-from bvsi.operators.vocabulary import TIME
+from bvsi.operators.vocabulary import TIME, lag_of
 from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 
 if TYPE_CHECKING:
@@ -141,6 +141,8 @@ def _values(
     if jet is None:
         return data.times[times] if name == TIME else data.geometry.points[nodes, words.coordinates.index(name)]
     field, index = jet
+    lag = lag_of(field)
+    field = field if lag is None else lag[0]  # as of an earlier time as any
     if index != words.zero:
         return np.zeros(len(nodes))
     values = data.fields[field] if field in data.fields else data.auxiliary[field]

@@ -223,13 +223,15 @@ def arrange_auxiliary(value: ArrayLike, what: str, sizes: Sizes, dims: tuple[str
     """Array (times, nodes) of a known field in time, or (nodes,) of a static one, which has no time axis.
 
     The number of axes tells them apart: a static array has one axis less than ``dims``, or than the grid's
-    axes and time, or is flattened to (nodes,).
+    axes and time, or is flattened to (nodes,). One number holds everywhere.
     """
     array = _plain(value, what)
     space = {name: size for name, size in sizes.items() if name != TIME}
     n_nodes = _product(space)
     if not space:  # of a series: one number, or one per time
         return array.reshape(1) if array.size == 1 else arrange(array, what, sizes, dims)
+    if array.ndim == 0:  # a known quantity of the experiment, such as its temperature
+        return np.full(n_nodes, float(array))
     static_axes = (len(space),) if dims is not None else (1, len(space))
     if array.ndim not in static_axes or (dims is None and array.shape == (sizes[TIME], n_nodes)):
         return arrange(array, what, sizes, dims)

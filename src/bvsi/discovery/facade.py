@@ -18,9 +18,9 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
-from bvsi.discovery.parameters import Estimated, check_parameters, selected_parameters
+from bvsi.discovery.parameters import Estimated, check_parameters, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
-from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_worth
+from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_powers, check_worth
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
@@ -34,6 +34,7 @@ from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
 from bvsi.operators import Library, Vocabulary
+from bvsi.operators.experiments import by_experiment
 from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.select.by_fits import without_weakest
 from bvsi.select.path import needed, ties_of
@@ -106,14 +107,19 @@ def discover(
     rng = np.random.default_rng(0) if rng is None else rng
     check_arguments(data, library)
     _check_cluster(client, stored)
+    library, given = by_experiment(library, as_experiments(data))
     _check_prior(prior, library)
+    every = None
+    if library.parameters:
+        library, prior, constraints, every = told_parameters(library, prior, constraints)
     allowed = _constraints(constraints, library)
     rounds = _count(relinearise)
-    experiments = as_experiments(data)
+    experiments = as_experiments(given)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     for one in measured:
         check_ends(one.data)  # outliers would hide it
+    check_powers(measured, library)
     chosen = choose_method(measured, library, method)
     used = chosen.method
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
@@ -122,8 +128,8 @@ def discover(
     if library.parameters:
         check_parameters(library, client, relinearise)
         plain, _ = _selector(setup.library, used, None, rng)
-        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, progress)
-        allowed, orders, rounds = _constraints(constraints, setup.library), "", 0
+        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, every, progress)
+        allowed, orders, rounds = inside.limits(setup.library, every), "", 0
     elif len(setup.library.orders) > 1:
         setup, whole, path, orders = selected_order(setup, partial(select, keep=keep, progress=progress), progress)
     else:
@@ -139,7 +145,8 @@ def discover(
     if not keep:
         check_found(path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
-    judged, pictures = _check(model, setup, path, measured, levels, rng, progress) if check else (None, None)
+    left_open = inside.left_open(path) if library.parameters else ()
+    judged, pictures = _check(model, setup, path, measured, levels, rng, progress, left_open) if check else (None, None)
     while judged is not None and all(m.noise_free for m in measured) and not (prior or allowed or inside.values):
         smaller = without_weakest(path, _widened(model, judged), whole, keep)
         if smaller is None:
@@ -281,6 +288,7 @@ def _check(
     levels: CheckLevels,
     rng: Rng,
     progress: Progress,
+    left_open: tuple[str, ...] = (),
 ) -> tuple[Check | None, Frames]:
     """The check of the model, and pictures of its fit."""
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
@@ -301,6 +309,7 @@ def _check(
         held=contradicted,
         margins=path.margins,
         seen=path.seen if subject is path.best.fit else None,
+        left_open=left_open,
         levels=levels,
     )
     return judged, pictures
@@ -375,7 +384,7 @@ def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
         raise BvsiError(f"prior: Prior({{...}}) or GaussianPrior({{...}}) is needed, not {prior!r}.")
     for key in () if prior is None else prior.terms:
         for name in (key,) if isinstance(key, str) else key:
-            if isinstance(key, str) and matches(name, library.names):
+            if isinstance(key, str) and matches(name, (*library.names, *library.parameters)):
                 continue
             try:
                 library.index(name)
@@ -404,7 +413,7 @@ def _result(
     library, fit = setup.library, model.fit
     posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(path)
     scores = fit.score_covariance
-    texts = library.at(inside.means(posterior)).texts if inside.values else library.texts
+    texts = library.texts
     return Discovery(
         fields=tuple(library.equations),
         candidates=library.names,

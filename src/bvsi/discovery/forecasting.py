@@ -22,6 +22,7 @@ from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.linalg import single_threaded_blas
 from bvsi.operators import Library
+from bvsi.operators.experiments import by_experiment, of_experiment
 from bvsi.predict.ensemble import Start, compared, labelled, simulated
 from bvsi.predict.forecast import Forecast, ForecastError
 
@@ -66,7 +67,7 @@ def forecast(
     if len(library.orders) > 1:
         library = library.with_time_order(found.time_order)
     _check(holdout, draws, library)
-    experiments = as_experiments(data)
+    library, experiments = by_experiment(library, as_experiments(data))
     first, given = experiments[0], dict(options or {})
     kept = [max(_FEWEST_TRAINED, round((1 - holdout) * one.n_times)) for one in experiments]
     if kept[0] >= first.n_times:
@@ -93,6 +94,7 @@ def simulate_found(
     draws: int = 20,
     rng: np.random.Generator,
     budget: float = 15_000.0,
+    experiment: int = 1,
     progress: Progress = silent,
 ) -> xr.Dataset:
     """The discovered equation simulated from the first frame of ``initial``: mean, sd and 95% band of every field.
@@ -108,11 +110,14 @@ def simulate_found(
         Increasing, the first that of the first frame. Boundary values in time have to reach as far.
     draws, budget
         As in :func:`forecast`.
+    experiment
+        Whose coefficients and parameters are taken where these differ, counted from one.
     """
     if len(library.orders) > 1:
         library = library.with_time_order(found.time_order)
     _check(0.5, draws, library)
     t = _checked_times(times, initial)
+    library, initial = of_experiment(library, initial, experiment, found.words)
     chosen, origin = at_estimate(library, found)
     start = Start.of(initial, chosen, None, np.inf)
     if start.simulator.needs_boundary and t[-1] - initial.times[-1] > 1e-9 * (t[-1] - t[0]):

@@ -308,6 +308,10 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
                 f"used, with error bars that may be up to {np.sqrt(wanted / sum(used)):.2g} times as wide"
             )
             reason = f"{reason}; {told}"
+    if library.longest_lag:  # couples times that no tile would
+        if not isinstance(asked.weighting or Stacked(), Stacked):
+            raise BvsiError(f"weighting: lag(...) couples times; {asked.weighting!r} does not, Stacked() does.")
+        weighting = Stacked()
     if not experiments[0].geometry.dim and asked.selection is None:
         asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
     return _complete(asked, tests, asked.stencil or time or EachFrame(), asked.weighting or weighting), reason

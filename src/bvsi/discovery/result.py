@@ -84,7 +84,7 @@ class Discovery:
     words
         Names of coordinates and fields; None where a file does not tell.
     texts
-        Selected operators by name, in fields and coordinates alone: :attr:`bvsi.Library.texts`.
+        Selected operators by name, in fields, coordinates and parameters: :attr:`bvsi.Library.texts`.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
@@ -232,10 +232,12 @@ class Discovery:
         alone = expit(0.5 * (z**2 - math.log(self._residuals)))
         found = self.path.inclusion()
         found |= {name: min(found.get(name, 1.0), float(p)) for name, p in zip(self.names, alone, strict=True)}
+        texts = {
+            o: read_or_none(self.texts.get(o, without_equation(o))) for o in self.names if o not in self.parameters
+        }
         for name in self.parameters:  # as probable as what they stand in
-            short = without_equation(name)
-            there = [o for o in self.names if (syntax := read_or_none(without_equation(o))) and short in syntax.names]
-            found[name] = max((found[o] for o in there if o not in self.parameters), default=1.0)
+            there = [o for o, syntax in texts.items() if syntax and without_equation(name) in syntax.names]
+            found[name] = max((found[o] for o in there), default=1.0)
         return found
 
     @property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Sequence
 
@@ -15,7 +16,9 @@ from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.infer import Fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.level import observed
+from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library
+from bvsi.operators.syntax import Syntax
 
 Array = NDArray[np.float64]
 
@@ -32,6 +35,8 @@ _BEYOND = 4.0
 _DIFFER = 0.5
 # Part of the left side that is left of it where candidates are the same: rounding of sums over thousands of values.
 _IDENTITY = 1e-9
+# Standard deviations of the noise below zero that a positive field gets to: one value in 10⁹ does.
+_BELOW = 6.0
 # Level of the test for a trend.
 _TREND = 1e-3
 # Values that tell whether two columns are one; of more data every so many frames are looked at. Not measured.
@@ -52,6 +57,38 @@ def check_arguments(data: object, library: object) -> None:
                 "data: Data is needed, or several in a list; make it with Data.from_arrays or Data.from_xarray, or "
                 f"read a file with bvsi.app.readers.read; got {type(one).__name__}."
             )
+
+
+def check_powers(measured: Sequence[Measurement], library: Library) -> None:
+    """Refuse fractional powers of fields that are negative by more than their noise: u**n goes on oddly below zero."""
+    for operator in library.operators:
+        powers = _fractional(operator.free or operator.syntax, {*library.parameters})
+        for field in sorted(powers & {*measured[0].data.fields}):
+            for one in measured:
+                low = min(float(one.data.fields[field][rows].min()) for rows in slabs(one.data.fields[field]))
+                if low < -_BELOW * one.sigma.get(field, 0.0):
+                    raise OperatorError(
+                        f"operator {operator.name!r}: a fractional power of {field!r}, which is down to {low:.3g}, "
+                        "more than its noise explains; write the power of its size, such as "
+                        f"({field}**2)**0.75, or leave it out."
+                    )
+
+
+def _fractional(syntax: Syntax, parameters: set[str]) -> set[str]:
+    """Names under powers that are not integers, or that are to be estimated."""
+    found: set[str] = set()
+    for node in ast.walk(syntax.tree):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            used = {one.id for one in ast.walk(node.right) if isinstance(one, ast.Name)}
+            number = node.right.value if isinstance(node.right, ast.Constant) else 0
+            if used & parameters or (isinstance(number, float) and not number.is_integer()):
+                products = isinstance(node.left, ast.Name) or _is_product(node.left)
+                found |= {one.id for one in ast.walk(node.left) if isinstance(one, ast.Name)} if products else set()
+    return found
+
+
+def _is_product(node: ast.expr) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Div)
 
 
 def check_worth(experiments: Sequence[Data], library: Library) -> None:

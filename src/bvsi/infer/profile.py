@@ -515,7 +515,10 @@ def informative_text(fit: Fit) -> str:
     if fit.quadratic is None or fit.quadratic.precision is None:
         return ""
     precision = fit.quadratic.precision
-    share = scipy.linalg.eigh(precision, precision + fit.quadratic.A, eigvals_only=True)[-1]
+    try:
+        share = scipy.linalg.eigh(precision, precision + fit.quadratic.A, eigvals_only=True)[-1]
+    except np.linalg.LinAlgError:  # A, less its noise, tells nothing in some direction
+        share = 1.0
     return _INFORMATIVE if share > _WEIGHTY else ""
 
 

@@ -28,6 +28,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bvsi.common.arrays import Array, Integers
+from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, side_by_side, threads_for
 from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts
 from bvsi.linalg import Pattern
@@ -334,6 +335,9 @@ class RowsCovariance:
         Sparse factors of bands as wide as Σ of all of them take n³ times the square of its density.
         """
         structure = blocks.structure
+        if structure.lagged:
+            every = np.arange(structure.n_rows * structure.n_blocks)
+            return LaggedCovariance(blocks, every if structure.active is None else np.flatnonzero(structure.active.T))
         if structure.active is None or structure.mass_at_nodes is None:
             return None
         made, every = RowsCovariance(blocks, np.flatnonzero(structure.active.T.ravel())), StackedCovariance.of(blocks)
@@ -417,3 +421,44 @@ class RowsCovariance:
             onto = scatter(slots, inner, residuals.structure.pattern.nnz)
             slope -= 2.0 * residuals.operators_inner(onto, j)
         return slope
+
+
+# Numbers of C that are worked out at a time: 160 MB. Where all of C has fewer, dense products are quicker.
+_AT_ONCE = 20_000_000
+
+
+class LaggedCovariance(RowsCovariance):
+    """Σ = C Σ_u Cᵀ where operators read fields at earlier times, from products with Cᵀ."""
+
+    def dense(self, residuals: Residuals, theta: Array) -> Array:
+        """Σ(θ), (n, n)."""
+        structure = residuals.structure
+        G, n = residuals.jacobians(theta), len(self.rows)
+        k, i = np.divmod(self.rows, structure.n_rows)
+        together = max(1, _AT_ONCE // (structure.n_state * structure.n_times))
+        kind = np.asarray if together >= n else sparse.csr_array
+        C, spread = [], []
+        for first in range(0, n, together):
+            own = np.arange(first, min(first + together, n))
+            unit = np.zeros((structure.n_rows, structure.n_blocks, len(own)))
+            unit[i[own], k[own], own - first] = 1.0
+            V = structure.mass.summed_transposed(structure.a, unit) - G.summed_transposed(structure.b, unit)
+            C.append(kind(V.reshape(-1, len(own)).T))
+            spread.append(kind(self._noisy(V).reshape(-1, len(own)).T))
+        if together >= n:
+            return np.asarray(C[0] @ spread[0].T)
+        return np.asarray((sparse.vstack(C) @ sparse.vstack(spread).T).toarray())
+
+    def _noisy(self, V: Array) -> Array:
+        """Σ_u,j V_j for V (n_u, T, m)."""
+        noise, product = self.blocks.noise, np.empty_like(V)
+        for label, own in enumerate(noise.distinct):
+            there = noise.label == label
+            some = V[:, there].reshape(len(V), -1)
+            product[:, there] = (own @ some if sparse.issparse(own) else own[:, None] * some).reshape(V[:, there].shape)
+        return product
+
+    def logdet_gradient(self, residuals: Residuals, theta: Array, inverse: Array) -> Array:
+        """Refused."""
+        del residuals, theta, inverse
+        raise BvsiError("lag(...) goes with Profile(), whose objective has no log-determinant.")

@@ -10,11 +10,14 @@ evaluated with plain floats as it arises, from the inside out, before SymPy work
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice
 from typing import Any
 
+import numpy as np
 import sympy as sp
+from sympy.printing.precedence import PRECEDENCE
+from sympy.printing.str import StrPrinter
 
 from bvsi.common.naming import FUNCTION_NAMES
 from bvsi.errors import OperatorError
@@ -55,9 +58,9 @@ def real_value(constant: sp.Expr) -> float:
         ) from None
 
 
-def is_constant(expression: sp.Expr) -> bool:
-    """Whether it has numbers only, and parameters, which are dummies."""
-    return all(isinstance(symbol, sp.Dummy) for symbol in expression.free_symbols)
+def is_constant(expression: sp.Expr, known: Collection[sp.Symbol] = ()) -> bool:
+    """Whether it has numbers only, and parameters, which are dummies, or known quantities."""
+    return all(isinstance(symbol, sp.Dummy) or symbol in known for symbol in expression.free_symbols)
 
 
 def checked(expression: sp.Expr) -> sp.Expr:
@@ -91,10 +94,54 @@ def apply(function: Any, argument: sp.Expr) -> sp.Expr:
     return checked(result)
 
 
-def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
-    """b^n for a number n, bounded in what the power comes to: (2u⁹)⁹ is a power of 81."""
+class Power(sp.Function):  # type: ignore[misc]  # SymPy has no types
+    """|b|^p, and its odd continuation sign(b) |b|^p: what b^n is where noise makes b negative. ::
+
+        (b |b|^(n−1))' = n |b|^(n−1),      (|b|^p)' = p b |b|^(p−2),      ∂/∂p = log|b| times it
+
+    Parameters
+    ----------
+    args
+        b, p, and 1 for the odd one, 0 for the even one.
+    """
+
+    nargs = 3
+    precedence = PRECEDENCE["Pow"]
+
+    def fdiff(self, argindex: int = 1) -> sp.Expr:
+        """The derivative by b, or by p."""
+        base, p, odd = self.args
+        return p * Power(base, p - 1, 1 - odd) if argindex == 1 else sp.log(sp.Abs(base)) * self
+
+    def _sympystr(self, printer: StrPrinter) -> str:
+        base, p, odd = self.args
+        return str(printer.doprint((base if odd else sp.Abs(base, evaluate=False)) ** p))
+
+
+def power_values(base: Any, p: Any, odd: Any) -> Any:
+    """Values of :class:`Power`."""
+    size = np.abs(base) ** p
+    return np.copysign(size, base) if odd else size
+
+
+def plain_powers(expression: sp.Expr) -> sp.Expr:
+    """The expression with b^p in the place of its continuations."""
+    return expression.replace(Power, lambda base, p, _: base**p)
+
+
+def power(base: sp.Expr, exponent: sp.Expr, *, measured: bool = False) -> sp.Expr:
+    """b^n for a number n, bounded in what the power comes to: (2u⁹)⁹ is a power of 81.
+
+    Parameters
+    ----------
+    measured
+        Whether the base has noise: fractional powers above one of products, such as u**2.5 or (u/K)**n, then go on
+        oddly where these are negative.
+    """
+    signed = measured and (base.is_Symbol or base.is_Mul) and base.is_nonnegative is None
     if is_constant(exponent) and not exponent.is_number:
-        return base**exponent  # a parameter, by which is differentiated; its value was seen with the operator itself
+        # a parameter, by which is differentiated; its value was seen with the operator itself
+        return Power(base, exponent, sp.Integer(1)) if signed else base**exponent
     if not exponent.is_number:
         raise OperatorError("an exponent that is not a number; write exp(...) for other powers.")
     n = real_value(exponent)
@@ -104,6 +151,8 @@ def power(base: sp.Expr, exponent: sp.Expr) -> sp.Expr:
     if base.is_number:
         return _constant_power(base, exponent, n)
     _bound_exponent(n)
+    if signed and n > 1 and not n.is_integer():
+        return Power(base, exponent, sp.Integer(1))
     result = base**exponent
     _bound_exponent(_highest_power(result))
     return checked(result)

@@ -62,6 +62,9 @@ class Library:
     parameters
         Numbers inside operators that are estimated with the coefficients, with their bounds: ``{"K": (0.1, 10)}`` for
         ``u/(K + u)``, or ``Parameter(low, high, start=..., prior=...)``. They stand in operators, not in definitions.
+    per_experiment
+        Parameters, and operators, whose value or coefficient differs by experiment: K_1 and K_2 of ``["K"]``, the
+        coefficients of ``u*experiment_1`` and ``u*experiment_2`` of ``["u"]``; all others are shared.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Library:
         left: str | Mapping[str, str | Left] | None = None,
         vectors: Mapping[str, Sequence[str]] | None = None,
         parameters: Mapping[str, tuple[float, ...] | Parameter] | None = None,
+        per_experiment: Sequence[str] = (),
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -97,6 +101,11 @@ class Library:
         first = {name: one.first for name, one in self.parameters.items()}
         self._operators = tuple(carried(o, first) if o.free is None else o for o in self._operators)
         self._check_parameters(definitions)
+        if isinstance(per_experiment, str) or not isinstance(per_experiment, Sequence):
+            raise OperatorError(f"per_experiment: a list of names is needed, such as ['K'], not {per_experiment!r}.")
+        self.per_experiment = tuple(
+            name if name in self.parameters else self.names[self.index(name)] for name in per_experiment
+        )
         self._conditions = _conditions(boundary, self._fields)
         self._definitions = _definitions(definitions or {}, self._fields)
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
@@ -192,9 +201,9 @@ class Library:
 
     @property
     def texts(self) -> dict[str, str]:
-        """Operators by name in fields and coordinates alone: vectors by component, definitions put in their places."""
-        insert = _Inserted(self._definitions)
-        return {o.name: ast.unparse(insert.visit(copy.deepcopy(o.syntax.tree))) for o in self._operators}
+        """Operators by name in fields, coordinates and parameters: vectors by component, definitions inserted."""
+        insert = Inserted(self._definitions)
+        return {o.name: ast.unparse(insert.visit(copy.deepcopy((o.free or o.syntax).tree))) for o in self._operators}
 
     def left(self, equation: str) -> Left:
         """Left side of the equation of a field."""
@@ -210,9 +219,30 @@ class Library:
         """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
         if self.steady:
             return "the equation is steady, and nothing moves; leave it out."
+        if self.longest_lag:
+            return "lag(...) looks back in time, which the solver does not."
         if any(left.text for left in self._left.values()):
             return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
         return ""
+
+    @property
+    def longest_lag(self) -> float:
+        """The longest delay of ``lag(...)`` in the operators, a parameter at its highest value; zero without any."""
+        found = [0.0]
+        for syntax in (o.free or o.syntax for o in self._operators if "lag" in (o.free or o.syntax).functions):
+            for node in ast.walk(syntax.tree):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "lag":
+                    found.append(self._delay(node))
+        return max(found)
+
+    def _delay(self, node: ast.Call) -> float:
+        """The longest delay of a call of ``lag``."""
+        delay = node.args[-1]
+        if isinstance(delay, ast.Name) and delay.id in self.parameters:
+            return self.parameters[delay.id].high
+        if isinstance(delay, ast.Constant) and isinstance(delay.value, int | float):
+            return float(delay.value)
+        raise OperatorError(f"lag: the delay {ast.unparse(delay)!r} is neither a number nor a parameter; give it one.")
 
     @property
     def known(self) -> tuple[Operator, ...]:
@@ -254,6 +284,10 @@ class Library:
         """The library with one order of the time derivative."""
         return self._with({field: self._of(field) for field in self._fields}, time_order=order)
 
+    def with_parameters(self, changed: Mapping[str, Parameter]) -> Library:
+        """The library with other bounds or priors of some parameters."""
+        return self._with({f: self._of(f) for f in self._fields}, parameters={**self.parameters, **changed})
+
     def _with(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
         settings = {
             "keep": self.keep,
@@ -263,13 +297,21 @@ class Library:
             "time_order": self.time_order if len(self.orders) == 1 else None,
             "left": self._left,
             "vectors": self._vectors,
+            "per_experiment": self.per_experiment,
             "parameters": {
                 name: one
                 for name, one in self.parameters.items()
                 if any(o.free is not None and name in o.free.names for own in equations.values() for o in own)
             },
         }
-        return Library(equations, **{**settings, **changes})
+        given = {**settings, **changes}
+        there = {*given["parameters"], *(o.name for own in equations.values() for o in own)}
+        given["per_experiment"] = [name for name in given["per_experiment"] if name in there]
+        return Library(equations, **given)
+
+    def with_operators(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
+        """The library with other operators, and with other arguments of its own."""
+        return self._with(equations, **changes)
 
     def _check_parameters(self, definitions: Mapping[str, str | Syntax] | None) -> None:
         for name in self.parameters:
@@ -428,13 +470,14 @@ class Library:
         return "\n\n".join(texts)
 
 
-class _Inserted(ast.NodeTransformer):
+class Inserted(ast.NodeTransformer):
     """Definitions in the places of their names."""
 
     def __init__(self, definitions: Mapping[str, Syntax]) -> None:
         self.definitions = definitions
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """What the name stands for, or the name."""
         return self.definitions[node.id].tree if node.id in self.definitions else node
 
 

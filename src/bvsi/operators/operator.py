@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import combinations_with_replacement
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -25,10 +25,11 @@ from bvsi.common.arrays import Array
 from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
+from bvsi.operators.bounds import power_values
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.strong import Scalar, WeakTerm, collected
 from bvsi.operators.syntax import Operator
-from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
+from bvsi.operators.vocabulary import TIME, Vocabulary, lag_of, pretty
 from bvsi.operators.weak import BoundaryTreatment, JacobianTerm, WeakForm, linearise, treat_boundary, weak_form
 
 # Degrees added for a function that is not a polynomial: quadrature is then accurate, not exact. Not measured.
@@ -43,28 +44,59 @@ class Kernel:
     ----------
     symbols
         What has to be given, in the order of the compiled function.
-    expressions
-        What it was compiled from.
+    function
+        Of the numbers in the expressions, and of the symbols.
+    numbers
+        Those of its expressions: expressions that differ in their numbers alone share one function.
+    made_from
+        Arguments of :func:`compile_kernel`.
     """
 
     symbols: tuple[sp.Symbol, ...]
     function: Callable[..., Any]
-    expressions: tuple[sp.Expr, ...]
+    numbers: tuple[float, ...]
+    made_from: tuple[Any, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compile_kernel, (self.expressions,)  # compiled anew where it arrives
+        return compile_kernel, self.made_from  # compiled anew where it arrives
 
     def __call__(self, values: Mapping[sp.Symbol, Array]) -> list[Array]:
         """Evaluate; ``values`` maps symbols to arrays that broadcast against each other."""
-        results = self.function(*(values[symbol] for symbol in self.symbols))
+        results = self.function(*self.numbers, *(values[symbol] for symbol in self.symbols))
         return [np.asarray(result, dtype=float) for result in results]
 
 
-def compile_kernel(expressions: tuple[sp.Expr, ...]) -> Kernel:
-    """Compile expressions; their symbols become the inputs."""
-    symbols = sorted({s for e in expressions for s in e.free_symbols}, key=lambda s: s.name)
-    function = sp.lambdify(symbols, list(expressions), modules=["scipy", "numpy"], cse=True)
-    return Kernel(tuple(symbols), function, expressions)
+def compile_kernel(
+    expressions: tuple[sp.Expr, ...], words: Vocabulary | None = None, noisy: tuple[bool, ...] = ()
+) -> Kernel:
+    """Compile expressions; their symbols become the inputs.
+
+    Parameters
+    ----------
+    words, noisy
+        Names, and which of the expressions are to be without the bias of noise; by default none.
+    """
+    numbers: dict[sp.Float, sp.Symbol] = {}
+    for expression in expressions:
+        for node in sp.preorder_traversal(expression):
+            if node.is_Float:
+                numbers.setdefault(node, sp.Symbol(f"number {len(numbers)}", real=True))
+    abstract = tuple(expression.xreplace(numbers) for expression in expressions)
+    symbols, function = _compiled(abstract, words, noisy, tuple(numbers.values()))
+    return Kernel(symbols, function, tuple(map(float, numbers)), (expressions, words, noisy))
+
+
+@lru_cache(maxsize=512)
+def _compiled(
+    expressions: tuple[sp.Expr, ...], words: Vocabulary | None, noisy: tuple[bool, ...], numbers: tuple[sp.Symbol, ...]
+) -> tuple[tuple[sp.Symbol, ...], Callable[..., Any]]:
+    """Symbols, and the function of numbers and symbols; made once for all values of parameters in operators."""
+    if words is not None and any(noisy):
+        pairs = zip(expressions, noisy, strict=True)
+        expressions = tuple(unbiased(g, words) if one else g for g, one in pairs)
+    symbols = sorted({s for e in expressions for s in e.free_symbols} - {*numbers}, key=lambda s: s.name)
+    known = [{"Power": power_values}, "scipy", "numpy"]
+    return tuple(symbols), sp.lambdify([*numbers, *symbols], list(expressions), modules=known, cse=True)
 
 
 class MeasureForm(NamedTuple):
@@ -126,10 +158,9 @@ class WeakOperator:
             expressions = [term.coefficient for term in form.jacobian]
             if kind == "values":
                 expressions = [term.integrand for term in form.terms]
-            if noisy:  # the third derivative of a root may be anything
-                fine = (kind == "values" or g.is_polynomial(*self.words.jets(g)) for g in expressions)
-                expressions = [unbiased(g, self.words) if ok else g for ok, g in zip(fine, expressions, strict=True)]
-            self._kernels[where, kind, noisy] = compile_kernel(tuple(expressions))
+            # the third derivative of a root may be anything
+            fine = (noisy and (kind == "values" or g.is_polynomial(*self.words.jets(g))) for g in expressions)
+            self._kernels[where, kind, noisy] = compile_kernel(tuple(expressions), self.words, tuple(fine))
         return self._kernels[where, kind, noisy]
 
     @cached_property
@@ -186,6 +217,7 @@ class WeakOperator:
         """Measured fields that the operator depends on."""
         names = {term.field for term in self.jacobian}
         names |= {f for name in names & set(self.recovered) for f in self.recovered[name].reads}
+        names |= {lag[0] for name in names if (lag := lag_of(name)) is not None}
         return tuple(f for f in self.words.fields if f in names)
 
     @property
@@ -399,7 +431,7 @@ def integrand_degree(expression: sp.Expr, words: Vocabulary, element_degree: int
 
 def unbiased(g: sp.Expr, words: Vocabulary) -> sp.Expr:
     """g̃ with ``words.covariance(f, a, b)`` for C_ab: one factor exp(…) for every pair of jets of the same field."""
-    jets = [(s, *jet) for s, jet in words.jets(g).items() if jet[0] in words.fields]
+    jets = [(s, *jet) for s, jet in words.jets(g).items() if jet[0] in words.fields or lag_of(jet[0])]
     for (a, name, i), (b, other, j) in combinations_with_replacement(jets, 2):
         if name == other:
             assert not isinstance(i, Sided)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, product
 
 import numpy as np
@@ -19,6 +19,9 @@ from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.syntax import Operator, Syntax
 
+# Part of the standard deviation of the uniform law between the bounds from which on data are said to leave a parameter
+# open; of log κ where the bounds are wide. Not measured.
+_OPEN = 0.3
 # Ratio of the bounds from which on starts are spaced by factors; not measured.
 _WIDE = 4.0
 
@@ -35,12 +38,15 @@ class Parameter:
         Where the search begins, beside the starts between the bounds that it tries anyway.
     prior
         Mean and standard deviation of a Gaussian prior; by default none but the bounds.
+    group
+        Parameters of one group are looked for at the same values first: those that differ by experiment.
     """
 
     low: float
     high: float
     start: float | None = None
     prior: tuple[float, float] | None = None
+    group: str = ""
 
     def __post_init__(self) -> None:
         if not (_number(self.low) and _number(self.high) and self.low < self.high):
@@ -73,6 +79,17 @@ class Parameter:
     def sd(self) -> float:
         """Standard deviation that is known beforehand: of the prior, or of the uniform law between the bounds."""
         return (self.high - self.low) / math.sqrt(12) if self.prior is None else self.prior[1]
+
+    def hardly(self, value: float, sd: float) -> bool:
+        """Whether an estimate with this standard deviation tells hardly more than the bounds."""
+        if self.wide and value > 0 and sd > _OPEN * value * math.log(self.high / self.low) / math.sqrt(12):
+            return True
+        return sd > _OPEN * (self.high - self.low) / math.sqrt(12)
+
+    def within(self, low: float, high: float) -> Parameter:
+        """The same with bounds that are no wider than these."""
+        low, high = max(low, self.low), min(high, self.high)
+        return replace(self, low=low, high=high, start=None if self.start is None else min(max(self.start, low), high))
 
     def moved(self, value: float, step: float) -> float:
         """value + step, by at most a factor e or a quarter of the bounds, and between them."""
@@ -164,11 +181,15 @@ def columns(
 
 
 def grid(parameters: Mapping[str, Parameter], most: int) -> dict[tuple[int, ...], dict[str, float]]:
-    """Values of all parameters together by place, at most so many: as many of each parameter, two at least."""
-    each = max(2, int(most ** (1 / len(parameters)) + 1e-9))
-    axes = [list(enumerate(one.between(each))) for one in parameters.values()]
-    points = islice(product(*axes), most)
-    return {tuple(i for i, _ in p): dict(zip(parameters, (v for _, v in p), strict=True)) for p in points}
+    """Values of all parameters together by place, at most so many: as many of each group, two at least."""
+    groups = {one.group or name: one for name, one in reversed(parameters.items())}
+    each = max(2, int(most ** (1 / len(groups)) + 1e-9))
+    points = islice(product(*(enumerate(one.between(each)) for one in groups.values())), most)
+    found = {}
+    for point in points:
+        values = dict(zip(groups, (value for _, value in point), strict=True))
+        found[tuple(i for i, _ in point)] = {name: values[one.group or name] for name, one in parameters.items()}
+    return found
 
 
 def combinations(parameters: Mapping[str, Parameter], most: int) -> list[dict[str, float]]:

@@ -6,6 +6,7 @@ text.
 
 ``diff(f, u, v)``      ∂²f/∂u∂v of an expression of fields
 ``diff(F, K, 0.5)``    ∂F/∂K at K = 0.5 of an operator F with a parameter K in it
+``lag(u, 0.5)``        u(t − 0.5), of a series or at every node; the delay is a number or a parameter
 ``recover(f)``         f at the nodes by lumped projection, M_lumped⁻¹ ∫ v f: a field that may be differentiated again
 ``cells(g)``           ∫ g over the cells, g linear in the test function ``test``: a form that is written weakly
 ``facets(g)``          Σ_E ∫ g over the facets between cells, with ``jump``, ``avg``, the facet's length ``h``, the
@@ -58,12 +59,15 @@ class Dialect:
         Whether ``dx(...)`` keeps its derivative outside, as ``div`` does: where all of them go onto test functions.
     parameters
         Symbols of parameters by which an operator is differentiated.
+    at
+        Their values.
     """
 
     definitions: Mapping[str, Syntax] = field(default_factory=dict)
     biharmonic: Callable[[str], str] | None = None
     outside: bool = False
     parameters: Mapping[str, sp.Dummy] = field(default_factory=dict)
+    at: Mapping[sp.Dummy, sp.Expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -193,11 +197,13 @@ class _Translator:
             raise OperatorError(f"unknown function {name!r}{hint}; known are {', '.join(known)}")
         if name == "diff":
             return self._diff(node)
-        arity = 2 if name == "dot" else 1
+        arity = 2 if name in ("dot", "lag") else 1
         if node.keywords or len(node.args) != arity:
             raise OperatorError(f"{name} takes {arity} argument{'s' if arity > 1 else ''}")
         if name in MEASURES:
             return self._weakly(name, node.args[0])
+        if name == "lag":
+            return self._lag(*node.args)
         if name == "recover":
             return self._recover(node.args[0])
         if name == "biharmonic" and self.dialect.biharmonic is not None:
@@ -225,7 +231,7 @@ class _Translator:
             sp.Dummy(node.args[1].id, real=True),
             evaluate(need_scalar(self.translate(node.args[2]), "diff"), self.words),
         )
-        inner = self._inner(self.text, replace(self.dialect, parameters={node.args[1].id: symbol}))
+        inner = self._inner(self.text, replace(self.dialect, parameters={node.args[1].id: symbol}, at={symbol: at}))
         form = need_scalar(inner.translate(node.args[0]), "diff(...)")
         if inner.recovered:
             raise OperatorError("recover(...) cannot be differentiated by a parameter; write its coefficient in front")
@@ -235,6 +241,20 @@ class _Translator:
 
         written = [replace(term, integrand=slope(term.integrand)) for term in form.written]
         return Scalar.from_parts({index: slope(g) for index, g in form.parts}, collected(written))
+
+    def _lag(self, field: ast.expr, delay: ast.expr) -> Strong:
+        """u(t − τ); near a value τ_0 of a parameter u(t − τ_0) − (τ − τ_0) u'(t − τ_0)."""
+        if not isinstance(field, ast.Name) or field.id not in self.words.fields:
+            raise OperatorError(f"lag takes a field ({', '.join(self.words.fields)}) and a delay: lag(u, 0.5)")
+        tau = evaluate(need_scalar(self.translate(delay), "lag(...)"), self.words)
+        known = tau.xreplace(dict(self.dialect.at))
+        if not known.is_number or real_value(known) <= 0:
+            raise OperatorError("the delay of lag(...) is a positive number, or a parameter with positive bounds")
+        value = real_value(known)
+        past = self.words.lagged(field.id, value)
+        if not tau.is_number:
+            past -= (tau - known) * self.words.lagged(field.id, value, rate=True)
+        return plain(past, self.words)
 
     def _recover(self, argument: ast.AST) -> Strong:
         inner = need_scalar(self.translate(argument), "recover(...)")

@@ -106,7 +106,9 @@ def multiply(left: Strong, right: Strong, words: Vocabulary) -> Strong:
 def power(base: Strong, exponent: Strong, words: Vocabulary) -> Scalar:
     """Base ** number."""
     n = evaluate(need_scalar(exponent, "an exponent"), words)
-    return plain(bounded_power(evaluate(need_scalar(base, "**"), words), n), words)
+    value = evaluate(need_scalar(base, "**"), words)
+    measured = any(field in words.fields for field, _ in words.jets(value).values())
+    return plain(bounded_power(value, n, measured=measured), words)
 
 
 def function(f: Callable[[sp.Expr], sp.Expr], argument: Strong, words: Vocabulary) -> Scalar:
@@ -204,7 +206,8 @@ def _constant(form: Scalar, words: Vocabulary) -> sp.Expr | None:
     if not form.parts:
         return sp.Integer(0)
     ((index, g), *others) = form.parts
-    return g if is_constant(g) and not others and index == words.zero else None
+    known = {words.jet(name) for name in words.numbers}
+    return g if is_constant(g, known) and not others and index == words.zero else None
 
 
 def _shift(form: Scalar, axis: int, words: Vocabulary) -> Scalar:

@@ -39,6 +39,7 @@ _RANDOM = ("dW", "W", "noise", "eta", "xi")
 _JET = "__"
 _SIDES = {1: "p", -1: "m"}
 _COVARIANCE = "covariance of "
+_RATE = "'"
 
 
 @dataclass(frozen=True)
@@ -55,17 +56,22 @@ class Vocabulary:
         Fields known without noise.
     system
         What the coordinates are, as in :class:`bvsi.data.Grid`.
+    numbers
+        Those of the auxiliary fields that are one number in an experiment, such as a temperature.
     """
 
     coordinates: tuple[str, ...]
     fields: tuple[str, ...]
     auxiliary: tuple[str, ...] = ()
     system: str = "cartesian"
+    numbers: tuple[str, ...] = ()
 
     @staticmethod
     def of(data: Data) -> Vocabulary:
         """The names of some data."""
-        return Vocabulary(data.geometry.names, data.names, tuple(data.auxiliary), data.geometry.coordinates)
+        known = tuple(data.auxiliary)
+        numbers = tuple(name for name, v in data.auxiliary.items() if v.ndim == 1 and bool((v == v[0]).all()))
+        return Vocabulary(data.geometry.names, data.names, known, data.geometry.coordinates, numbers)
 
     @cached_property
     def scales(self) -> dict[str, sp.Expr]:
@@ -115,6 +121,10 @@ class Vocabulary:
         """The symbol of ``∂^index field``."""
         index = self.zero if index is None else index
         return _symbol(f"{field}{_JET}{self.letters(index)}")
+
+    def lagged(self, field: str, tau: float, *, rate: bool = False) -> sp.Symbol:
+        """The symbol of u(t − τ), or of its rate of change."""
+        return self.jet(f"{field}{_RATE if rate else ''}(t-{tau!r})")
 
     def covariance(self, field: str, a: MultiIndex | None = None, b: MultiIndex | None = None) -> sp.Symbol:
         """The symbol of Cov(∂^a u, ∂^b u) of the noise of a field at one node; its variance where both are left out."""
@@ -203,6 +213,12 @@ class Vocabulary:
             hint = " A field that was not measured cannot stand in an equation: measure it, or eliminate it; a "
             hint += "number that is to be estimated goes into parameters."
         raise OperatorError(f"unknown name {name!r}; known are {', '.join(known)}.{hint}")
+
+
+def lag_of(name: str) -> tuple[str, float, bool] | None:
+    """Field, τ, and whether it is the rate, of the name of a field at an earlier time; None for any other name."""
+    field, mark, rest = name.partition("(t-")
+    return (field.removesuffix(_RATE), float(rest.removesuffix(")")), field.endswith(_RATE)) if mark else None
 
 
 def _symbol(name: str) -> sp.Symbol:

@@ -21,6 +21,7 @@ from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabula
 from bvsi.residual.blur import Blur
 from bvsi.residual.discrete import Blocks, State, columns
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
+from bvsi.residual.lags import lag_names, shifts, with_lags, without_history
 from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns, touched
 from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
@@ -107,6 +108,8 @@ def assemble(
         operators, space = discretised or discretise_library(experiment, library, discretisation, quadrature)
         thinned = _thinned(experiment, operators, discretisation, stencil, thin) if thin else None
         blurred = Blur.of(experiment, blur[number]) if blur and space.nodal else None
+        if blurred is not None and library.longest_lag:
+            raise OperatorError("lag(...) takes independent noise; state it, such as noise=IID(0.01), or leave it out.")
         own = state_of(experiment, space, copy=thinned is None)
         state = replace(own, variance=_variance(variances[number], experiment))
         near = state if at is experiment else replace(state_of(at, space), variance=state.variance)
@@ -244,7 +247,7 @@ def _thinned(
     data: Data, operators: tuple[WeakOperator, ...], tests: Discretisation, stencil: Stencil, rules: Thinning
 ) -> tuple[Thinned, Space] | None:
     """Nodes and times that carry the sensitivity, and their space; None for all of them."""
-    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known for o in operators):
+    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known for o in operators) or lag_names(operators):
         return None
     derivatives = on_tests(operators)
     if jumps(data, known_fields(operators)) is not None:
@@ -298,25 +301,42 @@ def _residuals(
         for one in densities:
             Z[layout.rows(one.equation), :, 0] = time_terms[one.key].X[layout.tests[one.equation]]
         structure = _with_densities(structure, layout, {o.equation: (o, time_terms[o.key].J) for o in densities})
+    absent = _absent(operators, data)
     monic = [operator.monic() for operator in operators]
-    made = columns([one for one, _ in monic], space, states, b, few)
-    streamed = {(one.key, one.equation): one for one, _ in monic if made[one.key].J is None}
+    L = shifts(lag_names(operators), data.times)
+    if L:
+        states = (with_lags(states[0], L), with_lags(states[1], L))
+        structure = replace(structure, lagged=True)
+    used = [one for (one, _), operator in zip(monic, operators, strict=True) if operator.name not in absent]
+    made = columns(used, space, states, b, few)
+    streamed = {(one.key, one.equation): one for one in used if made[one.key].J is None}
     source = WeakJacobians(layout, tuple(streamed.values()), states[1])
     if streamed:
         source.check()
     J: list[Sensitivity] = []
     for i, (operator, (one, factor)) in enumerate(zip(operators, monic, strict=True)):
+        if operator.name in absent:
+            J.append(Sensitivity(layout.pattern, ()))
+            continue
         column = made[one.key]
         column_of_Z = 1 + i if i < len(library) else 0
         Z[layout.rows(operator.equation), :, column_of_Z] += factor * column.X[layout.tests[operator.equation]]
         if column.J is None:
             J.append(Sensitivity(layout.pattern, (Streamed(source, {source.number(one): 1.0}),), factor))
         else:
-            J.append(layout.sensitivity(one, column.J, factor))
+            J.append(layout.sensitivity(one, column.J, factor, L))
         progress(i + 1, len(operators), f"assembling {label}")
     known = [one for one in J[len(library) :] if one.terms]
     left = combined_sensitivity(known, np.ones(len(known))) if known else None
     return Residuals(structure, structure.only_active(Z), tuple(J[: len(library)]), left)
+
+
+def _absent(operators: tuple[WeakOperator, ...], data: Data) -> set[str]:
+    """Operators that a known quantity which is zero in this experiment makes zero."""
+    words = operators[0].words
+    zeros = {words.jet(name): 0 for name in words.numbers if data.auxiliary[name][0] == 0}
+    some = [o for o in operators if zeros and any(zeros.keys() & t.integrand.free_symbols for t in o.terms)]
+    return {o.name for o in some if all(t.integrand.xreplace(zeros) == 0 for t in o.terms)}
 
 
 def _with_densities(
@@ -364,7 +384,14 @@ def _usable(
     """Layout, time stencil and active residuals (N, K), without tests and blocks that missing values leave empty."""
     layout = Layout(library, operators, space)
     a, b = stencil.matrices(data.times, library.time_order)
+    if longest := library.longest_lag:
+        if not space.nodal:
+            raise OperatorError("lag(...) needs spline tests; leave the method out.")
+        whole = without_history(b, data.times, longest)
+        a, b = a[whole], b[whole]
     missing = missing_unknowns(data, layout.fields, space.transfer)
+    if missing is not None:
+        missing = np.maximum(missing, _read_later(missing, operators, data))
     missing = _spread(_with_jumps(missing, data, operators, layout), operators, space)
     there = _something(data, layout.fields, operators) if space.nodal else None
     if missing is None and there is None:
@@ -388,6 +415,14 @@ def _usable(
         layout = Layout(library, operators, space, kept)
     active = active[tests][:, blocks]
     return layout, a[blocks], b[blocks], None if active.all() else active
+
+
+def _read_later(missing: Array, operators: tuple[WeakOperator, ...], data: Data) -> Array:
+    """Where a value that was not measured is read at a later time, (n_u, T)."""
+    found = np.zeros_like(missing)
+    for L in shifts(lag_names(operators), data.times).values():
+        found = np.maximum(found, (missing @ (L != 0).T.astype(float)) > 0)
+    return found
 
 
 def _with_jumps(missing: Array | None, data: Data, operators: tuple[WeakOperator, ...], layout: Layout) -> Array | None:

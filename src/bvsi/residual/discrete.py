@@ -261,11 +261,11 @@ def _is_rounding(F: Array, J: Blocks, operator: WeakOperator, space: Space, stat
     """Whether F is what rounding leaves of zero, such as the derivative of a constant: ‖F‖ ≪ ‖|J||u|‖."""
     largest, total = np.abs(F).max(), np.zeros(space.n_tests)
     with np.errstate(over="ignore"):
-        bound = sum(np.abs(entries).max() * np.abs(state.fields[name]).max() for name, _, entries in J)
+        bound = sum(np.abs(entries).max() * np.abs(state.nodal(name)).max() for name, _, entries in J)
     if not J or np.isinf(bound) or (not space.nodal and largest > _CLEARLY * bound):
         return False  # the usual case, decided without further products
     for name, test, entries in J:
-        J_size, u_size = np.abs(entries).max(axis=0), np.abs(state.fields[name]).max(axis=1)
+        J_size, u_size = np.abs(entries).max(axis=0), np.abs(state.nodal(name)).max(axis=1)
         if test is None:
             total += space.reach(reach_of(operator)).matrix(J_size) @ u_size
         else:

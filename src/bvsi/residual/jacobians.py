@@ -3,6 +3,7 @@
     Matrix     one sparse matrix for each time, or one for all times
     Scaled     V diag(c_j): a Kronecker product V times a diagonal matrix for each time, or one for all times. This is
                what nodal quadrature makes of operators without derivatives on the data.
+    Delayed    Σ_j J(û_l) L_lj of fields at earlier times (:mod:`bvsi.residual.lags`)
     Streamed   Σ_i w_i J_i(û_j), worked out from the weak form whenever it is asked for, all operators in one pass
                (:mod:`bvsi.residual.streamed`)
 
@@ -22,6 +23,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bvsi.common.arrays import Array, Integers
+from bvsi.errors import BvsiError
 from bvsi.linalg import Kronecker, Pattern
 
 #: Σ_j b_kj c_j ∘ V_j (n, K) by the identity of the factor c and the first unknown.
@@ -286,6 +288,68 @@ class Scaled(JacobianKind):
 
     def _entries(self, time: int) -> Array:
         return np.asarray(self.tests.values * self._diagonal(time)[self.tests.pattern.indices])
+
+
+_COUPLED = "lag(...) couples times; leave the method out, or use Stacked() weights and Profile()."
+
+
+@dataclass(frozen=True, eq=False)
+class Delayed(JacobianKind):
+    """Σ_j J(û_l) L_lj: what reads a field at an earlier time. It has no value at one time: only sums are known.
+
+    Parameters
+    ----------
+    shift
+        L, (T × T), sparse.
+    """
+
+    term: Scaled
+    shift: Any
+
+    @property
+    def constant(self) -> bool:
+        """Never: the noise of a time enters at another."""
+        return False
+
+    @property
+    def key(self) -> Hashable:
+        """Terms with the same L add up."""
+        return Delayed, id(self.shift), self.term.key
+
+    def at_nodes(self) -> Scaled:
+        """J(û_l) without L."""
+        return self.term
+
+    def times(self, scale: float) -> Delayed:
+        """scale · J L."""
+        return replace(self, term=self.term.times(scale))
+
+    def plus(self, other: Delayed) -> Delayed:
+        """(J + J') L."""
+        return replace(self, term=self.term.plus(other.term))
+
+    def add_values(self, out: Array, scale: float, time: int) -> None:  # noqa: ARG002
+        """Refused."""
+        raise BvsiError(_COUPLED)
+
+    def inner(self, G: Array, time: int) -> float:  # noqa: ARG002
+        """Refused."""
+        raise BvsiError(_COUPLED)
+
+    def add_applied(self, out: Array, time: int, V: Array) -> None:  # noqa: ARG002
+        """Refused."""
+        raise BvsiError(_COUPLED)
+
+    def add_summed(self, out: Array, b: Any, V: Array, made: Sums) -> None:  # noqa: ARG002
+        """Σ_l b_kl J(û_l) (L V)_l."""
+        self.term.add_summed(out, b, np.ascontiguousarray((self.shift @ V.T).T), {})
+
+    def add_summed_transposed(self, out: Array, b: Any, W: Array) -> None:
+        """Lᵀ Σ_k b_kl J(û_l)ᵀ W_k."""
+        own = np.zeros_like(out)
+        self.term.add_summed_transposed(own, b, W)
+        n, T, m = own.shape
+        out += (self.shift.T @ own.transpose(1, 0, 2).reshape(T, n * m)).reshape(T, n, m).transpose(1, 0, 2)
 
 
 @dataclass(frozen=True, eq=False)

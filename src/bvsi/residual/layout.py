@@ -23,8 +23,9 @@ from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.linalg import DeferredPattern, Pattern
 from bvsi.operators import Library
+from bvsi.operators.vocabulary import lag_of
 from bvsi.residual.discrete import Blocks, reach_of
-from bvsi.residual.jacobians import JacobianKind, Matrix, NodalTests, Scaled, Sensitivity, Slots
+from bvsi.residual.jacobians import Delayed, JacobianKind, Matrix, NodalTests, Scaled, Sensitivity, Slots
 from bvsi.spaces import Reach, Space
 
 if TYPE_CHECKING:
@@ -97,11 +98,23 @@ class Layout:
         values = {e: self.restrict(e, np.asarray(self.space.mass))[None] for e in self.equations}
         return tuple(Matrix(self.slots[e, e, "cells"], values[e]) for e in self.equations)
 
-    def sensitivity(self, operator: WeakOperator, J: Blocks, factor: float) -> Sensitivity:
-        """factor · J of an operator in the rows of its equation."""
+    def sensitivity(
+        self, operator: WeakOperator, J: Blocks, factor: float, shifts: Mapping[str, Any] | None = None
+    ) -> Sensitivity:
+        """factor · J of an operator in the rows of its equation.
+
+        Parameters
+        ----------
+        shifts
+            L by name, of fields at earlier times.
+        """
         terms: list[JacobianKind] = []
         for field, test, entries in J:
-            if test is None:
+            lag = lag_of(field)
+            if lag is not None and test is not None:
+                assert shifts is not None
+                terms.append(Delayed(self._scaled(operator.equation, lag[0], test, entries), shifts[field]))
+            elif test is None:
                 reach = reach_of(operator)
                 slots = self.slots[operator.equation, field, reach]
                 terms.append(Matrix(slots, self.restrict(operator.equation, entries, reach)))

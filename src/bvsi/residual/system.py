@@ -53,6 +53,8 @@ class Structure:
         M as a Kronecker product, on nodal spaces.
     thinned
         Which nodes and times of the data the unknowns are, where the covariance is summed over some of them.
+    lagged
+        Whether operators read fields at earlier times: C_kj is then no a_kj M − b_kj G_j, and only sums are known.
     blur
         Kernels that are part of M, J, a and b, where noise is blurred: the unknowns are then the white noise ξ before.
     """
@@ -72,6 +74,7 @@ class Structure:
     mass_at_nodes: Sensitivity | None = None
     thinned: Thinned | None = None
     blur: Blur | None = None
+    lagged: bool = False
 
     @property
     def n_rows(self) -> int:

@@ -12,6 +12,9 @@ their true values. 5% noise; 128 nodes × 101 frames, or 801 samples:
 
     arrhenius   u_t = 0.2 ∇²u − k exp(−E/T) u,  k = 20,  E = 3,  six experiments of 31 frames with T from 0.8 to 1.3
 
+    delay       u' = r u (1 − u(t − τ)),  r = 1.2,  τ = 1.6 (Hutchinson), on its cycle, with u², u³, u(t − τ) beside it
+    apart       u_t = D_e ∇²u − u/(K_e + u) in two experiments,  D = 0.2 and 0.3,  K = 0.5 and 1
+
     product     as michaelis, u/(1 + a b u): only a·b is known, and it counts as right where that is said
     beyond      u_t = 0.2 ∇²u − u with u/(K + u), K between 5 and 5000: the data do not know K, and that has to be said
 """
@@ -33,6 +36,7 @@ from bvsi.discovery import discover
 from bvsi.errors import BvsiError
 from bvsi.noise import add_noise
 from bvsi.operators import Library
+from bvsi.operators.experiments import with_marks, written_out
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -58,6 +62,8 @@ class ParameterProblem:
         Coefficients and parameters by name.
     said
         What has to be said of the parameters; empty where they are identified.
+    per_experiment
+        What differs by experiment.
     """
 
     draw: Callable[[Rng], Data | list[Data]]
@@ -65,13 +71,15 @@ class ParameterProblem:
     parameters: Mapping[str, tuple[float, float]]
     truth: Mapping[str, float]
     said: str = ""
+    per_experiment: Sequence[str] = ()
 
-    def library(self, *, fixed: bool = False) -> Library:
-        """The candidates; with the true values of the parameters where they are fixed."""
+    def library(self, *, fixed: int = 0) -> Library:
+        """The candidates; with the true values of the parameters where they are fixed, of so many experiments."""
+        free = Library(self.operators, parameters=self.parameters, per_experiment=self.per_experiment)
         if not fixed:
-            return Library(self.operators, parameters=self.parameters)
-        free = Library(self.operators, parameters=self.parameters)
-        at = free.at({name: self.truth.get(name, 1.0) for name in self.parameters})
+            return free
+        free = written_out(free, fixed)
+        at = free.at({name: self.truth.get(name, 1.0) for name in free.parameters})
         return Library({f: [o.syntax.text for o in at.of_equation(f)] for f in self.operators})
 
 
@@ -114,6 +122,29 @@ def _temperatures(rng: Rng) -> list[Data]:
         frames = _line(_decay(20 * float(np.exp(-3 / T))), 1.5, 0.5, 3.0)(rng).select_times(slice(None, None, 3))
         found.append(replace(frames, auxiliary={"T": np.full(_NODES, T)}))
     return found
+
+
+def _apart(rng: Rng) -> list[Data]:
+    """Two experiments with values of their own."""
+    made = []
+    for D, K in ((0.2, 0.5), (0.3, 1.0)):
+        made.append(_line(lambda u, laplacian, D=D, K=K: D * laplacian(u) - u / (K + u), 4.0, 0.5, 3.0)(rng))  # type: ignore[misc]
+    return [with_marks(one, number, len(made)) for number, one in enumerate(made)]
+
+
+def _delay(rng: Rng) -> Data:
+    """Hutchinson's equation by Runge–Kutta steps, with what was before them half-way between its steps."""
+    step, r, back = 0.005, 1.2, 320  # a delay of 1.6
+    first, count = round(rng.uniform(30, 40) / step), round(40 / step)
+    u = np.full(back + first + count + 1, rng.uniform(0.3, 1.5))
+    for i in range(back, len(u) - 1):
+        past = u[i - back], 0.5 * (u[i - back] + u[i - back + 1]), u[i - back + 1]
+        k1 = r * u[i] * (1 - past[0])
+        k2 = r * (u[i] + 0.5 * step * k1) * (1 - past[1])
+        k3 = r * (u[i] + 0.5 * step * k2) * (1 - past[1])
+        k4 = r * (u[i] + step * k3) * (1 - past[2])
+        u[i + 1] = u[i] + step / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+    return Data.from_arrays({"u": u[back + first :: 10]}, times=np.linspace(0, 40, _SAMPLES), geometry=Grid())
 
 
 def _predator(rng: Rng) -> Data:
@@ -170,6 +201,25 @@ CASES: dict[str, ParameterProblem] = {
         {"E": (0.5, 10.0)},
         {"laplacian(u)": 0.2, "exp(-E/T)*u": -20.0, "E": 3.0},
     ),
+    "delay": ParameterProblem(
+        _delay,
+        {"u": ("1", "u", "u**2", "u**3", "lag(u, tau)", "u*lag(u, tau)")},
+        {"tau": (0.4, 4.0)},
+        {"u": 1.2, "u*lag(u, tau)": -1.2, "tau": 1.6},
+    ),
+    "apart": ParameterProblem(
+        _apart,
+        {"u": ("laplacian(u)", "u", "u**2", "dx(u)", "u/(K + u)")},
+        {"K": (0.05, 5.0)},
+        {
+            "laplacian(u)*experiment_1": 0.2,
+            "laplacian(u)*experiment_2": 0.3,
+            "u/(K + u)": -1.0,
+            "K_1": 0.5,
+            "K_2": 1.0,
+        },
+        per_experiment=("K", "laplacian(u)"),
+    ),
     "product": ParameterProblem(
         _SATURATING,
         {"u": ("laplacian(u)", "u**2", "dx(u)", "u/(1 + a*b*u)")},
@@ -212,7 +262,7 @@ def repeat(name: str, number: int, seed: int, *, timed: bool = True) -> Paramete
     for fixed in (True, False) if timed and not problem.said else (False,):
         begin = time.process_time()
         try:
-            found = discover(data, problem.library(fixed=fixed))
+            found = discover(data, problem.library(fixed=len(data) if fixed else 0))
         except BvsiError as error:
             return ParameterRun(False, {}, "", f"no answer: {error}", time.process_time() - begin, np.nan)
         seconds.append(time.process_time() - begin)

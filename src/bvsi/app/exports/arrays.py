@@ -13,6 +13,7 @@ import numpy as np
 from bvsi.app.exports.differences import derivative_matrix, inner_nodes
 from bvsi.app.exports.system import EquationSystem, Flux, Target, system_of
 from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import without_equation
 from bvsi.data import Grid, Mesh
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.operators.vocabulary import TIME
@@ -73,7 +74,8 @@ def to_jax(
 def _right_side(
     found: Discovery, grid: Grid | Mesh | None, known: Mapping[str, Any], xp: Any, erf: Any, *, fixed: bool
 ) -> RightSide:
-    system = system_of(found, range(len(found.names))).evolving("export")
+    system = system_of(found, range(len(found.names)), named=True).evolving("export")
+    inside = {without_equation(name): found.names.index(name) for name in found.parameters}
     nodes = Grid() if grid is None else grid
     if (
         not isinstance(nodes, Grid)
@@ -84,7 +86,7 @@ def _right_side(
             f"grid: nodes with the axes {', '.join(system.words.coordinates) or 'none'} are needed, such as "
             "data.geometry; a mesh has no axes, simulate on it with bvsi.simulate_found."
         )
-    system.check_known(known)
+    system.check_known({**known, **inside})
     moving = xp.asarray(inner_nodes(nodes.shape, [name in nodes.periods or not fixed for name in nodes.names]))
     places, matrices, mean = _places(nodes, xp), _matrices(system, nodes, xp), xp.asarray(found.theta)
     functions = {name: getattr(xp, ARRAY_FUNCTIONS.get(name, name)) for name in FUNCTION_NAMES} | {"erf": erf}
@@ -94,8 +96,9 @@ def _right_side(
         given = {name: value(t) if callable(value) else value for name, value in known.items()}
         values = {**places, TIME: t, **{name: xp.reshape(xp.asarray(v), nodes.shape) for name, v in given.items()}}
         values |= {field: state[0, i] for i, field in enumerate(system.fields)}
-        target = _target(values, matrices, functions, xp)
         c = mean if theta is None else xp.asarray(theta)
+        values |= {name: c[place] for name, place in inside.items()}
+        target = _target(values, matrices, functions, xp)
 
         def total(parts: Sequence[Flux]) -> Any:
             return sum((_times(part, c) * target.outer(part, system.words) for part in parts), xp.zeros(nodes.shape))

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bvsi.app.report.equation import split_name
 from bvsi.common.jets import MultiIndex, Sided
-from bvsi.common.naming import AXIS_NAMES
+from bvsi.common.naming import AXIS_NAMES, without_equation
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import TIME
@@ -112,16 +112,19 @@ class EquationSystem:
         return self
 
 
-def system_of(found: Discovery, theta: Sequence[Any] | None = None) -> EquationSystem:
+def system_of(found: Discovery, theta: Sequence[Any] | None = None, *, named: bool = False) -> EquationSystem:
     """The equations of a discovery.
 
     Parameters
     ----------
     theta
         Coefficients (d,) in the order of ``found.names``, such as a draw of the posterior, or symbols of the target; by
-        default the posterior mean. Parameters inside operators have their estimates whatever it says.
+        default the posterior mean. Parameters inside operators have the numbers that it tells, else their estimates.
+    named
+        Whether parameters inside operators stay names, as known fields do.
     """
     from bvsi.operators.left import read_left
+    from bvsi.operators.parameters import substituted
     from bvsi.operators.syntax import read
 
     words = found.words
@@ -131,12 +134,19 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None) -> EquationS
     values = list(found.theta.tolist() if theta is None else theta)
     if len(values) != len(found.names):
         raise BvsiError(f"theta: {len(found.names)} coefficients are needed, in the order of found.names.")
+    inside = {name: mean for name, (mean, _) in found.inside.items()}
+    kept: tuple[str, ...] = ()
+    if named:
+        inside, kept = {}, tuple(inside)
+    for name, value in zip(found.names, values, strict=True):
+        if name in found.parameters and isinstance(value, float) and inside:
+            inside[without_equation(name)] = value
     parts: dict[str, list[Flux]] = {field: [] for field in found.fields}
     for name, value in zip(found.names, values, strict=True):
         if name in found.parameters:
             continue
         field, text = split_name(name, found.fields)
-        parts[field] += _fluxes(read(found.texts.get(name, text)), value, words)
+        parts[field] += _fluxes(substituted(read(found.texts.get(name, text)), inside), value, words, kept)
     lefts = {field: read_left(text, field) for field, text in found.left.items()}
     for field, left in lefts.items():
         parts[field] += [] if left.known is None else _fluxes(left.known.syntax, -1.0, words)
@@ -159,14 +169,20 @@ def _check_names(words: Vocabulary, fields: Sequence[str]) -> None:
         raise BvsiError("export: the names of coordinates and fields in this result do not fit together.")
 
 
-def _fluxes(syntax: Syntax, coefficient: Any, words: Vocabulary) -> list[Flux]:
-    return [Flux(coefficient, index, g) for index, g in _strong(syntax, words).parts]
+def _fluxes(syntax: Syntax, coefficient: Any, words: Vocabulary, kept: Sequence[str] = ()) -> list[Flux]:
+    from bvsi.operators.bounds import plain_powers
+
+    return [Flux(coefficient, index, plain_powers(g)) for index, g in _strong(syntax, words, kept).parts]
 
 
-def _strong(syntax: Syntax, words: Vocabulary) -> Scalar:
+def _strong(syntax: Syntax, words: Vocabulary, kept: Sequence[str] = ()) -> Scalar:
+    """The strong form, with some parameters kept as symbols of their names."""
+    import sympy as sp
+
     from bvsi.operators.parse import Dialect, strong_form
 
-    parsed = strong_form(syntax, words, Dialect(outside=True))
+    symbols = {name: sp.Dummy(name, real=True) for name in kept}
+    parsed = strong_form(syntax, words, Dialect(outside=True, parameters=symbols))
     if parsed.form.written or parsed.recovered:
         raise OperatorError(f"operator {syntax.text!r} is written for elements, and has no strong form to export.")
     return parsed.form

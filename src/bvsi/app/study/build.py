@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from bvsi.app.study import objects
 from bvsi.app.study.quantities import Quantity
@@ -13,6 +16,7 @@ from bvsi.operators import Library
 
 if TYPE_CHECKING:
     from bvsi.app.readers import Reading
+    from bvsi.data import Data
 
 
 def files_of(study: Study) -> tuple[Path, ...]:
@@ -59,6 +63,22 @@ def library_of(study: Study) -> Library:
     return objects.library(study.settings.library)
 
 
+def coefficient_names(study: Study) -> tuple[str, ...]:
+    """Names of all coefficients and parameters, of every experiment where they differ."""
+    from bvsi.operators.experiments import written_out
+
+    library = library_of(study)
+    if library.per_experiment:
+        library = written_out(library, len(files_of(study)))
+    return (*library.names, *library.parameters)
+
+
+def with_known(data: Data, study: Study, number: int) -> Data:
+    """The data of one file, counted from zero, with its known quantities."""
+    known = {name: np.full(data.n_nodes, values[number]) for name, values in study.settings.data.known.items()}
+    return replace(data, auxiliary={**data.auxiliary, **known}) if known else data
+
+
 def options_of(study: Study) -> dict[str, Any]:
     """Keyword arguments of :func:`bvsi.discover`; None where the choice is left to it."""
     from bvsi.discovery.method import Method
@@ -83,7 +103,7 @@ def options_of(study: Study) -> dict[str, Any]:
 
 def quantities_of(study: Study) -> dict[str, Quantity]:
     """The quantities of interest by name; each takes a discovery and a generator."""
-    names = library_of(study).names
+    names = coefficient_names(study)
     return {settings.name: Quantity(settings, names) for settings in study.settings.quantity}
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from bvsi.app.study import objects
+from bvsi.app.study.build import coefficient_names
 from bvsi.app.study.complaints import nearest
 from bvsi.app.study.errors import Place, StudyProblem
 from bvsi.app.study.faults import attempt, misplaced
@@ -71,8 +72,9 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
     ]
     if not wrong_library:  # names of operators mean something
         library = objects.library(settings.library)
-        problems += posterior_faults(settings.posterior, library.names)
-        problems += quantity_faults(settings.quantity, library)
+        names = coefficient_names(study)
+        problems += posterior_faults(settings.posterior, names)
+        problems += quantity_faults(settings.quantity, tuple(library.equations), names)
         problems += _prior_units(study, library, experiments)
         problems += [] if problems or not experiments else _forms(study, library, words)
     return problems
@@ -98,6 +100,11 @@ def _data(settings: DataSettings) -> Iterator[StudyProblem]:
     both = sorted(set(settings.fields or ()) & set(settings.auxiliary or ()))
     if both:
         yield StudyProblem(("data", "auxiliary"), f"{both[0]!r} is listed in fields as well; keep one of them.")
+    n = len(settings.files or ("file",))
+    for name, values in settings.known.items():
+        yield from attempt(("data", "known", name), partial(check_field_name, series=True), name)
+        if len(values) != n:
+            yield StudyProblem(("data", "known", name), f"{len(values)} numbers for {n} experiments; give one each.")
 
 
 def _files(study: Study) -> Iterator[StudyProblem]:

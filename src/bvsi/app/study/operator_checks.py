@@ -10,7 +10,7 @@ from bvsi.app.study.complaints import nearest
 from bvsi.app.study.errors import MAX_SHOWN, StudyProblem
 from bvsi.app.study.faults import attempt
 from bvsi.app.study.settings import DataSettings, DiscretisationSettings, LibrarySettings
-from bvsi.common.naming import AXIS_NAMES, COORDINATE_NAMES, COORDINATES
+from bvsi.common.naming import AXIS_NAMES, COORDINATE_NAMES, COORDINATES, matches
 from bvsi.data import Data
 from bvsi.data._arrays import check_field_name
 from bvsi.operators import Library, Mixed, Vocabulary
@@ -33,14 +33,14 @@ def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequen
         return Vocabulary.of(experiments[0])
     axes, system = _axes(data, library)
     if data.fields is not None:
-        return Vocabulary(axes, tuple(data.fields), tuple(data.auxiliary or ()), system)
+        return Vocabulary(axes, tuple(data.fields), (*(data.auxiliary or ()), *data.known), system, tuple(data.known))
     sides = library.left.values() if isinstance(library.left, dict) else (library.left or "",)
     texts = [*library.definitions.values(), *sides, *(text for texts in library.equations.values() for text in texts)]
     used = frozenset().union(*map(_names, texts[:MAX_OPERATORS]))
     fields = [part for field in library.equations for part in library.vectors.get(field, (field,))]
     parts = {part for some in library.vectors.values() for part in some}
     own = {*fields, *library.vectors, *axes, *library.definitions, *library.parameters, *_WORDS}
-    return Vocabulary(axes, tuple(fields), tuple(sorted((used | parts) - own)), system)
+    return Vocabulary(axes, tuple(fields), tuple(sorted((used | parts) - own)), system, tuple(data.known))
 
 
 def _axes(data: DataSettings, library: LibrarySettings) -> tuple[tuple[str, ...], str]:
@@ -129,6 +129,11 @@ def _parameters(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyP
             yield StudyProblem(place, f"{name!r} means something else, or is not ASCII; choose another name.")
         else:
             yield from attempt(place, as_parameters, {name: given}, words.fields)
+    texts = [text for texts in settings.equations.values() for text in texts]
+    for number, name in enumerate(settings.per_experiment):
+        if name not in settings.parameters and not matches(name, texts):
+            why = f"{name!r} is neither a parameter nor an operator; {nearest(name, (*settings.parameters, *texts))}"
+            yield StudyProblem(("library", "per_experiment", number), why)
 
 
 def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) -> None:

@@ -12,7 +12,6 @@ from bvsi.app.study.quantities import Quantity
 from bvsi.app.study.settings import PosteriorSettings, QuantitySettings
 from bvsi.common.naming import matches, plain_name, position
 from bvsi.infer.constraints import Constraints
-from bvsi.operators import Library
 
 MAX_POINTS = 10_000
 """Points of a quantity: every draw is kept at each."""
@@ -74,8 +73,10 @@ def _bind(settings: PosteriorSettings, names: tuple[str, ...]) -> None:
         prior.bind(names, [1.0] * len(names) if prior.needs_information(names) else None)
 
 
-def quantity_faults(quantities: Sequence[QuantitySettings], library: Library) -> Iterator[StudyProblem]:
-    """Expressions that are not understood, and keys that a kind lacks."""
+def quantity_faults(
+    quantities: Sequence[QuantitySettings], fields: tuple[str, ...], names: tuple[str, ...]
+) -> Iterator[StudyProblem]:
+    """Expressions that are not understood, and keys that a kind lacks; for fields and coefficients."""
     seen: set[str] = set()
     for number, quantity in enumerate(quantities):
         place: Place = ("quantity", number)
@@ -85,9 +86,9 @@ def quantity_faults(quantities: Sequence[QuantitySettings], library: Library) ->
                 (*place, "name"), f"{quantity.name!r} names the file of another quantity; choose another."
             )
         seen.add(file)
-        faults = [*axes_faults(quantity, place), *_kind(quantity, place, tuple(library.equations))]
+        faults = [*axes_faults(quantity, place), *_kind(quantity, place, fields)]
         key = "expression" if quantity.kind == "expression" else "kind"
-        yield from faults or attempt((*place, key), Quantity(quantity, library.names).of, library.names)
+        yield from faults or attempt((*place, key), Quantity(quantity, names).of, names)
 
 
 # Names of constants in expressions, and of what a quantity is stored with.

@@ -23,7 +23,16 @@ from bvsi.app.readers import read_with_notes
 from bvsi.app.readers.registry import format_of
 from bvsi.app.report import equation_latex, versions
 from bvsi.app.storage import to_bytes
-from bvsi.app.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
+from bvsi.app.study.build import (
+    files_of,
+    folder_of,
+    library_of,
+    options_of,
+    quantities_of,
+    reading_of,
+    resolved,
+    with_known,
+)
 from bvsi.app.study.checks import validate
 from bvsi.app.study.memory import Memory, estimate_memory, free_memory
 from bvsi.app.study.outputs import WORK, alone, check_place, finish_move, write_outputs
@@ -221,7 +230,9 @@ def discovered(inputs: Inputs, progress: Progress = silent, *, client: Any = Non
 def _stored(study: Study, client: Any) -> list[Stored] | None:
     """The files of the experiments, where they are Zarr stores that all workers see; else data are sent."""
     paths = [path.resolve() for path in files_of(study)]
-    if not all(format_of(path).name == "Zarr" and seen_by_workers(client, path) for path in paths):
+    if study.settings.data.known or not all(
+        format_of(path).name == "Zarr" and seen_by_workers(client, path) for path in paths
+    ):
         return None
     reading = reading_of(study)
     mesh = None if reading.mesh is None else reading.mesh.resolve()
@@ -313,7 +324,8 @@ def _read(
     """Data and notes; what comes from a large file is kept."""
 
     def compute() -> tuple[Data, tuple[str, ...]]:
-        return read_with_notes(path, reading_of(study), progress=progress)
+        data, notes = read_with_notes(path, reading_of(study), progress=progress)
+        return with_known(data, study, number), notes
 
     _check_link(study, path)
     files = existing_files(path)

@@ -64,6 +64,11 @@ class DataSettings(Section):
     auxiliary: Names | None = Field(
         default=None, description="Fields that are known without noise, such as coefficients", examples=[["k"]]
     )
+    known: Annotated[dict[Name, Annotated[tuple[Number, ...], Few]], Few] = Field(
+        default={},
+        description="Known quantities of the experiments by name, such as temperature or dose, a number for each file",
+        examples=[{"T": [290.0, 310.0]}],
+    )
     dims: Annotated[tuple[Name, ...], Few] | None = Field(
         default=None, description="Axes of the arrays, for files that do not name them", examples=[["t", "x"]]
     )
@@ -145,6 +150,11 @@ class LibrarySettings(Section):
         description="Numbers inside of operators that are estimated: lowest and highest value, and a start if one is "
         "known, such as K in u/(K + u)",
         examples=[{"K": [0.1, 10.0]}],
+    )
+    per_experiment: Annotated[tuple[Name, ...], Few] = Field(
+        default=(),
+        description="Parameters and operators whose value or coefficient differs by experiment; all others are shared",
+        examples=[["K"]],
     )
     left: Text | Annotated[dict[Name, Text], Few] | None = Field(
         default=None,

@@ -1,0 +1,442 @@
+"""The search for parameters inside operators: a grid of values, Gauss–Newton from some of them, other minima."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+import numpy as np
+
+from bvsi.common.arrays import Array
+from bvsi.common.naming import without_equation
+from bvsi.common.progress import Progress
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.infer import Fit, Profile
+from bvsi.infer.constraints import LinearConstraints, as_linear
+from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
+from bvsi.infer.priors import GaussianPrior
+from bvsi.infer.quadratic import Quadratic
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.operators import Library
+from bvsi.operators.parameters import Parameter, combinations
+from bvsi.operators.syntax import Operator
+from bvsi.select import SelectionPath
+from bvsi.setup import Setup
+
+# Values of κ that the first selection has of every operator; not measured, five points a decade or so of one parameter.
+_VALUES = 9
+# Gauss–Newton steps at most; steps in standard deviations that need not be tested, and that are the last; halvings.
+_STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
+# How much larger the last step may be for a parameter that the data leave open.
+_CREEPS = 10.0
+# Part of the last step that one may be before steps are halved.
+_SLOW = 0.5
+# Steps from another start; a minimum that is not reached in these is not told. Not measured.
+_TRIED = 6
+# Distance in standard deviations from which on two ends are different ones.
+_APART = 1.0
+# How much Q may be above the lowest for another estimate to count: odds of 1 : 20.
+_NEARLY = 6.0
+# Estimates on the way, to a hundredth of a standard deviation.
+_ROUGHLY = Profile(tol=1e-2)
+
+FAILURES = (RankError, NotPositiveDefiniteError)
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterPoint:
+    """A model, with κ by parameter and θ by operator; the fit with its columns of parameters, where there is one."""
+
+    names: tuple[str, ...]
+    values: dict[str, float]
+    theta: dict[str, float]
+    fit: Fit | None = None
+
+    def objective(self, parameters: Mapping[str, Parameter]) -> float:
+        """Q of the fit, with the priors of parameters; infinite without a fit."""
+        known = [(self.values[name], *one.prior) for name, one in parameters.items() if one.prior is not None]
+        distance = sum(((value - mean) / sd) ** 2 for value, mean, sd in known)
+        return math.inf if self.fit is None else self.fit.equations.q + distance
+
+
+Select = Callable[..., SelectionPath]
+
+
+def carrying(library: Library, names: Sequence[str]) -> list[Operator]:
+    """Operators among those named that have parameters."""
+    return [o for f in library.equations for o in library.of_equation(f) if o.free is not None and o.name in names]
+
+
+def parameters_of(library: Library, names: Sequence[str]) -> frozenset[str]:
+    """Parameters of the named operators."""
+    free = (o.free.names for o in carrying(library, names) if o.free is not None)
+    return frozenset[str]().union(*free) & {*library.parameters}
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterGrid:
+    """The operators at a grid of values of their parameters, all in one likelihood.
+
+    Attributes
+    ----------
+    origin
+        Operator and values by name on the grid, of those with parameters.
+    """
+
+    whole: ResidualLikelihood
+    origin: Mapping[str, tuple[str, dict[str, float]]]
+
+    @staticmethod
+    def of(setup: Setup, progress: Progress) -> ParameterGrid:
+        """From the bounds of the parameters."""
+        library, origin = setup.library.on_grid(_VALUES)
+        return ParameterGrid(setup.with_(library=library).likelihood(progress=progress), origin)
+
+    def first(self, library: Library, select: Select, keep: Sequence[str], progress: Progress) -> ParameterPoint:
+        """A model and values of its parameters, from one selection."""
+        groups = [[made for made, (name, _) in self.origin.items() if name == one] for one in keep]
+        kept = [name for name in keep if name in self.whole.names]
+        start = {name: one.first for name, one in library.parameters.items()}
+        try:
+            best = select(self.whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
+        except RankError:  # a selection that fits all operators at once cannot tell neighbours on the grid apart
+            return ParameterPoint(library.names, start, {})
+        sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
+        weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
+        values: dict[str, float] = {}
+        theta: dict[str, float] = {}
+        for i in np.argsort(-weight):
+            name, at = self.origin.get(best.names[i], (best.names[i], {}))
+            theta.setdefault(name, float(best.theta[i]))
+            values = at | values
+        if not values:  # polynomials may do as well as any of the grid, and worse than the best
+            all_names = {*theta, *(o.name for o in carrying(library, library.names))}
+            return ParameterPoint(tuple(name for name in library.names if name in all_names), start, {})
+        names = tuple(name for name in library.names if name in theta)
+        return ParameterPoint(names, start | values, {name: theta[name] for name in names})
+
+    def basins(self, point: ParameterPoint, carrying: Sequence[str]) -> list[ParameterPoint]:
+        """Values of the grid with a misfit of the model that is lower than around them, but for those next to κ."""
+        places, own, q, points = self._misfits(point, carrying)
+        return [
+            points[i]
+            for i, place in enumerate(places)
+            if np.isfinite(q[i])
+            and not _next(place, own)
+            and all(q[i] <= q[j] for j, other in enumerate(places) if _next(place, other))
+        ]
+
+    def lowest(self, point: ParameterPoint, carrying: Sequence[str]) -> tuple[ParameterPoint, ParameterPoint] | None:
+        """The model where its misfit on the grid is lowest, and at the values next to κ; None where they are next."""
+        places, own, q, points = self._misfits(point, carrying)
+        best, nearest = int(np.argmin(q)), _nearest(places, own)
+        return None if not np.isfinite(q[best]) or _next(places[best], own) else (points[best], points[nearest])
+
+    def _misfits(
+        self, point: ParameterPoint, carrying: Sequence[str]
+    ) -> tuple[list[tuple[int, ...]], list[float], Array, list[ParameterPoint]]:
+        """Places of the grid and that of κ, misfits of the model there, and the model with its values.
+
+        Misfits are those of moment equations, with the weights of the model at the values next to its estimate.
+        """
+        versions = [[(made, at) for made, (name, at) in self.origin.items() if name == one] for one in carrying]
+        others = [name for name in point.names if name not in carrying]
+        models = []
+        for chosen in product(*versions):
+            values = {name: value for _, at in chosen for name, value in at.items()}
+            if all(at.items() <= values.items() for _, at in chosen):  # one value for all operators
+                models.append((tuple(made for made, _ in chosen), values))
+        axes = {name: sorted({values[name] for _, values in models}) for name in models[0][1]}
+        places = [tuple(axes[name].index(values[name]) for name in axes) for _, values in models]
+        own = [float(np.interp(point.values[name], axis, np.arange(len(axis)))) for name, axis in axes.items()]
+        start = {made: point.theta.get(self.origin[made][0], 0.0) for made in models[_nearest(places, own)][0]}
+        start |= {name: point.theta.get(name, 0.0) for name in others}
+        names = self.whole.names
+        weights = np.array([start.get(name, 0.0) for name in names])
+        moments = self.whole.moment_equations(weights, rng=np.random.default_rng(0), draws=1)
+        clean, H = moments.gram - moments.noise, moments.gram[1:, 1:]
+        quadratic = Quadratic(
+            names,
+            np.zeros(len(names)),
+            float(moments.gram[0, 0]),
+            clean[1:, 0],
+            clean[1:, 1:],
+            H,
+            moments.n,
+            self.whole.scale_known,
+        )
+        rows = [tuple(sorted(names.index(name) for name in (*made, *others))) for made, _ in models]
+        theta, q = quadratic.solve(rows)
+        found = []
+        for i, (_, values) in enumerate(models):
+            at = {names[j]: float(value) for j, value in zip(rows[i], theta[i], strict=True)}
+            own_names = {self.origin[made][0] if made in self.origin else made: value for made, value in at.items()}
+            found.append(ParameterPoint(point.names, point.values | values, own_names))
+        return places, own, np.where(np.isfinite(q), q, np.inf), found
+
+
+@dataclass(frozen=True, eq=False)
+class ParameterSearch:
+    """Where κ is looked for.
+
+    Attributes
+    ----------
+    table
+        The operators at a grid of values.
+    keep
+        Operators that stay.
+    limits
+        Constraints on parameters, with coefficients if these stand in them.
+    """
+
+    setup: Setup
+    table: ParameterGrid
+    keep: Sequence[str]
+    limits: LinearConstraints | None = None
+
+    def at(self, point: ParameterPoint) -> Setup:
+        """The setup with columns at a point."""
+        return self.setup.with_(library=self.setup.library.at(point.values, point.theta))
+
+    def fit(self, point: ParameterPoint) -> Fit:
+        """θ and κ − κ_0 around a point, roughly, with what is known of κ beforehand."""
+        return joint_fit(self.at(point), point, _ROUGHLY, self.limits)
+
+
+def _nearest(places: Sequence[Sequence[float]], own: Sequence[float]) -> int:
+    """The place of a grid that is nearest to another, by the axis along which it is farthest."""
+    return min(range(len(places)), key=lambda i: max(abs(a - b) for a, b in zip(places[i], own, strict=True)))
+
+
+def _next(place: Sequence[float], other: Sequence[float]) -> bool:
+    """Whether two places of a grid are one step apart at most along every axis."""
+    return max(abs(a - b) for a, b in zip(place, other, strict=True)) <= 1
+
+
+def _gauss_newton(
+    search: ParameterSearch, point: ParameterPoint, known: ParameterPoint | None = None, steps: int = _STEPS
+) -> ParameterPoint | None:
+    """κ and θ of a model, by fits with a column for every parameter until its coefficient is zero.
+
+    A step has to lower the misfit of the operators at κ, without columns, or is halved. None where no step does, or
+    where the way comes near to a point that is known.
+    """
+    setup, parameters = search.setup, search.setup.library.parameters
+    here, part, last = point if point.theta else _fixed(setup, point, point.values), 1.0, math.inf
+    for _ in range(steps):
+        there, fit = search.at(here), search.fit(here)
+        found = dict(zip(fit.names, zip(fit.theta, np.sqrt(variance_of(fit)), strict=True), strict=True))
+        step = {name: found[made] for made, name in columns_of(there.library).items() if made in found}
+
+        def moved(
+            part: float, here: ParameterPoint = here, step: dict[str, tuple[float, float]] = step
+        ) -> dict[str, float]:
+            return here.values | {n: parameters[n].moved(here.values[n], part * d) for n, (d, _) in step.items()}
+
+        values = moved(1.0)
+        # a parameter that the data leave open creeps; a tenth of what is known beforehand is near enough
+        unit = {n: sd * (_CREEPS if parameters[n].hardly(here.values[n], sd) else 1) for n, (_, sd) in step.items()}
+        size = max(abs(values[name] - here.values[name]) / unit[name] for name in step)
+        if size <= _NEAR:
+            # where what X̃ knows of θ moves with κ, steps may go to and fro
+            part, last = 0.5 if size > _SLOW * last else part, size
+            theta = {name: float(found[name][0]) for name in here.names}
+            here = ParameterPoint(here.names, values if size <= _CLOSE else moved(part), theta)
+            if size <= _CLOSE:
+                return replace(here, fit=fit)
+            continue
+        tried = (_fixed(setup, here, moved(0.5**halving)) for halving in range(_HALVINGS))
+        lower = next((one for one in tried if one.objective(parameters) < here.objective(parameters)), None)
+        if lower is None or (known is not None and _same(known, lower, step)):
+            return None
+        here = lower
+    return None
+
+
+def started(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
+    """The first model, or all operators at other values of the grid where these explain the data better.
+
+    One selection among all operators at all values may begin with some that explain much together, and end far away.
+    """
+    setup, names = search.setup, search.setup.library.names
+    pair = search.table.lowest(replace(point, names=names), [o.name for o in carrying(setup.library, names)])
+    ends = []
+    for one in pair or ():
+        try:
+            ends.append(_fixed(setup, one, one.values))
+        except FAILURES:
+            ends.append(one)
+    parameters = setup.library.parameters
+    better = bool(ends) and ends[0].objective(parameters) < ends[1].objective(parameters)
+    return replace(ends[0], fit=None) if better else point
+
+
+def estimated(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
+    """The estimate of a model, from other values where that fails; refused where there is none."""
+    parameters = search.setup.library.parameters
+    others = (ParameterPoint(point.names, values, {}) for values in combinations(parameters, _TRIED))
+    found = _lowest(search, [point]) or _lowest(search, [*others])
+    if found is None:
+        listed = ", ".join(parameters)
+        raise BvsiError(f"parameters: the search for {listed} did not converge; give a start, or narrower bounds.")
+    return found
+
+
+def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
+    """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, weakest first.
+
+    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Without it κ may be far
+    from there, so that the minima on the grid are tried as well; Q may grow by as much.
+    """
+    library = search.setup.library
+    fixed = {o.name for o in library.operators if o.tie} | {*search.keep}
+    while point.fit is not None:
+        price = math.log(point.fit.equations.n) + 2 * math.log(len(library.names))  # as of the selection
+        z2 = dict(zip(point.fit.names, point.fit.theta**2 / variance_of(point.fit), strict=True))
+        inside = [o.name for o in carrying(library, point.names)]
+        every = parameters_of(library, inside)
+        only = {one for one in inside if parameters_of(library, [name for name in inside if name != one]) != every}
+        free = {name: z2[name] for name in point.names if name not in fixed | only}
+        weakest = min(free, key=lambda name: free[name], default=None)
+        if weakest is None or free[weakest] >= price:
+            break
+        theta = {name: value for name, value in point.theta.items() if name != weakest}
+        start = ParameterPoint(tuple(theta), point.values, theta)
+        left = [name for name in inside if name != weakest]
+        smaller = _lowest(search, [start, *search.table.basins(start, left)])
+        if smaller is None or smaller.fit is None or smaller.fit.equations.q > point.fit.equations.q + price:
+            break
+        point = smaller
+    return point
+
+
+def _lowest(search: ParameterSearch, starts: Sequence[ParameterPoint]) -> ParameterPoint | None:
+    """The lowest of the estimates from several starts; None where all of them fail."""
+    found = []
+    for start in starts:
+        try:
+            found.append(_gauss_newton(search, start))
+        except FAILURES:
+            continue
+    ends = [one for one in found if one is not None]
+    return min(ends, key=lambda one: one.objective(search.setup.library.parameters), default=None)
+
+
+def _fixed(setup: Setup, point: ParameterPoint, values: dict[str, float]) -> ParameterPoint:
+    """The model fitted at values of its parameters."""
+    likelihood = setup.with_(library=setup.library.at(values)).likelihood(point.names)
+    start = [point.theta[name] for name in point.names] if point.theta else None
+    fit = _ROUGHLY.fit(likelihood, start=start)
+    return ParameterPoint(point.names, values, dict(zip(fit.names, fit.theta.tolist(), strict=True)), fit)
+
+
+def _same(one: ParameterPoint, other: ParameterPoint, step: Mapping[str, tuple[float, float]]) -> bool:
+    """Whether two values of all parameters are less than a standard deviation apart."""
+    return all(abs(one.values[name] - other.values[name]) <= _APART * sd for name, (_, sd) in step.items())
+
+
+def variance_of(fit: Fit) -> Array:
+    """Variances of the coefficients of a fit."""
+    assert fit.posterior is not None
+    return fit.posterior.variance
+
+
+def columns_of(library: Library) -> dict[str, str]:
+    """Parameters by the names of their columns."""
+    own = {o.name for f in library.equations for o in library.of_equation(f)}
+    return {name: without_equation(name) for name in library.names if name not in own}
+
+
+def joint_fit(
+    setup: Setup,
+    point: ParameterPoint,
+    estimator: Profile,
+    limits: LinearConstraints | None,
+    likelihood: ResidualLikelihood | None = None,
+    *,
+    known: bool = True,
+) -> Fit:
+    """The fit of θ and κ − κ_0.
+
+    Parameters
+    ----------
+    setup
+        With columns at the point.
+    known
+        Whether what is known of κ beforehand counts: bounds damp the steps, and move no estimate that has converged.
+    """
+    library = setup.library
+    names = (*point.names, *columns_of(library))
+    likelihood = setup.likelihood(names) if likelihood is None else likelihood.restrict(names)
+    held = limits_of(library, limits, point.values)
+    prior = prior_of(library, point.values) if known else None
+    start = [point.theta.get(name, 0.0) for name in likelihood.names]
+    return estimator.fit(likelihood, prior=prior, constraints=held and held.restrict(likelihood.names), start=start)
+
+
+def limits_of(
+    library: Library, given: LinearConstraints | None, values: Mapping[str, float]
+) -> LinearConstraints | None:
+    """Constraints on θ and κ as such on θ and κ − κ_0, those of parameters that the library has no column of left out.
+
+    l − A_κ κ_0 ≤ A_θ θ + A_κ (κ − κ_0) ≤ u − A_κ κ_0; with the equalities that tie operators together.
+    """
+    ties = as_linear(library.ties, library.names)
+    if not given:
+        return ties or None
+    column = {name: made for made, name in reversed(columns_of(library).items())}
+    A, shift, used = np.zeros((len(given), len(library.names))), np.zeros(len(given)), np.full(len(given), True)
+    for name, own in zip(given.names, given.A.T, strict=True):
+        if name in library.names or name in column:
+            A[:, library.names.index(column.get(name, name))] += own
+            shift += own * (values[name] if name in column else 0.0)
+        else:
+            used &= own == 0
+    rows = ConstraintRows(A, given.lower - shift, given.upper - shift, given.texts).take(used)
+    return LinearConstraints(library.names, *merged(simple(stacked([ties.rows, rows])))) or None
+
+
+def prior_of(library: Library, values: Mapping[str, float]) -> GaussianPrior:
+    """κ − κ_0 within the bounds, or as the priors of parameters say, at values κ_0."""
+    terms = {}
+    for made, name in columns_of(library).items():
+        one = library.parameters[name]
+        mean = 0.0 if one.prior is None else one.prior[0] - values[name]
+        terms[made] = (mean, one.sd**2)
+    return GaussianPrior(terms)
+
+
+def elsewhere(search: ParameterSearch, point: ParameterPoint) -> tuple[ParameterPoint | None, tuple[str, ...]]:
+    """A better minimum from other values of κ, or what is nearly as good, in words.
+
+    Operators that are not needed there are dropped: at a wrong κ others make up for it.
+    """
+    assert point.fit is not None
+    library = search.setup.library
+    mine = [name for name in library.parameters if name in parameters_of(library, point.names)]
+    doubts: list[str] = []
+    for near in search.table.basins(point, [o.name for o in carrying(library, point.names)]):
+        try:
+            around = search.fit(near)
+            if around.equations.q > point.fit.equations.q + _NEARLY:  # no minimum near it is as low
+                continue
+            other = _gauss_newton(search, near, point, _TRIED)
+        except FAILURES:
+            continue
+        other = None if other is None else trimmed(search, other)
+        if other is None or other.fit is None:
+            continue
+        sd = dict(zip(other.fit.names, np.sqrt(variance_of(other.fit)), strict=True))
+        made = columns_of(library.at(other.values, other.theta))
+        if _same(point, other, {name: (0.0, sd[column]) for column, name in made.items()}):
+            continue
+        fewer = len(point.names) - len(other.names)
+        gain = point.fit.equations.q - other.fit.equations.q + fewer * math.log(point.fit.equations.n)
+        if gain > _NEARLY or (fewer and gain > 0):
+            return other, ()
+        if gain > -_NEARLY:
+            shown = ", ".join(f"{name} = {other.values[name]:.3g}" for name in mine)
+            doubts.append(f"The data are explained about as well with {shown}.")
+    return None, tuple(doubts)
