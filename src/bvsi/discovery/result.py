@@ -15,6 +15,7 @@ from scipy.special import expit
 from bvsi.check import Check
 from bvsi.common.naming import position, without_equation
 from bvsi.discovery.frames import Frames
+from bvsi.discovery.functions import FoundFunction
 from bvsi.discovery.method import Method
 from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
@@ -85,6 +86,8 @@ class Discovery:
         Names of coordinates and fields; None where a file does not tell.
     texts
         Selected operators by name, in fields and coordinates alone: :attr:`bvsi.Library.texts`.
+    functions
+        Unknown functions inside of operators, see :meth:`function`.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
@@ -114,6 +117,7 @@ class Discovery:
     open_parameters: tuple[str, ...] = ()
     words: Vocabulary | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    functions: tuple[FoundFunction, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

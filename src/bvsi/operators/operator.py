@@ -26,6 +26,7 @@ from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
 from bvsi.operators.parse import Dialect, strong_form
+from bvsi.operators.spline import spline_values
 from bvsi.operators.strong import Scalar, WeakTerm, collected
 from bvsi.operators.syntax import Operator
 from bvsi.operators.vocabulary import TIME, Vocabulary, pretty
@@ -63,7 +64,7 @@ class Kernel:
 def compile_kernel(expressions: tuple[sp.Expr, ...]) -> Kernel:
     """Compile expressions; their symbols become the inputs."""
     symbols = sorted({s for e in expressions for s in e.free_symbols}, key=lambda s: s.name)
-    function = sp.lambdify(symbols, list(expressions), modules=["scipy", "numpy"], cse=True)
+    function = sp.lambdify(symbols, list(expressions), modules=[{"spline": spline_values}, "scipy", "numpy"], cse=True)
     return Kernel(tuple(symbols), function, expressions)
 
 

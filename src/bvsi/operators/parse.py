@@ -6,6 +6,7 @@ text.
 
 ``diff(f, u, v)``      ∂²f/∂u∂v of an expression of fields
 ``diff(F, K, 0.5)``    ∂F/∂K at K = 0.5 of an operator F with a parameter K in it
+``spline(u, 0, 2, 1, 3, 4, 3)`` a cubic spline of u between 0 and 2, with its coefficients (:mod:`bvsi.operators.spline`)
 ``recover(f)``         f at the nodes by lumped projection, M_lumped⁻¹ ∫ v f: a field that may be differentiated again
 ``cells(g)``           ∫ g over the cells, g linear in the test function ``test``: a form that is written weakly
 ``facets(g)``          Σ_E ∫ g over the facets between cells, with ``jump``, ``avg``, the facet's length ``h``, the
@@ -34,6 +35,7 @@ from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FU
 from bvsi.errors import OperatorError
 from bvsi.operators import strong
 from bvsi.operators.bounds import checked, number, real_value, tidy
+from bvsi.operators.spline import DEGREE, spline
 from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, evaluate, need_scalar, plain
 from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
@@ -193,6 +195,8 @@ class _Translator:
             raise OperatorError(f"unknown function {name!r}{hint}; known are {', '.join(known)}")
         if name == "diff":
             return self._diff(node)
+        if name == "spline":
+            return self._spline(node)
         arity = 2 if name == "dot" else 1
         if node.keywords or len(node.args) != arity:
             raise OperatorError(f"{name} takes {arity} argument{'s' if arity > 1 else ''}")
@@ -235,6 +239,16 @@ class _Translator:
 
         written = [replace(term, integrand=slope(term.integrand)) for term in form.written]
         return Scalar.from_parts({index: slope(g) for index, g in form.parts}, collected(written))
+
+    def _spline(self, node: ast.Call) -> Strong:
+        """spline(f, low, high, c_1, …, c_M) of an expression f, with numbers after it."""
+        if node.keywords or len(node.args) < 4 + DEGREE:
+            raise OperatorError(f"spline takes an expression, two ends and at least {1 + DEGREE} coefficients")
+        f, *rest = (evaluate(need_scalar(self.translate(argument), "spline(...)"), self.words) for argument in node.args)
+        low, high, *coefficients = (sp.Float(real_value(one), 17) for one in rest)
+        if not low < high:
+            raise OperatorError("the ends of a spline increase: spline(u, 0, 2, ...)")
+        return plain(spline(f, 0, low, high, *coefficients), self.words)
 
     def _recover(self, argument: ast.AST) -> Strong:
         inner = need_scalar(self.translate(argument), "recover(...)")

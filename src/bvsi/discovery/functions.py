@@ -1,0 +1,519 @@
+"""Unknown functions inside operators: estimated with a smoothness prior, selected with their operators.
+
+The coefficients c of k = Σ_m c_m B_m are those of one operator each (:mod:`bvsi.operators.functions`). With the scores
+s of the data, of mean Aθ and covariance S, what the data tell is I = AᵀS⁻¹A and b = AᵀS⁻¹s, and what is known of c
+beforehand is a Gaussian, smooth to an unknown degree, of differences of the first or the second order:
+
+    p(c | λ) ∝ exp(−½ λ cᵀKc),    −2 log p(data | λ) = log |I + P| − log |P| − bᵀ(I + P)⁻¹b + …,   P = λK
+
+Order and λ are those of the lowest value. λ → ∞ is a constant: k varies where the value falls by more than the price of
+a parameter, log n. Selection has one column for a function, that of its estimate, and goes on until it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+
+from bvsi.common.arrays import Array
+from bvsi.common.naming import squeeze, without_equation
+from bvsi.common.progress import Progress, silent
+from bvsi.discovery.ties import ties_of
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.infer import Dominant, Fit, Profile
+from bvsi.infer.constraints import AnyConstraints, LinearConstraints
+from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.operators import Library
+from bvsi.operators.functions import UnknownFunction
+from bvsi.select import SelectionPath
+from bvsi.setup import Setup
+
+# Strengths λ that are compared, relative to what the data know of the constant, and how many there are in a decade.
+_WEAKEST, _STRONGEST, _DECADE = 1e-9, 1e5, 8
+# What is known beforehand of the constant, relative to what the data know: 0.01 standard deviations at |z| = 1000.
+_VAGUE = 1e-5
+# Factor within which a strength is no longer changed, and fits at most until then.
+_SAME, _FITS = 2.0, 5
+# Moments with weights of their own before the first fit, and selections at most. Not measured.
+_REWEIGHTED, _ROUNDS = 2, 4
+# Relative ridge of S, whose smallest eigenvalues are rounding.
+_RIDGE = 1e-10
+# Estimates on the way, to a hundredth of a standard deviation.
+_ROUGHLY = Profile(tol=1e-2)
+
+_FAILURES = (RankError, NotPositiveDefiniteError)
+Select = Callable[..., SelectionPath]
+
+
+@dataclass(frozen=True)
+class FoundFunction:
+    """An unknown function of the selected operators.
+
+    Attributes
+    ----------
+    name
+        Its name, k.
+    function
+        Its variables and splines.
+    operators
+        Operators it stands in.
+    constant
+        Whether the data ask for no more than a constant; k is then one in its operators, which have a coefficient.
+    gain
+        2 log of the evidence of the function over that of a constant.
+    order
+        Differences of which order are smooth; zero of a constant.
+    """
+
+    name: str
+    function: UnknownFunction
+    operators: tuple[str, ...]
+    constant: bool
+    gain: float
+    order: int
+
+    def members(self, names: Sequence[str]) -> list[int]:
+        """Positions of the coefficients among names, of one equation; none of a constant."""
+        if self.constant:
+            return []
+        first: dict[str, int] = {}
+        for i, name in enumerate(names):
+            first.setdefault(without_equation(name), i)
+        return [first[label] for label in self.function.labels(self.name)]
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The functions of a selected model.
+
+    Attributes
+    ----------
+    library
+        As it was given, with the ends of the splines.
+    prior
+        What makes them smooth; None where all are constant.
+    """
+
+    library: Library
+    functions: tuple[FoundFunction, ...]
+    prior: GaussianPrior | None
+
+    def frozen(self, setup: Setup, names: Sequence[str], theta: Array) -> tuple[Setup, tuple[str, ...], Array, Array]:
+        """Functions held at an estimate θ: setup, names, θ_f and T with δθ = T δθ_f; a function has one coefficient."""
+        values, columns = {f.name: _one() for f in self.functions if f.constant}, dict[str, tuple[str, Array]]()
+        for f in self.functions:
+            if not f.constant:
+                c = theta[f.members(names)]
+                values[f.name] = f.function.tree(c)
+                columns |= {label: (f.name, c[m]) for m, label in enumerate(f.function.labels(f.name))}
+        library = self.library.with_functions(values)
+        of_function = {o.name: f.name for f in self.functions if not f.constant for o in self.library.carrying(f.name)}
+        chosen = tuple(name for name in library.names if name in of_function or name in names)
+        T = np.zeros((len(names), len(chosen)))
+        for i, name in enumerate(names):
+            function, size = columns.get(without_equation(name), ("", 1.0))
+            for j, other in enumerate(chosen):
+                mine = of_function.get(other) == function and _equation(other) == _equation(name)
+                T[i, j] = size * (mine if function else name == other)
+        start = np.array([1.0 if name in of_function else theta[list(names).index(name)] for name in chosen])
+        return setup.with_(library=library), chosen, start, T
+
+
+def _equation(name: str) -> str:
+    return name.split(": ", 1)[0] if ": " in name else ""
+
+
+def _one() -> ast.expr:
+    return ast.Constant(1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """A function among the columns of a likelihood; what is known of it by name, (mean, variance), or None."""
+
+    name: str
+    label: str
+    function: UnknownFunction
+    columns: list[int]
+    known: tuple[float, float] | None = None
+
+    def precision(self, order: int, strength: float, vague: float) -> Array:
+        """P = λK, with a vague constant and what is known beforehand, (M, M)."""
+        M = self.function.size
+        return (
+            strength * self.roughness[order]
+            + np.full((M, M), vague / M)
+            + (np.eye(M) / self.known[1] if self.known else 0.0)
+        )
+
+    @property
+    def roughness(self) -> dict[int, Array]:
+        return {order: self.function.roughness(order) for order in (1, 2)}
+
+    @property
+    def mean(self) -> float:
+        return self.known[0] if self.known else 0.0
+
+
+@dataclass(frozen=True)
+class _Smooth:
+    """Order of differences, λ, and precision of the constant."""
+
+    order: int
+    strength: float
+    vague: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Information:
+    """What the data tell of θ: log p = bᵀθ − ½ θᵀIθ + …"""
+
+    I: Array  # noqa: E741 (information)
+    b: Array
+
+    @staticmethod
+    def of(A: Array, s: Array, S: Array, scale: float) -> _Information:
+        """From scores s of mean Aθ and covariance S in units of ``scale``."""
+        size = np.sqrt(np.maximum(np.diag(S), np.finfo(float).tiny))
+        root = np.linalg.cholesky(S / np.outer(size, size) + _RIDGE * np.eye(len(s)))
+        half = scipy.linalg.solve_triangular(root, np.column_stack([A, s]) / size[:, None], lower=True)
+        return _Information(half[:, :-1].T @ half[:, :-1] / scale, half[:, :-1].T @ half[:, -1] / scale)
+
+    @staticmethod
+    def by_moments(likelihood: ResidualLikelihood, theta: Array) -> _Information:
+        """From moment equations with the weights of an estimate."""
+        moments = likelihood.moment_equations(theta, rng=np.random.default_rng(0), draws=1)
+        scale = likelihood.noise_scale(likelihood.normal_equations(theta))
+        clean = moments.gram - scale * moments.noise
+        return _Information.of(clean[1:, 1:], clean[1:, 0], moments.gram[1:, 1:], scale)
+
+    def smooth(self, groups: Sequence[_Group]) -> tuple[dict[str, _Smooth], dict[str, float]]:
+        """The best prior of every function, one after the other, and 2 log of its evidence over that of a constant."""
+        vague = {g.name: _VAGUE * float(self.I[np.ix_(g.columns, g.columns)].mean()) * g.function.size for g in groups}
+        chosen = {g.name: _Smooth(2, vague[g.name] / _VAGUE * 1e-3, vague[g.name]) for g in groups}
+        gains: dict[str, float] = {}
+        for _ in range(1 if len(groups) == 1 else 3):
+            for g in groups:
+                unit = vague[g.name] / _VAGUE
+                decades = round(math.log10(_STRONGEST / _WEAKEST))
+                strengths = np.geomspace(_WEAKEST, _STRONGEST, _DECADE * decades + 1) * unit
+                tried = [_Smooth(order, float(one), vague[g.name]) for order in (1, 2) for one in strengths]
+                values = [self.surprise(groups, chosen | {g.name: one}) for one in tried]
+                best = int(np.argmin(values))
+                chosen[g.name] = tried[best]
+                gains[g.name] = values[len(strengths) - 1] - values[best]
+        return chosen, gains
+
+    def prior(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> BoundPrior:
+        """The functions' priors together, flat for everything else."""
+        mean, P = np.zeros(len(self.b)), np.zeros_like(self.I)
+        for g in groups:
+            one = smooth[g.name]
+            mean[g.columns] = g.mean
+            P[np.ix_(g.columns, g.columns)] = g.precision(one.order, one.strength, one.vague)
+        return BoundPrior(mean, P)
+
+    def surprise(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> float:
+        """−2 log p(data | λ), up to a constant."""
+        prior = self.prior(groups, smooth)
+        own = sum(np.linalg.slogdet(prior.precision[np.ix_(g.columns, g.columns)])[1] for g in groups)
+        root, size = self._factor(prior.precision)
+        z = scipy.linalg.solve_triangular(root, (self.b - self.I @ prior.mean) / size, lower=True)
+        return float(2 * np.log(np.diag(root) * size).sum() - own - z @ z)
+
+    def estimate(self, prior: BoundPrior) -> Array:
+        """(I + P)⁻¹ (b + P μ)."""
+        root, size = self._factor(prior.precision)
+        return np.asarray(scipy.linalg.cho_solve((root, True), (self.b + prior.precision @ prior.mean) / size) / size)
+
+    def _factor(self, P: Array) -> tuple[Array, Array]:
+        size = np.sqrt(np.maximum(np.diag(self.I + P), np.finfo(float).tiny))
+        scaled = (self.I + P) / np.outer(size, size) + 1e-13 * np.eye(len(size))
+        try:
+            return np.asarray(np.linalg.cholesky(scaled)), size
+        except np.linalg.LinAlgError:
+            raise RankError("unknown: the data do not tell a function from the other operators.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """Functions that were fitted with a model: θ of its columns, priors, gains over constants."""
+
+    fit: Fit
+    smooth: dict[str, _Smooth]
+    gains: dict[str, float]
+
+    def constant(self, name: str) -> bool:
+        """Whether the data ask for no more than a constant."""
+        return self.gains[name] <= math.log(self.fit.equations.n)
+
+
+def selected_functions(
+    setup: Setup,
+    library: Library,
+    select: Select,
+    keep: Sequence[str],
+    allowed: LinearConstraints | None,
+    known: Mapping[str, tuple[float, float]],
+    progress: Progress = silent,
+) -> tuple[Setup, ResidualLikelihood, SelectionPath, Shapes]:
+    """The selected model with its functions.
+
+    Parameters
+    ----------
+    setup
+        With one operator for every coefficient of the functions.
+    library
+        As it was given, with the ends of the splines.
+    select
+        Selection among any operators.
+    allowed
+        Equalities between operators.
+    known
+        Mean and variance of functions that are known beforehand, by name.
+    """
+    whole = setup.likelihood(progress=progress)
+    ties = ties_of(allowed) if allowed else None
+    one = whole if ties is None else whole.combined(ties.T, ties.free)
+    groups = _groups(library, one.names, known)
+    others = [name for name in one.names if not any(one.names.index(name) in g.columns for g in groups)]
+    kept = [name for name in keep if name in others] + [g.label for g in groups if _kept(library, g.name)]
+    _check_alike(library)
+    theta = _by_moments(one, groups)
+    names, fitted = (*others, *(g.label for g in groups)), None
+    for _ in range(_ROUNDS):
+        T = _columns(one, groups, others, theta, fitted)
+        path = select(one.combined(T, (*others, *(g.label for g in groups))), keep=kept, progress=progress)
+        chosen = path.best.names
+        mine = [g for g in groups if g.label in chosen]
+        if fitted is not None and chosen == names:
+            break
+        names = chosen
+        if not mine:
+            break
+        fitted, names = _trimmed(one, mine, [name for name in others if name in names], theta, kept)
+        theta = theta.copy()
+        for name, value in zip(fitted.fit.names, fitted.fit.theta, strict=True):
+            theta[one.names.index(name)] = value
+        if set(names) != set(chosen):  # what is not needed beside the function
+            others = [name for name in others if name in names]
+    return _finished(setup, library, path, mine, fitted, [name for name in others if name in names])
+
+
+def _kept(library: Library, name: str) -> bool:
+    return any(o.name in library.keep for o in library.carrying(name))
+
+
+def _check_alike(library: Library) -> None:
+    """Refuse candidates that are a function's operator where the function is a constant."""
+    constant = library.with_functions(dict.fromkeys(library.unknown, _one()))
+    texts = {squeeze(ast.unparse(o.syntax.tree)): o.name for o in constant.operators}
+    for o in constant.operators:
+        own = squeeze(ast.unparse(o.syntax.tree))
+        short = re.sub(r"\b1\*", "", own).replace("div(grad(", "laplacian(").replace("))", ")", int("div(grad(" in own))
+        other = texts.get(short)
+        if other is not None and other != o.name and own != short:
+            raise BvsiError(f"unknown: {other!r} is part of {o.name!r}, with a constant function; leave it out.")
+
+
+def _groups(
+    library: Library, names: tuple[str, ...], known: Mapping[str, tuple[float, float]]
+) -> list[_Group]:
+    found = []
+    for name, function in library.unknown.items():
+        own = FoundFunction(name, function, (), False, 0.0, 0)
+        found.append(_Group(name, library.carrying(name)[0].name, function, own.members(names), known.get(name)))
+    return found
+
+
+def _columns(
+    one: ResidualLikelihood, groups: Sequence[_Group], others: Sequence[str], theta: Array, fitted: _Fitted | None
+) -> Array:
+    """T (d, m): an operator each, and the functions at their estimates; a constant where that is enough."""
+    T = np.zeros((one.d, len(others) + len(groups)))
+    for j, name in enumerate(others):
+        T[one.names.index(name), j] = 1.0
+    for j, g in enumerate(groups, len(others)):
+        flat = fitted is not None and g.name in fitted.gains and fitted.constant(g.name)
+        T[g.columns, j] = 1.0 if flat or not theta[g.columns].any() else theta[g.columns]
+    return T
+
+
+def _by_moments(one: ResidualLikelihood, groups: Sequence[_Group]) -> Array:
+    """θ (d,) of all operators, by moment equations: unbiased for any weights, the first those of constant functions."""
+    others = [name for i, name in enumerate(one.names) if not any(i in g.columns for g in groups)]
+    T = _columns(one, groups, others, np.zeros(one.d), None)
+    flat = one.combined(T, (*others, *(g.label for g in groups)))
+    empty = BoundPrior(np.zeros(flat.d), np.zeros((flat.d, flat.d)))
+    try:
+        theta = T @ Dominant().estimate(flat, empty, np.random.default_rng(0))
+    except _FAILURES:
+        theta = np.zeros(one.d)
+    for _ in range(_REWEIGHTED):
+        information = _Information.by_moments(one, theta)
+        theta = information.estimate(information.prior(groups, information.smooth(groups)[0]))
+    return theta
+
+
+def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) -> _Fitted:
+    """Fits with a prior each, whose strength follows from the fit before, until it stands.
+
+    Parameters
+    ----------
+    part, theta
+        Likelihood of the functions' columns and the other operators of a model, and where to begin.
+    """
+    smooth, gains = _Information.by_moments(part, theta).smooth(groups)
+    scale = part.noise_scale(part.normal_equations(theta))
+    for _ in range(_FITS):
+        fit = _ROUGHLY.fit(part, prior=_prior(part.names, groups, smooth, scale), start=theta)
+        quadratic, theta = fit.quadratic, fit.theta
+        assert quadratic is not None
+        assert quadratic.S is not None
+        P = np.zeros_like(quadratic.A) if quadratic.precision is None else quadratic.precision
+        scale = part.noise_scale(fit.equations)
+        A, S = quadratic.A - P, quadratic.S - P
+        information = _Information.of(A, A @ theta + fit.equations.g, S, scale)
+        before = smooth
+        smooth, gains = information.smooth(groups)
+        if all(_alike(before[g.name], smooth[g.name]) for g in groups):
+            break
+    return _Fitted(fit, smooth, gains)
+
+
+def _alike(one: _Smooth, other: _Smooth) -> bool:
+    return one.order == other.order and abs(math.log(one.strength / other.strength)) < math.log(_SAME)
+
+
+def _prior(
+    names: Sequence[str], groups: Sequence[_Group], smooth: Mapping[str, _Smooth], scale: float
+) -> GaussianPrior:
+    """The functions' priors, in units of the noise where its level is not known."""
+    terms: dict[str | tuple[str, ...], tuple[object, object]] = {}
+    for g in groups:
+        one = smooth[g.name]
+        covariance = np.linalg.inv(scale * g.precision(one.order, one.strength, one.vague))
+        key = tuple(names[i] for i in g.columns)
+        terms[key] = (np.full(len(key), g.mean), 0.5 * (covariance + covariance.T))
+    return GaussianPrior(terms)  # type: ignore[arg-type]
+
+
+def _trimmed(
+    one: ResidualLikelihood, groups: Sequence[_Group], others: list[str], theta: Array, keep: Sequence[str]
+) -> tuple[_Fitted, tuple[str, ...]]:
+    """The fit of functions without operators that are not needed beside them: z² < log n + 2 log d, weakest first."""
+    while True:
+        names = (*others, *(one.names[i] for g in groups for i in g.columns))
+        part, order = one.restrict(names), [one.names.index(name) for name in one.restrict(names).names]
+        mine = [replace(g, columns=[part.names.index(one.names[i]) for i in g.columns]) for g in groups]
+        fitted = _fitted(part, mine, theta[order])
+        assert fitted.fit.posterior is not None
+        z2 = dict(zip(part.names, fitted.fit.theta**2 / fitted.fit.posterior.variance, strict=True))
+        free = [name for name in others if name not in keep]
+        weakest = min(free, key=lambda name: z2[name], default=None)
+        price = math.log(one.n) + 2 * math.log(len(others) + len(groups))
+        if weakest is None or z2[weakest] >= price:
+            return fitted, (*others, *(g.label for g in groups))
+        others = [name for name in others if name != weakest]
+
+
+def _finished(
+    setup: Setup,
+    library: Library,
+    path: SelectionPath,
+    groups: Sequence[_Group],
+    fitted: _Fitted | None,
+    others: Sequence[str],
+) -> tuple[Setup, ResidualLikelihood, SelectionPath, Shapes]:
+    """Constants as operators with a coefficient, the others as their columns; the path with the model fitted jointly."""
+    gains = {} if fitted is None else fitted.gains
+    flat = [name for name in library.unknown if name not in gains or (fitted is not None and fitted.constant(name))]
+    there = setup.with_(library=library.with_functions({n: _one() if n in flat else None for n in library.unknown}))
+    whole = there.likelihood()
+    functions = tuple(
+        FoundFunction(
+            g.name,
+            g.function,
+            tuple(o.name for o in library.carrying(g.name)),
+            g.name in flat,
+            gains[g.name],
+            0 if g.name in flat or fitted is None else fitted.smooth[g.name].order,
+        )
+        for g in groups
+    )
+    varying = [g for g in groups if g.name not in flat]
+    if not varying or fitted is None:
+        return there, whole, path, Shapes(library, functions, None)
+    labels = {label for g in varying for label in g.function.labels(g.name)}
+    constants = {o.name for g in groups if g.name in flat for o in library.carrying(g.name)}
+    names = tuple(n for n in whole.names if n in others or n in constants or without_equation(n) in labels)
+    own = [replace(g, columns=_first(names, g.function.labels(g.name))) for g in varying]
+    prior = _prior(names, own, fitted.smooth, whole.noise_scale(fitted.fit.equations))
+    known = dict(zip(map(without_equation, fitted.fit.names), fitted.fit.theta.tolist(), strict=True))
+    start = np.array([known.get(without_equation(name), 0.0) for name in names])
+    best = replace(path.best, names=names, theta=start, fit=None)
+    visited = tuple(best if v is path.best else v for v in path.visited)
+    return there, whole, replace(path, visited=visited), Shapes(library, functions, prior)
+
+
+def check_functions(client: object, relinearise: int | None, library: Library) -> None:
+    """Refuse what does not go with unknown functions."""
+    if client is not None:
+        raise BvsiError("client: unknown functions are estimated on one machine; leave client out.")
+    if relinearise:
+        raise BvsiError("relinearise: it does not go with unknown functions; leave it out.")
+    if len(library.orders) > 1:
+        raise BvsiError("time_order: with unknown functions it has to be given, 1 or 2.")
+
+
+def _first(names: Sequence[str], labels: Sequence[str]) -> list[int]:
+    short = [without_equation(name) for name in names]
+    return [short.index(label) for label in labels]
+
+
+def without_functions(
+    prior: Prior | GaussianPrior | None, library: Library
+) -> tuple[Prior | GaussianPrior | None, dict[str, tuple[float, float]]]:
+    """A prior without its terms for functions; and these, mean and variance by name."""
+    if prior is None or not {*prior.terms} & {*library.unknown}:
+        return prior, {}
+    terms = prior.prior.terms if isinstance(prior, GaussianPrior) else prior.terms
+    known = {}
+    for name in library.unknown:
+        law = terms.get(name)
+        if isinstance(law, Distribution):
+            known[name] = (float(law.mean), float(law.variance))
+    rest = {key: value for key, value in prior.terms.items() if key not in library.unknown}
+    return replace(prior, terms=rest), known
+
+
+def constraints_of(constraints: AnyConstraints, library: Library, names: Sequence[str]) -> AnyConstraints:
+    """Constraints on functions as those on their coefficients: a spline is above a number where all of these are."""
+    if constraints is None or not library.unknown or isinstance(constraints, LinearConstraints):
+        return constraints
+    constraints = getattr(constraints, "texts", constraints)
+    short = {without_equation(name): f"[{name}]" for name in reversed(list(names))}
+    found: list[str] = []
+    for text in (constraints,) if isinstance(constraints, str) else constraints:
+        inside = [name for name in library.unknown if re.search(rf"(?<![\w\[]){name}(?!\w)", _bare(text))]
+        if not inside:
+            found.append(text)
+            continue
+        name = inside[0]
+        labels = library.unknown[name].labels(name) if library.unknown[name].intervals else ()
+        varying = [short[label] for label in labels if label in short]
+        members = varying or [f"[{o.name}]" for o in library.carrying(name) if o.name in names]
+        found += [re.sub(rf"(?<![\w\[]){name}(?!\w)", member, text) for member in members]
+    return tuple(found)
+
+
+def _bare(text: str) -> str:
+    """A text without what stands in brackets."""
+    return re.sub(r"\[[^\]]*\]", "", text)
