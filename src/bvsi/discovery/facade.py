@@ -176,7 +176,11 @@ def discover(
     }
     seconds = time.perf_counter() - begin
     found = _result(setup, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
-    return found if shapes is None else replace(found, functions=shapes.functions)
+    if shapes is None:
+        return found
+    candidates = tuple(dict.fromkeys((*given.names, *found.candidates)))
+    shown = tuple(name for name in candidates if name in given.names or name in found.names)
+    return replace(found, functions=shapes.functions, path=shapes.path, candidates=shown)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,6 +17,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -35,8 +36,9 @@ from bvsi.operators.functions import UnknownFunction
 from bvsi.select import SelectionPath
 from bvsi.setup import Setup
 
-# Strengths λ that are compared, relative to what the data know of the constant, and how many there are in a decade.
-_WEAKEST, _STRONGEST, _DECADE = 1e-9, 1e5, 8
+# Decades of the strengths λ that are compared, relative to what the data know of the constant; each step between them
+# is halved so many times around the best.
+_WEAKEST, _STRONGEST, _HALVINGS = -9, 5, 3
 # What is known beforehand of the constant, relative to what the data know: 0.01 standard deviations at |z| = 1000.
 _VAGUE = 1e-5
 # Factor within which a strength is no longer changed, and fits at most until then.
@@ -44,7 +46,9 @@ _SAME, _FITS = 2.0, 5
 # Moments with weights of their own before the first fit, and selections at most. Not measured.
 _REWEIGHTED, _ROUNDS = 2, 4
 # Relative ridge of S, whose smallest eigenvalues are rounding.
-_RIDGE = 1e-10
+_RIDGE = 1e-12
+# Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data tell is lost in λ.
+_FITTED = 1.0
 # Estimates on the way, to a hundredth of a standard deviation.
 _ROUGHLY = Profile(tol=1e-2)
 
@@ -79,14 +83,15 @@ class FoundFunction:
     gain: float
     order: int
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of its coefficients, without the equation; none of a constant."""
+        return () if self.constant else self.function.labels(self.name)
+
     def members(self, names: Sequence[str]) -> list[int]:
         """Positions of the coefficients among names, of one equation; none of a constant."""
-        if self.constant:
-            return []
-        first: dict[str, int] = {}
-        for i, name in enumerate(names):
-            first.setdefault(without_equation(name), i)
-        return [first[label] for label in self.function.labels(self.name)]
+        short = [without_equation(name) for name in names]
+        return [short.index(label) for label in self.labels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,11 +104,14 @@ class Shapes:
         As it was given, with the ends of the splines.
     prior
         What makes them smooth; None where all are constant.
+    path
+        The selection, with one operator for a function.
     """
 
     library: Library
     functions: tuple[FoundFunction, ...]
     prior: GaussianPrior | None
+    path: SelectionPath
 
     def frozen(self, setup: Setup, names: Sequence[str], theta: Array) -> tuple[Setup, tuple[str, ...], Array, Array]:
         """Functions held at an estimate θ: setup, names, θ_f and T with δθ = T δθ_f; a function has one coefficient."""
@@ -153,8 +161,9 @@ class _Group:
             + (np.eye(M) / self.known[1] if self.known else 0.0)
         )
 
-    @property
+    @cached_property
     def roughness(self) -> dict[int, Array]:
+        """K by order of differences."""
         return {order: self.function.roughness(order) for order in (1, 2)}
 
     @property
@@ -181,9 +190,10 @@ class _Information:
     @staticmethod
     def of(A: Array, s: Array, S: Array, scale: float) -> _Information:
         """From scores s of mean Aθ and covariance S in units of ``scale``."""
-        size = np.sqrt(np.maximum(np.diag(S), np.finfo(float).tiny))
-        root = np.linalg.cholesky(S / np.outer(size, size) + _RIDGE * np.eye(len(s)))
-        half = scipy.linalg.solve_triangular(root, np.column_stack([A, s]) / size[:, None], lower=True)
+        size = np.sqrt(np.maximum(np.diag(S), _RIDGE * np.diag(S).max()))
+        values, vectors = np.linalg.eigh(S / np.outer(size, size))
+        root = vectors / np.sqrt(np.maximum(values, _RIDGE * values[-1]))
+        half = root.T @ (np.column_stack([A, s]) / size[:, None])
         return _Information(half[:, :-1].T @ half[:, :-1] / scale, half[:, :-1].T @ half[:, -1] / scale)
 
     @staticmethod
@@ -201,14 +211,22 @@ class _Information:
         gains: dict[str, float] = {}
         for _ in range(1 if len(groups) == 1 else 3):
             for g in groups:
+
+                def value(one: _Smooth, g: _Group = g) -> float:
+                    return self.surprise(groups, chosen | {g.name: one})
+
                 unit = vague[g.name] / _VAGUE
-                decades = round(math.log10(_STRONGEST / _WEAKEST))
-                strengths = np.geomspace(_WEAKEST, _STRONGEST, _DECADE * decades + 1) * unit
-                tried = [_Smooth(order, float(one), vague[g.name]) for order in (1, 2) for one in strengths]
-                values = [self.surprise(groups, chosen | {g.name: one}) for one in tried]
-                best = int(np.argmin(values))
-                chosen[g.name] = tried[best]
-                gains[g.name] = values[len(strengths) - 1] - values[best]
+                places = [(order, float(d)) for order in (1, 2) for d in range(_WEAKEST, _STRONGEST + 1)]
+                tried = {p: value(_Smooth(p[0], unit * 10 ** p[1], vague[g.name])) for p in places}
+                flat, step = tried[1, float(_STRONGEST)], 1.0
+                for _ in range(_HALVINGS):
+                    order, decade = min(tried, key=lambda p: tried[p])
+                    step /= 2
+                    for near in (decade - step, decade + step):
+                        tried[order, near] = value(_Smooth(order, unit * 10**near, vague[g.name]))
+                order, decade = min(tried, key=lambda p: tried[p])
+                chosen[g.name] = _Smooth(order, unit * 10**decade, vague[g.name])
+                gains[g.name] = flat - tried[order, decade]
         return chosen, gains
 
     def prior(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> BoundPrior:
@@ -279,32 +297,31 @@ def selected_functions(
     known
         Mean and variance of functions that are known beforehand, by name.
     """
+    _check_alike(library)
     whole = setup.likelihood(progress=progress)
     ties = ties_of(allowed) if allowed else None
     one = whole if ties is None else whole.combined(ties.T, ties.free)
     groups = _groups(library, one.names, known)
-    others = [name for name in one.names if not any(one.names.index(name) in g.columns for g in groups)]
+    members = {i for g in groups for i in g.columns}
+    others = [name for i, name in enumerate(one.names) if i not in members]
     kept = [name for name in keep if name in others] + [g.label for g in groups if _kept(library, g.name)]
-    _check_alike(library)
-    theta = _by_moments(one, groups)
-    names, fitted = (*others, *(g.label for g in groups)), None
+    theta, fitted, model = _by_moments(one, groups, library), None, frozenset[str]()
     for _ in range(_ROUNDS):
-        T = _columns(one, groups, others, theta, fitted)
-        path = select(one.combined(T, (*others, *(g.label for g in groups))), keep=kept, progress=progress)
-        chosen = path.best.names
-        mine = [g for g in groups if g.label in chosen]
-        if fitted is not None and chosen == names:
+        T, every = _columns(one, groups, others, library, theta, fitted)
+        path = select(one.combined(T, every), keep=kept, progress=progress)
+        mine = [g for g in groups if g.label in path.best.names]
+        if model == {*path.best.names} or not mine:
             break
-        names = chosen
-        if not mine:
-            break
-        fitted, names = _trimmed(one, mine, [name for name in others if name in names], theta, kept)
-        theta = theta.copy()
+        fitted, others = _trimmed(one, mine, [name for name in others if name in path.best.names], theta, kept)
+        model = frozenset((*others, *(g.label for g in mine)))
         for name, value in zip(fitted.fit.names, fitted.fit.theta, strict=True):
             theta[one.names.index(name)] = value
-        if set(names) != set(chosen):  # what is not needed beside the function
-            others = [name for name in others if name in names]
-    return _finished(setup, library, path, mine, fitted, [name for name in others if name in names])
+    chosen = {name for name in others if name in path.best.names}
+    if ties is not None:  # and what is tied to them
+        rows = ties.T[:, [ties.free.index(name) for name in chosen]].any(axis=1)
+        chosen, theta = {name for name, there in zip(ties.names, rows, strict=True) if there}, ties.T @ theta
+    values = dict(zip(whole.names, theta.tolist(), strict=True))
+    return _finished(setup, library, whole, path, mine, fitted if mine else None, chosen, values)
 
 
 def _kept(library: Library, name: str) -> bool:
@@ -328,29 +345,44 @@ def _groups(
 ) -> list[_Group]:
     found = []
     for name, function in library.unknown.items():
-        own = FoundFunction(name, function, (), False, 0.0, 0)
-        found.append(_Group(name, library.carrying(name)[0].name, function, own.members(names), known.get(name)))
+        group = _Group(name, library.carrying(name)[0].name, function, [], known.get(name))
+        found.append(replace(group, columns=_members(group, names)))
     return found
 
 
+def _members(group: _Group, names: Sequence[str]) -> list[int]:
+    return FoundFunction(group.name, group.function, (), False, 0.0, 0).members(names)
+
+
 def _columns(
-    one: ResidualLikelihood, groups: Sequence[_Group], others: Sequence[str], theta: Array, fitted: _Fitted | None
-) -> Array:
-    """T (d, m): an operator each, and the functions at their estimates; a constant where that is enough."""
-    T = np.zeros((one.d, len(others) + len(groups)))
-    for j, name in enumerate(others):
-        T[one.names.index(name), j] = 1.0
-    for j, g in enumerate(groups, len(others)):
+    one: ResidualLikelihood,
+    groups: Sequence[_Group],
+    others: Sequence[str],
+    library: Library,
+    theta: Array,
+    fitted: _Fitted | None,
+) -> tuple[Array, tuple[str, ...]]:
+    """T (d, m) and names, in the order of the library: an operator each, and functions at their estimates.
+
+    Functions are constants where that is enough.
+    """
+    by_label = {g.label: g for g in groups}
+    every = tuple(name for name in library.names if name in others or name in by_label)
+    T = np.zeros((one.d, len(every)))
+    for j, name in enumerate(every):
+        if name not in by_label:
+            T[one.names.index(name), j] = 1.0
+            continue
+        g = by_label[name]
         flat = fitted is not None and g.name in fitted.gains and fitted.constant(g.name)
         T[g.columns, j] = 1.0 if flat or not theta[g.columns].any() else theta[g.columns]
-    return T
+    return T, every
 
 
-def _by_moments(one: ResidualLikelihood, groups: Sequence[_Group]) -> Array:
+def _by_moments(one: ResidualLikelihood, groups: Sequence[_Group], library: Library) -> Array:
     """θ (d,) of all operators, by moment equations: unbiased for any weights, the first those of constant functions."""
-    others = [name for i, name in enumerate(one.names) if not any(i in g.columns for g in groups)]
-    T = _columns(one, groups, others, np.zeros(one.d), None)
-    flat = one.combined(T, (*others, *(g.label for g in groups)))
+    T, every = _columns(one, groups, one.names, library, np.zeros(one.d), None)
+    flat = one.combined(T, every)
     empty = BoundPrior(np.zeros(flat.d), np.zeros((flat.d, flat.d)))
     try:
         theta = T @ Dominant().estimate(flat, empty, np.random.default_rng(0))
@@ -399,7 +431,8 @@ def _prior(
     terms: dict[str | tuple[str, ...], tuple[object, object]] = {}
     for g in groups:
         one = smooth[g.name]
-        covariance = np.linalg.inv(scale * g.precision(one.order, one.strength, one.vague))
+        strength = min(one.strength, 10**_FITTED * one.vague / _VAGUE)
+        covariance = np.linalg.inv(scale * g.precision(one.order, strength, one.vague))
         key = tuple(names[i] for i in g.columns)
         terms[key] = (np.full(len(key), g.mean), 0.5 * (covariance + covariance.T))
     return GaussianPrior(terms)  # type: ignore[arg-type]
@@ -407,7 +440,7 @@ def _prior(
 
 def _trimmed(
     one: ResidualLikelihood, groups: Sequence[_Group], others: list[str], theta: Array, keep: Sequence[str]
-) -> tuple[_Fitted, tuple[str, ...]]:
+) -> tuple[_Fitted, list[str]]:
     """The fit of functions without operators that are not needed beside them: z² < log n + 2 log d, weakest first."""
     while True:
         names = (*others, *(one.names[i] for g in groups for i in g.columns))
@@ -420,47 +453,75 @@ def _trimmed(
         weakest = min(free, key=lambda name: z2[name], default=None)
         price = math.log(one.n) + 2 * math.log(len(others) + len(groups))
         if weakest is None or z2[weakest] >= price:
-            return fitted, (*others, *(g.label for g in groups))
+            return fitted, others
         others = [name for name in others if name != weakest]
 
 
 def _finished(
     setup: Setup,
     library: Library,
+    whole: ResidualLikelihood,
     path: SelectionPath,
     groups: Sequence[_Group],
     fitted: _Fitted | None,
-    others: Sequence[str],
+    others: set[str],
+    values: Mapping[str, float],
 ) -> tuple[Setup, ResidualLikelihood, SelectionPath, Shapes]:
-    """Constants as operators with a coefficient, the others as their columns; the path with the model fitted jointly."""
+    """Constants as operators with a coefficient, the others as their columns; the path with the model of both.
+
+    Parameters
+    ----------
+    groups, others, values
+        Functions and operators of the model, and all coefficients.
+    """
     gains = {} if fitted is None else fitted.gains
-    flat = [name for name in library.unknown if name not in gains or (fitted is not None and fitted.constant(name))]
-    there = setup.with_(library=library.with_functions({n: _one() if n in flat else None for n in library.unknown}))
-    whole = there.likelihood()
+    varying = [g for g in groups if fitted is not None and not fitted.constant(g.name)]
+    free = {g.name for g in varying}
+    if free != {*library.unknown}:
+        trees = {name: None if name in free else _one() for name in library.unknown}
+        setup = setup.with_(library=library.with_functions(trees))
+        whole = setup.likelihood()
     functions = tuple(
         FoundFunction(
             g.name,
             g.function,
             tuple(o.name for o in library.carrying(g.name)),
-            g.name in flat,
-            gains[g.name],
-            0 if g.name in flat or fitted is None else fitted.smooth[g.name].order,
+            g.name not in free,
+            gains.get(g.name, 0.0),
+            fitted.smooth[g.name].order if fitted is not None and g.name in free else 0,
         )
         for g in groups
     )
-    varying = [g for g in groups if g.name not in flat]
-    if not varying or fitted is None:
-        return there, whole, path, Shapes(library, functions, None)
+    best = dict(zip(path.best.names, path.best.theta.tolist(), strict=True))
+    constant = {o.name: best[g.label] for g in groups if g.name not in free for o in library.carrying(g.name)}
     labels = {label for g in varying for label in g.function.labels(g.name)}
-    constants = {o.name for g in groups if g.name in flat for o in library.carrying(g.name)}
-    names = tuple(n for n in whole.names if n in others or n in constants or without_equation(n) in labels)
-    own = [replace(g, columns=_first(names, g.function.labels(g.name))) for g in varying]
-    prior = _prior(names, own, fitted.smooth, whole.noise_scale(fitted.fit.equations))
-    known = dict(zip(map(without_equation, fitted.fit.names), fitted.fit.theta.tolist(), strict=True))
-    start = np.array([known.get(without_equation(name), 0.0) for name in names])
-    best = replace(path.best, names=names, theta=start, fit=None)
-    visited = tuple(best if v is path.best else v for v in path.visited)
-    return there, whole, replace(path, visited=visited), Shapes(library, functions, prior)
+    names = tuple(n for n in whole.names if n in others or n in constant or without_equation(n) in labels)
+    if names == path.best.names:
+        return setup, whole, path, Shapes(library, functions, None, path)
+    start = np.array([constant.get(name, values.get(name, 0.0)) for name in names])
+    joint = replace(path.best, names=names, theta=start, fit=None)
+    prior = None
+    if varying and fitted is not None:
+        own = [replace(g, columns=_members(g, names)) for g in varying]
+        prior = _prior(names, own, fitted.smooth, whole.noise_scale(fitted.fit.equations))
+    visited = tuple(joint if v is path.best else v for v in path.visited)
+    return setup, whole, replace(path, visited=visited), Shapes(library, functions, prior, path)
+
+
+def of_found(library: Library, functions: Sequence[FoundFunction], *, expanded: bool) -> Library:
+    """The library with functions as they were found: constants at one, others with their splines.
+
+    Parameters
+    ----------
+    expanded
+        Whether functions that vary become operators, one for each coefficient, or stay unknown.
+    """
+    if not library.unknown:
+        return library
+    known = {f.name: f for f in functions}
+    located = library.with_unknown({f.name: f.function for f in functions})
+    values = {n: None if n in known and not known[n].constant else _one() for n in library.unknown}
+    return located.with_functions({n: tree for n, tree in values.items() if expanded or tree is not None})
 
 
 def check_functions(client: object, relinearise: int | None, library: Library) -> None:
@@ -471,11 +532,6 @@ def check_functions(client: object, relinearise: int | None, library: Library) -
         raise BvsiError("relinearise: it does not go with unknown functions; leave it out.")
     if len(library.orders) > 1:
         raise BvsiError("time_order: with unknown functions it has to be given, 1 or 2.")
-
-
-def _first(names: Sequence[str], labels: Sequence[str]) -> list[int]:
-    short = [without_equation(name) for name in names]
-    return [short.index(label) for label in labels]
 
 
 def without_functions(

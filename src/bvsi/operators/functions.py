@@ -37,6 +37,8 @@ _NOISES = 3.0
 # Fewest intervals: what is left between a cubic polynomial and a function.
 _FEWEST = 4
 _DEGREE = 3
+# Points of a picture, of one variable and of each of several.
+_DRAWN, _DRAWN_OF_SEVERAL = 201, 41
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,11 @@ class UnknownFunction:
     def labels(self, name: str) -> tuple[str, ...]:
         """Names of the coefficients of a function of this name."""
         return tuple(f"{name}_{m + 1}" for m in range(self.size))
+
+    def axes(self) -> dict[str, Array]:
+        """Values of the variables from end to end, for pictures."""
+        number = _DRAWN if len(self.of) == 1 else _DRAWN_OF_SEVERAL
+        return {name: np.linspace(a, b, number) for name, a, b in zip(self.of, self.low, self.high, strict=True)}
 
     def tree(self, coefficients: Sequence[float] | Array) -> ast.expr:
         """Σ_m c_m B_m as a text of the operator language."""

@@ -311,7 +311,11 @@ class Library:
 
     def located(self, experiments: Sequence[Data], sigma: Mapping[str, float]) -> Library:
         """The library with the ends of its unknown functions' splines; noise by field as a standard deviation."""
-        unknown = {name: one.located(experiments, sigma) for name, one in self.unknown.items()}
+        return self.with_unknown({name: one.located(experiments, sigma) for name, one in self.unknown.items()})
+
+    def with_unknown(self, functions: Mapping[str, UnknownFunction]) -> Library:
+        """The library with other splines of some unknown functions."""
+        unknown = self.unknown | functions
         return self._with({field: self._of(field) for field in self._fields}, unknown=unknown)
 
     def with_functions(self, values: Mapping[str, ast.expr | None]) -> Library:

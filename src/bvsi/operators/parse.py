@@ -35,7 +35,7 @@ from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FU
 from bvsi.errors import OperatorError
 from bvsi.operators import strong
 from bvsi.operators.bounds import checked, number, real_value, tidy
-from bvsi.operators.spline import DEGREE, spline
+from bvsi.operators.spline import DEGREE, Table, spline
 from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, evaluate, need_scalar, plain
 from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
@@ -245,10 +245,10 @@ class _Translator:
         if node.keywords or len(node.args) < 4 + DEGREE:
             raise OperatorError(f"spline takes an expression, two ends and at least {1 + DEGREE} coefficients")
         f, *rest = (evaluate(need_scalar(self.translate(argument), "spline(...)"), self.words) for argument in node.args)
-        low, high, *coefficients = (sp.Float(real_value(one), 17) for one in rest)
-        if not low < high:
+        numbers = [real_value(one) for one in rest]
+        if not numbers[0] < numbers[1]:
             raise OperatorError("the ends of a spline increase: spline(u, 0, 2, ...)")
-        return plain(spline(f, 0, low, high, *coefficients), self.words)
+        return plain(spline(f, 0, Table(*numbers)), self.words)
 
     def _recover(self, argument: ast.AST) -> Strong:
         inner = need_scalar(self.translate(argument), "recover(...)")
