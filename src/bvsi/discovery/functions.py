@@ -21,6 +21,7 @@ from functools import cached_property
 
 import numpy as np
 import scipy.linalg
+import scipy.special
 
 from bvsi.common.arrays import Array
 from bvsi.common.naming import squeeze, without_equation
@@ -39,6 +40,9 @@ from bvsi.setup import Setup
 # Decades of the strengths λ that are compared, relative to what the data know of the constant; each step between them
 # is halved so many times around the best.
 _WEAKEST, _STRONGEST, _HALVINGS = -9, 5, 3
+# Jumps of a function at most, 2 log of the evidence that one is worth (odds of 1 : 20), and the variance relative to
+# the largest below which there is none at a place.
+_JUMPS, _WORTH, _NO_JUMP = 4, 6.0, 1e-6
 # What is known beforehand of the constant, relative to what the data know: 0.01 standard deviations at |z| = 1000.
 _VAGUE = 1e-5
 # Factor within which a strength is no longer changed, and fits at most until then.
@@ -152,14 +156,26 @@ class _Group:
     columns: list[int]
     known: tuple[float, float] | None = None
 
-    def precision(self, order: int, strength: float, vague: float) -> Array:
-        """P = λK, with a vague constant and what is known beforehand, (M, M)."""
+    def precision(self, one: _Smooth) -> Array:
+        """P, with a vague constant, jumps and what is known beforehand, (M, M)."""
         M = self.function.size
-        return (
-            strength * self.roughness[order]
-            + np.full((M, M), vague / M)
-            + (np.eye(M) / self.known[1] if self.known else 0.0)
-        )
+        P = one.strength * self.roughness[one.order] + np.full((M, M), one.vague / M)
+        if one.jumps is not None:
+            there = one.jumps > _NO_JUMP * one.jumps.max()
+            H = self.steps[:, there]
+            P = P - P @ H @ np.linalg.solve(np.diag(1 / one.jumps[there]) + H.T @ P @ H, H.T @ P)
+        return P + (np.eye(M) / self.known[1] if self.known else 0.0)
+
+    @cached_property
+    def steps(self) -> Array:
+        """Coefficients of jumps by one between neighbours, (M, M − 1)."""
+        M = self.function.size
+        return (np.arange(M)[:, None] > np.arange(M - 1)).astype(float)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether it may jump: a function of one variable, and not periodic."""
+        return len(self.function.of) == 1 and not self.function.periodic[0]
 
     @cached_property
     def roughness(self) -> dict[int, Array]:
@@ -171,13 +187,15 @@ class _Group:
         return self.known[0] if self.known else 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Smooth:
-    """Order of differences, λ, and precision of the constant."""
+    """Order of differences, λ, precision of the constant, and variances of jumps between neighbours, (M − 1,)."""
 
     order: int
     strength: float
     vague: float
+    jumps: Array | None = None
+    count: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,9 +243,48 @@ class _Information:
                     for near in (decade - step, decade + step):
                         tried[order, near] = value(_Smooth(order, unit * 10**near, vague[g.name]))
                 order, decade = min(tried, key=lambda p: tried[p])
-                chosen[g.name] = _Smooth(order, unit * 10**decade, vague[g.name])
-                gains[g.name] = flat - tried[order, decade]
+                chosen[g.name], lowest = _Smooth(order, unit * 10**decade, vague[g.name]), tried[order, decade]
+                for _ in range(_JUMPS if g.jumps else 0):
+                    jumped = self._jumped(groups, chosen, g, unit)
+                    if jumped[0] > lowest - _WORTH:
+                        break
+                    lowest, chosen[g.name] = jumped
+                gains[g.name] = flat - lowest
         return chosen, gains
+
+    def _jumped(
+        self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth], g: _Group, unit: float
+    ) -> tuple[float, _Smooth]:
+        """The best prior of a function with one jump more, wherever it is, and −2 log p(data) with it.
+
+        A jump a ~ N(0, s²) at one of m places, h its column: with the score and information of a beside the others,
+
+            −2 Δ log p = log(1 + s²i) − s² z²/(1 + s²i),     z = hᵀ(b − IVb),   i = hᵀ(I − IVI)h,   V = (I + P)⁻¹
+
+        s is the size of the function. The prior has the variance s² p_j at each place, p_j how probable it is.
+        """
+        before, own = smooth[g.name], self.estimate(self.prior(groups, smooth))[g.columns]
+        size2 = max(float(np.mean(own**2)), np.finfo(float).tiny)
+        best: tuple[float, _Smooth] = (math.inf, before)
+        for order in (1, 2):
+            for decade in range(_WEAKEST, _STRONGEST + 1):
+                one = replace(before, order=order, strength=unit * 10.0**decade)
+                prior = self.prior(groups, {**smooth, g.name: one})
+                root, size = self._factor(prior.precision)
+                own_information = self.I[:, g.columns] @ g.steps
+                half = scipy.linalg.solve_triangular(
+                    root, np.column_stack([own_information, self.b - self.I @ prior.mean]) / size[:, None], lower=True
+                )
+                i = np.maximum(np.sum(g.steps * own_information[g.columns], axis=0) - np.sum(half[:, :-1] ** 2, axis=0), 0.0)
+                z = g.steps.T @ (self.b - self.I @ prior.mean)[g.columns] - half[:, :-1].T @ half[:, -1]
+                change = np.log1p(size2 * i) - size2 * z**2 / (1 + size2 * i)
+                total = self.surprise(groups, {**smooth, g.name: one})
+                value = total + 2 * math.log(len(change)) - 2 * float(scipy.special.logsumexp(-0.5 * change))
+                if value < best[0]:
+                    p = scipy.special.softmax(-0.5 * change)
+                    jumps = size2 * p + (0.0 if before.jumps is None else before.jumps)
+                    best = value, replace(one, jumps=jumps, count=before.count + 1)
+        return best
 
     def prior(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> BoundPrior:
         """The functions' priors together, flat for everything else."""
@@ -235,7 +292,7 @@ class _Information:
         for g in groups:
             one = smooth[g.name]
             mean[g.columns] = g.mean
-            P[np.ix_(g.columns, g.columns)] = g.precision(one.order, one.strength, one.vague)
+            P[np.ix_(g.columns, g.columns)] = g.precision(one)
         return BoundPrior(mean, P)
 
     def surprise(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> float:
@@ -421,7 +478,8 @@ def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) ->
 
 
 def _alike(one: _Smooth, other: _Smooth) -> bool:
-    return one.order == other.order and abs(math.log(one.strength / other.strength)) < math.log(_SAME)
+    same = (one.order, one.count) == (other.order, other.count)
+    return same and abs(math.log(one.strength / other.strength)) < math.log(_SAME)
 
 
 def _prior(
@@ -432,7 +490,7 @@ def _prior(
     for g in groups:
         one = smooth[g.name]
         strength = min(one.strength, 10**_FITTED * one.vague / _VAGUE)
-        covariance = np.linalg.inv(scale * g.precision(one.order, strength, one.vague))
+        covariance = np.linalg.inv(scale * g.precision(replace(one, strength=strength)))
         key = tuple(names[i] for i in g.columns)
         terms[key] = (np.full(len(key), g.mean), 0.5 * (covariance + covariance.T))
     return GaussianPrior(terms)  # type: ignore[arg-type]

@@ -86,7 +86,9 @@ def _spline(table: tuple[float, ...], n: int) -> Any:
 def knots(low: float, high: float, count: int) -> Array:
     """Knots of ``count`` cubic B-splines whose sum is one between low and high."""
     step = (high - low) / (count - DEGREE)
-    return np.asarray(low + step * np.arange(-DEGREE, count + 1))
+    found = low + step * np.arange(-DEGREE, count + 1)
+    found[count] = high  # to the last digit
+    return np.asarray(found)
 
 
 def basis(x: Array, low: float, high: float, count: int) -> Array:
