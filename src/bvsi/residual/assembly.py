@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from bvsi.common.arrays import Array, Mask
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, as_experiments
+from bvsi.data import Data, Mesh, as_experiments
 from bvsi.data._arrays import slabs
 from bvsi.data.smoothness import jumps
 from bvsi.errors import DataError, OperatorError
@@ -46,6 +46,9 @@ Discretised: TypeAlias = "tuple[tuple[WeakOperator, ...], Space]"
 # Degree of quadrature beyond which the default does not go, however high the polynomials of the operators.
 # Not measured; the error of higher integrands is then that of the rule.
 MAX_QUADRATURE = 16
+#: Nodes of a mesh, or sensors, up to which known splines weigh the test functions at the points of quadrature: steps in
+#: k(x) through 150 sensors. Beyond, nodes resolve them, and a matrix for each spline would take too much memory.
+FEW_NODES = 2000
 # Part of the values that are exactly zero from which on residuals over hardly anything else are looked for, and the
 # part of other values up to which they are. Burgers data with 5 and 100 counts per cell: χ²/n was 0.67 and 0.69.
 _ZEROS, _EMPTY = 0.05, 0.25
@@ -150,6 +153,8 @@ def discretise_library(
         biharmonic=biharmonic_treatment(library, element),
     )
     if isinstance(element, SplineElement):
+        if isinstance(data.geometry, Mesh) and data.n_nodes <= FEW_NODES:
+            operators = tuple(operator.weighted for operator in operators)
         return operators, discretisation.build(data.geometry, 0, on_tests(operators))
     _check_second_derivatives(operators, element)
     _check_boundary_derivatives(operators, element)
