@@ -45,6 +45,9 @@ _CHUNK = 8_000_000
 _SLAB = 100_000
 # The fewest nodes that are worth a slab; not measured on its own.
 _LEAST_NODES = 256
+# Terms of an equation from which on those that are the same at all times are added up first: with splines as weights of
+# the tests there are two or three for each spline, and their pairs took 20 times as long.
+_TERMS = 16
 # Part of the coefficients that are not zero from which on dense products are faster; not measured on its own.
 _DENSE = 0.05
 
@@ -88,11 +91,12 @@ class TensorCovariance:
         for stencil, J in (("a", self.mass), ("b", G)):
             for own in J.at_nodes():
                 terms[starts.index(own.tests.rows.start)].append((stencil, own))
-        weighted = [self._weighted(_merged(own) if self._one_by_one else own) for own in terms]
+        single = self._one_by_one or (len(self._pairs) == 1 and max(map(len, terms)) > _TERMS)
+        weighted = [self._weighted(_merged(own) if single else own) for own in terms]
         E = len(terms)
         total = np.empty((self.times.n_pairs, E, E, len(self.mirror)))
         for e, f in np.ndindex(E, E):
-            total[:, e, f] = self._of_equations(weighted[e], weighted[f])
+            total[:, e, f] = self._of_equations(weighted[e], weighted[f], single=single)
         return total
 
     def _weighted(self, terms: Sequence[_Term]) -> list[_Weighted]:
@@ -105,14 +109,22 @@ class TensorCovariance:
             found.append((stencil, own, own.factor * variance))
         return found
 
-    def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> Array | float:
-        """Σ_kl of two equations, (pairs of blocks, pairs of functions)."""
+    def _of_equations(
+        self, left: Sequence[_Weighted], right: Sequence[_Weighted], *, single: bool
+    ) -> Array | float:
+        """Σ_kl of two equations, (pairs of blocks, pairs of functions).
+
+        Parameters
+        ----------
+        single
+            Whether products of pairs of functions are made one by one, and not kept.
+        """
         total: Array | float = 0.0
         by_rows: dict[tuple[str, Kind], Array] = {}
         kept: dict[tuple[_Pair, tuple[str, Kind]], Array] = {}  # of (t, s) they are those of (s, t), turned
         for pair, diagonals in self._diagonals(left, right).items():
             if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
-                total = self._contracted(self._over_times(diagonals), pair) + total
+                total = self._contracted(self._over_times(diagonals), pair, single=single) + total
                 continue
             turned = {key: ((pair[1], pair[0]), (key[0][::-1], key[1])) for key in diagonals}
             if all(other in kept for other in turned.values()):
@@ -120,9 +132,9 @@ class TensorCovariance:
             else:
                 sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
                 ends = np.cumsum([len(c) for c in sums])[:-1]
-                parts = np.split(self._contracted(np.concatenate(sums), pair), ends)
+                parts = np.split(self._contracted(np.concatenate(sums), pair, single=single), ends)
                 products = dict(zip(diagonals, parts, strict=True))
-                if self._one_by_one and left is right:
+                if single and left is right:
                     kept.update({(pair, key): own for key, own in products.items()})
             for key, own in products.items():
                 by_rows[key] = by_rows[key] + own if key in by_rows else own
@@ -162,15 +174,15 @@ class TensorCovariance:
         """Whether the products of all pairs of functions are too many to be kept."""
         return len(self._pairs) == 1 and self._pairs[0].many(self._factors[0].shape[1])
 
-    def _contracted(self, c: Array, pair: _Pair) -> Array:
+    def _contracted(self, c: Array, pair: _Pair, *, single: bool) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
-        if self._one_by_one:
+        if single:
             left, right = (tests.product.factors[0] for tests in pair)
             return self._pairs[0].diagonal_products(left, right, c)
         if len(self._pairs) == 1:  # on meshes products take most of the memory: of (t, s) they are those of (s, t)
             A, B = (tests.product.factors[0] for tests in pair)
             if (id(A), id(B)) not in self._matrices and (id(B), id(A)) in self._matrices:
-                return np.asarray(self._contracted(c, (pair[1], pair[0]))[:, self.mirror])
+                return np.asarray(self._contracted(c, (pair[1], pair[0]), single=False)[:, self.mirror])
         matrices = []
         for pairs, A, B in zip(self._pairs, *(tests.product.factors for tests in pair), strict=True):
             key = (id(A), id(B))

@@ -32,6 +32,11 @@ _MOST, _MOST_OF_SEVERAL, _MOST_OF_FIELD = 48, 7, 16
 # Nodes, or frames, of an interval at least: sums over the nodes are then integrals of the splines and their slopes. A
 # step in k(x) on 128 nodes is covered by the 95% band over 0.85, 0.91 and 0.92 of the line with 4, 2.7 and 2 nodes.
 _NODES = 2.5
+#: Nodes of a mesh, or sensors, up to which splines are evaluated between them, at the points of quadrature: steps in k(x)
+#: through 150 sensors. Beyond, nodes resolve them, and a matrix for each spline would take too much memory.
+FEW_NODES = 2000
+# Nodes of an interval then: half a spacing. Bands of a step through 150 sensors cover 0.96 of the line.
+_FEW_NODES_EACH = 0.5
 # Standard deviations of the noise in an interval of a field at least: integrands are without bias to second order.
 _NOISES = 3.0
 # Fewest intervals: what is left between a cubic polynomial and a function.
@@ -171,9 +176,10 @@ def _range(
             nodes = float(min(one.geometry.shape[axis] for one in experiments if isinstance(one.geometry, Grid)))
             if name in grid.periods:
                 return low, low + float(grid.periods[name]), _count(nodes / _NODES, most), True
-        else:
-            nodes = grid.n_nodes ** (1 / grid.dim)
-        return low, high, _count(nodes / _NODES, most), False
+            return low, high, _count(nodes / _NODES, most), False
+        sides = np.ptp(grid.points, axis=0)
+        along = float(sides[axis] / np.prod(sides) ** (1 / grid.dim) * grid.n_nodes ** (1 / grid.dim))
+        return low, high, _count(along / (_FEW_NODES_EACH if grid.n_nodes <= FEW_NODES else _NODES), most), False
     if name == "t":
         low, high = min(one.times[0] for one in experiments), max(one.times[-1] for one in experiments)
         return float(low), float(high), _count(data.n_times / _NODES, most), False

@@ -18,6 +18,7 @@ from bvsi.data._arrays import slabs
 from bvsi.data.smoothness import jumps
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
+from bvsi.operators.functions import FEW_NODES
 from bvsi.residual.blur import Blur
 from bvsi.residual.discrete import Blocks, State, columns
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
@@ -46,9 +47,6 @@ Discretised: TypeAlias = "tuple[tuple[WeakOperator, ...], Space]"
 # Degree of quadrature beyond which the default does not go, however high the polynomials of the operators.
 # Not measured; the error of higher integrands is then that of the rule.
 MAX_QUADRATURE = 16
-#: Nodes of a mesh, or sensors, up to which known splines weigh the test functions at the points of quadrature: steps in
-#: k(x) through 150 sensors. Beyond, nodes resolve them, and a matrix for each spline would take too much memory.
-FEW_NODES = 2000
 # Part of the values that are exactly zero from which on residuals over hardly anything else are looked for, and the
 # part of other values up to which they are. Burgers data with 5 and 100 counts per cell: χ²/n was 0.67 and 0.69.
 _ZEROS, _EMPTY = 0.05, 0.25
