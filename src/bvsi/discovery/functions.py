@@ -26,7 +26,6 @@ import scipy.special
 from bvsi.common.arrays import Array
 from bvsi.common.naming import squeeze, without_equation
 from bvsi.common.progress import Progress, silent
-from bvsi.discovery.ties import ties_of
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
@@ -35,6 +34,7 @@ from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.operators.functions import UnknownFunction
 from bvsi.select import SelectionPath
+from bvsi.select.path import ties_of
 from bvsi.setup import Setup
 
 # Decades of the strengths λ that are compared, relative to what the data know of the constant; each step between them
