@@ -23,6 +23,7 @@ import numpy as np
 from bvsi.app.posterior_storage import CHAINS, arviz_installed, as_arviz, to_dataset
 from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, as_experiments
+from bvsi.discovery.functions import of_found
 from bvsi.discovery.method import choose_method, with_treatment
 from bvsi.discovery.parameters import at_estimate
 from bvsi.errors import BvsiError
@@ -187,6 +188,7 @@ def _likelihood(
     if len(library.orders) > 1:
         library = library.with_time_order(found.time_order)
     library, experiments = by_experiment(library, as_experiments(data))
+    library = of_found(library, found.functions, expanded=True)
     missing = [name for name in found.names if name not in (*library.names, *found.parameters)]
     if missing:
         raise BvsiError(f"library: it has no operator {missing[0]!r}; give that of the discovery.")

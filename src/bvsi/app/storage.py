@@ -23,6 +23,7 @@ from bvsi.app.posterior_storage import (
 from bvsi.check import Check, Comparison, FailedComparison, ResidualTest, Verdict
 from bvsi.common.naming import COORDINATES
 from bvsi.discovery.frames import ExperimentFrames, Frames
+from bvsi.discovery.functions import FoundFunction
 from bvsi.discovery.method import Method
 from bvsi.discovery.refining import Refined, SpacesCompared
 from bvsi.discovery.result import Discovery
@@ -31,6 +32,7 @@ from bvsi.infer import Reason, Status
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
 from bvsi.operators import Vocabulary
+from bvsi.operators.functions import UnknownFunction
 from bvsi.predict.forecast import Forecast
 from bvsi.refine import ForwardFit
 from bvsi.select import SelectionPath, Visited
@@ -110,6 +112,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "left": json.dumps(dict(found.left)),
         "parameters": json.dumps(found.parameters),
         "open_parameters": json.dumps(found.open_parameters),
+        "functions": json.dumps([dataclasses.asdict(one) for one in found.functions]),
         "words": json.dumps(None if found.words is None else dataclasses.asdict(found.words)),
         "texts": json.dumps(dict(found.texts)),
         "settings": json.dumps(dict(found.settings)),
@@ -149,6 +152,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         left=json.loads(attributes.get("left", "{}")),
         parameters=tuple(json.loads(attributes.get("parameters", "[]"))),
         open_parameters=tuple(json.loads(attributes.get("open_parameters", "[]"))),
+        functions=tuple(map(_function, json.loads(attributes.get("functions", "[]")))),
         words=_words(json.loads(attributes.get("words", "null"))),
         texts=json.loads(attributes.get("texts", "{}")),
         frames=frames_from(dataset),
@@ -207,6 +211,11 @@ def forecast_of(record: dict[str, Any] | None) -> Forecast | None:
     }
     kinds |= dict.fromkeys(("times", "error", "spread", "coverage"), lambda values: np.array(values, dtype=float))
     return Forecast(**{key: kind(record[key]) for key, kind in kinds.items()})
+
+
+def _function(record: dict[str, Any]) -> FoundFunction:
+    splines = UnknownFunction(**{key: tuple(value) for key, value in record.pop("function").items()})
+    return FoundFunction(**{**record, "function": splines, "operators": tuple(record["operators"])})
 
 
 def _check_record(check: Check) -> dict[str, Any]:

@@ -84,6 +84,11 @@ class Check:
     covariance_added: Array
     failed: tuple[FailedComparison, ...] = ()
 
+    def moved(self, T: Array) -> Check:
+        """The same for coefficients T θ, T (m, d), where θ are those that were checked."""
+        added = T @ self.covariance_added @ T.T
+        return replace(self, bias=np.abs(T) @ self.bias, covariance_added=added)
+
     def __str__(self) -> str:
         rows = [f"check: {self.verdict}, χ²/n = {self.chi2:.3g}. {self.advice}"]
         rows += [f"  because {reason}" for reason in self.reasons]

@@ -17,6 +17,7 @@ from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
+from bvsi.discovery.functions import Shapes, check_functions, constraints_of, selected_functions, without_functions
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
 from bvsi.discovery.parameters import Estimated, check_parameters, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
@@ -107,25 +108,37 @@ def discover(
     rng = np.random.default_rng(0) if rng is None else rng
     check_arguments(data, library)
     _check_cluster(client, stored)
-    library, given = by_experiment(library, as_experiments(data))
+    library, experiments = by_experiment(library, as_experiments(data))
+    prior, known = without_functions(prior, library)
     _check_prior(prior, library)
     every = None
     if library.parameters:
         library, prior, constraints, every = told_parameters(library, prior, constraints)
-    allowed = _constraints(constraints, library)
     rounds = _count(relinearise)
-    experiments = as_experiments(given)
+    experiments = as_experiments(experiments)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     for one in measured:
         check_ends(one.data)  # outliers would hide it
     check_powers(measured, library)
+    given = library
+    if library.unknown:
+        check_functions(client, relinearise, library)
+        sigma = {f: max(m.sigma.get(f, 0.0) for m in measured) for f in experiments[0].fields}
+        given = library.located([m.data for m in measured], sigma)
+        library = given.with_functions(dict.fromkeys(given.unknown))
+    allowed = _constraints(constraints_of(constraints, given, library.names), library)
     chosen = choose_method(measured, library, method)
     used = chosen.method
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     select, keep = _selector(setup.library, used, allowed, rng)
-    inside = Estimated()
-    if library.parameters:
+    inside, shapes = Estimated(), None
+    if given.unknown:
+        plain, _ = _selector(setup.library, used, None, rng)
+        setup, whole, path, shapes = selected_functions(setup, given, plain, keep, allowed, known, progress)
+        inside, orders, rounds = Estimated(prior=shapes.prior), "", 0
+        allowed = _constraints(constraints_of(constraints, given, setup.library.names), setup.library)
+    elif library.parameters:
         check_parameters(library, client, relinearise)
         plain, _ = _selector(setup.library, used, None, rng)
         setup, whole, path, inside = selected_parameters(setup, select, plain, keep, every, progress)
@@ -142,18 +155,21 @@ def discover(
         whole = setup.relinearised(whole, _of_all(path, whole.names), rounds, progress)
         path = select(whole, keep=keep, progress=progress)
     model = _fit(whole, setup, path, used, measured, inside.joined(prior), allowed, rounds, rng, progress)
-    if not keep:
+    if not (keep or inside.prior):
         check_found(path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
     left_open = inside.left_open(path) if library.parameters else ()
-    judged, pictures = _check(model, setup, path, measured, levels, rng, progress, left_open) if check else (None, None)
-    while judged is not None and all(m.noise_free for m in measured) and not (prior or allowed or inside.values):
+    looked = partial(_check, setup=setup, measured=measured, levels=levels, rng=rng, progress=progress, shapes=shapes)
+    looked = partial(looked, left_open=left_open)
+    judged, pictures = looked(model, path) if check else (None, None)
+    known_more = prior or allowed or inside.values or inside.prior
+    while judged is not None and all(m.noise_free for m in measured) and not known_more:
         smaller = without_weakest(path, _widened(model, judged), whole, keep)
         if smaller is None:
             break
         path = smaller
         model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
-        judged, pictures = _check(model, setup, path, measured, levels, rng, progress)
+        judged, pictures = looked(model, path)
     settings = {
         "discretisation": whole.system.description,
         "method": repr(used),
@@ -167,7 +183,12 @@ def discover(
         **({"time order": orders} if orders else {}),
     }
     seconds = time.perf_counter() - begin
-    return _result(setup, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
+    found = _result(setup, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
+    if shapes is None:
+        return found
+    candidates = tuple(dict.fromkeys((*given.names, *found.candidates)))
+    shown = tuple(name for name in candidates if name in given.names or name in found.names)
+    return replace(found, functions=shapes.functions, path=shapes.path, candidates=shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,17 +303,27 @@ def _fit(
 
 def _check(
     model: _Model,
-    setup: Setup,
     path: SelectionPath,
+    *,
+    setup: Setup,
     measured: Sequence[Measurement],
     levels: CheckLevels,
     rng: Rng,
     progress: Progress,
     left_open: tuple[str, ...] = (),
+    shapes: Shapes | None = None,
 ) -> tuple[Check | None, Frames]:
-    """The check of the model, and pictures of its fit."""
+    """The check of the model, and pictures of its fit; unknown functions are held at their estimates."""
+    if shapes is not None and shapes.prior is not None:
+        held, names, start, T = shapes.frozen(setup, model.fit.names, model.fit.theta)
+        plain = _Model(held.likelihood(names), model.fit, None, here=True, rounds=0)
+        best = replace(path.best, names=names, theta=start, fit=None)
+        path = replace(path, visited=tuple(best if v is path.best else v for v in path.visited))
+        judged, pictures = _check(plain, path, setup=held, measured=measured, levels=levels, rng=rng, progress=progress)
+        return None if judged is None else judged.moved(T), pictures
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
-    pictures = frames_of(setup.data, likelihood, model.fit.at_hand(likelihood), rng=copy.deepcopy(rng))
+    shown = model.fit.at_hand(likelihood) if likelihood.d == len(model.fit.theta) else path.best.theta
+    pictures = frames_of(setup.data, likelihood, shown, rng=copy.deepcopy(rng))
     # Constraints mask discretisation drift, so that the unconstrained fit is checked, unless they cause a misfit.
     contradicted = bool(model.limits) and misfit_excess(model.fit.chi2, likelihood.n)
     subject = model.fit if contradicted else None if model.rounds and setup.client else path.best.fit

@@ -14,6 +14,7 @@ from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.facade import discover
+from bvsi.discovery.functions import of_found
 from bvsi.discovery.parameters import at_estimate
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
@@ -74,9 +75,11 @@ def forecast(
         raise ForecastError(
             f"forecast: {first.n_times} frames are too few to fit {_FEWEST_TRAINED} and hold out others; measure more."
         )
-    chosen = all_kept(library.subset([name for name in found.names if name not in found.parameters]))
+    library = of_found(library, found.functions, expanded=False)
+    own = [name for name in (*found.function_operators, *found.names) if name not in found.parameters]
+    chosen = all_kept(library.subset([name for name in own if name in library.names]))
     refit = refitted(experiments, kept, chosen, library, given, progress)
-    chosen, origin = at_estimate(chosen, refit)
+    chosen, origin = at_estimate(of_found(chosen, refit.functions, expanded=True), refit)
     noise = given.get("noise")
     start = Start.of(first, chosen, noise[0] if isinstance(noise, Sequence) else noise, budget)
     theta = _aligned(refit.posterior, origin, chosen, draws, rng)
@@ -118,7 +121,7 @@ def simulate_found(
     _check(0.5, draws, library)
     t = _checked_times(times, initial)
     library, initial = of_experiment(library, initial, experiment, found.words)
-    chosen, origin = at_estimate(library, found)
+    chosen, origin = at_estimate(of_found(library, found.functions, expanded=True), found)
     start = Start.of(initial, chosen, None, np.inf)
     if start.simulator.needs_boundary and t[-1] - initial.times[-1] > 1e-9 * (t[-1] - t[0]):
         raise ForecastError(
@@ -188,7 +191,7 @@ def refitted(
         noise, n = given["noise"], len(kept)
         models = list(noise) if isinstance(noise, Sequence) else [noise] * n
         given["noise"] = [model.at(slice(0, k)) for model, k in zip(models, kept, strict=True)]
-    if given.get("constraints") is not None and len(chosen.equations) == len(library.equations):
+    if given.get("constraints") is not None and len(chosen.equations) == len(library.equations) and not chosen.unknown:
         given["constraints"] = as_linear(given["constraints"], library.names).restrict(chosen.names)
     if isinstance(given.get("prior"), Prior | GaussianPrior):
         given["prior"] = _prior_of(given["prior"], chosen.names)

@@ -299,8 +299,8 @@ def refine(
         Seconds after which no further structure is begun.
     """
     begin = time.perf_counter()
-    if library.parameters:
-        listed = ", ".join(library.parameters)
+    if library.parameters or library.unknown:
+        listed = ", ".join((*library.parameters, *library.unknown))
         raise RefineError(f"refine: {listed} inside operators cannot be fitted; write numbers in their places.")
     experiments = as_experiments(data)
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)

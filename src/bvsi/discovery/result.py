@@ -15,7 +15,9 @@ from scipy.special import expit
 from bvsi.check import Check
 from bvsi.common.naming import position, without_equation
 from bvsi.discovery.frames import Frames
+from bvsi.discovery.functions import FoundFunction
 from bvsi.discovery.method import Method
+from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
@@ -85,6 +87,8 @@ class Discovery:
         Names of coordinates and fields; None where a file does not tell.
     texts
         Selected operators by name, in fields, coordinates and parameters: :attr:`bvsi.Library.texts`.
+    functions
+        Unknown functions inside of operators, see :meth:`function`.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
@@ -114,6 +118,7 @@ class Discovery:
     open_parameters: tuple[str, ...] = ()
     words: Vocabulary | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    functions: tuple[FoundFunction, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -133,11 +138,65 @@ class Discovery:
     @property
     def equation(self) -> str:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
-        chosen = [i for i, name in enumerate(self.names) if name not in self.parameters]
-        names = [self.names[i] for i in chosen]
-        text = equation_text(names, self.theta[chosen], self.sd[chosen], self.fields, self.time_order, self.left)
+        chosen = [i for i in self.shown if self.names[i] not in self.parameters]
+        names = [*self.function_operators, *(self.names[i] for i in chosen)]
+        theta, sd = (
+            np.pad(v[chosen], (len(names) - len(chosen), 0), constant_values=np.nan) for v in (self.theta, self.sd)
+        )
+        text = equation_text(names, theta, sd, self.fields, self.time_order, self.left)
         inside = [f"{name} = {with_uncertainty(*pair)}" for name, pair in self.inside.items()]
-        return "\n".join([text, *inside])
+        return "\n".join([text, *inside, *map(self._function_text, self.functions)])
+
+    @property
+    def shown(self) -> tuple[int, ...]:
+        """Positions of the coefficients that are not those of an unknown function."""
+        labels = {label for f in self.functions if not f.constant for label in f.function.labels(f.name)}
+        return tuple(i for i, name in enumerate(self.names) if without_equation(name) not in labels)
+
+    @property
+    def function_operators(self) -> tuple[str, ...]:
+        """Operators with an unknown function that varies; they have no coefficient."""
+        return tuple(name for f in self.functions if not f.constant for name in f.operators)
+
+    def function(self, name: str, points: Mapping[str, ArrayLike] | None = None, *, level: float = 0.95) -> xr.Dataset:
+        """An unknown function with its credible band.
+
+        Parameters
+        ----------
+        points
+            Values of its variables; by default over all that the data visited.
+        """
+        import xarray as xr
+
+        known = {f.name: f for f in self.functions}
+        if name not in known:
+            raise BvsiError(
+                f"function: {name!r} is not among the unknown functions: {', '.join(known) or 'there is none'}."
+            )
+        f = known[name]
+        axes = (
+            f.function.axes()
+            if points is None
+            else {v: np.atleast_1d(np.asarray(points[v], float)) for v in f.function.of}
+        )
+        mesh = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1)
+        Phi = np.zeros((mesh[..., 0].size, len(self.names)))
+        if f.constant:
+            Phi[:, [self.names.index(o) for o in f.operators if o in self.names][:1]] = 1.0
+        else:
+            Phi[:, f.members(self.names)] = f.function.design(mesh.reshape(-1, len(axes)))
+        labelled = xr.DataArray(
+            Phi.reshape(*mesh.shape[:-1], -1), dims=(*axes, "operator"), coords={**axes, "operator": list(self.names)}
+        )
+        return predict_linear(self.posterior, labelled, level=level)
+
+    def _function_text(self, f: FoundFunction) -> str:
+        if f.constant:
+            return f"{f.name} is constant: the coefficient of {' and '.join(f.operators)}"
+        band = self.function(f.name)
+        mean, sd = band["mean"].values.ravel(), np.sqrt(band["variance"].values.ravel())
+        low, high = (with_uncertainty(float(mean[i]), float(sd[i])) for i in (mean.argmin(), mean.argmax()))
+        return f"{f.name}({', '.join(f.function.of)}) between {low} and {high}"
 
     @property
     def inside(self) -> dict[str, tuple[float, float]]:
@@ -197,8 +256,9 @@ class Discovery:
         found = []
         if not self.status.converged or Reason.SWAMPED in self.status.reasons:
             found.append(self.status.message)
-        intervals = zip(self.names, self.posterior.interval(), strict=True)
-        told = [f"{name} between {low:.3g} and {high:.3g}" for name, (low, high) in intervals if low < 0 < high]
+        ends = self.posterior.interval()
+        intervals = [(self.names[i], *ends[i]) for i in self.shown]
+        told = [f"{name} between {low:.3g} and {high:.3g}" for name, low, high in intervals if low < 0 < high]
         found += [f"The data do not tell whether these are there: {', '.join(told)}."] if told else []
         if not self.path.decided:
             found.append(self.path.doubts)
@@ -238,6 +298,9 @@ class Discovery:
         for name in self.parameters:  # as probable as what they stand in
             there = [o for o, syntax in texts.items() if syntax and without_equation(name) in syntax.names]
             found[name] = max((found[o] for o in there), default=1.0)
+        for f in self.functions:
+            own = max((found.get(o, 1.0) for o in f.operators), default=1.0)
+            found |= {name: own for name in self.names if without_equation(name) in f.labels}
         return found
 
     @property
@@ -247,12 +310,11 @@ class Discovery:
     @property
     def table(self) -> str:
         """Coefficients with standard deviation, 95% interval and probability of being in the equation."""
-        width = max(len(name) for name in self.names)
-        inclusion = self.inclusion()
+        width = max((len(self.names[i]) for i in self.shown), default=8)
+        inclusion, ends = self.inclusion(), self.posterior.interval()
         rows = [f"{'operator':<{width}}  {'coefficient':>12}  {'sd':>9}  {'95% interval':>25}  {'P(in)':>6}"]
-        for name, value, sd, (low, high) in zip(
-            self.names, self.theta, self.sd, self.posterior.interval(), strict=True
-        ):
+        for i in self.shown:
+            name, value, sd, (low, high) = self.names[i], self.theta[i], self.sd[i], ends[i]
             interval = f"[{low:.6g}, {high:.6g}]"
             rows.append(f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}")
         return "\n".join(rows)
@@ -443,15 +505,21 @@ def equation_text(
     time_order: int = 1,
     left: Mapping[str, str] | None = None,
 ) -> str:
-    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time."""
+    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time.
+
+    A coefficient that is not a number is left out, as of an operator with an unknown function.
+    """
     lines, written = [], left or {}
     for one in fields:
         prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
-                sign = "−" if value < 0 else "+"
-                terms.append(f"{sign} {with_uncertainty(abs(value), s)} {name.removeprefix(prefix)}")
+                sign, number = (
+                    "−" if value < 0 else "+",
+                    "" if math.isnan(value) else f"{with_uncertainty(abs(value), s)} ",
+                )
+                terms.append(f"{sign} {number}{name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")
     return "\n".join(lines)

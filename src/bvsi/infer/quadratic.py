@@ -353,6 +353,16 @@ class Minimum:
         return np.asarray(-self.inverse[:, i] * self.theta[i] / self.inverse[i, i])
 
 
+def _positive(A: Array, H: Array) -> Array:
+    """A without combinations in which noise makes up more than all of H: a prior knows these better than the data."""
+    size = np.sqrt(np.maximum(np.diag(H), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(A / np.outer(size, size))
+    if values[0] > 0:
+        return A
+    root = vectors * size[:, None]
+    return np.asarray((root * np.maximum(values, 0.0)) @ root.T)
+
+
 def expanded(
     likelihood: ResidualLikelihood, theta: Array, profile: ProfileEquations, prior: BoundPrior | None = None
 ) -> Quadratic:
@@ -363,12 +373,13 @@ def expanded(
     scale = likelihood.noise_scale(equations)  # N is drawn from the noise model as it is stated
     blocks = score_covariance(profile.scores) / scale if profile.scores else profile.S
     S, S_blocks = (None if own is None else own + precision for own in (profile.S, blocks))
+    A = equations.H - scale * profile.N
     return Quadratic(
         likelihood.names,
         theta,
         equations.q,
         equations.g,
-        equations.H + precision - scale * profile.N,
+        precision + (_positive(A, equations.H) if precision.any() else A),
         equations.H,
         equations.n,
         likelihood.scale_known,

@@ -45,6 +45,9 @@ _CHUNK = 8_000_000
 _SLAB = 100_000
 # The fewest nodes that are worth a slab; not measured on its own.
 _LEAST_NODES = 256
+# Terms of an equation from which on those that are the same at all times are added up first: with splines as weights of
+# the tests there are two or three for each spline, and their pairs took 20 times as long.
+_TERMS = 16
 # Part of the coefficients that are not zero from which on dense products are faster; not measured on its own.
 _DENSE = 0.05
 
@@ -88,11 +91,12 @@ class TensorCovariance:
         for stencil, J in (("a", self.mass), ("b", G)):
             for own in J.at_nodes():
                 terms[starts.index(own.tests.rows.start)].append((stencil, own))
-        weighted = [self._weighted(_merged(own) if self._one_by_one else own) for own in terms]
+        single = self._one_by_one or (len(self._pairs) == 1 and max(map(len, terms)) > _TERMS)
+        weighted = [self._weighted(_merged(own) if single else own) for own in terms]
         E = len(terms)
         total = np.empty((self.times.n_pairs, E, E, len(self.mirror)))
         for e, f in np.ndindex(E, E):
-            total[:, e, f] = self._of_equations(weighted[e], weighted[f])
+            total[:, e, f] = self._of_equations(weighted[e], weighted[f], single=single)
         return total
 
     def _weighted(self, terms: Sequence[_Term]) -> list[_Weighted]:
@@ -105,10 +109,15 @@ class TensorCovariance:
             found.append((stencil, own, own.factor * variance))
         return found
 
-    def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> Array:
+    def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted], *, single: bool) -> Array:
         """Σ_kl of two equations, (pairs of blocks, pairs of functions).
 
         Of one equation the products of (t, s) are those of (s, t), turned.
+
+        Parameters
+        ----------
+        single
+            Whether products of pairs of functions are made one by one, and not kept.
         """
         total = np.zeros((self.times.n_pairs, len(self.mirror)))
         by_rows: dict[tuple[str, Kind], Array] = {}
@@ -120,12 +129,14 @@ class TensorCovariance:
             done.add(pair)
             both = left is right and pair[0] is not pair[1]
             if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
-                total += self._summed_first(diagonals, pair, both)
+                total += self._summed_first(diagonals, pair, both, single=single)
                 continue
             sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
             ends = np.cumsum([len(c) for c in sums])[:-1]
             into = turned if both else by_rows
-            for key, own in zip(diagonals, np.split(self._contracted(np.concatenate(sums), pair), ends), strict=True):
+            for key, own in zip(
+                diagonals, np.split(self._contracted(np.concatenate(sums), pair, single=single), ends), strict=True
+            ):
                 _add(into, key, own)
         for (stencils, kind), own in turned.items():
             _add(by_rows, (stencils[::-1], kind), own[:, self.mirror])
@@ -134,13 +145,15 @@ class TensorCovariance:
             total += self.times.windows(tuple(by_rows)) @ np.concatenate(list(by_rows.values()))
         return total
 
-    def _summed_first(self, diagonals: _Diagonals, pair: _Pair, both: bool) -> Array:
+    def _summed_first(self, diagonals: _Diagonals, pair: _Pair, both: bool, *, single: bool) -> Array:
         """What a pair of derivatives adds, summed over times first; with its mirror image where both count."""
-        total = self._contracted(self._over_times(diagonals), pair)
+        total = self._contracted(self._over_times(diagonals), pair, single=single)
         if not both:
             return total
         backwards = {(stencils[::-1], kind): own for (stencils, kind), own in diagonals.items()}
-        other = total if backwards.keys() == diagonals.keys() else self._contracted(self._over_times(backwards), pair)
+        other = total
+        if backwards.keys() != diagonals.keys():
+            other = self._contracted(self._over_times(backwards), pair, single=single)
         return np.asarray(total + other[:, self.mirror])
 
     def _over_times(self, diagonals: _Diagonals) -> Array:
@@ -175,10 +188,10 @@ class TensorCovariance:
         """Whether the products of all pairs of functions are too many to be kept."""
         return len(self._pairs) == 1 and self._pairs[0].many(self._factors[0].shape[1])
 
-    def _contracted(self, c: Array, pair: _Pair) -> Array:
+    def _contracted(self, c: Array, pair: _Pair, *, single: bool) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
         left, right = pair[0].product.factors, pair[1].product.factors
-        if self._one_by_one:
+        if single:
             return self._pairs[0].diagonal_products(left[0], right[0], c)
         if len(self._pairs) == 1:
             A, B = left[0], right[0]

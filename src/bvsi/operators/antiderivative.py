@@ -21,6 +21,7 @@ from typing import Any
 import sympy as sp
 
 from bvsi.operators.bounds import tidy
+from bvsi.operators.spline import spline
 
 Coefficients = tuple[sp.Expr, ...]
 
@@ -77,7 +78,7 @@ def _term(c: sp.Expr, w: sp.Symbol) -> sp.Expr | None:
     k, f = c.as_independent(w, as_Add=False)
     if f == 1:
         return k * w
-    for rule in (_homogeneous, _linear_power, _polynomial, _polynomial_times_function):
+    for rule in (_homogeneous, _linear_power, _polynomial, _polynomial_times_function, _of_spline):
         found = rule(f, w)
         if found is not None:
             return k * found
@@ -113,6 +114,12 @@ def _polynomial(f: sp.Expr, w: sp.Symbol) -> sp.Expr | None:
 def _polynomial_times_function(f: sp.Expr, w: sp.Symbol) -> sp.Expr | None:
     integrand = _split(f, w)
     return None if integrand is None else _integrate(integrand, w)
+
+
+def _of_spline(f: sp.Expr, w: sp.Symbol) -> sp.Expr | None:
+    """∫ s(a + b w) = S(a + b w)/b."""
+    inner = polynomial_in(f.args[0], w) if isinstance(f, spline) else None
+    return f.raised(-1) / inner[1] if inner is not None and len(inner) == 2 and inner[1].is_nonzero else None
 
 
 def _split(f: sp.Expr, w: sp.Symbol) -> _Integrand | None:

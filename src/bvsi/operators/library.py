@@ -16,6 +16,7 @@ from bvsi.common.naming import COORDINATE_NAMES, position, squeeze, without_equa
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
+from bvsi.operators.functions import UnknownFunction, as_functions, expansion, with_function
 from bvsi.operators.left import Left, left_sides
 from bvsi.operators.parameters import Parameter, as_parameters, carried, columns, combinations
 from bvsi.operators.syntax import Operator, Source, Syntax, read
@@ -23,6 +24,7 @@ from bvsi.operators.vectors import check_vectors, components
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, TIME, Vocabulary
 
 if TYPE_CHECKING:
+    from bvsi.data import Data
     from bvsi.operators.operator import WeakOperator
 
 # Names with a meaning of their own, the last three inside cells(...), facets(...) and boundary(...)
@@ -65,6 +67,10 @@ class Library:
     per_experiment
         Parameters, and operators, whose value or coefficient differs by experiment: K_1 and K_2 of ``["K"]``, the
         coefficients of ``u*experiment_1`` and ``u*experiment_2`` of ``["u"]``; all others are shared.
+    unknown
+        Functions inside operators that are estimated, with what they are functions of: ``{"k": "x"}`` for
+        ``div(k*grad(u))``, ``{"D": "u"}``, ``{"k": ("x", "y")}``. Such an operator is linear in its function, and has
+        no coefficient of its own (:mod:`bvsi.operators.functions`).
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class Library:
         vectors: Mapping[str, Sequence[str]] | None = None,
         parameters: Mapping[str, tuple[float, ...] | Parameter] | None = None,
         per_experiment: Sequence[str] = (),
+        unknown: Mapping[str, str | Sequence[str] | UnknownFunction] | None = None,
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
@@ -106,6 +113,7 @@ class Library:
         self.per_experiment = tuple(
             name if name in self.parameters else self.names[self.index(name)] for name in per_experiment
         )
+        self.unknown = as_functions(unknown, self._operators, (*self._fields, *(definitions or {})), self.parameters)
         self._conditions = _conditions(boundary, self._fields)
         self._definitions = _definitions(definitions or {}, self._fields)
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
@@ -303,6 +311,11 @@ class Library:
                 for name, one in self.parameters.items()
                 if any(o.free is not None and name in o.free.names for own in equations.values() for o in own)
             },
+            "unknown": {
+                name: one
+                for name, one in self.unknown.items()
+                if any(name in o.syntax.names for own in equations.values() for o in own)
+            },
         }
         given = {**settings, **changes}
         there = {*given["parameters"], *(o.name for own in equations.values() for o in own)}
@@ -333,6 +346,38 @@ class Library:
         own = {field: [carried(o, values) for o in self.of_equation(field)] for field in self._fields}
         extra = {field: columns(operators, values, theta or {}, field) for field, operators in own.items()}
         return self._with({field: [*own[field], *extra[field]] for field in self._fields})
+
+    def carrying(self, name: str) -> list[Operator]:
+        """Operators with an unknown function of this name."""
+        return [o for o in self._operators if name in o.syntax.names]
+
+    def located(self, experiments: Sequence[Data], sigma: Mapping[str, float]) -> Library:
+        """The library with the ends of its unknown functions' splines; noise by field as a standard deviation."""
+        return self.with_unknown({name: one.located(experiments, sigma) for name, one in self.unknown.items()})
+
+    def with_unknown(self, functions: Mapping[str, UnknownFunction]) -> Library:
+        """The library with other splines of some unknown functions."""
+        unknown = self.unknown | functions
+        return self._with({field: self._of(field) for field in self._fields}, unknown=unknown)
+
+    def with_functions(self, values: Mapping[str, ast.expr | None]) -> Library:
+        """The library with functions as texts; where that is None they become operators, one for each coefficient."""
+        free = {name: self.unknown[name] for name, tree in values.items() if tree is None}
+        shared = frozenset(name for name in values if len({o.equation for o in self.carrying(name)}) > 1)
+        made: dict[str, list[Operator]] = {field: [] for field in self._fields}
+        for o in self._operators:
+            inside = next((name for name in values if name in o.syntax.names), None)
+            if inside in free:
+                continue
+            tree = None if inside is None else values[inside]
+            if inside is not None and tree is not None:
+                tie = o.tie or (f"function: {inside}" if inside in shared else "")
+                o = Operator(o.name, o.equation, o.source, with_function(o.syntax, inside, tree), tie=tie)
+            made[o.equation].append(o)
+        for field, own in made.items():
+            own += expansion(self._of(field), free, field, shared)
+        names = {o.name for own in made.values() for o in own}
+        return self._with(made, keep=[name for name in self.keep if name in names])
 
     def on_grid(self, most: int) -> tuple[Library, dict[str, tuple[str, dict[str, float]]]]:
         """Every operator at up to so many values of its parameters; and by name which operator it is, and where."""
@@ -467,6 +512,7 @@ class Library:
             f"{name}\n  parameter, estimated between {one.low:g} and {one.high:g}; above it is {one.first:g}"
             for name, one in self.parameters.items()
         ]
+        texts += [f"{name}\n  unknown function of {', '.join(one.of)}, a spline" for name, one in self.unknown.items()]
         return "\n\n".join(texts)
 
 

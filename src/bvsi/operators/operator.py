@@ -22,11 +22,12 @@ import numpy as np
 import sympy as sp
 
 from bvsi.common.arrays import Array
-from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where, order
+from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Weighted, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
 from bvsi.operators.bounds import power_values
 from bvsi.operators.parse import Dialect, strong_form
+from bvsi.operators.spline import spline, spline_values
 from bvsi.operators.strong import Scalar, WeakTerm, collected
 from bvsi.operators.syntax import Operator
 from bvsi.operators.vocabulary import TIME, Vocabulary, lag_of, pretty
@@ -95,8 +96,21 @@ def _compiled(
         pairs = zip(expressions, noisy, strict=True)
         expressions = tuple(unbiased(g, words) if one else g for g, one in pairs)
     symbols = sorted({s for e in expressions for s in e.free_symbols} - {*numbers}, key=lambda s: s.name)
-    known = [{"Power": power_values}, "scipy", "numpy"]
+    known = [{"Power": power_values, "spline": spline_values}, "scipy", "numpy"]
     return tuple(symbols), sp.lambdify([*numbers, *symbols], list(expressions), modules=known, cse=True)
+
+
+@dataclass(frozen=True)
+class KnownFactor:
+    """A function of the coordinates alone, compiled where it is used; two of the same expression are equal."""
+
+    expression: sp.Expr
+    coordinates: tuple[sp.Symbol, ...]
+
+    def __call__(self, points: Array) -> Array:
+        """Values at points (n, dim), (n,)."""
+        values = {symbol: points[:, i] for i, symbol in enumerate(self.coordinates)}
+        return np.broadcast_to(compile_kernel((self.expression,))(values)[0], len(points))
 
 
 class MeasureForm(NamedTuple):
@@ -167,6 +181,31 @@ class WeakOperator:
     def _kernels(self) -> dict[tuple[Where, KernelKind, bool], Kernel]:
         """Those that have been asked for."""
         return {}
+
+    @cached_property
+    def weighted(self) -> WeakOperator:
+        """The operator with splines of the coordinates as weights of the test functions; itself without such splines.
+
+        ∫ ∂^α v s(x) g(u): between few nodes g(u) is interpolated, and s is known.
+        """
+        cells: list[WeakTerm] = []
+        for term in self.weak.cells:
+            factors: dict[sp.Expr, sp.Expr] = {}
+            jets, rest = tuple(self.words.jets(term.integrand)), sp.Integer(0)
+            read = [jet for _, jet in self.words.jets(term.integrand).values()]
+            for part in sp.Add.make_args(sp.expand(term.integrand)):
+                known, g = part.as_independent(*jets, as_Add=False)
+                if known.has(spline) and not any(map(order, read)) and TIME not in {s.name for s in known.free_symbols}:
+                    factors[g] = factors.get(g, sp.Integer(0)) + known
+                else:
+                    rest += part
+            cells += [replace(term, integrand=rest)] if rest != 0 else []
+            for g, known in factors.items():
+                assert not isinstance(term.test, Sided)
+                cells.append(replace(term, test=Weighted(term.test, KnownFactor(known, self.words.x)), integrand=g))
+        if not any(isinstance(term.test, Weighted) for term in cells):
+            return self
+        return replace(self, weak=replace(self.weak, cells=tuple(cells)))
 
     @property
     def terms(self) -> tuple[WeakTerm, ...]:

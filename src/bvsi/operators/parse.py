@@ -7,6 +7,7 @@ text.
 ``diff(f, u, v)``      ∂²f/∂u∂v of an expression of fields
 ``diff(F, K, 0.5)``    ∂F/∂K at K = 0.5 of an operator F with a parameter K in it
 ``lag(u, 0.5)``        u(t − 0.5), of a series or at every node; the delay is a number or a parameter
+``spline(u, 0, 2, 1, 3, 4, 3)`` a cubic spline of u between 0 and 2, with its coefficients (:mod:`bvsi.operators.spline`)
 ``recover(f)``         f at the nodes by lumped projection, M_lumped⁻¹ ∫ v f: a field that may be differentiated again
 ``cells(g)``           ∫ g over the cells, g linear in the test function ``test``: a form that is written weakly
 ``facets(g)``          Σ_E ∫ g over the facets between cells, with ``jump``, ``avg``, the facet's length ``h``, the
@@ -35,6 +36,7 @@ from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FU
 from bvsi.errors import OperatorError
 from bvsi.operators import strong
 from bvsi.operators.bounds import checked, number, real_value, tidy
+from bvsi.operators.spline import DEGREE, Table, spline
 from bvsi.operators.strong import Scalar, Strong, Vector, WeakTerm, collected, evaluate, need_scalar, plain
 from bvsi.operators.syntax import SPECIAL, Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, MAX_ORDER, PENALTY, TEST, Vocabulary
@@ -197,6 +199,8 @@ class _Translator:
             raise OperatorError(f"unknown function {name!r}{hint}; known are {', '.join(known)}")
         if name == "diff":
             return self._diff(node)
+        if name == "spline":
+            return self._spline(node)
         arity = 2 if name in ("dot", "lag") else 1
         if node.keywords or len(node.args) != arity:
             raise OperatorError(f"{name} takes {arity} argument{'s' if arity > 1 else ''}")
@@ -255,6 +259,18 @@ class _Translator:
         if not tau.is_number:
             past -= (tau - known) * self.words.lagged(field.id, value, rate=True)
         return plain(past, self.words)
+
+    def _spline(self, node: ast.Call) -> Strong:
+        """spline(f, low, high, c_1, …, c_M) of an expression f, with numbers after it."""
+        if node.keywords or len(node.args) < 4 + DEGREE:
+            raise OperatorError(f"spline takes an expression, two ends and at least {1 + DEGREE} coefficients")
+        f, *rest = (
+            evaluate(need_scalar(self.translate(argument), "spline(...)"), self.words) for argument in node.args
+        )
+        numbers = [real_value(one) for one in rest]
+        if not numbers[0] < numbers[1]:
+            raise OperatorError("the ends of a spline increase: spline(u, 0, 2, ...)")
+        return plain(spline(f, 0, Table(*numbers)), self.words)
 
     def _recover(self, argument: ast.AST) -> Strong:
         inner = need_scalar(self.translate(argument), "recover(...)")

@@ -35,7 +35,7 @@ MAX_EXPONENT = 20
 # Characters of a text that a message shows; not measured, about one line.
 _MAX_SHOWN = 120
 
-SPECIAL = ("diff", "lag", "recover", *MEASURES)
+SPECIAL = ("diff", "lag", "recover", "spline", *MEASURES)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,11 +13,12 @@ from numpy.typing import ArrayLike
 from bvsi.common.arrays import Array, Mask
 from bvsi.common.jets import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, as_experiments
+from bvsi.data import Data, Mesh, as_experiments
 from bvsi.data._arrays import slabs
 from bvsi.data.smoothness import jumps
 from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
+from bvsi.operators.functions import FEW_NODES
 from bvsi.residual.blur import Blur
 from bvsi.residual.discrete import Blocks, State, columns
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
@@ -152,6 +153,8 @@ def discretise_library(
         biharmonic=biharmonic_treatment(library, element),
     )
     if isinstance(element, SplineElement):
+        if isinstance(data.geometry, Mesh) and data.n_nodes <= FEW_NODES:
+            operators = tuple(operator.weighted for operator in operators)
         return operators, discretisation.build(data.geometry, 0, on_tests(operators))
     _check_second_derivatives(operators, element)
     _check_boundary_derivatives(operators, element)

@@ -19,7 +19,7 @@ import scipy.sparse as sparse
 from numpy.polynomial.legendre import leggauss
 from numpy.typing import NDArray
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.jets import MultiIndex, Weighted
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
 from bvsi.spaces.bsplines import UniformSplines
@@ -142,6 +142,9 @@ class BackgroundTests:
             if order >= splines.degree:
                 raise SpaceError(f"degree: {splines.degree} does not carry {order} derivatives; raise it.")
         B, before, after = self._reconstruction, self._reconstruction.shape[0], 1
+        if isinstance(index, Weighted):
+            points = np.stack([x.ravel() for x in np.meshgrid(*self._points[0], indexing="ij")], axis=1)
+            B = sparse.diags_array(index.weight(points)) @ B
         for axis in reversed(range(self.domain.dim)):
             A = self._along(axis, index[axis])
             before //= A.shape[1]

@@ -36,7 +36,7 @@ class Summand:
     """A summand of the right side: its sign, its coefficient without sign, its operator; None for the constant 1."""
 
     negative: bool
-    coefficient: Number
+    coefficient: Formula
     operator: Formula | None
 
     @property
@@ -60,7 +60,11 @@ def equation_lines(found: Discovery) -> tuple[Line, ...]:
     lines = []
     for field in found.fields:
         terms = []
-        for name, value, sd in zip(found.names, found.theta.tolist(), found.sd.tolist(), strict=True):
+        for name in found.function_operators:
+            equation, text = split_name(name, found.fields)
+            terms += [Summand(False, operator_formula(text), None)] if equation == field else []
+        for i in found.shown:
+            name, value, sd = found.names[i], float(found.theta[i]), float(found.sd[i])
             equation, text = split_name(name, found.fields)
             if equation == field and name not in found.parameters:
                 operator = operator_formula(text)

@@ -14,6 +14,7 @@ from bvsi.app.report.equation import equation_latex
 from bvsi.app.report.markup import printable
 from bvsi.app.report.page import NOTHING
 from bvsi.app.report.path_figure import change_text, sentence
+from bvsi.app.report.quantity_section import functions_of
 from bvsi.app.report.settings_section import flat_settings, timing_texts, versions
 from bvsi.app.report.summary_section import coefficient_rows, judgement, signed, verdict_lines
 from bvsi.app.report.svg import short_number
@@ -38,6 +39,7 @@ def markdown_report(
 ) -> str:
     """Equation, verdict, tables; arguments as of :func:`bvsi.app.report.html_report`."""
     parts = [f"# {_text(title)}", _equation(found), _verdict(found, notes), _coefficients(found), _path(found)]
+    quantities = functions_of(found) | dict(quantities)
     parts += [_quantities(quantities)] if quantities else []
     parts += [_check(found)] if found.check is not None else []
     parts += [_forecast(found.forecast)] if found.forecast is not None else []
@@ -105,7 +107,7 @@ def _coefficients(found: Discovery) -> str:
         (_Ready(_code(row.name)), row.number, f"{row.interval[0]} to {row.interval[1]}", f"{row.inclusion:.3f}")
         for row in coefficient_rows(found)
     ]
-    others = [name for name in found.candidates if name not in found.names]
+    others = [name for name in found.candidates if name not in (*found.names, *found.function_operators)]
     left_out = f"Considered and left out: {', '.join(_code(name) for name in others)}." if others else ""
     table = _table(("operator", "coefficient", "95% interval", "P(in)"), rows)
     return _section("Coefficients", table, *([left_out] if left_out else []))

@@ -18,10 +18,11 @@ from bvsi.app.report.frames_section import frames_section
 from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.matrix_figures import correlation_figure, pairs_figure
 from bvsi.app.report.path_figure import path_figure
-from bvsi.app.report.quantity_section import quantity_section
+from bvsi.app.report.quantity_section import functions_of, quantity_section
 from bvsi.app.report.settings_section import settings_section
 from bvsi.app.report.summary_section import coefficient_section, equation_section, verdict_section
 from bvsi.discovery import Discovery
+from bvsi.infer.posteriors import GaussianPosterior
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -82,6 +83,7 @@ def html_report(
         "selection": _selection(found),
         "posterior": _posterior(found),
     }
+    quantities = functions_of(found) | dict(quantities)
     if quantities:
         sections["quantities"] = quantity_section(quantities)
     if found.frames is not None and found.frames.experiments:
@@ -103,9 +105,13 @@ def _selection(found: Discovery) -> Markup:
 
 def _posterior(found: Discovery) -> Markup:
     """Pairs and correlations side by side; nothing to pair with a single coefficient."""
-    drawn = [correlation_figure(found.posterior, found.fields)]
+    law, own = found.posterior, list(found.shown)
+    if len(own) < len(found.names):  # functions are drawn as such
+        names = tuple(found.names[i] for i in own)
+        law = GaussianPosterior(names, found.theta[own], found.posterior.covariance[np.ix_(own, own)])
+    drawn = [correlation_figure(law, found.fields)] if own else []
     # the same draws every time, so that a report can be compared with another
-    drawn.insert(0, pairs_figure(found.posterior, found.fields, np.random.default_rng(0)))
+    drawn[:0] = [pairs_figure(law, found.fields, np.random.default_rng(0))] if own else []
     return element("section", element("h2", "Posterior"), element("div", *drawn, class_="figures"), id="posterior")
 
 

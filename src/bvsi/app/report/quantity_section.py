@@ -19,7 +19,15 @@ from bvsi.app.report.svg import figure
 if TYPE_CHECKING:
     import xarray as xr
 
+    from bvsi.discovery import Discovery
+
 Array = NDArray[np.float64]
+
+
+def functions_of(found: Discovery) -> dict[str, xr.Dataset]:
+    """Unknown functions that vary, with their bands, by name."""
+    varying = [f for f in found.functions if not f.constant]
+    return {f"{f.name}({', '.join(f.function.of)})": found.function(f.name) for f in varying}
 
 
 def quantity_section(quantities: Mapping[str, xr.Dataset]) -> Markup:

@@ -55,10 +55,9 @@ class CoefficientRow:
 def coefficient_rows(found: Discovery, level: float = 0.95) -> list[CoefficientRow]:
     """The table of coefficients, for all forms of the report."""
     inclusion = found.inclusion()
-    rows = []
-    for name, value, sd, (low, high) in zip(
-        found.names, found.theta.tolist(), found.sd.tolist(), found.posterior.interval(level).tolist(), strict=True
-    ):
+    rows, intervals = [], found.posterior.interval(level).tolist()
+    for i in found.shown:
+        name, value, sd, (low, high) = found.names[i], float(found.theta[i]), float(found.sd[i]), intervals[i]
         number = ("−" if value < 0 else "") + plain(measured(abs(value), sd))
         ends = (signed(low), signed(high))
         rows.append(CoefficientRow(name, number, ends, value, (low, high), inclusion.get(name, 1.0)))
@@ -164,7 +163,7 @@ def _probability(p: float) -> Markup:
 
 def _left_out(found: Discovery) -> Markup:
     """Candidates that were considered and not taken."""
-    others = [name for name in found.candidates if name not in found.names]
+    others = [name for name in found.candidates if name not in (*found.names, *found.function_operators)]
     if not others:
         return Markup("")
     inclusion = found.inclusion()

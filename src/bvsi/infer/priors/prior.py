@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -181,21 +182,22 @@ class GaussianPrior:
     Attributes
     ----------
     terms
-        Name → (mean, variance).
+        Name → (mean, variance), and tuple of m names → mean (m,) and covariance (m, m).
     default
         (mean, variance) of operators that are not named; None leaves them flat.
     prior
         The same as a :class:`Prior`.
     """
 
-    terms: Mapping[str, tuple[float, float]]
+    terms: Mapping[Any, tuple[Any, Any]]
     default: tuple[float, float] | None = None
     prior: Prior = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_terms(self.terms)
         terms: dict[Names, Distribution | JointNormal] = {
-            name: _normal(name, entry) for name, entry in self.terms.items()
+            name: JointNormal(*entry) if isinstance(name, tuple) else _normal(name, entry)
+            for name, entry in self.terms.items()
         }
         default = Flat() if self.default is None else _normal("default", self.default)
         object.__setattr__(self, "prior", Prior(terms, default))

@@ -1,0 +1,633 @@
+"""Unknown functions inside operators: estimated with a smoothness prior, selected with their operators.
+
+The coefficients c of k = Σ_m c_m B_m are those of one operator each (:mod:`bvsi.operators.functions`). With the scores
+s of the data, of mean Aθ and covariance S, what the data tell is I = AᵀS⁻¹A and b = AᵀS⁻¹s, and what is known of c
+beforehand is a Gaussian, smooth to an unknown degree, of differences of the first or the second order:
+
+    p(c | λ) ∝ exp(−½ λ cᵀKc),    −2 log p(data | λ) = log |I + P| − log |P| − bᵀ(I + P)⁻¹b + …,   P = λK
+
+Order and λ are those of the lowest value. λ → ∞ is a constant: k varies where the value falls by more than the price of
+a parameter, log n. Selection has one column for a function, that of its estimate, and goes on until it stands.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import scipy.linalg
+import scipy.special
+
+from bvsi.common.arrays import Array
+from bvsi.common.naming import squeeze, without_equation
+from bvsi.common.progress import Progress, silent
+from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
+from bvsi.infer import Dominant, Fit, Profile
+from bvsi.infer.constraints import AnyConstraints, LinearConstraints
+from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
+from bvsi.likelihood import ResidualLikelihood
+from bvsi.operators import Library
+from bvsi.operators.functions import UnknownFunction
+from bvsi.select import SelectionPath
+from bvsi.select.path import ties_of
+from bvsi.setup import Setup
+
+# Decades of the strengths λ that are compared, relative to what the data know of the constant; each step between them
+# is halved so many times around the best.
+_WEAKEST, _STRONGEST, _HALVINGS = -9, 5, 3
+# Jumps of a function at most, 2 log of the evidence that one is worth (odds of 1 : 20), and the variance relative to
+# the largest below which there is none at a place.
+_JUMPS, _WORTH, _NO_JUMP = 4, 6.0, 1e-6
+# What is known beforehand of the constant, relative to what the data know: 0.01 standard deviations at |z| = 1000.
+_VAGUE = 1e-5
+# Factor within which a strength is no longer changed, and fits at most until then.
+_SAME, _FITS = 2.0, 5
+# Moments with weights of their own before the first fit, and selections at most. Not measured.
+_REWEIGHTED, _ROUNDS = 2, 4
+# Relative ridge of S, whose smallest eigenvalues are rounding.
+_RIDGE = 1e-12
+# Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data tell is lost in λ.
+_FITTED = 1.0
+# Estimates on the way, to a hundredth of a standard deviation.
+_ROUGHLY = Profile(tol=1e-2)
+
+_FAILURES = (RankError, NotPositiveDefiniteError)
+Select = Callable[..., SelectionPath]
+
+
+@dataclass(frozen=True)
+class FoundFunction:
+    """An unknown function of the selected operators.
+
+    Attributes
+    ----------
+    name
+        Its name, k.
+    function
+        Its variables and splines.
+    operators
+        Operators it stands in.
+    constant
+        Whether the data ask for no more than a constant; k is then one in its operators, which have a coefficient.
+    gain
+        2 log of the evidence of the function over that of a constant.
+    order
+        Differences of which order are smooth; zero of a constant.
+    """
+
+    name: str
+    function: UnknownFunction
+    operators: tuple[str, ...]
+    constant: bool
+    gain: float
+    order: int
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Names of its coefficients, without the equation; none of a constant."""
+        return () if self.constant else self.function.labels(self.name)
+
+    def members(self, names: Sequence[str]) -> list[int]:
+        """Positions of the coefficients among names, of one equation; none of a constant."""
+        short = [without_equation(name) for name in names]
+        return [short.index(label) for label in self.labels]
+
+
+@dataclass(frozen=True, eq=False)
+class Shapes:
+    """The functions of a selected model.
+
+    Attributes
+    ----------
+    library
+        As it was given, with the ends of the splines.
+    prior
+        What makes them smooth; None where all are constant.
+    path
+        The selection, with one operator for a function.
+    """
+
+    library: Library
+    functions: tuple[FoundFunction, ...]
+    prior: GaussianPrior | None
+    path: SelectionPath
+
+    def frozen(self, setup: Setup, names: Sequence[str], theta: Array) -> tuple[Setup, tuple[str, ...], Array, Array]:
+        """Functions held at an estimate θ: setup, names, θ_f and T with δθ = T δθ_f; a function has one coefficient."""
+        values, columns = {f.name: _one() for f in self.functions if f.constant}, dict[str, tuple[str, Array]]()
+        for f in self.functions:
+            if not f.constant:
+                c = theta[f.members(names)]
+                values[f.name] = f.function.tree(c)
+                columns |= {label: (f.name, c[m]) for m, label in enumerate(f.function.labels(f.name))}
+        library = self.library.with_functions(values)
+        of_function = {o.name: f.name for f in self.functions if not f.constant for o in self.library.carrying(f.name)}
+        chosen = tuple(name for name in library.names if name in of_function or name in names)
+        T = np.zeros((len(names), len(chosen)))
+        for i, name in enumerate(names):
+            function, size = columns.get(without_equation(name), ("", 1.0))
+            for j, other in enumerate(chosen):
+                mine = of_function.get(other) == function and _equation(other) == _equation(name)
+                T[i, j] = size * (mine if function else name == other)
+        start = np.array([1.0 if name in of_function else theta[list(names).index(name)] for name in chosen])
+        return setup.with_(library=library), chosen, start, T
+
+
+def _equation(name: str) -> str:
+    return name.split(": ", 1)[0] if ": " in name else ""
+
+
+def _one() -> ast.expr:
+    return ast.Constant(1)
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """A function among the columns of a likelihood; what is known of it by name, (mean, variance), or None."""
+
+    name: str
+    label: str
+    function: UnknownFunction
+    columns: list[int]
+    known: tuple[float, float] | None = None
+
+    def precision(self, one: _Smooth) -> Array:
+        """P, with a vague constant, jumps and what is known beforehand, (M, M)."""
+        M = self.function.size
+        P = one.strength * self.roughness[one.order] + np.full((M, M), one.vague / M)
+        if one.jumps is not None:
+            there = one.jumps > _NO_JUMP * one.jumps.max()
+            H = self.steps[:, there]
+            P = P - P @ H @ np.linalg.solve(np.diag(1 / one.jumps[there]) + H.T @ P @ H, H.T @ P)
+        return P + (np.eye(M) / self.known[1] if self.known else 0.0)
+
+    @cached_property
+    def steps(self) -> Array:
+        """Coefficients of jumps by one between neighbours, (M, M − 1)."""
+        M = self.function.size
+        return (np.arange(M)[:, None] > np.arange(M - 1)).astype(float)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether it may jump: a function of one variable, and not periodic."""
+        return len(self.function.of) == 1 and not self.function.periodic[0]
+
+    @cached_property
+    def roughness(self) -> dict[int, Array]:
+        """K by order of differences."""
+        return {order: self.function.roughness(order) for order in (1, 2)}
+
+    @property
+    def mean(self) -> float:
+        return self.known[0] if self.known else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Smooth:
+    """Order of differences, λ, precision of the constant, and variances of jumps between neighbours, (M − 1,)."""
+
+    order: int
+    strength: float
+    vague: float
+    jumps: Array | None = None
+    count: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Information:
+    """What the data tell of θ: log p = bᵀθ − ½ θᵀIθ + …"""
+
+    I: Array  # noqa: E741 (information)
+    b: Array
+
+    @staticmethod
+    def of(A: Array, s: Array, S: Array, scale: float) -> _Information:
+        """From scores s of mean Aθ and covariance S in units of ``scale``."""
+        size = np.sqrt(np.maximum(np.diag(S), _RIDGE * np.diag(S).max()))
+        values, vectors = np.linalg.eigh(S / np.outer(size, size))
+        root = vectors / np.sqrt(np.maximum(values, _RIDGE * values[-1]))
+        half = root.T @ (np.column_stack([A, s]) / size[:, None])
+        return _Information(half[:, :-1].T @ half[:, :-1] / scale, half[:, :-1].T @ half[:, -1] / scale)
+
+    @staticmethod
+    def by_moments(likelihood: ResidualLikelihood, theta: Array) -> _Information:
+        """From moment equations with the weights of an estimate."""
+        moments = likelihood.moment_equations(theta, rng=np.random.default_rng(0), draws=1)
+        scale = likelihood.noise_scale(likelihood.normal_equations(theta))
+        clean = moments.gram - scale * moments.noise
+        return _Information.of(clean[1:, 1:], clean[1:, 0], moments.gram[1:, 1:], scale)
+
+    def smooth(self, groups: Sequence[_Group]) -> tuple[dict[str, _Smooth], dict[str, float]]:
+        """The best prior of every function, one after the other, and 2 log of its evidence over that of a constant."""
+        vague = {g.name: _VAGUE * float(self.I[np.ix_(g.columns, g.columns)].mean()) * g.function.size for g in groups}
+        chosen = {g.name: _Smooth(2, vague[g.name] / _VAGUE * 1e-3, vague[g.name]) for g in groups}
+        gains: dict[str, float] = {}
+        for _ in range(1 if len(groups) == 1 else 3):
+            for g in groups:
+
+                def value(one: _Smooth, g: _Group = g) -> float:
+                    return self.surprise(groups, chosen | {g.name: one})
+
+                unit = vague[g.name] / _VAGUE
+                places = [(order, float(d)) for order in (1, 2) for d in range(_WEAKEST, _STRONGEST + 1)]
+                tried = {p: value(_Smooth(p[0], unit * 10 ** p[1], vague[g.name])) for p in places}
+                flat, step = tried[1, float(_STRONGEST)], 1.0
+                for _ in range(_HALVINGS):
+                    order, decade = min(tried, key=lambda p: tried[p])
+                    step /= 2
+                    for near in (decade - step, decade + step):
+                        tried[order, near] = value(_Smooth(order, unit * 10**near, vague[g.name]))
+                order, decade = min(tried, key=lambda p: tried[p])
+                chosen[g.name], lowest = _Smooth(order, unit * 10**decade, vague[g.name]), tried[order, decade]
+                for _ in range(_JUMPS if g.jumps else 0):
+                    jumped = self._jumped(groups, chosen, g, unit)
+                    if jumped[0] > lowest - _WORTH:
+                        break
+                    lowest, chosen[g.name] = jumped
+                gains[g.name] = flat - lowest
+        return chosen, gains
+
+    def _jumped(
+        self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth], g: _Group, unit: float
+    ) -> tuple[float, _Smooth]:
+        """The best prior of a function with one jump more, wherever it is, and −2 log p(data) with it.
+
+        A jump a ~ N(0, s²) at one of m places, h its column: with the score and information of a beside the others,
+
+            −2 Δ log p = log(1 + s²i) − s² z²/(1 + s²i),     z = hᵀ(b − IVb),   i = hᵀ(I − IVI)h,   V = (I + P)⁻¹
+
+        s is the size of the function. The prior has the variance s² p_j at each place, p_j how probable it is.
+        """
+        before, own = smooth[g.name], self.estimate(self.prior(groups, smooth))[g.columns]
+        size2 = max(float(np.mean(own**2)), np.finfo(float).tiny)
+        best: tuple[float, _Smooth] = (math.inf, before)
+        for order in (1, 2):
+            for decade in range(_WEAKEST, _STRONGEST + 1):
+                one = replace(before, order=order, strength=unit * 10.0**decade)
+                prior = self.prior(groups, {**smooth, g.name: one})
+                root, size = self._factor(prior.precision)
+                own_information = self.I[:, g.columns] @ g.steps
+                half = scipy.linalg.solve_triangular(
+                    root, np.column_stack([own_information, self.b - self.I @ prior.mean]) / size[:, None], lower=True
+                )
+                i = np.maximum(
+                    np.sum(g.steps * own_information[g.columns], axis=0) - np.sum(half[:, :-1] ** 2, axis=0), 0.0
+                )
+                z = g.steps.T @ (self.b - self.I @ prior.mean)[g.columns] - half[:, :-1].T @ half[:, -1]
+                change = np.log1p(size2 * i) - size2 * z**2 / (1 + size2 * i)
+                total = self.surprise(groups, {**smooth, g.name: one})
+                value = total + 2 * math.log(len(change)) - 2 * float(scipy.special.logsumexp(-0.5 * change))
+                if value < best[0]:
+                    p = scipy.special.softmax(-0.5 * change)
+                    jumps = size2 * p + (0.0 if before.jumps is None else before.jumps)
+                    best = value, replace(one, jumps=jumps, count=before.count + 1)
+        return best
+
+    def prior(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> BoundPrior:
+        """The functions' priors together, flat for everything else."""
+        mean, P = np.zeros(len(self.b)), np.zeros_like(self.I)
+        for g in groups:
+            one = smooth[g.name]
+            mean[g.columns] = g.mean
+            P[np.ix_(g.columns, g.columns)] = g.precision(one)
+        return BoundPrior(mean, P)
+
+    def surprise(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> float:
+        """−2 log p(data | λ), up to a constant."""
+        prior = self.prior(groups, smooth)
+        own = sum(np.linalg.slogdet(prior.precision[np.ix_(g.columns, g.columns)])[1] for g in groups)
+        root, size = self._factor(prior.precision)
+        z = scipy.linalg.solve_triangular(root, (self.b - self.I @ prior.mean) / size, lower=True)
+        return float(2 * np.log(np.diag(root) * size).sum() - own - z @ z)
+
+    def estimate(self, prior: BoundPrior) -> Array:
+        """(I + P)⁻¹ (b + P μ)."""
+        root, size = self._factor(prior.precision)
+        return np.asarray(scipy.linalg.cho_solve((root, True), (self.b + prior.precision @ prior.mean) / size) / size)
+
+    def _factor(self, P: Array) -> tuple[Array, Array]:
+        size = np.sqrt(np.maximum(np.diag(self.I + P), np.finfo(float).tiny))
+        scaled = (self.I + P) / np.outer(size, size) + 1e-13 * np.eye(len(size))
+        try:
+            return np.asarray(np.linalg.cholesky(scaled)), size
+        except np.linalg.LinAlgError:
+            raise RankError("unknown: the data do not tell a function from the other operators.") from None
+
+
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """Functions that were fitted with a model: θ of its columns, priors, gains over constants."""
+
+    fit: Fit
+    smooth: dict[str, _Smooth]
+    gains: dict[str, float]
+
+    def constant(self, name: str) -> bool:
+        """Whether the data ask for no more than a constant."""
+        return self.gains[name] <= math.log(self.fit.equations.n)
+
+
+def selected_functions(
+    setup: Setup,
+    library: Library,
+    select: Select,
+    keep: Sequence[str],
+    allowed: LinearConstraints | None,
+    known: Mapping[str, tuple[float, float]],
+    progress: Progress = silent,
+) -> tuple[Setup, ResidualLikelihood, SelectionPath, Shapes]:
+    """The selected model with its functions.
+
+    Parameters
+    ----------
+    setup
+        With one operator for every coefficient of the functions.
+    library
+        As it was given, with the ends of the splines.
+    select
+        Selection among any operators.
+    allowed
+        Equalities between operators.
+    known
+        Mean and variance of functions that are known beforehand, by name.
+    """
+    _check_alike(library)
+    whole = setup.likelihood(progress=progress)
+    ties = ties_of(allowed) if allowed else None
+    one = whole if ties is None else whole.combined(ties.T, ties.free)
+    groups = _groups(library, one.names, known)
+    members = {i for g in groups for i in g.columns}
+    others = [name for i, name in enumerate(one.names) if i not in members]
+    kept = [name for name in keep if name in others] + [g.label for g in groups if _kept(library, g.name)]
+    theta, fitted, model = _by_moments(one, groups, library), None, frozenset[str]()
+    for _ in range(_ROUNDS):
+        T, every = _columns(one, groups, others, library, theta, fitted)
+        path = select(one.combined(T, every), keep=kept, progress=progress)
+        mine = [g for g in groups if g.label in path.best.names]
+        if model == {*path.best.names} or not mine:
+            break
+        fitted, others = _trimmed(one, mine, [name for name in others if name in path.best.names], theta, kept)
+        model = frozenset((*others, *(g.label for g in mine)))
+        for name, value in zip(fitted.fit.names, fitted.fit.theta, strict=True):
+            theta[one.names.index(name)] = value
+    chosen = {name for name in others if name in path.best.names}
+    if ties is not None:  # and what is tied to them
+        rows = ties.T[:, [ties.free.index(name) for name in chosen]].any(axis=1)
+        chosen, theta = {name for name, there in zip(ties.names, rows, strict=True) if there}, ties.T @ theta
+    values = dict(zip(whole.names, theta.tolist(), strict=True))
+    return _finished(setup, library, whole, path, mine, fitted if mine else None, chosen, values)
+
+
+def _kept(library: Library, name: str) -> bool:
+    return any(o.name in library.keep for o in library.carrying(name))
+
+
+def _check_alike(library: Library) -> None:
+    """Refuse candidates that are a function's operator where the function is a constant."""
+    constant = library.with_functions(dict.fromkeys(library.unknown, _one()))
+    texts = {squeeze(ast.unparse(o.syntax.tree)): o.name for o in constant.operators}
+    for o in constant.operators:
+        own = squeeze(ast.unparse(o.syntax.tree))
+        short = re.sub(r"\b1\*", "", own).replace("div(grad(", "laplacian(").replace("))", ")", int("div(grad(" in own))
+        other = texts.get(short)
+        if other is not None and other != o.name and own != short:
+            raise BvsiError(f"unknown: {other!r} is part of {o.name!r}, with a constant function; leave it out.")
+
+
+def _groups(library: Library, names: tuple[str, ...], known: Mapping[str, tuple[float, float]]) -> list[_Group]:
+    found = []
+    for name, function in library.unknown.items():
+        group = _Group(name, library.carrying(name)[0].name, function, [], known.get(name))
+        found.append(replace(group, columns=_members(group, names)))
+    return found
+
+
+def _members(group: _Group, names: Sequence[str]) -> list[int]:
+    return FoundFunction(group.name, group.function, (), False, 0.0, 0).members(names)
+
+
+def _columns(
+    one: ResidualLikelihood,
+    groups: Sequence[_Group],
+    others: Sequence[str],
+    library: Library,
+    theta: Array,
+    fitted: _Fitted | None,
+) -> tuple[Array, tuple[str, ...]]:
+    """T (d, m) and names, in the order of the library: an operator each, and functions at their estimates.
+
+    Functions are constants where that is enough.
+    """
+    by_label = {g.label: g for g in groups}
+    every = tuple(name for name in library.names if name in others or name in by_label)
+    T = np.zeros((one.d, len(every)))
+    for j, name in enumerate(every):
+        if name not in by_label:
+            T[one.names.index(name), j] = 1.0
+            continue
+        g = by_label[name]
+        flat = fitted is not None and g.name in fitted.gains and fitted.constant(g.name)
+        T[g.columns, j] = 1.0 if flat or not theta[g.columns].any() else theta[g.columns]
+    return T, every
+
+
+def _by_moments(one: ResidualLikelihood, groups: Sequence[_Group], library: Library) -> Array:
+    """θ (d,) of all operators, by moment equations: unbiased for any weights, the first those of constant functions."""
+    T, every = _columns(one, groups, one.names, library, np.zeros(one.d), None)
+    flat = one.combined(T, every)
+    empty = BoundPrior(np.zeros(flat.d), np.zeros((flat.d, flat.d)))
+    try:
+        theta = T @ Dominant().estimate(flat, empty, np.random.default_rng(0))
+    except _FAILURES:
+        theta = np.zeros(one.d)
+    for _ in range(_REWEIGHTED):
+        information = _Information.by_moments(one, theta)
+        theta = information.estimate(information.prior(groups, information.smooth(groups)[0]))
+    return theta
+
+
+def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) -> _Fitted:
+    """Fits with a prior each, whose strength follows from the fit before, until it stands.
+
+    Parameters
+    ----------
+    part, theta
+        Likelihood of the functions' columns and the other operators of a model, and where to begin.
+    """
+    smooth, gains = _Information.by_moments(part, theta).smooth(groups)
+    scale = part.noise_scale(part.normal_equations(theta))
+    for _ in range(_FITS):
+        fit = _ROUGHLY.fit(part, prior=_prior(part.names, groups, smooth, scale), start=theta)
+        quadratic, theta = fit.quadratic, fit.theta
+        assert quadratic is not None
+        assert quadratic.S is not None
+        P = np.zeros_like(quadratic.A) if quadratic.precision is None else quadratic.precision
+        scale = part.noise_scale(fit.equations)
+        A, S = quadratic.A - P, quadratic.S - P
+        information = _Information.of(A, A @ theta + fit.equations.g, S, scale)
+        before = smooth
+        smooth, gains = information.smooth(groups)
+        if all(_alike(before[g.name], smooth[g.name]) for g in groups):
+            break
+    return _Fitted(fit, smooth, gains)
+
+
+def _alike(one: _Smooth, other: _Smooth) -> bool:
+    same = (one.order, one.count) == (other.order, other.count)
+    return same and abs(math.log(one.strength / other.strength)) < math.log(_SAME)
+
+
+def _prior(
+    names: Sequence[str], groups: Sequence[_Group], smooth: Mapping[str, _Smooth], scale: float
+) -> GaussianPrior:
+    """The functions' priors, in units of the noise where its level is not known."""
+    terms: dict[str | tuple[str, ...], tuple[object, object]] = {}
+    for g in groups:
+        one = smooth[g.name]
+        strength = min(one.strength, 10**_FITTED * one.vague / _VAGUE)
+        covariance = np.linalg.inv(scale * g.precision(replace(one, strength=strength)))
+        key = tuple(names[i] for i in g.columns)
+        terms[key] = (np.full(len(key), g.mean), 0.5 * (covariance + covariance.T))
+    return GaussianPrior(terms)  # type: ignore[arg-type]
+
+
+def _trimmed(
+    one: ResidualLikelihood, groups: Sequence[_Group], others: list[str], theta: Array, keep: Sequence[str]
+) -> tuple[_Fitted, list[str]]:
+    """The fit of functions without operators that are not needed beside them: z² < log n + 2 log d, weakest first."""
+    while True:
+        names = (*others, *(one.names[i] for g in groups for i in g.columns))
+        part, order = one.restrict(names), [one.names.index(name) for name in one.restrict(names).names]
+        mine = [replace(g, columns=[part.names.index(one.names[i]) for i in g.columns]) for g in groups]
+        fitted = _fitted(part, mine, theta[order])
+        assert fitted.fit.posterior is not None
+        z2 = dict(zip(part.names, fitted.fit.theta**2 / fitted.fit.posterior.variance, strict=True))
+        free = [name for name in others if name not in keep]
+        weakest = min(free, key=lambda name: z2[name], default=None)
+        price = math.log(one.n) + 2 * math.log(len(others) + len(groups))
+        if weakest is None or z2[weakest] >= price:
+            return fitted, others
+        others = [name for name in others if name != weakest]
+
+
+def _finished(
+    setup: Setup,
+    library: Library,
+    whole: ResidualLikelihood,
+    path: SelectionPath,
+    groups: Sequence[_Group],
+    fitted: _Fitted | None,
+    others: set[str],
+    values: Mapping[str, float],
+) -> tuple[Setup, ResidualLikelihood, SelectionPath, Shapes]:
+    """Constants as operators with a coefficient, the others as their columns; the path with the model of both.
+
+    Parameters
+    ----------
+    groups, others, values
+        Functions and operators of the model, and all coefficients.
+    """
+    gains = {} if fitted is None else fitted.gains
+    varying = [g for g in groups if fitted is not None and not fitted.constant(g.name)]
+    free = {g.name for g in varying}
+    if free != {*library.unknown}:
+        trees = {name: None if name in free else _one() for name in library.unknown}
+        setup = setup.with_(library=library.with_functions(trees))
+        whole = setup.likelihood()
+    functions = tuple(
+        FoundFunction(
+            g.name,
+            g.function,
+            tuple(o.name for o in library.carrying(g.name)),
+            g.name not in free,
+            gains.get(g.name, 0.0),
+            fitted.smooth[g.name].order if fitted is not None and g.name in free else 0,
+        )
+        for g in groups
+    )
+    best = dict(zip(path.best.names, path.best.theta.tolist(), strict=True))
+    constant = {o.name: best[g.label] for g in groups if g.name not in free for o in library.carrying(g.name)}
+    labels = {label for g in varying for label in g.function.labels(g.name)}
+    names = tuple(n for n in whole.names if n in others or n in constant or without_equation(n) in labels)
+    if names == path.best.names:
+        return setup, whole, path, Shapes(library, functions, None, path)
+    start = np.array([constant.get(name, values.get(name, 0.0)) for name in names])
+    joint = replace(path.best, names=names, theta=start, fit=None)
+    prior = None
+    if varying and fitted is not None:
+        own = [replace(g, columns=_members(g, names)) for g in varying]
+        prior = _prior(names, own, fitted.smooth, whole.noise_scale(fitted.fit.equations))
+    visited = tuple(joint if v is path.best else v for v in path.visited)
+    return setup, whole, replace(path, visited=visited), Shapes(library, functions, prior, path)
+
+
+def of_found(library: Library, functions: Sequence[FoundFunction], *, expanded: bool) -> Library:
+    """The library with functions as they were found: constants at one, others with their splines.
+
+    Parameters
+    ----------
+    expanded
+        Whether functions that vary become operators, one for each coefficient, or stay unknown.
+    """
+    if not library.unknown:
+        return library
+    known = {f.name: f for f in functions}
+    located = library.with_unknown({f.name: f.function for f in functions})
+    values = {n: None if n in known and not known[n].constant else _one() for n in library.unknown}
+    return located.with_functions({n: tree for n, tree in values.items() if expanded or tree is not None})
+
+
+def check_functions(client: object, relinearise: int | None, library: Library) -> None:
+    """Refuse what does not go with unknown functions."""
+    if client is not None:
+        raise BvsiError("client: unknown functions are estimated on one machine; leave client out.")
+    if relinearise:
+        raise BvsiError("relinearise: it does not go with unknown functions; leave it out.")
+    if len(library.orders) > 1:
+        raise BvsiError("time_order: with unknown functions it has to be given, 1 or 2.")
+
+
+def without_functions(
+    prior: Prior | GaussianPrior | None, library: Library
+) -> tuple[Prior | GaussianPrior | None, dict[str, tuple[float, float]]]:
+    """A prior without its terms for functions; and these, mean and variance by name."""
+    if prior is None or not {*prior.terms} & {*library.unknown}:
+        return prior, {}
+    terms = prior.prior.terms if isinstance(prior, GaussianPrior) else prior.terms
+    known = {}
+    for name in library.unknown:
+        law = terms.get(name)
+        if isinstance(law, Distribution):
+            known[name] = (float(law.mean), float(law.variance))
+    rest = {key: value for key, value in prior.terms.items() if key not in library.unknown}
+    return replace(prior, terms=rest), known
+
+
+def constraints_of(constraints: AnyConstraints, library: Library, names: Sequence[str]) -> AnyConstraints:
+    """Constraints on functions as those on their coefficients: a spline is above a number where all of these are."""
+    if constraints is None or not library.unknown or isinstance(constraints, LinearConstraints):
+        return constraints
+    constraints = getattr(constraints, "texts", constraints)
+    short = {without_equation(name): f"[{name}]" for name in reversed(list(names))}
+    found: list[str] = []
+    for text in (constraints,) if isinstance(constraints, str) else constraints:
+        inside = [name for name in library.unknown if re.search(rf"(?<![\w\[]){name}(?!\w)", _bare(text))]
+        if not inside:
+            found.append(text)
+            continue
+        name = inside[0]
+        labels = library.unknown[name].labels(name) if library.unknown[name].intervals else ()
+        varying = [short[label] for label in labels if label in short]
+        members = varying or [f"[{o.name}]" for o in library.carrying(name) if o.name in names]
+        found += [re.sub(rf"(?<![\w\[]){name}(?!\w)", member, text) for member in members]
+    return tuple(found)
+
+
+def _bare(text: str) -> str:
+    """A text without what stands in brackets."""
+    return re.sub(r"\[[^\]]*\]", "", text)

@@ -1,0 +1,308 @@
+"""Unknown functions inside operators: k(x) in ``div(k*grad(u))``, D(u) in ``div(D*grad(u))``. ::
+
+    k = Σ_m c_m B_m(x),     F(u; k) = Σ_m c_m F(u; B_m)          (F is linear in k)
+
+An operator with an unknown function becomes one operator per coefficient c_m, named ``k_1``, ``k_2``, …: nothing else
+needs to know. It has no coefficient of its own, the function has it. B_m are products of cubic B-splines, one for each
+variable (:mod:`bvsi.operators.spline`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bvsi.common.arrays import Array
+from bvsi.common.naming import DERIVATIVES
+from bvsi.data import Data, Grid
+from bvsi.data._arrays import RESERVED_NAMES
+from bvsi.errors import OperatorError
+from bvsi.operators.syntax import Operator, Syntax
+
+if TYPE_CHECKING:
+    from bvsi.operators.parameters import Parameter
+
+# Intervals of a spline: at most so many of a function of one coordinate, and of each of several; of a field.
+_MOST, _MOST_OF_SEVERAL, _MOST_OF_FIELD = 48, 7, 16
+# Nodes, or frames, of an interval at least: sums over the nodes are then integrals of the splines and their slopes. A
+# step in k(x) on 128 nodes is covered by the 95% band over 0.85, 0.91 and 0.92 of the line with 4, 2.7 and 2 nodes.
+_NODES = 2.5
+#: Nodes of a mesh, or sensors, up to which splines are evaluated between them, at the points of quadrature: steps in k(x)
+#: through 150 sensors. Beyond, nodes resolve them, and a matrix for each spline would take too much memory.
+FEW_NODES = 2000
+# Nodes of an interval then: half a spacing. Bands of a step through 150 sensors cover 0.96 of the line.
+_FEW_NODES_EACH = 0.5
+# Standard deviations of the noise in an interval of a field at least: integrands are without bias to second order.
+_NOISES = 3.0
+# Fewest intervals: what is left between a cubic polynomial and a function.
+_FEWEST = 4
+_DEGREE = 3
+# Points of a picture, of one variable and of each of several.
+_DRAWN, _DRAWN_OF_SEVERAL = 201, 41
+
+
+@dataclass(frozen=True)
+class UnknownFunction:
+    """A function of coordinates, the time, or fields, that an operator is linear in.
+
+    Parameters
+    ----------
+    of
+        Its variables.
+    low, high
+        Ends of the splines by variable; by default those of the data.
+    intervals
+        How many there are between them, by variable; by default as many as the data resolve.
+    periodic
+        Variables in which it is periodic, as the data are.
+    """
+
+    of: tuple[str, ...]
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
+    intervals: tuple[int, ...] = ()
+    periodic: tuple[bool, ...] = ()
+
+    def located(self, experiments: Sequence[Data], sigma: Mapping[str, float]) -> UnknownFunction:
+        """The function with ends and intervals for some data, where these are not given.
+
+        Parameters
+        ----------
+        sigma
+            Standard deviation of the noise by field.
+        """
+        found = [_range(name, experiments, sigma, len(self.of)) for name in self.of]
+        low, high, intervals, periodic = zip(*found, strict=True)
+        return UnknownFunction(
+            self.of, self.low or low, self.high or high, self.intervals or intervals, self.periodic or periodic
+        )
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """Coefficients by variable."""
+        return tuple(n + (0 if p else _DEGREE) for n, p in zip(self.intervals, self.periodic, strict=True))
+
+    @property
+    def size(self) -> int:
+        """Coefficients."""
+        return int(np.prod(self.counts))
+
+    def labels(self, name: str) -> tuple[str, ...]:
+        """Names of the coefficients of a function of this name."""
+        return tuple(f"{name}_{m + 1}" for m in range(self.size))
+
+    def axes(self) -> dict[str, Array]:
+        """Values of the variables from end to end, for pictures."""
+        number = _DRAWN if len(self.of) == 1 else _DRAWN_OF_SEVERAL
+        return {name: np.linspace(a, b, number) for name, a, b in zip(self.of, self.low, self.high, strict=True)}
+
+    def tree(self, coefficients: Sequence[float] | Array) -> ast.expr:
+        """Σ_m c_m B_m as a text of the operator language."""
+        c = np.asarray(coefficients, dtype=float).reshape(-1, self.counts[-1])
+        last = len(self.of) - 1
+        if not last:
+            return _call(self, 0, c[0])
+        before = np.eye(len(c))
+        terms = []
+        for row, own in zip(before, c, strict=True):
+            if own.any():
+                inner = UnknownFunction(
+                    *(part[:-1] for part in (self.of, self.low, self.high, self.intervals, self.periodic))
+                )
+                terms.append(ast.BinOp(inner.tree(row), ast.Mult(), _call(self, last, own)))
+        return reduce(lambda a, b: ast.BinOp(a, ast.Add(), b), terms) if terms else ast.Constant(0.0)
+
+    def design(self, points: Array) -> Array:
+        """B_m at points (n, variables), (n, M)."""
+        from bvsi.operators.spline import basis
+
+        rows = np.ones((len(points), 1))
+        for i, n in enumerate(self.intervals):
+            own = basis(points[:, i], self.low[i], self.high[i], n + _DEGREE)
+            if self.periodic[i]:
+                own[:, :_DEGREE] += own[:, n:]
+                own = own[:, :n]
+            rows = (rows[:, :, None] * own[:, None, :]).reshape(len(points), -1)
+        return rows
+
+    def roughness(self, order: int) -> Array:
+        """K (M, M) with cᵀKc the sum of squared differences of an order along all variables, zero of a constant alone.
+
+        Second differences do not see slopes, which then have the size that M of them add up to: K_2 + K_1/M².
+        """
+        total = np.zeros((1, 1))
+        size = 1
+        for count, periodic in zip(self.counts, self.periodic, strict=True):
+            first = _differences(count, 1, periodic)
+            own = first if order == 1 else _differences(count, order, periodic) + first / count**2
+            total = np.kron(total, np.eye(count)) + np.kron(np.eye(size), own)
+            size *= count
+        return total
+
+
+def _differences(count: int, order: int, periodic: bool) -> Array:
+    D = np.eye(count)
+    for _ in range(order):
+        D = np.roll(D, -1, axis=0) - D if periodic else np.diff(D, axis=0)
+    return np.asarray(D.T @ D)
+
+
+def _call(function: UnknownFunction, i: int, coefficients: Array) -> ast.expr:
+    """spline(x, low, high, c_1, …); of a periodic one the first coefficients come again."""
+    c = [*coefficients, *(coefficients[:_DEGREE] if function.periodic[i] else ())]
+    given = [ast.Name(function.of[i], ast.Load()), *map(_number, (function.low[i], function.high[i], *c))]
+    return ast.Call(ast.Name("spline", ast.Load()), given, [])
+
+
+def _number(value: float) -> ast.expr:
+    size = ast.Constant(abs(float(value)))
+    return size if value >= 0 else ast.UnaryOp(ast.USub(), size)
+
+
+def _range(
+    name: str, experiments: Sequence[Data], sigma: Mapping[str, float], variables: int
+) -> tuple[float, float, int, bool]:
+    """Ends, intervals and whether it is periodic, of one variable."""
+    data, most = experiments[0], _MOST if variables == 1 else _MOST_OF_SEVERAL
+    if name in data.geometry.names:
+        axis = data.geometry.names.index(name)
+        x = [one.geometry.points[:, axis] for one in experiments]
+        low, high = min(float(v.min()) for v in x), max(float(v.max()) for v in x)
+        grid = data.geometry
+        if isinstance(grid, Grid):
+            nodes = float(min(one.geometry.shape[axis] for one in experiments if isinstance(one.geometry, Grid)))
+            if name in grid.periods:
+                return low, low + float(grid.periods[name]), _count(nodes / _NODES, most), True
+            return low, high, _count(nodes / _NODES, most), False
+        sides = np.ptp(grid.points, axis=0)
+        along = float(sides[axis] / np.prod(sides) ** (1 / grid.dim) * grid.n_nodes ** (1 / grid.dim))
+        return low, high, _count(along / (_FEW_NODES_EACH if grid.n_nodes <= FEW_NODES else _NODES), most), False
+    if name == "t":
+        low, high = min(one.times[0] for one in experiments), max(one.times[-1] for one in experiments)
+        return float(low), float(high), _count(data.n_times / _NODES, most), False
+    values = [one.fields[name] if name in one.fields else one.auxiliary.get(name) for one in experiments]
+    if any(v is None for v in values):
+        known = (*data.geometry.names, "t", *data.fields, *data.auxiliary)
+        raise OperatorError(f"unknown: the data have no {name!r}; a function may be of {', '.join(known)}.")
+    low, high = (
+        min(float(np.min(v)) for v in values if v is not None),
+        max(float(np.max(v)) for v in values if v is not None),
+    )
+    if not low < high:
+        raise OperatorError(f"unknown: {name!r} has one value in the data, {low:g}; a function of it cannot be told.")
+    room = (high - low) / (_NOISES * sigma[name]) if sigma.get(name) else np.inf
+    return low, high, _count(room, min(most, _MOST_OF_FIELD)), False
+
+
+def _count(intervals: float, most: int) -> int:
+    return int(max(_FEWEST, min(most, intervals)))
+
+
+def as_functions(
+    given: Mapping[str, str | Sequence[str] | UnknownFunction] | None,
+    operators: Sequence[Operator],
+    taken: Sequence[str],
+    parameters: Mapping[str, Parameter],
+) -> dict[str, UnknownFunction]:
+    """Unknown functions by name; ``"x"`` stands for ``UnknownFunction(("x",))``."""
+    if not isinstance(given, Mapping | None):
+        raise OperatorError(f"unknown: {given!r} is no mapping of names to variables, such as {{'k': 'x'}}.")
+    found: dict[str, UnknownFunction] = {}
+    for name, one in (given or {}).items():
+        if not isinstance(name, str) or not name.isidentifier() or name in (*taken, *parameters, *RESERVED_NAMES):
+            raise OperatorError(f"unknown: {name!r} cannot be a name here; choose one that means nothing else.")
+        of = (one,) if isinstance(one, str) else one if isinstance(one, UnknownFunction) else tuple(one)
+        function = of if isinstance(of, UnknownFunction) else UnknownFunction(of)
+        if not function.of or not all(isinstance(v, str) and v.isidentifier() for v in function.of):
+            raise OperatorError(f"unknown: {name}: the names of its variables are needed, such as 'x', not {one!r}.")
+        found[name] = function
+    for operator in operators:
+        inside = [name for name in found if name in operator.syntax.names]
+        for name in inside:
+            _check_linear(operator, name, alone=len(inside) == 1)
+    for name in found:
+        if not any(name in o.syntax.names for o in operators):
+            raise OperatorError(f"unknown: {name!r} stands in no operator; leave it out.")
+    if found and parameters:
+        raise OperatorError("unknown: functions and parameters in one library are not estimated together; fix one.")
+    return found
+
+
+def _check_linear(operator: Operator, name: str, *, alone: bool) -> None:
+    if not alone or _degree(operator.syntax.tree, name) != 1:
+        raise OperatorError(
+            f"unknown: {operator.name!r} is not linear in {name!r} alone; write it once as a factor, {name}*u or "
+            f"div({name}*grad(u)), and leave numbers in front of it to the function."
+        )
+
+
+def _degree(tree: ast.expr, name: str) -> int | None:
+    """Degree in which a text is homogeneous in a name; None where it is not."""
+    match tree:
+        case ast.Name(id=one):
+            return int(one == name)
+        case ast.UnaryOp(operand=inner):
+            return _degree(inner, name)
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _degree(left, name), _degree(right, name)
+            if a is None or b is None:
+                return None
+            if isinstance(op, ast.Mult):
+                return a + b
+            if isinstance(op, ast.Div | ast.Pow):
+                return a if b == 0 and (isinstance(op, ast.Div) or a == 0) else None
+            return a if a == b else None
+        case ast.Call(func=ast.Name(id=function), args=arguments):
+            degrees = [_degree(one, name) for one in arguments]
+            if None in degrees:
+                return None
+            linear = function in DERIVATIVES or (function.startswith("d") and len(arguments) == 1)
+            total = sum(d for d in degrees if d is not None)
+            return total if linear or function in ("cells", "facets", "boundary") or total == 0 else None
+        case _:
+            return 0
+
+
+def expansion(
+    operators: Sequence[Operator], functions: Mapping[str, UnknownFunction], equation: str, shared: frozenset[str]
+) -> list[Operator]:
+    """One operator for every coefficient of the functions in an equation.
+
+    Parameters
+    ----------
+    shared
+        Functions that stand in several equations, whose coefficients are then tied.
+    """
+    found = []
+    for name, function in functions.items():
+        mine = [o.syntax for o in operators if name in o.syntax.names]
+        for label, row in zip(function.labels(name), np.eye(function.size), strict=True) if mine else ():
+            tree = function.tree(row)
+            parts = [with_function(syntax, name, tree) for syntax in mine]
+            whole = parts[0]
+            for other in parts[1:]:
+                whole = whole.part(ast.BinOp(whole.tree, ast.Add(), other.tree))
+            tie = f"function: {label}" if name in shared else ""
+            found.append(Operator(label, equation, whole.text, whole, tie=tie))
+    return found
+
+
+def with_function(syntax: Syntax, name: str, tree: ast.expr) -> Syntax:
+    """A text with an expression in the place of a name."""
+    copied = ast.parse(ast.unparse(syntax.tree), mode="eval").body
+    return syntax.part(ast.fix_missing_locations(_Put(name, tree).visit(copied)))
+
+
+class _Put(ast.NodeTransformer):
+    """An expression for a name."""
+
+    def __init__(self, name: str, tree: ast.expr) -> None:
+        self.name, self.tree = name, tree
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.tree if node.id == self.name else node
