@@ -179,7 +179,7 @@ class Quadratic:
         return np.where(possible, np.maximum(Q, _ROUNDING * self._at_zero), np.inf)
 
     def score_tests(self, model: Model, known: Model = ()) -> tuple[Array, Array, Array]:
-        """z_j² of each operator outside of a model by its score alone, the power of that test, and its pull, all (d,). ::
+        """z_j² of each operator outside of a model by its score, the power of that test, and its pull, all (d,). ::
 
             s_j = b_j − a b_s,   a = A_js P,     Var(s_j) = H_jj − 2 a H_sj + a H_ss aᵀ,     z_j² = s_j²/Var(s_j)
             a_j = A_jj − a A_sj,     power = a_j²/(A_jj|known Var(s_j))

@@ -66,8 +66,9 @@ _WORTH_A_FIT = 20.0
 # Of 27 runs of ``bvsi bench honesty`` (seeds 5000 to 5004) where nothing else was open, those below were right in 2 of
 # 7, those with 4 to 20 in 13 of 13.
 _SHOWN = 4.0
-# Variance over that of the error bar, which an unlikely operator adds to a coefficient, beyond which it is named.
-_ADDED = 3.0
+# Variance over that of the error bar, which an unlikely operator adds to a coefficient, beyond which it is named, and
+# z² of such an operator, p = 0.01. Without the second 4 of 6 that were named (seeds 5010 to 5020) were right to be out.
+_ADDED, _SIGNIFICANT = 3.0, 6.63
 
 
 @dataclass(frozen=True)
@@ -523,9 +524,9 @@ class _Subsets:
 
         Those with which a model is nearly as good; those that would not show even if they explained as much as all of
         a model does, at zero: what the operators of the same equation explain, θᵀAθ, times the power of the score test
-        is their z²; and those that are unlikely, but would move a coefficient so far that it is known much worse than
-        its error bar says. An operator with the probability P that moves it by m standard deviations adds P (1 − P) m²
-        to its variance.
+        is their z²; and those that are not worth their price, but significant, and would move a coefficient so far that
+        it is known much worse than its error bar says. An operator with the probability P that moves it by m standard
+        deviations adds P (1 − P) m² to its variance.
         """
         names, theta, found = quadratic.names, quadratic.theta, dict[str, float]()
         known = tuple(i for i in best if names[i] in self.protection.keep)
@@ -536,7 +537,8 @@ class _Subsets:
             likely = float(expit(-0.5 * more[names[i]]))
             if own and explained * power[i] < _SHOWN:
                 found[names[i]] = 0.0
-            elif likely > 1 / (1 + ODDS_OF_MORE) or likely * (1 - likely) * squares[i] * pull[i] > _ADDED:
+            added = likely * (1 - likely) * squares[i] * pull[i] if squares[i] > _SIGNIFICANT else 0.0
+            if names[i] not in found and (likely > 1 / (1 + ODDS_OF_MORE) or added > _ADDED):
                 found[names[i]] = more[names[i]]
         return found
 
