@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bvsi.infer.fit import SEEN
-from bvsi.select.search import ODDS
+from bvsi.select.search import OPEN
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class CheckLevels:
     floor: float = 0.15
     noisy_move: float = 2.5
     first_steps: float = 3.0
-    odds: float = ODDS
+    odds: float = OPEN
     seen: float = SEEN
     bias: float = 0.01
     unexplained: float = 1e-3

@@ -36,6 +36,7 @@ from bvsi.select.path import SelectionPath, Visited
 from bvsi.select.search import (
     ODDS,
     ODDS_OF_MORE,
+    OPEN,
     Effort,
     Ladder,
     Models,
@@ -60,8 +61,6 @@ _ALIKE = 1e-5
 # Moments with weights of their own before a fit, at most: two bring Hindmarsh–Rose with 20% of noise from χ²/n = 40 to
 # 2, from where the fit converges; without them 2 of 8 trajectories ended on a plateau with χ²/n = 11.
 _REWEIGHTED = 4
-# Odds of the selected model over a predicted one below which that is fitted: predictions are too high by some, too.
-_WORTH_A_FIT = 20.0
 # z² by which an operator that is left out would show, if it explained as much as all others: two standard deviations.
 # Of 27 runs of ``bvsi bench honesty`` (seeds 5000 to 5004) where nothing else was open, those below were right in 2 of
 # 7, those with 4 to 20 in 13 of 13.
@@ -511,7 +510,7 @@ class _Subsets:
         lowest, left = np.inf, 0 if hopeless else self.settings.fitted
         for predicted, model in others:
             margin = predicted - score
-            if margin < 2 * math.log(_WORTH_A_FIT) and left:
+            if margin < 2 * math.log(ODDS) and left:
                 left -= 1
                 self._fit([] if model in self.fits else [model], quadratic)
                 known = model in self.fits and self._smaller(model) is None and not self._blind(model)
@@ -573,7 +572,8 @@ class _Subsets:
             if not lacks or (model in self.fits and (self._smaller(model) is not None or self._blind(model))):
                 continue
             rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
-        return tuple(sorted((one for one in rivals if one is not None), key=lambda one: one.odds))
+        close = (one for one in rivals if one is not None and one.odds < OPEN)
+        return tuple(sorted(close, key=lambda one: one.odds))
 
     def _near(self, best: Model, quadratic: Quadratic) -> dict[Model, float]:
         """Scores of models one operator away, or with one exchanged, that are nearly as good; predicted, or of fits."""
