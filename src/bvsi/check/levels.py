@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bvsi.infer.fit import SEEN
-from bvsi.select.search import OPEN
+from bvsi.infer.fit import OPEN, SEEN
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from scipy.special import expit
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
-from bvsi.infer.fit import CHI2_FACTOR, SEEN, misfit_excess
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, misfit_excess
 from bvsi.infer.quadratic import Minimum, Model, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
@@ -36,7 +36,6 @@ from bvsi.select.path import SelectionPath, Visited
 from bvsi.select.search import (
     ODDS,
     ODDS_OF_MORE,
-    OPEN,
     Effort,
     Ladder,
     Models,

@@ -37,9 +37,6 @@ Ladder = dict[int, tuple[float, Model]]
 
 #: Odds below which a rival is worth a fit, and a name where nothing else judges the selection: the usual 1 in 20.
 ODDS = 20.0
-#: Odds below which a fitted rival leaves the selection open. Of 154 runs of ``bvsi bench honesty`` (seeds 5000 to 5004,
-#: cases with few or noisy data) 17 of 17 with odds of 4.5 to 55 were right, and 8 of 16 with less.
-OPEN = 6.0
 #: The same for models that only have operators more: useless ones have odds of up to n^½, the price of an operator.
 ODDS_OF_MORE = 3.0
 # Larger models that are looked at for rivals; with more, rivals have one operator more or less instead of two. A bound
