@@ -114,8 +114,9 @@ def _frames(setup: Setup) -> Variation | None:
 def _degrees_in_time(setup: Setup) -> list[Variation]:
     """Splines in time of a lower and a higher degree, where frames are too few to leave any out.
 
-    Sums over steps see a wave of 1 − f cycles per step for one of f, with errors of −(f/(1 − f))^(p + 1) that change
-    their sign with every degree p: the difference of two degrees is 1/f times the error of the higher one.
+    Sums over steps see waves of 1 ± f cycles per step for one of f, with errors that fall as (f/(1 − f))^(p + 1) and
+    change their sign with every degree p: the error is at most f times the difference from the lower degree where p is
+    odd, as it is but for six frames, where it is up to 2f times.
     """
     stencil, fewest = setup.stencil, min(data.n_times for data in setup.data)
     if not isinstance(stencil, TemporalTests) or (fewest + 1) // 2 >= stencil.degree + 2:
