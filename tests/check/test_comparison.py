@@ -92,3 +92,16 @@ def test_elements_that_are_better_in_space_do_not_bound_the_bias_in_time():
     better = replace(moved("Q2 elements", "width", 0.5, 0.5, 0.0), better=("space",))
     in_time, in_space = moved("frames", "time", 9.0, 9.0, 3.0), moved("nodes", "space", 9.0, 9.0, 3.0)
     assert_allclose(bias_estimate([in_time, in_space, better], 1), 3.5)
+
+
+def test_where_the_ratio_of_errors_is_measured_the_bias_counts_not_the_difference():
+    case = Case(noisy(wave(), 0))
+    fit = Profile().fit(case.likelihood())
+    variation, refit = case.refits(fit)[0]
+    far = replace(refit, theta=refit.theta + 12 * np.sqrt(np.diag(covariance_of(fit))))
+    plain = compare(fit, replace(variation, ratio=11.0, order=1.0), far)
+    measured = compare(fit, replace(variation, ratio=11.0, order=1.0, measured=True), far)
+    assert plain.p < 1e-6
+    assert measured.p > 0.1  # a tenth of it is 1.2 standard deviations
+    assert_allclose(measured.bias, plain.bias)
+    assert compare(fit, replace(variation, ratio=2.0, order=1.0, measured=True), far).p < 1e-6

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bvsi.check import Comparison, Verdict
+from bvsi.check.levels import LEVELS
 from bvsi.check.verdict import Evidence, judge
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
@@ -56,6 +57,20 @@ def test_an_element_that_agrees_with_itself_on_every_second_node_is_not_refuted_
 
 def test_what_is_better_in_space_does_not_speak_for_time():
     assert verdict_of(FRAMES, replace(WIDER, better=("space",)))[0] is Verdict.TIME
+
+
+def test_odds_are_asked_of_what_was_selected_and_named_for_what_was_left_out():
+    """An operator that is left out has a margin only where it matters, whatever its odds."""
+    plain = Evidence((), (), 1.0, None, 100.0, False, 0.0, {}, names=("u",))
+    close, far = 2 * np.log(LEVELS.odds) - 0.1, 2 * np.log(LEVELS.odds) + 0.1
+    for margins, verdict in (
+        ({"u": close}, Verdict.UNDECIDED),
+        ({"u": far}, Verdict.CONSISTENT),
+        ({"u": far, "u**2": far}, Verdict.UNDECIDED),
+    ):
+        found, reasons = judge(replace(plain, margins=margins))
+        assert found is verdict
+        assert all(f"{'with' if 'u**2' in margins else 'without'} {list(margins)[-1]} has odds" in r for r in reasons)
 
 
 def diffusing(stride, seed):

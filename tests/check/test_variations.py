@@ -141,3 +141,12 @@ def test_q2_is_tried_wherever_it_could_be_the_default(nodes):
     taken = default_discretisation([data]).element == Q2
     assert taken == fills_q2(data.geometry)
     assert ("Q2 elements" in by_name([data], Galerkin(Q1), CrankNicolson())) == taken
+
+
+def test_wider_functions_are_better_in_time_only_where_there_are_any():
+    """The one function of five frames stays as it is, whatever its gap is called; it spoke for a fit that was wrong."""
+    for times, better in ((5, ("space",)), (61, ("time", "space"))):
+        data = wave(nodes=96, times=times)
+        stencil = TemporalTests(3 if times == 5 else 5, 1.0)
+        (wider,) = (v for v in variations(setup_of([data], SplineTests({"x": 3.0}, 6), stencil)) if v.kind == "width")
+        assert set(wider.better) == set(better)

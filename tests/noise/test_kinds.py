@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.ndimage import gaussian_filter1d
 
+from bvsi.check.residual_tests import noise_tests
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Blurred, Covariance, Diagonal, SignalNoise, UnknownScale, estimate_noise, from_replicates
@@ -180,6 +181,9 @@ def test_waves_of_five_nodes_are_not_taken_for_noise_that_is_blurred_in_time(blu
     noise = rng.standard_normal((81, 64))
     noise = gaussian_filter1d(noise, 1.5, axis=0) if blurred else noise
     data = Data(t[:, 0], {"u": wave + 0.01 * noise}, Grid(x=x, periodic={"x": 2 * np.pi}))
-    alarms = [one.axis for one in whiteness(data.fields["u"], data) if one.p < 1e-5]
-    assert alarms == (["time"] if blurred else [])
+    tests = whiteness(data.fields["u"], data)
+    assert [one.axis for one in tests if one.p < 1e-5] == (["time"] if blurred else [])
+    assert [one.axis for one in tests if np.isnan(one.p)] == ([] if blurred else ["time"])
+    told = [str(one) for one in noise_tests([data], [IID(0.01)], homoscedastic=False)]
+    assert any("along time (u): could not be tested" in one for one in told) != blurred
     assert bool(estimate_widths(data)) == blurred

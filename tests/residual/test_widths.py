@@ -7,8 +7,16 @@ import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
-from bvsi.residual import widths
-from bvsi.residual.widths import TIME_DEGREE, WIDTHS, bandwidth, choose_tests, power_spectrum, residual_counts
+from bvsi.residual import TemporalTests, widths
+from bvsi.residual.widths import (
+    TIME_DEGREE,
+    WIDTHS,
+    bandwidth,
+    choose_tests,
+    cycles_between_frames,
+    power_spectrum,
+    residual_counts,
+)
 from bvsi.spaces.bsplines import UniformSplines
 from discovery.exact_cases import burgers, ring
 
@@ -95,6 +103,42 @@ def test_degrees_leave_four_orders_beyond_the_derivatives():
         space, time, _ = chosen(wave(), derivatives=derivatives)
         assert space.degree == derivatives + 4
         assert time.degree == TIME_DEGREE
+
+
+def travelling(cycles: float, frames: int, noise: float = 0.0) -> Data:
+    """cos(3x − 2π·cycles·j) at the j-th frame."""
+    grid, j = ring(96), np.arange(frames)
+    u = np.cos(3 * grid.axes["x"] - 2 * np.pi * cycles * j[:, None])
+    return Data(1.0 * j, {"u": u + noise * np.random.default_rng(0).standard_normal(u.shape)}, grid)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02], ids=["clean", "noisy"])
+def test_a_few_frames_tell_how_fast_a_wave_travels(noise):
+    for cycles in (0.1, 0.2, 0.3):
+        found = cycles_between_frames([travelling(cycles, 7, noise)], [{"u": noise}])
+        assert_allclose(found, cycles, rtol=1e-9 if not noise else 0.25)  # noise is taken off with room to spare
+    still = Data(np.arange(7.0), {"u": 0.02 * np.random.default_rng(1).standard_normal((7, 96))}, ring(96))
+    assert cycles_between_frames([still], [{"u": 0.02}]) == 0.0
+
+
+@pytest.mark.parametrize(("frames", "fast"), [(5, 3), (6, 4), (7, 5), (8, 5)])
+def test_of_few_frames_one_function_over_all_where_the_data_move_fast(frames, fast):
+    assert chosen(travelling(0.2, frames))[1].degree == fast
+    assert chosen(travelling(0.08, frames))[1].degree == 3
+    assert chosen(travelling(0.2, 9))[1].degree == TIME_DEGREE
+
+
+@pytest.mark.parametrize("degree", [3, 5])
+@pytest.mark.parametrize("f", [0.1, 0.2, 0.3])
+def test_the_error_of_an_odd_degree_in_time_is_at_most_f_times_the_difference_from_the_lower_one(f, degree):
+    """Σ_j ψ'(t_j) u_j + iω Σ_j ψ(t_j) u_j is zero but for aliasing."""
+    times, errors = np.arange(12.0), []
+    u = np.exp(2j * np.pi * f * times)
+    for p in (degree - 1, degree):
+        a, b = TemporalTests(p, 1.0).matrices(times)
+        errors.append(abs((a @ u)[2] / (b @ u)[2]) / (2 * np.pi * f) - 1)
+    assert errors[0] * errors[1] < 0
+    assert 0.2 * f < errors[1] / (errors[1] - errors[0]) < f
 
 
 def splines_of(data: Data, derivatives: int = 2) -> dict[str, UniformSplines]:

@@ -4,7 +4,8 @@
 
 For two estimates of the same data of which one is efficient Cov(Δ) is the difference of their covariances (Hausman);
 |·| takes absolute eigenvalues relative to V, φ is for what the two lack of efficiency. With a quadrature error that
-falls as h^p, that of θ is Δ/(ratio^p − 1) (Richardson).
+falls as h^p, that of θ is Δ/(ratio^p − 1) (Richardson). Where the ratio of the errors is measured, s is that of this
+bias, with V besides: it asks whether the bias is beyond the error bars.
 """
 
 from __future__ import annotations
@@ -113,7 +114,12 @@ def compare(
     covariance = difference_covariance(V, V_other, levels.floor) if efficient else V + V_other
     theta, sd = refit.theta[order], np.sqrt(np.diag(covariance))
     difference = theta - fit.theta
-    statistic = float((difference / sd) @ np.linalg.solve(covariance / np.outer(sd, sd), difference / sd))
+    tested, spread = difference, covariance
+    if variation.measured:
+        part = 1 / (variation.ratio**variation.order - 1.0)
+        tested, spread = part * difference, part**2 * covariance + V
+    size = np.sqrt(np.diag(spread))
+    statistic = float((tested / size) @ np.linalg.solve(spread / np.outer(size, size), tested / size))
     bias = difference if variation.whole else richardson(difference, sd, variation.ratio, variation.order, levels)
     return Comparison(
         name=variation.name,

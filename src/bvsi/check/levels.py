@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bvsi.infer.fit import SEEN
+from bvsi.infer.fit import OPEN, SEEN
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,8 @@ class CheckLevels:
     first_steps
         ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
     odds
-        Odds of the selected model over the best one without one of its operators, below which it is not decided. Of 96
-        runs of ``bvsi bench honesty`` (seed 9005) the wrong ones had odds of up to 12, right ones mostly above 3,000.
+        Odds of the selected model over the best one without one of its operators, below which it is not decided;
+        with odds of one or less nothing is asked of other models.
     seen
         Part of the signal in the time terms that the weights of a model have to see, so that it explains anything.
     bias, unexplained
@@ -65,7 +65,7 @@ class CheckLevels:
     floor: float = 0.15
     noisy_move: float = 2.5
     first_steps: float = 3.0
-    odds: float = 20.0
+    odds: float = OPEN
     seen: float = SEEN
     bias: float = 0.01
     unexplained: float = 1e-3

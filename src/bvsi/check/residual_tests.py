@@ -50,7 +50,8 @@ _GROUPS = 8
 class ResidualTest:
     """One statistic, how many standard deviations it is from what noise gives, and how often noise gives as much.
 
-    p is two-sided for the misfit and one-sided, large values being unusual, for the others.
+    p is two-sided for the misfit and one-sided, large values being unusual, for the others; NaN for what the data
+    do not allow to test.
 
     Attributes
     ----------
@@ -66,6 +67,8 @@ class ResidualTest:
     kind: TestKind
 
     def __str__(self) -> str:
+        if np.isnan(self.p):
+            return f"{self.name}: could not be tested, since data are few or rounded, or filters leave signal in them"
         return f"{self.name}: {self.statistic:.3g} (p = {self.p:.2g})"
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
 from bvsi.operators import Vocabulary
-from bvsi.residual import EachFrame, TemporalTests
+from bvsi.residual import EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import on_tests
 from bvsi.residual.background_widths import background_tests, resolved
 from bvsi.residual.mask_widths import count_in_mask
-from bvsi.residual.widths import WIDTHS
+from bvsi.residual.widths import WIDTHS, cycles_between_frames
 from bvsi.setup import Setup, scaled_gaps, scaled_stencil
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, is_uniform
 from bvsi.spaces.galerkin import fills_q2
@@ -45,6 +45,9 @@ _ELEMENT_ORDER = 2.0  # of Q1 and of second-order stencils
 _NARROWER = 1.5
 _DERIVATIVE_ORDER = 4.0  # see above
 
+# Cycles per step of a few frames, at least: slower ones have errors beyond notice, and no ratio of two of them.
+_SLOWEST = 0.05
+
 _HALF = slice(None, None, 2)
 
 
@@ -68,6 +71,8 @@ class Variation:
         Kinds of discretisation error that are smaller than those of the fit, at the price of wider error bars.
     whole
         Whether all of the difference counts as bias: the same noise at the same nodes enters both.
+    measured
+        Whether ratio^order is that of the errors of these data, so that the bias counts and not the difference.
     """
 
     name: str
@@ -77,6 +82,7 @@ class Variation:
     order: float
     better: tuple[Kind, ...] = ()
     whole: bool = False
+    measured: bool = False
 
 
 def variations(setup: Setup) -> tuple[Variation, ...]:
@@ -106,13 +112,19 @@ def _frames(setup: Setup) -> Variation | None:
 
 
 def _degrees_in_time(setup: Setup) -> list[Variation]:
-    """Splines in time of a lower and a higher degree, where frames are too few to leave any out."""
+    """Splines in time of a lower and a higher degree, where frames are too few to leave any out.
+
+    Sums over steps see waves of 1 ± f cycles per step for one of f, with errors that fall as (f/(1 − f))^(p + 1) and
+    change their sign with every degree p: the error is at most f times the difference from the lower degree where p is
+    odd, as it is but for six frames, where it is up to 2f times.
+    """
     stencil, fewest = setup.stencil, min(data.n_times for data in setup.data)
     if not isinstance(stencil, TemporalTests) or (fewest + 1) // 2 >= stencil.degree + 2:
         return []
     lower, higher = (setup.here.with_(stencil=replace(stencil, degree=stencil.degree + step)) for step in (-1, 1))
+    cycles = min(max(cycles_between_frames(setup.data, _levels(setup)), _SLOWEST), 0.5)
     return [
-        Variation("splines in time of lower degree", "time", lower, 2.0, 1.0),
+        Variation("splines in time of lower degree", "time", lower, 1 + 1 / cycles, 1.0, measured=True),
         Variation("splines in time of higher degree", "time", higher, 0.5, 1.0, ("time",)),
     ]
 
@@ -177,10 +189,19 @@ def _wider(setup: Setup) -> Variation | None:
     stencil = scaled_stencil(setup.stencil, _WIDER, first)
     # derivatives of the data on meshes are no better with wider tests
     derives = setup.tests.reach is not None and not is_uniform(first.geometry)
-    changed = {"time": stencil != setup.stencil, "space": tests != setup.tests and not derives}
+    changed = {"time": _other_functions(setup.stencil, stencil, first), "space": tests != setup.tests and not derives}
     better = tuple(kind for kind in _KINDS if changed[kind])
     wider = setup.here.with_(tests=tests, stencil=stencil)
     return Variation("wider tests", "width", wider, _WIDER, _order(setup), better) if better else None
+
+
+def _other_functions(stencil: Stencil, wider: Stencil, data: Data) -> bool:
+    """Whether functions in time are really wider: the one of a few frames stays as it is."""
+    try:
+        own, other = (one.matrices(data.times)[1] for one in (stencil, wider))
+    except DataError:
+        return stencil != wider  # told later
+    return own.shape != other.shape or bool(abs(own - other).max() > 0)
 
 
 def _narrower_derivatives(setup: Setup) -> Variation | None:

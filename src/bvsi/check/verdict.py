@@ -240,7 +240,8 @@ def judge(evidence: Evidence) -> Finding:
 
 def _rivals(evidence: Evidence) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
-    close = {name: m for name, m in evidence.margins.items() if m < 2 * math.log(evidence.levels.odds)}
+    far = 2 * math.log(evidence.levels.odds)  # those that are left out have margins only where they matter
+    close = {name: m for name, m in evidence.margins.items() if (m < far if name in evidence.names else far > 0)}
     return tuple(
         f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of 1 : "
         f"{math.exp(0.5 * max(margin, 0.0)):.2g}"

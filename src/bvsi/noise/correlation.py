@@ -12,7 +12,7 @@ Gaussian with the same κ, the density of the noise at long waves, which is what
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -170,7 +170,8 @@ class Whiteness:
     correlation
         Mean product of the signs of neighbours.
     z, p
-        In standard deviations of white noise, and how often chance gives as much.
+        In standard deviations of white noise, and how often chance gives as much; NaN where the data do not tell noise
+        from signal or rounding, or are too few.
     """
 
     axis: str
@@ -180,7 +181,7 @@ class Whiteness:
 
 
 def whiteness(values: Array, data: Data, expected: Mapping[str, float] | None = None) -> list[Whiteness]:
-    """One test per axis of a grid; none where values are too few or too rough for it.
+    """One test per axis of a grid; with p = NaN where values are too few or too rough for it, or signal is left.
 
     Parameters
     ----------
@@ -189,16 +190,16 @@ def whiteness(values: Array, data: Data, expected: Mapping[str, float] | None = 
     expected
         Correlation of neighbours that a model has, by axis; zero by default.
     """
-    tests = []
+    tests, rounded = list[Whiteness](), False
     for axis, label, cube, filters in _views(values, data):
         others = [K for other, K in enumerate(filters(_ORDER)) if other != axis]
         signs = np.sign(_left(cube, axis, filters(_ORDER)))
         alike = signs[1:] * signs[:-1]
         alike = alike[np.isfinite(alike)]
         if alike.size < _FEWEST:
+            tests.append(Whiteness(label, np.nan, np.nan, np.nan))
             continue
-        if np.mean(alike == 0) > _ZEROS:
-            return []
+        rounded |= bool(np.mean(alike == 0) > _ZEROS)
         rho = 0.0 if expected is None else expected.get(label, 0.0)
         found, model = float(np.mean(alike)), float(2 / np.pi * np.arcsin(rho))
         spread = _variance(others) / alike.size
@@ -206,9 +207,9 @@ def whiteness(values: Array, data: Data, expected: Mapping[str, float] | None = 
             spread = spread * (1 + rho) / (1 - rho) + _SHAPE**2
         z = (found - model) / np.sqrt(spread)
         tests.append(Whiteness(label, found, float(z), float(2 * stdtr(_FREEDOM, -abs(z)))))
-    alarming = [one.axis for one in tests if one.p < _SURELY and one.correlation > 0]
-    if len(alarming) == 1 < len(tests) and _signal_left(values, data, alarming[0]):
-        return [one for one in tests if one.axis not in alarming]
+    alarming = [one.axis for one in tests if rounded or (one.p < _SURELY and one.correlation > 0)]
+    if rounded or (len(alarming) == 1 < len(tests) and _signal_left(values, data, alarming[0])):
+        return [replace(one, p=np.nan) if one.axis in alarming else one for one in tests]
     return tests
 
 

@@ -140,7 +140,7 @@ def background_tests(
 
 def _in_time(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]) -> TemporalTests:
     """Test functions in time, as wide as the spectrum of all nodes allows."""
-    time, degree = np.inf, time_degree(experiments)
+    time, degree = np.inf, time_degree(experiments, sigma)
     for data, level in zip(experiments, sigma, strict=True):
         time = min(time, (longest_run(data.times) - 1) / (degree + WIDTHS.least))
         for name, values in data.fields.items():

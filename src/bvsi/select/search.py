@@ -35,7 +35,7 @@ Direction = Literal["exhaustive", "forward", "backward"]
 Ladder = dict[int, tuple[float, Model]]
 """The best model of each size, with its score."""
 
-#: Odds below which a rival is worth naming: the usual 1 in 20.
+#: Odds below which a rival is worth a fit, and a name where nothing else judges the selection: the usual 1 in 20.
 ODDS = 20.0
 #: The same for models that only have operators more: useless ones have odds of up to n^½, the price of an operator.
 ODDS_OF_MORE = 3.0

@@ -23,7 +23,10 @@ def comparison_rows(check: Check) -> list[tuple[str, str, str, str]]:
 
 def test_rows(check: Check) -> list[tuple[str, str, str, str]]:
     """Name, statistic, z and p-value of every test."""
-    return [(t.name, short_number(t.statistic), short_number(t.z), f"{t.p:.2g}") for t in check.tests]
+    return [
+        (t.name, short_number(t.statistic), short_number(t.z), "not tested" if np.isnan(t.p) else f"{t.p:.2g}")
+        for t in check.tests
+    ]
 
 
 def check_section(check: Check) -> Markup:
