@@ -1,9 +1,8 @@
 """One equation fitted to the measurements themselves, by forward solves: the observation-space posterior.
 
-    û_jn = u(t_j, x_n) + ε_jn,     u_t = Σ_i θ_i F_i(u),     u(t_0) = V z,     Var ε = v(u) = a² + b (|u| + l) + c² u²
-    p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz),    θ_i ~ N(0, s_i²)
+    û_jn = u(t_j, x_n) + ε_jn,     u_t = Σ_i θ_i F_i(u),     u(t_0) = V z,     p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz)
 
-V and μ: eigenvectors and eigenvalues of squared second differences, r the number of positive ones; the others are free.
+r is the number of positive μ; the other modes are free.
 With Φ the deviance plus both exponents, H its Gauss–Newton curvature with the blocks A = Φ_θθ, B = Φ_zθ, C = Φ_zz:
 
     S = A − BᵀC⁻¹B,     θ | û ~ N(θ̂, S⁻¹) within bounds,     τ = (r − τ tr(μ Σ_z))/zᵀμz    (its most likely value)
@@ -13,50 +12,29 @@ With Φ the deviance plus both exponents, H its Gauss–Newton curvature with th
 up to what all models share.
 
 θ̂ is where log p(û | θ) − Σ_i ½ θ_i²/s_i² is largest, and S is taken there with half the curvature of log|C|: the
-initial state is marginalised, not profiled. Every experiment has its own. The deviance is that of the quasi-likelihood,
-2 ∫_u^û (û − s)/v(s) ds: (û − u)²/v where v is constant, and Poisson's, divided by b, for counts.
+initial state is marginalised, not profiled. Every experiment has its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.special import chdtrc, roots_legendre
 
-from bvsi.check.well_posed import well_posed_rows
-from bvsi.common.arrays import Array, Mask
-from bvsi.data import Data
-from bvsi.data.denoise import smoothers
-from bvsi.data.smoothness import second_differences
-from bvsi.errors import BvsiError
-from bvsi.forward.ensemble import Simulator, simulator
+from bvsi.common.arrays import Array
 from bvsi.forward.semidiscrete import StepFailedError
-from bvsi.forward.tangents import solve_with_tangents, weak_terms
-from bvsi.infer.constraints import LinearConstraints
-from bvsi.infer.constraints.linear import stacked
+from bvsi.forward.tangents import solve_with_tangents
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
-from bvsi.noise import Noise, PerTime, SignalNoise
-from bvsi.noise.correlation import correlated, shape_of
-from bvsi.noise.level import lattice_step, observed
-from bvsi.noise.measurement import Measurement, measure, stated_variance
-from bvsi.operators import Library
+from bvsi.refine.measurements import Measurements, RefineError
+from bvsi.refine.model import ForwardFit, ForwardModel
 from bvsi.residual.discrete import NotFiniteError
 
-# Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
-_MOST_MODES = 400
-# Part of one step of the counts that is added to a mean count in its variance. With a tenth, as in SignalNoise.of, the
-# weights of counts of nothing vary so much that Gauss–Newton steps go back and forth (1 of 30 assays, seed 100).
-_LEAST = 0.5
-# Points of the integral of the deviance: exact to rounding where v changes by less than a factor of ten.
-_NODES, _WEIGHTS = (0.5 * (x + o) for x, o in zip(roots_legendre(12), (1.0, 0.0), strict=True))
 # Change of the predictions, in standard deviations of the noise summed over all data, that halved steps may make: no
 # estimate is then off by more than this part of its standard deviation.
 _TIME_ERROR = 0.1
@@ -76,305 +54,6 @@ _STRIDE = 10.0  # factor by which τ and σ² change in one step, at most
 _SMOOTHEST = 1e-6  # roughness, as a part of the mean square of the field, that an initial state has at least
 _UNSOLVED = "refine: the equation cannot be solved from the smoothed first frame; is it stable?"
 _STALLED = "No step lowers the misfit, or all steps were used up: the estimate is not the most probable one."
-_SMALL = 1e-2  # part of the size of a field that is added where the step of the counts is not seen; see above
-_ZERO = 1e-10  # part of the largest eigenvalue below which one is the rounding of zero
-
-
-class RefineError(BvsiError):
-    """The equation cannot be fitted by forward solves; the message says why, and what would help."""
-
-
-@dataclass(frozen=True, eq=False)
-class Measurements:
-    """Values of one experiment, with the law of their noise, and the modes of its initial state.
-
-    Attributes
-    ----------
-    data
-        The experiment; gaps and outliers bridged, which only the start uses.
-    values
-        (T, s), fields one after the other.
-    known
-        (T, s), which of them were measured.
-    floor, counted, relative
-        a², b and c² of the variance, (T, s), (s,) and (s,).
-    least
-        What is added to |u| in the counted part, (s,).
-    level_known
-        Whether the variance is known, or only its shape.
-    V
-        (s, m).
-    mu
-        (m,).
-    """
-
-    data: Data
-    fields: tuple[str, ...]
-    values: Array
-    known: Mask
-    floor: Array
-    counted: Array
-    relative: Array
-    least: Array
-    level_known: bool
-    V: Array
-    mu: Array
-
-    @staticmethod
-    def of(data: Data, noise: Noise | None, fields: Sequence[str]) -> Measurements:
-        """Noise as stated, or from the data."""
-        measured = measure(data, noise)
-        if correlated(measured.noise):
-            raise RefineError(
-                "refine: noise that is correlated between nodes or times cannot be used; state noise=IID, PerField, "
-                "Diagonal or SignalNoise."
-            )
-        own, shape = measured.data, (data.n_times, data.n_nodes)
-        laws = {f: _law(noise, measured, f) for f in fields}
-        fixed = _variance(measured)
-        every = np.ones(shape, dtype=bool)
-        known = {f: every if data.measured is None else data.measured[f] for f in fields}
-        V, mu = _modes(data)
-        return Measurements(
-            data=own,
-            fields=tuple(fields),
-            values=_side_by_side(own.fields[f] for f in fields),
-            known=_side_by_side(known[f] & ~measured.bridged.get(f, ~every) for f in fields),
-            floor=_side_by_side(np.broadcast_to(law.a**2 if (law := laws[f]) else fixed[f], shape) for f in fields),
-            counted=np.repeat([law.b if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
-            relative=np.repeat([law.c**2 if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
-            least=np.repeat([_least(own, f) if laws[f] else 0.0 for f in fields], data.n_nodes),
-            level_known=measured.noise.scale_known,
-            V=scipy.linalg.block_diag(*[V] * len(fields)),
-            mu=np.tile(mu, len(fields)),
-        )
-
-    def variance(self, u: Array, frame: int | slice = slice(None)) -> Array:
-        """v(u) of the values at some times."""
-        return np.asarray(self.floor[frame] + self.counted * (np.abs(u) + self.least) + self.relative * u**2)
-
-    def deviance(self, u: Array, frame: int) -> float:
-        """2 Σ ∫_u^û (û − s)/v(s) ds of the values (s,) at one time."""
-        off = np.where(self.known[frame], self.values[frame] - u, 0.0)
-        if not self.counted.any() and not self.relative.any():
-            return float(np.sum(off**2 / self.floor[frame]))
-        inside = u + off * _NODES[:, None]
-        weights = (_WEIGHTS * (1 - _NODES))[:, None]
-        return float(2 * np.sum(off**2 * np.sum(weights / self.variance(inside, frame), axis=0)))
-
-    @cached_property
-    def smooth(self) -> Array:
-        """States (T, s) without most of the noise, for the start."""
-        found, n = smoothers(self.data), self.data.n_nodes
-        parts = [self.values[:, i : i + n] for i in range(0, self.values.shape[1], n)]
-        states: Array = _side_by_side(found[f].smooth(u) for f, u in zip(self.fields, parts, strict=True))
-        return states
-
-    @property
-    def rank(self) -> int:
-        """Modes that the prior holds."""
-        return int(np.count_nonzero(self.mu))
-
-
-def _law(noise: Noise | None, measured: Measurement, name: str) -> SignalNoise | None:
-    """How the noise of a field grows with the signal; None where it does not."""
-    if isinstance(noise, SignalNoise):
-        return noise
-    found = None if measured.growth is None else measured.growth.get(name)
-    return found if found is not None and found.significant else None
-
-
-def _variance(measured: Measurement) -> dict[str, Array]:
-    """Variance by field, or its shape where the level is not known."""
-    shape = shape_of(measured.noise)
-    if isinstance(shape, PerTime):
-        return {f: np.square(np.asarray(shape.sigma, dtype=float))[:, None] for f in measured.data.names}
-    if measured.noise.scale_known:
-        return dict(measured.variance)
-    found = stated_variance(shape, measured.data)
-    assert found is not None  # all other shapes are correlated
-    return found
-
-
-def _least(data: Data, name: str) -> float:
-    """Part of a step of counts, or of the size of the field."""
-    values = observed(data, name)
-    return max(_LEAST * (lattice_step(values) or 0.0), _SMALL * float(np.sqrt(np.nanmean(np.square(values)))))
-
-
-def _modes(data: Data) -> tuple[Array, Array]:
-    """Eigenvectors V (n, m) and eigenvalues μ (m,) of Σ_a D_aᵀD_a, the smoothest first."""
-    pairs = [np.linalg.eigh((D.T @ D).toarray()) for D in second_differences(data.geometry, data.times[:1])[1:]]
-    mu = reduce(np.add.outer, [np.where(m > _ZERO * m.max(), m, 0.0) for m, _ in pairs], np.zeros(()))
-    order = np.argsort(mu, axis=None, kind="stable")[:_MOST_MODES]
-    places = np.unravel_index(order, mu.shape) if mu.ndim else ()
-    V = reduce(
-        lambda left, right: (left[:, None, :] * right[None, :, :]).reshape(-1, len(order)),
-        [v[:, place] for (_, v), place in zip(pairs, places, strict=True)],
-        np.ones((1, len(order))),
-    )
-    return V, mu.ravel()[order]
-
-
-def _side_by_side(parts: Iterable[Any]) -> Any:
-    return np.ascontiguousarray(np.concatenate(list(parts), axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class ForwardModel:
-    """Some operators, ready to be solved forward on every experiment.
-
-    Attributes
-    ----------
-    scale
-        s (d,), standard deviations of the prior: with s_i operator i alone would change the fields by their own size
-        between two frames.
-    bounds
-        What keeps the equation well posed, and what was asked for.
-    """
-
-    names: tuple[str, ...]
-    experiments: tuple[Measurements, ...]
-    simulators: tuple[Simulator, ...]
-    scale: Array
-    bounds: LinearConstraints
-
-    @staticmethod
-    def of(experiments: Sequence[Measurements], library: Library, bounds: LinearConstraints | None) -> ForwardModel:
-        """Refused with the reason where the equation cannot be solved.
-
-        Parameters
-        ----------
-        bounds
-            Further ones, on the operators of the library.
-        """
-        try:
-            made = tuple(simulator(one.data, library) for one in experiments)
-        except BvsiError as error:
-            raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
-        simulators = tuple(one for one in made if isinstance(one, Simulator))
-        if len(simulators) < len(made):
-            raise RefineError("refine: series without space cannot be fitted by forward solves; use their weak form.")
-        if made[0].fields != experiments[0].fields:
-            raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
-        rows = np.concatenate([well_posed_rows(library, one.data) for one in experiments])
-        texts = ("the equation is well posed: diffusion at the highest order is not negative",) * len(rows)
-        every = LinearConstraints(library.names, rows, np.zeros(len(rows)), np.full(len(rows), np.inf), texts)
-        if bounds:
-            both = stacked([every.rows, bounds.rows])
-            every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library.names, tuple(experiments), simulators, _scales(experiments, simulators), every)
-
-    @property
-    def count(self) -> int:
-        """Values that are fitted."""
-        return sum(int(np.count_nonzero(one.known)) for one in self.experiments)
-
-    @property
-    def level_known(self) -> bool:
-        """Whether the variance of the noise is known, and not only its shape."""
-        return all(one.level_known for one in self.experiments)
-
-    def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
-        """Values (T, s) of one experiment."""
-        one, made = self.experiments[number], self.simulators[number]
-        frames = solve_with_tangents(made, theta, one.V @ z, one.V[:, :0], one.data.times, steps)
-        return np.stack([u for u, _ in frames])
-
-    def start(self) -> Array:
-        """θ (d,) by least squares: M (u_k+1 − u_k) = ½ Δt (F(u_k+1) + F(u_k)) θ at smooth states, within the bounds."""
-        P, g = np.diag(self.scale**-2.0), np.zeros(len(self.names))
-        for one, made in zip(self.experiments, self.simulators, strict=True):
-            times = one.data.times
-            Mu, F = weak_terms(made, one.smooth, times)
-            X = 0.5 * np.diff(times)[:, None, None] * (F[1:] + F[:-1])
-            y, size = np.diff(Mu, axis=0), np.sqrt(np.mean(np.diff(Mu, axis=0) ** 2)) or 1.0
-            P += np.einsum("tnd,tne->de", X, X) / size**2
-            g += np.einsum("tnd,tn->d", X, y) / size**2
-        return solve_program(P, g, self.bounds)
-
-
-def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]) -> Array:
-    """s (d,): RMS(u)/(Δt RMS(M⁻¹F_i)), M lumped, over all experiments."""
-    size = rate = 0.0
-    for one, made in zip(experiments, simulators, strict=True):
-        Mu, F = weak_terms(made, one.smooth, one.data.times)
-        lumped, _ = weak_terms(made, np.ones_like(one.smooth[:1]), one.data.times[:1])
-        step = float(np.median(np.diff(one.data.times)))
-        size = size + float(np.mean((Mu / lumped) ** 2))
-        rate = rate + np.mean((step * F / lumped[..., None]) ** 2, axis=(0, 1))
-    return np.asarray(np.sqrt(size / np.where(rate > 0, rate, size)))
-
-
-@dataclass(frozen=True, eq=False)
-class ForwardFit:
-    """The posterior of one equation from forward solves.
-
-    Attributes
-    ----------
-    theta
-        (d,), the most probable coefficients.
-    posterior
-        Of the coefficients; the initial states are integrated out.
-    log_likelihood
-        log p(û | θ̂), initial states integrated out, up to a constant that is the same for all models of the same data.
-    deviance
-        Misfit in units of the noise as stated or measured, over all values.
-    count
-        Values that were fitted.
-    used
-        Parameters that the data determine, those of the initial states included.
-    log_evidence
-        log p(û | model), up to a constant that is the same for all models of the same data.
-    scale
-        s (d,) of the prior of θ.
-    initial
-        Initial states (s,), one per experiment.
-    predictions, spreads
-        Fitted values (T, s) and their standard deviations, one per experiment.
-    smoothness
-        τ of each mode of each.
-    level
-        σ² where the noise is known up to a factor, else one.
-    steps
-        Steps in time between two frames.
-    """
-
-    theta: Array
-    posterior: GaussianPosterior | TruncatedPosterior
-    log_likelihood: float
-    deviance: float
-    count: int
-    used: float
-    log_evidence: float
-    scale: Array
-    initial: tuple[Array, ...]
-    predictions: tuple[Array, ...]
-    spreads: tuple[Array, ...]
-    smoothness: tuple[Array, ...]
-    level: float
-    steps: int
-    status: Status
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Operators."""
-        return self.posterior.names
-
-    @property
-    def chi2(self) -> float:
-        """Deviance per degree of freedom."""
-        return self.deviance / max(1.0, self.count - self.used)
-
-    @property
-    def p_value(self) -> float:
-        """Probability of as large a misfit by chance; one where the noise level is not known."""
-        return 1.0 if self.level != 1 else float(chdtrc(max(1.0, self.count - self.used), self.deviance))
-
-    def evidence_with(self, factor: float) -> float:
-        """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
-        exponent = 0.5 * float(np.sum((self.theta / self.scale) ** 2))
-        return float(self.log_evidence + exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))
 
 
 @dataclass(frozen=True, eq=False)
