@@ -18,7 +18,7 @@ from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, as_experiments
+from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.result import equation_text
 from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
@@ -277,6 +277,7 @@ def refine(
     noise: Noise | Sequence[Noise | None] | None = None,
     constraints: AnyConstraints = None,
     structures: Sequence[Sequence[str]] | None = None,
+    on: Grid | Mesh | None = None,
     budget: float = 300.0,
     progress: Progress = silent,
 ) -> Refined:
@@ -295,6 +296,9 @@ def refine(
     structures
         Operators of the equations to compare. By default what was selected, its rivals, and, beside those
         that are probable, all with one operator more or less.
+    on
+        Where the equations are solved; by default at the nodes of the data. For sensors, a mesh of the domain: the
+        initial field between them is inferred with its smoothness.
     budget
         Seconds after which no further structure is begun.
     """
@@ -307,7 +311,7 @@ def refine(
     if len(models) != len(experiments):
         raise RefineError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
     fields = tuple(f for f in experiments[0].names if f in library.equations)
-    measured = [Measurements.of(one, own, fields) for one, own in zip(experiments, models, strict=True)]
+    measured = [Measurements.of(one, own, fields, on) for one, own in zip(experiments, models, strict=True)]
     limits = None if constraints is None else as_linear(constraints, library.names)
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")

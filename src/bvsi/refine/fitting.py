@@ -1,6 +1,6 @@
 """One equation fitted to the measurements themselves, by forward solves: the observation-space posterior.
 
-    û_jn = u(t_j, x_n) + ε_jn,     u_t = Σ_i θ_i F_i(u),     u(t_0) = V z,     p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz)
+    û_j = P u(t_j) + ε_j,     u_t = Σ_i θ_i F_i(u),     u(t_0) from V z,     p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz)
 
 r is the number of positive μ; the other modes are free.
 With Φ the deviance plus both exponents, H its Gauss–Newton curvature with the blocks A = Φ_θθ, B = Φ_zθ, C = Φ_zz:
@@ -18,7 +18,7 @@ initial state is marginalised, not profiled. Every experiment has its own.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -46,13 +46,18 @@ _ITERATIONS = 80  # the assays take 6 to 20
 _DAMPING = (1e-3, 0.2, 4.0, 0.03, 1e8)
 _GOOD = 0.3  # part of the promised fall of Φ that a good step has: Gauss–Newton steps of counts go back and forth
 _NEAR = 30.0  # promised fall of Φ below which slopes of log|C| are worth their solves
-_APART = 0.5  # standard deviations over which they are differenced
+_APART = 0.5  # standard deviations over which they are differenced, and up to which they serve
+_CLOSE = 0.1  # those within which they were taken, in the end
 _ROOM = 0.02  # distance of a start from bounds, in units of s
 _TIE = 0.01  # by which Φ may grow in a step: the integral of the deviance is not exact
 _SETTLED = 0.02  # change of log τ and log σ² below which they stand
 _STRIDE = 10.0  # factor by which τ and σ² change in one step, at most
 _SMOOTHEST = 1e-6  # roughness, as a part of the mean square of the field, that an initial state has at least
 _UNSOLVED = "refine: the equation cannot be solved from the smoothed first frame; is it stable?"
+# Powers of e by which short waves may grow in a solution that goes where diffusion is negative: what rounding and
+# interpolation leave around zero of degenerate diffusion stays harmless below one.
+_RUNS_AWAY = 1.0
+_ILL_POSED = "refine: the solution goes where diffusion is negative at the highest order: the equation is ill-posed."
 _STALLED = "No step lowers the misfit, or all steps were used up: the estimate is not the most probable one."
 
 
@@ -77,6 +82,30 @@ class _Sums:
 
 
 @dataclass(frozen=True, eq=False)
+class _Volume:
+    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which tells how far is far."""
+
+    theta: Array
+    gradient: Array
+    curvature: Array
+    S: Array
+
+    def slope(self, theta: Array) -> Array:
+        """Gradient (d,) at another θ."""
+        return self.gradient + self.curvature @ (theta - self.theta)
+
+    def change(self, theta: Array, other: Array) -> float:
+        """From θ to another one."""
+        x = other - theta
+        return float(self.slope(theta) @ x + 0.5 * x @ self.curvature @ x)
+
+    def within(self, theta: Array, distance: float) -> bool:
+        """Whether θ is that near, in standard deviations."""
+        x = theta - self.theta
+        return bool(x @ self.S @ x <= distance**2)
+
+
+@dataclass(frozen=True, eq=False)
 class _Expansion:
     """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
 
@@ -88,23 +117,16 @@ class _Expansion:
     h: tuple[Array, ...]
 
     @staticmethod
-    def of(
-        model: ForwardModel, point: _Parameters, sums: _Sums, volume: tuple[Array, Array] | None = None
-    ) -> _Expansion:
-        """Data and priors together.
-
-        Parameters
-        ----------
-        volume
-            Gradient (d,) and curvature (d, d) of Σ log|C|.
-        """
+    def of(model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None = None) -> _Expansion:
+        """Data and priors together."""
         d, scale = len(point.theta), model.scale
         H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
         held = [tau * one.mu for one, tau in zip(model.experiments, point.tau, strict=True)]
         phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
         C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
-        gradient, curvature = (np.zeros(d), np.zeros((d, d))) if volume is None else volume
+        gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
+        curvature = np.zeros((d, d)) if volume is None else volume.curvature
         return _Expansion(
             phi,
             sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
@@ -151,7 +173,7 @@ class _Solved:
 
     point: _Parameters
     sums: _Sums
-    volume: tuple[Array, Array] | None
+    volume: _Volume | None
     status: Status
 
 
@@ -159,10 +181,12 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
     """The most probable point; None where the equation cannot be solved with halved steps in time."""
     damping, better, worse, least, last = _DAMPING
     checked = False  # whether steps in time are short enough, here and in the end
-    volume, promised = None, np.inf
+    volume: _Volume | None = None
+    promised = np.inf
     for iteration in range(1, _ITERATIONS + 1):
         point, moved = _with_strengths(model, point, sums, volume)
-        if volume is None and promised < _NEAR:
+        near = _CLOSE if promised < _CONVERGED else _APART
+        if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
             volume = _volume(model, point, sums)
         at = _Expansion.of(model, point, sums, volume)
         _, promised = _step(model, point, at, 0.0)
@@ -173,7 +197,7 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
                 again = _solved(model, halved)
                 if again is None or halved.steps > _MOST_STEPS:
                     return None
-                point, sums, volume = halved, again, None
+                point, sums = halved, again
                 continue
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
@@ -181,11 +205,10 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
         tried = _solved(model, step)
         fall = -np.inf if tried is None else at.phi - _Expansion.of(model, step, tried).phi
         if volume is not None:  # as it changes with θ; with z, which is where Φ is lowest, it does not count
-            x = step.theta - point.theta
-            fall -= float(volume[0] @ x + 0.5 * x @ volume[1] @ x)
+            fall -= volume.change(point.theta, step.theta)
         damping = better * damping if fall > _GOOD * hoped else worse * max(damping, least)
         if tried is not None and fall > -_TIE:
-            point, sums, volume = step, tried, None
+            point, sums = step, tried
         elif damping > last:
             break
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
@@ -196,7 +219,7 @@ def _first(
 ) -> tuple[_Parameters, _Sums]:
     """The start with the lowest Φ; steps in time are halved until one can be solved."""
     states = [one.smooth[0] for one in model.experiments] if like is None else like.initial
-    z = tuple(one.V.T @ state for one, state in zip(model.experiments, states, strict=True))
+    z = tuple(one.modes(state) for one, state in zip(model.experiments, states, strict=True))
     tau = tuple(_strengths(one, own, np.ones(len(one.fields))) for one, own in zip(model.experiments, z, strict=True))
     tau = tau if like is None else like.smoothness
     centre = np.diag(model.scale**-2.0)
@@ -216,12 +239,13 @@ def _first(
 def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     """Sums over the data at a point; None where the equation cannot be solved there."""
     curvatures, slopes, deviance = [], [], 0.0
-    for one, made, z in zip(model.experiments, model.simulators, point.z, strict=True):
-        p = len(point.theta) + len(z)
+    for number, one in enumerate(model.experiments):
+        p = len(point.theta) + len(one.mu)
         H, slope = np.zeros((p, p)), np.zeros(p)
         try:
-            frames = solve_with_tangents(made, point.theta, one.V @ z, one.V, one.data.times, point.steps)
-            for k, (u, G) in enumerate(frames):
+            frames = _frames(model, point, number)
+            for k, (state, tangents) in enumerate(frames):
+                u, G = one.measured(state), one.measured(tangents)
                 weight = one.known[k] / one.variance(u, k)
                 H += G.T @ (weight[:, None] * G)
                 slope += G.T @ (weight * (one.values[k] - u))
@@ -231,6 +255,13 @@ def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
         curvatures.append(H)
         slopes.append(slope)
     return _Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def _frames(model: ForwardModel, point: _Parameters, number: int) -> Iterator[tuple[Array, Array]]:
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, time by time."""
+    one, z = model.experiments[number], point.z[number]
+    start, slopes = one.initial(z), one.initial_slopes(z)
+    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, one.data.times, point.steps)
 
 
 def _step(model: ForwardModel, point: _Parameters, at: _Expansion, damping: float) -> tuple[_Parameters, float]:
@@ -290,7 +321,7 @@ def _strengths(one: Measurements, z: Array, determined: Array) -> Array:
 
 
 def _with_strengths(
-    model: ForwardModel, point: _Parameters, sums: _Sums, volume: tuple[Array, Array] | None
+    model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None
 ) -> tuple[_Parameters, float]:
     """τ, and σ² where it is not known, nearer to the most likely ones; and by how much their logarithms moved."""
     law = _Joint.of(_Expansion.of(model, point, sums, volume))
@@ -309,8 +340,8 @@ def _with_strengths(
     return replace(point, tau=tuple(taus), level=level), max(changes)
 
 
-def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[Array, Array]:
-    """Gradient (d,) and curvature (d, d) of Σ log|C| by θ, at the most probable z: differences over half an sd.
+def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Volume:
+    """Gradient and curvature of Σ log|C| by θ, at the most probable z: differences over half an sd.
 
     Without it θ is the most probable one together with z. Where z is rough as soon as θ is small, as initial states are
     without diffusion, that is far from the θ that is most probable whatever z.
@@ -331,7 +362,7 @@ def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[Array
         elif up is not None or down is not None:
             slope[i] = (up if up is not None else -down) / _APART  # type: ignore[operator]
     onto = S @ R
-    return onto @ slope, (onto * np.maximum(bend, -1.0)) @ onto.T
+    return _Volume(point.theta, onto @ slope, (onto * np.maximum(bend, -1.0)) @ onto.T, S)
 
 
 def _moved(model: ForwardModel, point: _Parameters, coupled: Sequence[Array], x: Array) -> _Expansion | None:
@@ -365,11 +396,14 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
     at = _Expansion.of(model, point, sums, found.volume)
     law = _Joint.of(at)
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
-    values, spreads = [], []
-    for number, (one, made, z) in enumerate(zip(model.experiments, model.simulators, point.z, strict=True)):
-        frames = list(solve_with_tangents(made, point.theta, one.V @ z, one.V, one.data.times, point.steps))
-        values.append(np.stack([u for u, _ in frames]))
-        spreads.append(np.stack([law.spread(number, G) for _, G in frames]))
+    states, values, spreads = [], [], []
+    for number, one in enumerate(model.experiments):
+        frames = list(_frames(model, point, number))
+        states.append(np.stack([u for u, _ in frames]))
+        values.append(np.stack([one.measured(u) for u, _ in frames]))
+        spreads.append(np.stack([law.spread(number, one.measured(G)) for _, G in frames]))
+    if model.growth(point.theta, states) > _RUNS_AWAY:
+        raise RefineError(_ILL_POSED)
     held = sum(
         0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True)
     )
@@ -388,7 +422,7 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
         law.used(model, point),
         evidence,
         model.scale,
-        tuple(one.V @ z for one, z in zip(model.experiments, point.z, strict=True)),
+        tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),
         point.tau,

@@ -39,7 +39,7 @@ class ForwardModel:
         What keeps the equation well posed, and what was asked for.
     """
 
-    names: tuple[str, ...]
+    library: Library
     experiments: tuple[Measurements, ...]
     simulators: tuple[Simulator, ...]
     scale: Array
@@ -55,7 +55,7 @@ class ForwardModel:
             Further ones, on the operators of the library.
         """
         try:
-            made = tuple(simulator(one.data, library) for one in experiments)
+            made = tuple(simulator(one.as_data(one.smooth), library, positive=one.positive) for one in experiments)
         except BvsiError as error:
             raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
         simulators = tuple(one for one in made if isinstance(one, Simulator))
@@ -63,13 +63,20 @@ class ForwardModel:
             raise RefineError("refine: series without space cannot be fitted by forward solves; use their weak form.")
         if made[0].fields != experiments[0].fields:
             raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
-        rows = np.concatenate([well_posed_rows(library, one.data) for one in experiments])
+        rows = np.concatenate([well_posed_rows(library, one.extremes) for one in experiments])
+        scale = _scales(experiments, simulators)
+        rows /= np.abs(rows * scale).max(axis=1, keepdims=True, initial=np.finfo(float).tiny)
         texts = ("the equation is well posed: diffusion at the highest order is not negative",) * len(rows)
         every = LinearConstraints(library.names, rows, np.zeros(len(rows)), np.full(len(rows), np.inf), texts)
         if bounds:
             both = stacked([every.rows, bounds.rows])
             every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library.names, tuple(experiments), simulators, _scales(experiments, simulators), every)
+        return ForwardModel(library, tuple(experiments), simulators, scale, every)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Operators."""
+        return self.library.names
 
     @property
     def count(self) -> int:
@@ -84,8 +91,17 @@ class ForwardModel:
     def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
         """Values (T, s) of one experiment."""
         one, made = self.experiments[number], self.simulators[number]
-        frames = solve_with_tangents(made, theta, one.V @ z, one.V[:, :0], one.data.times, steps)
-        return np.stack([u for u, _ in frames])
+        frames = solve_with_tangents(made, theta, one.initial(z), one.V[:, :0], one.data.times, steps)
+        return np.stack([one.measured(u) for u, _ in frames])
+
+    def growth(self, theta: Array, states: Sequence[Array]) -> float:
+        """Powers of e by which waves of two nodes may grow where states (T, S) have negative diffusion."""
+        found = [0.0]
+        for one, own in zip(self.experiments, states, strict=True):
+            above = np.where(one.bend > 0, np.maximum(own, 0.0), own)  # as operators see it
+            rates = -well_posed_rows(self.library, one.as_data(above)) @ theta
+            found.append(float(np.ptp(one.data.times)) * float(rates.max(initial=0.0)))
+        return max(found)
 
     def start(self) -> Array:
         """θ (d,) by least squares: M (u_k+1 − u_k) = ½ Δt (F(u_k+1) + F(u_k)) θ at smooth states, within the bounds."""
