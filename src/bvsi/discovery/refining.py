@@ -202,6 +202,19 @@ class Refined:
         mean = float(p @ means)
         return mean, float(p @ within) ** 0.5, float(p @ (means - mean) ** 2) ** 0.5
 
+    def predicted(self, number: int = 0) -> tuple[Array, Array, Array]:
+        """Values (T, s) of one experiment over all structures, and their sd of statistics and of structure.
+
+        Frames that were not measured are forecasts. A result that was loaded has the most probable structure only.
+        """
+        pairs = [(m, p) for m, p in zip(self.models, self.probabilities(), strict=True) if len(m.predictions) > number]
+        p = np.array([own for _, own in pairs])[:, None, None]
+        values = np.array([m.predictions[number] for m, _ in pairs])
+        within = np.array([m.spreads[number] ** 2 for m, _ in pairs])
+        mean = np.sum(p * values, axis=0) / p.sum()
+        between = np.sum(p * (values - mean) ** 2, axis=0) / p.sum()
+        return mean, np.sqrt(np.sum(p * within, axis=0) / p.sum()), np.sqrt(between)
+
     @property
     def equation(self) -> str:
         """The most probable structure."""
