@@ -184,3 +184,15 @@ def test_sensors_are_fitted_on_a_finer_grid():
     assert np.abs((fit.posterior.mean - TRUTH) / np.sqrt(fit.posterior.variance)).max() < 3.5
     with pytest.raises(RefineError, match="on: does not hold"):
         refine(whole, library(), noise=IID(SIGMA), on=Grid(x=X[3:-3]))
+
+
+def test_forecasts_have_bands():
+    data = measured(12)
+    known = Data(TIMES[:4], {"u": data.fields["u"][:4]}, data.geometry)
+    made = refine(known, library(), noise=IID(SIGMA), structures=[["laplacian(u)", "u"]], later=TIMES[4:])
+    mean, statistics, structure = made.predicted()
+    assert mean.shape == data.fields["u"].shape
+    z = (data.fields["u"][-1] - mean[-1]) / np.sqrt(statistics[-1] ** 2 + structure[-1] ** 2 + SIGMA**2)
+    assert np.sqrt(np.mean(z**2)) < 1.7
+    with pytest.raises(RefineError, match="later"):
+        refine(known, library(), noise=IID(SIGMA), later=[0.0])

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array, Rng
@@ -203,9 +204,9 @@ class Refined:
         return mean, float(p @ within) ** 0.5, float(p @ (means - mean) ** 2) ** 0.5
 
     def predicted(self, number: int = 0) -> tuple[Array, Array, Array]:
-        """Values (T, s) of one experiment over all structures, and their sd of statistics and of structure.
+        """Values (T + L, s) of one experiment over all structures, and their sd of statistics and of structure.
 
-        Frames that were not measured are forecasts. A result that was loaded has the most probable structure only.
+        The last L frames are forecasts. A result that was loaded has the most probable structure only.
         """
         pairs = [(m, p) for m, p in zip(self.models, self.probabilities(), strict=True) if len(m.predictions) > number]
         p = np.array([own for _, own in pairs])[:, None, None]
@@ -291,6 +292,7 @@ def refine(
     constraints: AnyConstraints = None,
     structures: Sequence[Sequence[str]] | None = None,
     on: Grid | Mesh | None = None,
+    later: ArrayLike = (),
     budget: float = 300.0,
     progress: Progress = silent,
 ) -> Refined:
@@ -312,6 +314,8 @@ def refine(
     on
         Where the equations are solved; by default at the nodes of the data. For sensors, a mesh of the domain: the
         initial field between them is inferred with its smoothness.
+    later
+        Times after the last of the data for which predictions are made, with the others in ``predicted``.
     budget
         Seconds after which no further structure is begun.
     """
@@ -324,7 +328,7 @@ def refine(
     if len(models) != len(experiments):
         raise RefineError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
     fields = tuple(f for f in experiments[0].names if f in library.equations)
-    measured = [Measurements.of(one, own, fields, on) for one, own in zip(experiments, models, strict=True)]
+    measured = [Measurements.of(one, own, fields, on, later) for one, own in zip(experiments, models, strict=True)]
     limits = None if constraints is None else as_linear(constraints, library.names)
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")

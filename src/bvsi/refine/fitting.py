@@ -257,11 +257,13 @@ def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     return _Sums(tuple(curvatures), tuple(slopes), deviance)
 
 
-def _frames(model: ForwardModel, point: _Parameters, number: int) -> Iterator[tuple[Array, Array]]:
-    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, time by time."""
+def _frames(
+    model: ForwardModel, point: _Parameters, number: int, later: Sequence[float] | Array = ()
+) -> Iterator[tuple[Array, Array]]:
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later."""
     one, z = model.experiments[number], point.z[number]
-    start, slopes = one.initial(z), one.initial_slopes(z)
-    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, one.data.times, point.steps)
+    start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
+    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, times, point.steps)
 
 
 def _step(model: ForwardModel, point: _Parameters, at: _Expansion, damping: float) -> tuple[_Parameters, float]:
@@ -398,11 +400,14 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     states, values, spreads = [], [], []
     for number, one in enumerate(model.experiments):
-        frames = list(_frames(model, point, number))
+        frames = list(_frames(model, point, number, one.later))
         states.append(np.stack([u for u, _ in frames]))
         values.append(np.stack([one.measured(u) for u, _ in frames]))
         spreads.append(np.stack([law.spread(number, one.measured(G)) for _, G in frames]))
-    if model.growth(point.theta, states) > _RUNS_AWAY:
+    if (
+        model.growth(point.theta, [own[: one.data.n_times] for own, one in zip(states, model.experiments, strict=True)])
+        > _RUNS_AWAY
+    ):
         raise RefineError(_ILL_POSED)
     held = sum(
         0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 import scipy.sparse as sparse
+from numpy.typing import ArrayLike
 from scipy.special import expit, roots_legendre
 
 from bvsi.common.arrays import Array, Mask
@@ -88,6 +89,8 @@ class Measurements:
         (S, m).
     mu
         (m,).
+    later
+        Times after those of the data for which there are predictions, (L,).
     """
 
     data: Data
@@ -104,10 +107,20 @@ class Measurements:
     bend: Array
     V: Array
     mu: Array
+    later: Array
 
     @staticmethod
-    def of(data: Data, noise: Noise | None, fields: Sequence[str], on: Grid | Mesh | None = None) -> Measurements:
+    def of(
+        data: Data,
+        noise: Noise | None,
+        fields: Sequence[str],
+        on: Grid | Mesh | None = None,
+        later: ArrayLike = (),
+    ) -> Measurements:
         """Noise as stated, or from the data."""
+        further = np.asarray(later, dtype=float)
+        if further.ndim != 1 or not np.all(np.diff(np.append(data.times[-1], further)) > 0):
+            raise RefineError(f"later: increasing times after the last of the data, {data.times[-1]:g}, are needed.")
         measured = measure(data, noise)
         if correlated(measured.noise):
             raise RefineError(
@@ -142,6 +155,7 @@ class Measurements:
             bend=np.repeat([above[f] for f in fields], place.n_nodes),
             V=scipy.linalg.block_diag(*[V] * len(fields)),
             mu=np.tile(mu, len(fields)),
+            later=further,
         )
 
     def variance(self, u: Array, frame: int | slice = slice(None)) -> Array:

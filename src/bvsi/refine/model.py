@@ -153,7 +153,7 @@ class ForwardFit:
     initial
         Initial states (s,), one per experiment.
     predictions, spreads
-        Fitted values (T, s) and their standard deviations, one per experiment.
+        Fitted values (T + L, s) and their standard deviations, one per experiment; the last L are forecasts.
     smoothness
         τ of each mode of each.
     level
