@@ -58,8 +58,7 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
     # a fixed step could meet the same nodes at all times
     some = np.linspace(0, every - 1, min(_MOST, every)).astype(np.int64)
     terms = _terms(operators[: len(right)], tuple(library.equations), right, data, words, some)
-    points = data.geometry.points
-    spacing = float(np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / words.dim)
+    spacing = _spacing(data)
     for direction in product((0.0, 1.0, -1.0), repeat=words.dim):
         length = float(np.linalg.norm(direction))
         if length:
@@ -70,8 +69,15 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
     return False
 
 
+def _spacing(data: Data) -> float:
+    points = data.geometry.points
+    return float(np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / points.shape[1])
+
+
 def well_posed_rows(library: Library, data: Data) -> Array:
-    """Rows a, (m, d), with a·θ ≥ 0 where no short waves run away: −Re (−1)^|α| (ik)^p c_i/k^p at the highest even p.
+    """Rows a, (m, d), with a·θ ≥ 0 where no short waves run away: −Re (−1)^|α| (ik)^p c_i at the highest even p.
+
+    −a·θ is the rate at which waves of two nodes grow, k = π/spacing.
 
     One row for each equation, axis and extreme state: c_i is taken at the lowest and the highest value of each field
     that the operators read. What fields do to each other is left out.
@@ -88,16 +94,16 @@ def well_posed_rows(library: Library, data: Data) -> Array:
     operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)[: len(library)]
     places = np.unique([pick(data.fields[f]) for f in data.names for pick in (np.argmin, np.argmax)])
     fields = tuple(library.equations)
-    found = []
+    k, found = np.pi / _spacing(data), []
     for place in places:
         terms = [_terms([o], fields, np.ones(1), data, words, np.array([place])) for o in operators]
-        found += [_highest(terms, e, axis) for e in range(len(fields)) for axis in range(words.dim)]
+        found += [_highest(terms, e, axis, k) for e in range(len(fields)) for axis in range(words.dim)]
     kept = [row for row in found if row.any()]
     return np.unique(np.stack(kept), axis=0) if kept else rows
 
 
-def _highest(terms: Sequence[Sequence[_Term]], equation: int, axis: int) -> Array:
-    """−Re (−1)^|α| i^p c of each operator, (d,), at the highest even order p along an axis; zero where that is none."""
+def _highest(terms: Sequence[Sequence[_Term]], equation: int, axis: int, k: float) -> Array:
+    """−Re (−1)^|α| (ik)^p c of each operator, (d,), at the highest even order p along an axis, zero without one."""
     orders = np.zeros((len(terms), MAX_DERIVATIVES + 1))
     for i, own in enumerate(terms):
         for row, column, tested, powers, value in own:
@@ -105,7 +111,7 @@ def _highest(terms: Sequence[Sequence[_Term]], equation: int, axis: int) -> Arra
             if row == column == equation and sum(powers) == order and order % 2 == 0:
                 orders[i, order] -= value * (-1) ** tested * _I[order % 4].real
     present = np.flatnonzero(orders.any(axis=0))
-    return orders[:, present[-1]] if len(present) and present[-1] else np.zeros(len(terms))
+    return k ** present[-1] * orders[:, present[-1]] if len(present) and present[-1] else np.zeros(len(terms))
 
 
 _Term = tuple[int, int, int, tuple[int, ...], float]

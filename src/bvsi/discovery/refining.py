@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
-from bvsi.data import Data, as_experiments
+from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.result import equation_text
 from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
@@ -202,6 +203,19 @@ class Refined:
         mean = float(p @ means)
         return mean, float(p @ within) ** 0.5, float(p @ (means - mean) ** 2) ** 0.5
 
+    def predicted(self, number: int = 0) -> tuple[Array, Array, Array]:
+        """Values (T + L, s) of one experiment over all structures, and their sd of statistics and of structure.
+
+        The last L frames are forecasts. A result that was loaded has the most probable structure only.
+        """
+        pairs = [(m, p) for m, p in zip(self.models, self.probabilities(), strict=True) if len(m.predictions) > number]
+        p = np.array([own for _, own in pairs])[:, None, None]
+        values = np.array([m.predictions[number] for m, _ in pairs])
+        within = np.array([m.spreads[number] ** 2 for m, _ in pairs])
+        mean = np.sum(p * values, axis=0) / p.sum()
+        between = np.sum(p * (values - mean) ** 2, axis=0) / p.sum()
+        return mean, np.sqrt(np.sum(p * within, axis=0) / p.sum()), np.sqrt(between)
+
     @property
     def equation(self) -> str:
         """The most probable structure."""
@@ -277,6 +291,8 @@ def refine(
     noise: Noise | Sequence[Noise | None] | None = None,
     constraints: AnyConstraints = None,
     structures: Sequence[Sequence[str]] | None = None,
+    on: Grid | Mesh | None = None,
+    later: ArrayLike = (),
     budget: float = 300.0,
     progress: Progress = silent,
 ) -> Refined:
@@ -295,6 +311,11 @@ def refine(
     structures
         Operators of the equations to compare. By default what was selected, its rivals, and, beside those
         that are probable, all with one operator more or less.
+    on
+        Where the equations are solved; by default at the nodes of the data. For sensors, a mesh of the domain: the
+        initial field between them is inferred with its smoothness.
+    later
+        Times after the last of the data for which predictions are made, with the others in ``predicted``.
     budget
         Seconds after which no further structure is begun.
     """
@@ -307,7 +328,7 @@ def refine(
     if len(models) != len(experiments):
         raise RefineError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
     fields = tuple(f for f in experiments[0].names if f in library.equations)
-    measured = [Measurements.of(one, own, fields) for one, own in zip(experiments, models, strict=True)]
+    measured = [Measurements.of(one, own, fields, on, later) for one, own in zip(experiments, models, strict=True)]
     limits = None if constraints is None else as_linear(constraints, library.names)
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")

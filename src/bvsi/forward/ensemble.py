@@ -13,8 +13,8 @@ these are off by 0.4%.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -134,7 +134,9 @@ class Simulator:
         return self.unknowns.nodal(degrees) if self.unknowns else degrees
 
 
-def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simulator | SeriesSimulator:
+def simulator(
+    data: Data, library: Library, *, prescribe: bool = False, positive: Collection[str] = ()
+) -> Simulator | SeriesSimulator:
     """Discretise the equations on the geometry of the data; known fields are those of the data.
 
     Parameters
@@ -143,6 +145,9 @@ def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simul
         Whether boundary values are given when it runs, where the library declares no condition or ``Dirichlet()``, and
         slopes as well with more than two derivatives. Without, ``Dirichlet()`` keeps the initial boundary values, and
         what is not declared is refused.
+    positive
+        Fields that are not below zero: operators that are not linear take zero in place of what interpolation puts
+        below, so that diffusion c ∇·(u∇u) never runs backwards.
     """
     if library.unsimulated:
         raise OperatorError(f"simulate: {library.unsimulated}")
@@ -167,7 +172,7 @@ def simulator(data: Data, library: Library, *, prescribe: bool = False) -> Simul
         check_closed(library, layout)
         if len(layout.space.boundary_tests):
             check_fourth_order(operators, library)
-    equation = discretised(at_unknowns, operators, layout)
+    equation = replace(discretised(at_unknowns, operators, layout), positive=frozenset(positive))
     every = np.arange(len(layout.fields) * layout.space.n_dofs)
     return Simulator(equation, unknowns, np.setdiff1d(every, equation.free), prescribe)
 

@@ -44,6 +44,8 @@ class SemiDiscrete:
         Constant part of F at u = 0 (free,).
     changing
         The other operators with their coefficients.
+    positive
+        Fields that are not below zero; see :class:`~bvsi.residual.discrete.State`.
     """
 
     space: Space
@@ -54,6 +56,7 @@ class SemiDiscrete:
     A: Any
     source: Array
     changing: tuple[tuple[WeakOperator, float], ...]
+    positive: frozenset[str] = frozenset()
 
     @property
     def linear(self) -> bool:
@@ -91,7 +94,7 @@ class SemiDiscrete:
 
     def _state(self, u: Array, t: float) -> State:
         fields = {f: u[start : start + self.space.n_dofs, None] for f, start in self.layout.column_start.items()}
-        return State(np.array([t]), fields, self.auxiliary)
+        return State(np.array([t]), fields, self.auxiliary, positive=self.positive)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +115,7 @@ class Discretised:
     M: Any
     operators: tuple[WeakOperator, ...]
     constant: tuple[tuple[Array, Array] | None, ...]
+    positive: frozenset[str] = frozenset()
 
     def system(self, theta: Array) -> SemiDiscrete:
         """M u_t = Σ_i θ_i F_i(u, t)."""
@@ -125,7 +129,9 @@ class Discretised:
                 values += coefficient * known[0]
                 source += coefficient * known[1]
         A = self.layout.pattern.matrix(values)
-        return SemiDiscrete(self.space, self.layout, self.auxiliary, self.free, self.M, A, source, tuple(changing))
+        return SemiDiscrete(
+            self.space, self.layout, self.auxiliary, self.free, self.M, A, source, tuple(changing), self.positive
+        )
 
 
 def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: Galerkin) -> SemiDiscrete:

@@ -100,7 +100,7 @@ class _TangentStepper:
         eq = self._equation
         found = np.zeros((eq.layout.pattern.shape[0], len(eq.operators)))
         fields = {f: u[start : start + eq.space.n_dofs, None] for f, start in eq.layout.column_start.items()}
-        state = State(np.array([t]), fields, eq.auxiliary)
+        state = State(np.array([t]), fields, eq.auxiliary, positive=eq.positive)
         for i, (operator, known) in enumerate(zip(eq.operators, self._constant, strict=True)):
             if known is not None:
                 found[:, i] = known[0] @ u + known[1]

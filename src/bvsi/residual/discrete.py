@@ -69,6 +69,8 @@ class State:
         Name → (n, T), fields that one operator recovers from the others.
     variance
         Name → noise variance, (n, T) or anything that broadcasts to it, for operators without its bias.
+    positive
+        Fields that are not below zero: where interpolation makes them so, integrands have zero in their place.
     """
 
     times: Array
@@ -76,6 +78,7 @@ class State:
     auxiliary: Mapping[str, Array]
     recovered: Mapping[str, Array] = field(default_factory=dict)
     variance: Mapping[str, Array] = field(default_factory=dict)
+    positive: frozenset[str] = frozenset()
 
     @property
     def n_times(self) -> int:
@@ -88,7 +91,7 @@ class State:
         fields = {f: v[:, chunk] for f, v in self.fields.items()}
         recovered = {w: v[:, chunk] for w, v in self.recovered.items()}
         variance = {f: v[:, chunk] if v.shape[1] > 1 else v for f, v in self.variance.items()}
-        return State(self.times[chunk], fields, auxiliary, recovered, variance)
+        return State(self.times[chunk], fields, auxiliary, recovered, variance, self.positive)
 
     def nodal(self, name: str) -> Array:
         """Values of a field of any kind."""
@@ -484,7 +487,9 @@ def _kernels(
         with np.errstate(all="ignore"):  # what is not finite is refused by name
             arrays = operator.kernel(where, kind, noisy=noisy)(values)
         for term, c in zip(form.jacobian if kind == "jacobian" else form.terms, arrays, strict=True):
-            yield i, term, c if c.ndim == 2 else c.reshape(1, 1)
+            shaped = c if c.ndim == 2 else c.reshape(1, 1)
+            above = values.above(term.field, term.trial) if kind == "jacobian" else None
+            yield i, term, shaped if above is None else shaped * above
 
 
 class SymbolValues(Mapping["sp.Symbol", Array]):
@@ -509,6 +514,12 @@ class SymbolValues(Mapping["sp.Symbol", Array]):
     def __len__(self) -> int:
         return len(self._made)
 
+    def above(self, name: str, derivative: Jet) -> Array | None:
+        """∂max(u, 0)/∂u at the points; None of other fields, and of derivatives."""
+        if name not in self._state.positive or derivative != self._words.zero:
+            return None
+        return np.asarray(self._measure.trial.matrix(derivative) @ self._state.nodal(name) > 0, dtype=float)
+
     def _make(self, symbol: sp.Symbol) -> Array:
         jet = self._words.decode(symbol)
         if jet is not None:
@@ -521,7 +532,8 @@ class SymbolValues(Mapping["sp.Symbol", Array]):
                     return np.zeros_like(nodal)  # nodes at jumps are not used
                 return self._space.derivative_at_nodes(derivative) @ nodal
             values: Array = self._measure.trial.matrix(derivative) @ self._state.nodal(name)
-            return values
+            below = name in self._state.positive and derivative == self._words.zero
+            return np.maximum(values, 0.0) if below else values
         noisy = self._words.covariance_of(symbol)
         if noisy is not None:
             name, a, b = noisy

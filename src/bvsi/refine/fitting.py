@@ -1,9 +1,8 @@
 """One equation fitted to the measurements themselves, by forward solves: the observation-space posterior.
 
-    û_jn = u(t_j, x_n) + ε_jn,     u_t = Σ_i θ_i F_i(u),     u(t_0) = V z,     Var ε = v(u) = a² + b (|u| + l) + c² u²
-    p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz),    θ_i ~ N(0, s_i²)
+    û_j = P u(t_j) + ε_j,     u_t = Σ_i θ_i F_i(u),     u(t_0) from V z,     p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz)
 
-V and μ: eigenvectors and eigenvalues of squared second differences, r the number of positive ones; the others are free.
+r is the number of positive μ; the other modes are free.
 With Φ the deviance plus both exponents, H its Gauss–Newton curvature with the blocks A = Φ_θθ, B = Φ_zθ, C = Φ_zz:
 
     S = A − BᵀC⁻¹B,     θ | û ~ N(θ̂, S⁻¹) within bounds,     τ = (r − τ tr(μ Σ_z))/zᵀμz    (its most likely value)
@@ -13,50 +12,29 @@ With Φ the deviance plus both exponents, H its Gauss–Newton curvature with th
 up to what all models share.
 
 θ̂ is where log p(û | θ) − Σ_i ½ θ_i²/s_i² is largest, and S is taken there with half the curvature of log|C|: the
-initial state is marginalised, not profiled. Every experiment has its own. The deviance is that of the quasi-likelihood,
-2 ∫_u^û (û − s)/v(s) ds: (û − u)²/v where v is constant, and Poisson's, divided by b, for counts.
+initial state is marginalised, not profiled. Every experiment has its own.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.special import chdtrc, roots_legendre
 
-from bvsi.check.well_posed import well_posed_rows
-from bvsi.common.arrays import Array, Mask
-from bvsi.data import Data
-from bvsi.data.denoise import smoothers
-from bvsi.data.smoothness import second_differences
-from bvsi.errors import BvsiError
-from bvsi.forward.ensemble import Simulator, simulator
+from bvsi.common.arrays import Array
 from bvsi.forward.semidiscrete import StepFailedError
-from bvsi.forward.tangents import solve_with_tangents, weak_terms
-from bvsi.infer.constraints import LinearConstraints
-from bvsi.infer.constraints.linear import stacked
+from bvsi.forward.tangents import solve_with_tangents
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
-from bvsi.noise import Noise, PerTime, SignalNoise
-from bvsi.noise.correlation import correlated, shape_of
-from bvsi.noise.level import lattice_step, observed
-from bvsi.noise.measurement import Measurement, measure, stated_variance
-from bvsi.operators import Library
+from bvsi.refine.measurements import Measurements, RefineError
+from bvsi.refine.model import ForwardFit, ForwardModel
 from bvsi.residual.discrete import NotFiniteError
 
-# Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
-_MOST_MODES = 400
-# Part of one step of the counts that is added to a mean count in its variance. With a tenth, as in SignalNoise.of, the
-# weights of counts of nothing vary so much that Gauss–Newton steps go back and forth (1 of 30 assays, seed 100).
-_LEAST = 0.5
-# Points of the integral of the deviance: exact to rounding where v changes by less than a factor of ten.
-_NODES, _WEIGHTS = (0.5 * (x + o) for x, o in zip(roots_legendre(12), (1.0, 0.0), strict=True))
 # Change of the predictions, in standard deviations of the noise summed over all data, that halved steps may make: no
 # estimate is then off by more than this part of its standard deviation.
 _TIME_ERROR = 0.1
@@ -68,313 +46,19 @@ _ITERATIONS = 80  # the assays take 6 to 20
 _DAMPING = (1e-3, 0.2, 4.0, 0.03, 1e8)
 _GOOD = 0.3  # part of the promised fall of Φ that a good step has: Gauss–Newton steps of counts go back and forth
 _NEAR = 30.0  # promised fall of Φ below which slopes of log|C| are worth their solves
-_APART = 0.5  # standard deviations over which they are differenced
+_APART = 0.5  # standard deviations over which they are differenced, and up to which they serve
+_CLOSE = 0.1  # those within which they were taken, in the end
 _ROOM = 0.02  # distance of a start from bounds, in units of s
 _TIE = 0.01  # by which Φ may grow in a step: the integral of the deviance is not exact
 _SETTLED = 0.02  # change of log τ and log σ² below which they stand
 _STRIDE = 10.0  # factor by which τ and σ² change in one step, at most
 _SMOOTHEST = 1e-6  # roughness, as a part of the mean square of the field, that an initial state has at least
 _UNSOLVED = "refine: the equation cannot be solved from the smoothed first frame; is it stable?"
+# Powers of e by which short waves may grow in a solution that goes where diffusion is negative: what rounding and
+# interpolation leave around zero of degenerate diffusion stays harmless below one.
+_RUNS_AWAY = 1.0
+_ILL_POSED = "refine: the solution goes where diffusion is negative at the highest order: the equation is ill-posed."
 _STALLED = "No step lowers the misfit, or all steps were used up: the estimate is not the most probable one."
-_SMALL = 1e-2  # part of the size of a field that is added where the step of the counts is not seen; see above
-_ZERO = 1e-10  # part of the largest eigenvalue below which one is the rounding of zero
-
-
-class RefineError(BvsiError):
-    """The equation cannot be fitted by forward solves; the message says why, and what would help."""
-
-
-@dataclass(frozen=True, eq=False)
-class Measurements:
-    """Values of one experiment, with the law of their noise, and the modes of its initial state.
-
-    Attributes
-    ----------
-    data
-        The experiment; gaps and outliers bridged, which only the start uses.
-    values
-        (T, s), fields one after the other.
-    known
-        (T, s), which of them were measured.
-    floor, counted, relative
-        a², b and c² of the variance, (T, s), (s,) and (s,).
-    least
-        What is added to |u| in the counted part, (s,).
-    level_known
-        Whether the variance is known, or only its shape.
-    V
-        (s, m).
-    mu
-        (m,).
-    """
-
-    data: Data
-    fields: tuple[str, ...]
-    values: Array
-    known: Mask
-    floor: Array
-    counted: Array
-    relative: Array
-    least: Array
-    level_known: bool
-    V: Array
-    mu: Array
-
-    @staticmethod
-    def of(data: Data, noise: Noise | None, fields: Sequence[str]) -> Measurements:
-        """Noise as stated, or from the data."""
-        measured = measure(data, noise)
-        if correlated(measured.noise):
-            raise RefineError(
-                "refine: noise that is correlated between nodes or times cannot be used; state noise=IID, PerField, "
-                "Diagonal or SignalNoise."
-            )
-        own, shape = measured.data, (data.n_times, data.n_nodes)
-        laws = {f: _law(noise, measured, f) for f in fields}
-        fixed = _variance(measured)
-        every = np.ones(shape, dtype=bool)
-        known = {f: every if data.measured is None else data.measured[f] for f in fields}
-        V, mu = _modes(data)
-        return Measurements(
-            data=own,
-            fields=tuple(fields),
-            values=_side_by_side(own.fields[f] for f in fields),
-            known=_side_by_side(known[f] & ~measured.bridged.get(f, ~every) for f in fields),
-            floor=_side_by_side(np.broadcast_to(law.a**2 if (law := laws[f]) else fixed[f], shape) for f in fields),
-            counted=np.repeat([law.b if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
-            relative=np.repeat([law.c**2 if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
-            least=np.repeat([_least(own, f) if laws[f] else 0.0 for f in fields], data.n_nodes),
-            level_known=measured.noise.scale_known,
-            V=scipy.linalg.block_diag(*[V] * len(fields)),
-            mu=np.tile(mu, len(fields)),
-        )
-
-    def variance(self, u: Array, frame: int | slice = slice(None)) -> Array:
-        """v(u) of the values at some times."""
-        return np.asarray(self.floor[frame] + self.counted * (np.abs(u) + self.least) + self.relative * u**2)
-
-    def deviance(self, u: Array, frame: int) -> float:
-        """2 Σ ∫_u^û (û − s)/v(s) ds of the values (s,) at one time."""
-        off = np.where(self.known[frame], self.values[frame] - u, 0.0)
-        if not self.counted.any() and not self.relative.any():
-            return float(np.sum(off**2 / self.floor[frame]))
-        inside = u + off * _NODES[:, None]
-        weights = (_WEIGHTS * (1 - _NODES))[:, None]
-        return float(2 * np.sum(off**2 * np.sum(weights / self.variance(inside, frame), axis=0)))
-
-    @cached_property
-    def smooth(self) -> Array:
-        """States (T, s) without most of the noise, for the start."""
-        found, n = smoothers(self.data), self.data.n_nodes
-        parts = [self.values[:, i : i + n] for i in range(0, self.values.shape[1], n)]
-        states: Array = _side_by_side(found[f].smooth(u) for f, u in zip(self.fields, parts, strict=True))
-        return states
-
-    @property
-    def rank(self) -> int:
-        """Modes that the prior holds."""
-        return int(np.count_nonzero(self.mu))
-
-
-def _law(noise: Noise | None, measured: Measurement, name: str) -> SignalNoise | None:
-    """How the noise of a field grows with the signal; None where it does not."""
-    if isinstance(noise, SignalNoise):
-        return noise
-    found = None if measured.growth is None else measured.growth.get(name)
-    return found if found is not None and found.significant else None
-
-
-def _variance(measured: Measurement) -> dict[str, Array]:
-    """Variance by field, or its shape where the level is not known."""
-    shape = shape_of(measured.noise)
-    if isinstance(shape, PerTime):
-        return {f: np.square(np.asarray(shape.sigma, dtype=float))[:, None] for f in measured.data.names}
-    if measured.noise.scale_known:
-        return dict(measured.variance)
-    found = stated_variance(shape, measured.data)
-    assert found is not None  # all other shapes are correlated
-    return found
-
-
-def _least(data: Data, name: str) -> float:
-    """Part of a step of counts, or of the size of the field."""
-    values = observed(data, name)
-    return max(_LEAST * (lattice_step(values) or 0.0), _SMALL * float(np.sqrt(np.nanmean(np.square(values)))))
-
-
-def _modes(data: Data) -> tuple[Array, Array]:
-    """Eigenvectors V (n, m) and eigenvalues μ (m,) of Σ_a D_aᵀD_a, the smoothest first."""
-    pairs = [np.linalg.eigh((D.T @ D).toarray()) for D in second_differences(data.geometry, data.times[:1])[1:]]
-    mu = reduce(np.add.outer, [np.where(m > _ZERO * m.max(), m, 0.0) for m, _ in pairs], np.zeros(()))
-    order = np.argsort(mu, axis=None, kind="stable")[:_MOST_MODES]
-    places = np.unravel_index(order, mu.shape) if mu.ndim else ()
-    V = reduce(
-        lambda left, right: (left[:, None, :] * right[None, :, :]).reshape(-1, len(order)),
-        [v[:, place] for (_, v), place in zip(pairs, places, strict=True)],
-        np.ones((1, len(order))),
-    )
-    return V, mu.ravel()[order]
-
-
-def _side_by_side(parts: Iterable[Any]) -> Any:
-    return np.ascontiguousarray(np.concatenate(list(parts), axis=1))
-
-
-@dataclass(frozen=True, eq=False)
-class ForwardModel:
-    """Some operators, ready to be solved forward on every experiment.
-
-    Attributes
-    ----------
-    scale
-        s (d,), standard deviations of the prior: with s_i operator i alone would change the fields by their own size
-        between two frames.
-    bounds
-        What keeps the equation well posed, and what was asked for.
-    """
-
-    names: tuple[str, ...]
-    experiments: tuple[Measurements, ...]
-    simulators: tuple[Simulator, ...]
-    scale: Array
-    bounds: LinearConstraints
-
-    @staticmethod
-    def of(experiments: Sequence[Measurements], library: Library, bounds: LinearConstraints | None) -> ForwardModel:
-        """Refused with the reason where the equation cannot be solved.
-
-        Parameters
-        ----------
-        bounds
-            Further ones, on the operators of the library.
-        """
-        try:
-            made = tuple(simulator(one.data, library) for one in experiments)
-        except BvsiError as error:
-            raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
-        simulators = tuple(one for one in made if isinstance(one, Simulator))
-        if len(simulators) < len(made):
-            raise RefineError("refine: series without space cannot be fitted by forward solves; use their weak form.")
-        if made[0].fields != experiments[0].fields:
-            raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
-        rows = np.concatenate([well_posed_rows(library, one.data) for one in experiments])
-        texts = ("the equation is well posed: diffusion at the highest order is not negative",) * len(rows)
-        every = LinearConstraints(library.names, rows, np.zeros(len(rows)), np.full(len(rows), np.inf), texts)
-        if bounds:
-            both = stacked([every.rows, bounds.rows])
-            every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library.names, tuple(experiments), simulators, _scales(experiments, simulators), every)
-
-    @property
-    def count(self) -> int:
-        """Values that are fitted."""
-        return sum(int(np.count_nonzero(one.known)) for one in self.experiments)
-
-    @property
-    def level_known(self) -> bool:
-        """Whether the variance of the noise is known, and not only its shape."""
-        return all(one.level_known for one in self.experiments)
-
-    def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
-        """Values (T, s) of one experiment."""
-        one, made = self.experiments[number], self.simulators[number]
-        frames = solve_with_tangents(made, theta, one.V @ z, one.V[:, :0], one.data.times, steps)
-        return np.stack([u for u, _ in frames])
-
-    def start(self) -> Array:
-        """θ (d,) by least squares: M (u_k+1 − u_k) = ½ Δt (F(u_k+1) + F(u_k)) θ at smooth states, within the bounds."""
-        P, g = np.diag(self.scale**-2.0), np.zeros(len(self.names))
-        for one, made in zip(self.experiments, self.simulators, strict=True):
-            times = one.data.times
-            Mu, F = weak_terms(made, one.smooth, times)
-            X = 0.5 * np.diff(times)[:, None, None] * (F[1:] + F[:-1])
-            y, size = np.diff(Mu, axis=0), np.sqrt(np.mean(np.diff(Mu, axis=0) ** 2)) or 1.0
-            P += np.einsum("tnd,tne->de", X, X) / size**2
-            g += np.einsum("tnd,tn->d", X, y) / size**2
-        return solve_program(P, g, self.bounds)
-
-
-def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]) -> Array:
-    """s (d,): RMS(u)/(Δt RMS(M⁻¹F_i)), M lumped, over all experiments."""
-    size = rate = 0.0
-    for one, made in zip(experiments, simulators, strict=True):
-        Mu, F = weak_terms(made, one.smooth, one.data.times)
-        lumped, _ = weak_terms(made, np.ones_like(one.smooth[:1]), one.data.times[:1])
-        step = float(np.median(np.diff(one.data.times)))
-        size = size + float(np.mean((Mu / lumped) ** 2))
-        rate = rate + np.mean((step * F / lumped[..., None]) ** 2, axis=(0, 1))
-    return np.asarray(np.sqrt(size / np.where(rate > 0, rate, size)))
-
-
-@dataclass(frozen=True, eq=False)
-class ForwardFit:
-    """The posterior of one equation from forward solves.
-
-    Attributes
-    ----------
-    theta
-        (d,), the most probable coefficients.
-    posterior
-        Of the coefficients; the initial states are integrated out.
-    log_likelihood
-        log p(û | θ̂), initial states integrated out, up to a constant that is the same for all models of the same data.
-    deviance
-        Misfit in units of the noise as stated or measured, over all values.
-    count
-        Values that were fitted.
-    used
-        Parameters that the data determine, those of the initial states included.
-    log_evidence
-        log p(û | model), up to a constant that is the same for all models of the same data.
-    scale
-        s (d,) of the prior of θ.
-    initial
-        Initial states (s,), one per experiment.
-    predictions, spreads
-        Fitted values (T, s) and their standard deviations, one per experiment.
-    smoothness
-        τ of each mode of each.
-    level
-        σ² where the noise is known up to a factor, else one.
-    steps
-        Steps in time between two frames.
-    """
-
-    theta: Array
-    posterior: GaussianPosterior | TruncatedPosterior
-    log_likelihood: float
-    deviance: float
-    count: int
-    used: float
-    log_evidence: float
-    scale: Array
-    initial: tuple[Array, ...]
-    predictions: tuple[Array, ...]
-    spreads: tuple[Array, ...]
-    smoothness: tuple[Array, ...]
-    level: float
-    steps: int
-    status: Status
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Operators."""
-        return self.posterior.names
-
-    @property
-    def chi2(self) -> float:
-        """Deviance per degree of freedom."""
-        return self.deviance / max(1.0, self.count - self.used)
-
-    @property
-    def p_value(self) -> float:
-        """Probability of as large a misfit by chance; one where the noise level is not known."""
-        return 1.0 if self.level != 1 else float(chdtrc(max(1.0, self.count - self.used), self.deviance))
-
-    def evidence_with(self, factor: float) -> float:
-        """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
-        exponent = 0.5 * float(np.sum((self.theta / self.scale) ** 2))
-        return float(self.log_evidence + exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))
 
 
 @dataclass(frozen=True, eq=False)
@@ -398,6 +82,30 @@ class _Sums:
 
 
 @dataclass(frozen=True, eq=False)
+class _Volume:
+    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which tells how far is far."""
+
+    theta: Array
+    gradient: Array
+    curvature: Array
+    S: Array
+
+    def slope(self, theta: Array) -> Array:
+        """Gradient (d,) at another θ."""
+        return self.gradient + self.curvature @ (theta - self.theta)
+
+    def change(self, theta: Array, other: Array) -> float:
+        """From θ to another one."""
+        x = other - theta
+        return float(self.slope(theta) @ x + 0.5 * x @ self.curvature @ x)
+
+    def within(self, theta: Array, distance: float) -> bool:
+        """Whether θ is that near, in standard deviations."""
+        x = theta - self.theta
+        return bool(x @ self.S @ x <= distance**2)
+
+
+@dataclass(frozen=True, eq=False)
 class _Expansion:
     """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
 
@@ -409,23 +117,16 @@ class _Expansion:
     h: tuple[Array, ...]
 
     @staticmethod
-    def of(
-        model: ForwardModel, point: _Parameters, sums: _Sums, volume: tuple[Array, Array] | None = None
-    ) -> _Expansion:
-        """Data and priors together.
-
-        Parameters
-        ----------
-        volume
-            Gradient (d,) and curvature (d, d) of Σ log|C|.
-        """
+    def of(model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None = None) -> _Expansion:
+        """Data and priors together."""
         d, scale = len(point.theta), model.scale
         H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
         held = [tau * one.mu for one, tau in zip(model.experiments, point.tau, strict=True)]
         phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
         C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
-        gradient, curvature = (np.zeros(d), np.zeros((d, d))) if volume is None else volume
+        gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
+        curvature = np.zeros((d, d)) if volume is None else volume.curvature
         return _Expansion(
             phi,
             sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
@@ -472,7 +173,7 @@ class _Solved:
 
     point: _Parameters
     sums: _Sums
-    volume: tuple[Array, Array] | None
+    volume: _Volume | None
     status: Status
 
 
@@ -480,10 +181,12 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
     """The most probable point; None where the equation cannot be solved with halved steps in time."""
     damping, better, worse, least, last = _DAMPING
     checked = False  # whether steps in time are short enough, here and in the end
-    volume, promised = None, np.inf
+    volume: _Volume | None = None
+    promised = np.inf
     for iteration in range(1, _ITERATIONS + 1):
         point, moved = _with_strengths(model, point, sums, volume)
-        if volume is None and promised < _NEAR:
+        near = _CLOSE if promised < _CONVERGED else _APART
+        if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
             volume = _volume(model, point, sums)
         at = _Expansion.of(model, point, sums, volume)
         _, promised = _step(model, point, at, 0.0)
@@ -494,7 +197,7 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
                 again = _solved(model, halved)
                 if again is None or halved.steps > _MOST_STEPS:
                     return None
-                point, sums, volume = halved, again, None
+                point, sums = halved, again
                 continue
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
@@ -502,11 +205,10 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
         tried = _solved(model, step)
         fall = -np.inf if tried is None else at.phi - _Expansion.of(model, step, tried).phi
         if volume is not None:  # as it changes with θ; with z, which is where Φ is lowest, it does not count
-            x = step.theta - point.theta
-            fall -= float(volume[0] @ x + 0.5 * x @ volume[1] @ x)
+            fall -= volume.change(point.theta, step.theta)
         damping = better * damping if fall > _GOOD * hoped else worse * max(damping, least)
         if tried is not None and fall > -_TIE:
-            point, sums, volume = step, tried, None
+            point, sums = step, tried
         elif damping > last:
             break
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
@@ -517,7 +219,7 @@ def _first(
 ) -> tuple[_Parameters, _Sums]:
     """The start with the lowest Φ; steps in time are halved until one can be solved."""
     states = [one.smooth[0] for one in model.experiments] if like is None else like.initial
-    z = tuple(one.V.T @ state for one, state in zip(model.experiments, states, strict=True))
+    z = tuple(one.modes(state) for one, state in zip(model.experiments, states, strict=True))
     tau = tuple(_strengths(one, own, np.ones(len(one.fields))) for one, own in zip(model.experiments, z, strict=True))
     tau = tau if like is None else like.smoothness
     centre = np.diag(model.scale**-2.0)
@@ -537,12 +239,13 @@ def _first(
 def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     """Sums over the data at a point; None where the equation cannot be solved there."""
     curvatures, slopes, deviance = [], [], 0.0
-    for one, made, z in zip(model.experiments, model.simulators, point.z, strict=True):
-        p = len(point.theta) + len(z)
+    for number, one in enumerate(model.experiments):
+        p = len(point.theta) + len(one.mu)
         H, slope = np.zeros((p, p)), np.zeros(p)
         try:
-            frames = solve_with_tangents(made, point.theta, one.V @ z, one.V, one.data.times, point.steps)
-            for k, (u, G) in enumerate(frames):
+            frames = _frames(model, point, number)
+            for k, (state, tangents) in enumerate(frames):
+                u, G = one.measured(state), one.measured(tangents)
                 weight = one.known[k] / one.variance(u, k)
                 H += G.T @ (weight[:, None] * G)
                 slope += G.T @ (weight * (one.values[k] - u))
@@ -552,6 +255,15 @@ def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
         curvatures.append(H)
         slopes.append(slope)
     return _Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def _frames(
+    model: ForwardModel, point: _Parameters, number: int, later: Sequence[float] | Array = ()
+) -> Iterator[tuple[Array, Array]]:
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later."""
+    one, z = model.experiments[number], point.z[number]
+    start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
+    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, times, point.steps)
 
 
 def _step(model: ForwardModel, point: _Parameters, at: _Expansion, damping: float) -> tuple[_Parameters, float]:
@@ -611,7 +323,7 @@ def _strengths(one: Measurements, z: Array, determined: Array) -> Array:
 
 
 def _with_strengths(
-    model: ForwardModel, point: _Parameters, sums: _Sums, volume: tuple[Array, Array] | None
+    model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None
 ) -> tuple[_Parameters, float]:
     """τ, and σ² where it is not known, nearer to the most likely ones; and by how much their logarithms moved."""
     law = _Joint.of(_Expansion.of(model, point, sums, volume))
@@ -630,8 +342,8 @@ def _with_strengths(
     return replace(point, tau=tuple(taus), level=level), max(changes)
 
 
-def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[Array, Array]:
-    """Gradient (d,) and curvature (d, d) of Σ log|C| by θ, at the most probable z: differences over half an sd.
+def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Volume:
+    """Gradient and curvature of Σ log|C| by θ, at the most probable z: differences over half an sd.
 
     Without it θ is the most probable one together with z. Where z is rough as soon as θ is small, as initial states are
     without diffusion, that is far from the θ that is most probable whatever z.
@@ -652,7 +364,7 @@ def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[Array
         elif up is not None or down is not None:
             slope[i] = (up if up is not None else -down) / _APART  # type: ignore[operator]
     onto = S @ R
-    return onto @ slope, (onto * np.maximum(bend, -1.0)) @ onto.T
+    return _Volume(point.theta, onto @ slope, (onto * np.maximum(bend, -1.0)) @ onto.T, S)
 
 
 def _moved(model: ForwardModel, point: _Parameters, coupled: Sequence[Array], x: Array) -> _Expansion | None:
@@ -686,11 +398,17 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
     at = _Expansion.of(model, point, sums, found.volume)
     law = _Joint.of(at)
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
-    values, spreads = [], []
-    for number, (one, made, z) in enumerate(zip(model.experiments, model.simulators, point.z, strict=True)):
-        frames = list(solve_with_tangents(made, point.theta, one.V @ z, one.V, one.data.times, point.steps))
-        values.append(np.stack([u for u, _ in frames]))
-        spreads.append(np.stack([law.spread(number, G) for _, G in frames]))
+    states, values, spreads = [], [], []
+    for number, one in enumerate(model.experiments):
+        frames = list(_frames(model, point, number, one.later))
+        states.append(np.stack([u for u, _ in frames]))
+        values.append(np.stack([one.measured(u) for u, _ in frames]))
+        spreads.append(np.stack([law.spread(number, one.measured(G)) for _, G in frames]))
+    if (
+        model.growth(point.theta, [own[: one.data.n_times] for own, one in zip(states, model.experiments, strict=True)])
+        > _RUNS_AWAY
+    ):
+        raise RefineError(_ILL_POSED)
     held = sum(
         0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True)
     )
@@ -709,7 +427,7 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
         law.used(model, point),
         evidence,
         model.scale,
-        tuple(one.V @ z for one, z in zip(model.experiments, point.z, strict=True)),
+        tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),
         point.tau,

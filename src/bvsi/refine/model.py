@@ -1,0 +1,199 @@
+"""Some operators, ready to be solved forward on every experiment, and what a fit of them is.
+
+u_t = Σ_i θ_i F_i(u),     θ_i ~ N(0, s_i²) within bounds
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtrc
+
+from bvsi.check.well_posed import well_posed_rows
+from bvsi.common.arrays import Array
+from bvsi.errors import BvsiError
+from bvsi.forward.ensemble import Simulator, simulator
+from bvsi.forward.tangents import solve_with_tangents, weak_terms
+from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.constraints.linear import stacked
+from bvsi.infer.constraints.program import solve_program
+from bvsi.infer.fit import Status
+from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.operators import Library
+from bvsi.refine.measurements import Measurements, RefineError
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardModel:
+    """Some operators, ready to be solved forward on every experiment.
+
+    Attributes
+    ----------
+    scale
+        s (d,), standard deviations of the prior: with s_i operator i alone would change the fields by their own size
+        between two frames.
+    bounds
+        What keeps the equation well posed, and what was asked for.
+    """
+
+    library: Library
+    experiments: tuple[Measurements, ...]
+    simulators: tuple[Simulator, ...]
+    scale: Array
+    bounds: LinearConstraints
+
+    @staticmethod
+    def of(experiments: Sequence[Measurements], library: Library, bounds: LinearConstraints | None) -> ForwardModel:
+        """Refused with the reason where the equation cannot be solved.
+
+        Parameters
+        ----------
+        bounds
+            Further ones, on the operators of the library.
+        """
+        try:
+            made = tuple(simulator(one.as_data(one.smooth), library, positive=one.positive) for one in experiments)
+        except BvsiError as error:
+            raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
+        simulators = tuple(one for one in made if isinstance(one, Simulator))
+        if len(simulators) < len(made):
+            raise RefineError("refine: series without space cannot be fitted by forward solves; use their weak form.")
+        if made[0].fields != experiments[0].fields:
+            raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
+        rows = np.concatenate([well_posed_rows(library, one.extremes) for one in experiments])
+        scale = _scales(experiments, simulators)
+        rows /= np.abs(rows * scale).max(axis=1, keepdims=True, initial=np.finfo(float).tiny)
+        texts = ("the equation is well posed: diffusion at the highest order is not negative",) * len(rows)
+        every = LinearConstraints(library.names, rows, np.zeros(len(rows)), np.full(len(rows), np.inf), texts)
+        if bounds:
+            both = stacked([every.rows, bounds.rows])
+            every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
+        return ForwardModel(library, tuple(experiments), simulators, scale, every)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Operators."""
+        return self.library.names
+
+    @property
+    def count(self) -> int:
+        """Values that are fitted."""
+        return sum(int(np.count_nonzero(one.known)) for one in self.experiments)
+
+    @property
+    def level_known(self) -> bool:
+        """Whether the variance of the noise is known, and not only its shape."""
+        return all(one.level_known for one in self.experiments)
+
+    def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
+        """Values (T, s) of one experiment."""
+        one, made = self.experiments[number], self.simulators[number]
+        frames = solve_with_tangents(made, theta, one.initial(z), one.V[:, :0], one.data.times, steps)
+        return np.stack([one.measured(u) for u, _ in frames])
+
+    def growth(self, theta: Array, states: Sequence[Array]) -> float:
+        """Powers of e by which waves of two nodes may grow where states (T, S) have negative diffusion."""
+        found = [0.0]
+        for one, own in zip(self.experiments, states, strict=True):
+            above = np.where(one.bend > 0, np.maximum(own, 0.0), own)  # as operators see it
+            rates = -well_posed_rows(self.library, one.as_data(above)) @ theta
+            found.append(float(np.ptp(one.data.times)) * float(rates.max(initial=0.0)))
+        return max(found)
+
+    def start(self) -> Array:
+        """θ (d,) by least squares: M (u_k+1 − u_k) = ½ Δt (F(u_k+1) + F(u_k)) θ at smooth states, within the bounds."""
+        P, g = np.diag(self.scale**-2.0), np.zeros(len(self.names))
+        for one, made in zip(self.experiments, self.simulators, strict=True):
+            times = one.data.times
+            Mu, F = weak_terms(made, one.smooth, times)
+            X = 0.5 * np.diff(times)[:, None, None] * (F[1:] + F[:-1])
+            y, size = np.diff(Mu, axis=0), np.sqrt(np.mean(np.diff(Mu, axis=0) ** 2)) or 1.0
+            P += np.einsum("tnd,tne->de", X, X) / size**2
+            g += np.einsum("tnd,tn->d", X, y) / size**2
+        return solve_program(P, g, self.bounds)
+
+
+def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]) -> Array:
+    """s (d,): RMS(u)/(Δt RMS(M⁻¹F_i)), M lumped, over all experiments."""
+    size = rate = 0.0
+    for one, made in zip(experiments, simulators, strict=True):
+        Mu, F = weak_terms(made, one.smooth, one.data.times)
+        lumped, _ = weak_terms(made, np.ones_like(one.smooth[:1]), one.data.times[:1])
+        step = float(np.median(np.diff(one.data.times)))
+        size = size + float(np.mean((Mu / lumped) ** 2))
+        rate = rate + np.mean((step * F / lumped[..., None]) ** 2, axis=(0, 1))
+    return np.asarray(np.sqrt(size / np.where(rate > 0, rate, size)))
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardFit:
+    """The posterior of one equation from forward solves.
+
+    Attributes
+    ----------
+    theta
+        (d,), the most probable coefficients.
+    posterior
+        Of the coefficients; the initial states are integrated out.
+    log_likelihood
+        log p(û | θ̂), initial states integrated out, up to a constant that is the same for all models of the same data.
+    deviance
+        Misfit in units of the noise as stated or measured, over all values.
+    count
+        Values that were fitted.
+    used
+        Parameters that the data determine, those of the initial states included.
+    log_evidence
+        log p(û | model), up to a constant that is the same for all models of the same data.
+    scale
+        s (d,) of the prior of θ.
+    initial
+        Initial states (s,), one per experiment.
+    predictions, spreads
+        Fitted values (T + L, s) and their standard deviations, one per experiment; the last L are forecasts.
+    smoothness
+        τ of each mode of each.
+    level
+        σ² where the noise is known up to a factor, else one.
+    steps
+        Steps in time between two frames.
+    """
+
+    theta: Array
+    posterior: GaussianPosterior | TruncatedPosterior
+    log_likelihood: float
+    deviance: float
+    count: int
+    used: float
+    log_evidence: float
+    scale: Array
+    initial: tuple[Array, ...]
+    predictions: tuple[Array, ...]
+    spreads: tuple[Array, ...]
+    smoothness: tuple[Array, ...]
+    level: float
+    steps: int
+    status: Status
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Operators."""
+        return self.posterior.names
+
+    @property
+    def chi2(self) -> float:
+        """Deviance per degree of freedom."""
+        return self.deviance / max(1.0, self.count - self.used)
+
+    @property
+    def p_value(self) -> float:
+        """Probability of as large a misfit by chance; one where the noise level is not known."""
+        return 1.0 if self.level != 1 else float(chdtrc(max(1.0, self.count - self.used), self.deviance))
+
+    def evidence_with(self, factor: float) -> float:
+        """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
+        exponent = 0.5 * float(np.sum((self.theta / self.scale) ** 2))
+        return float(self.log_evidence + exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))
