@@ -126,7 +126,7 @@ def predictive_groups(
     import xarray as xr
 
     rng = np.random.default_rng(0) if rng is None else rng
-    likelihood = _likelihood(found, data, library, noise, rng)
+    likelihood = likelihood_of(found, data, library, noise, rng)
     if likelihood.n > _MOST:
         raise BvsiError(f"to_arviz: {likelihood.n} residuals are more than {_MOST}; give every second frame or node.")
     scale = math.sqrt(likelihood.noise_scale(likelihood.normal_equations(found.theta)))
@@ -173,10 +173,10 @@ def _noise(model: LinearModel, shape: tuple[int, ...], rng: Rng) -> Array:
     return np.stack(drawn).reshape(*shape, -1)
 
 
-def _likelihood(
-    found: Discovery, data: Data | Sequence[Data], library: Library, noise: Any, rng: Rng
+def likelihood_of(
+    found: Discovery, data: Data | Sequence[Data], library: Library, noise: Any = None, rng: Rng | None = None
 ) -> ResidualLikelihood:
-    """The likelihood of the selected operators with the method of the discovery."""
+    """The likelihood of the selected operators with the method of the discovery, of these or of other data."""
     if found.method is None or found.method.weighting is None or not found.method.weighting.uses_noise:
         raise BvsiError("to_arviz: the method of this result is not kept, or takes no noise; discover it again.")
     if len(library.orders) > 1:
@@ -184,6 +184,7 @@ def _likelihood(
     missing = [name for name in found.names if name not in library.names]
     if missing:
         raise BvsiError(f"library: it has no operator {missing[0]!r}; give that of the discovery.")
+    rng = np.random.default_rng(0) if rng is None else rng
     measured = measure_all(as_experiments(data), noise, robust=True, rng=rng)
     setup, _ = with_treatment(choose_method(measured, library, found.method).setup)
     return setup.likelihood(found.names)
