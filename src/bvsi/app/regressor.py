@@ -23,7 +23,7 @@ from bvsi.app.predictive import likelihood_of
 from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import check_field_name
-from bvsi.discovery import Discovery, discover
+from bvsi.discovery import discover
 from bvsi.discovery.result import equation_text
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.quadratic import Quadratic
@@ -127,7 +127,7 @@ class BvsiRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         return self._of_samples(X, np.asarray(y, dtype=float))
 
     def predict(self, X: Any) -> Array:
-        """Left sides Σ_i θ_i F_i of the rows, (n,) or (n, equations); with places, derivatives are those of the grid."""
+        """Left sides Σ_i θ_i F_i of the rows, (n,) or (n, equations); derivatives are those of the grid of places."""
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, dtype=float)
         columns = self._columns(X)
@@ -176,7 +176,9 @@ class BvsiRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         named = fields if sides.shape[1] == len(fields) and not self._single else _targets(sides.shape[1])
         self.library_ = self._library(named, fields)
         if len(self.library_.equations) != sides.shape[1]:
-            raise BvsiError(f"candidates: {len(self.library_.equations)} equations, but y has {sides.shape[1]} columns.")
+            raise BvsiError(
+                f"candidates: {len(self.library_.equations)} equations, but y has {sides.shape[1]} columns; one each."
+            )
         self.names_, self.discovery_ = self.library_.names, None
         self.coef_, self.sd_ = np.zeros(len(self.names_)), np.zeros(len(self.names_))
         columns = self._columns(X)
@@ -215,7 +217,9 @@ class BvsiRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
         for name in found:
             check_field_name(name, "column", series=not self.places)
         if not found:
-            raise BvsiError(f"X: {self.n_features_in_} feature(s), all of them times and places; a column with a field is needed.")
+            raise BvsiError(
+                f"X: {self.n_features_in_} feature(s), all of them times and places; a column with a field is needed."
+            )
         return found
 
     def _library(self, equations: Sequence[str], fields: Sequence[str] = ()) -> Library:
@@ -270,9 +274,7 @@ def _targets(number: int) -> tuple[str, ...]:
     return (_TARGET,) if number == 1 else tuple(f"{_TARGET}{i}" for i in range(number))
 
 
-def selected_columns(
-    A: Array, y: Array, names: Sequence[str], keep: Iterable[str]
-) -> tuple[list[int], Array, Array]:
+def selected_columns(A: Array, y: Array, names: Sequence[str], keep: Iterable[str]) -> tuple[list[int], Array, Array]:
     """Columns that are selected by BIC among those of A (n, d), their coefficients in y = A θ + e, and their sd.
 
     The misfit ‖y − Aθ‖² is quadratic, so that the search over subsets is that of :mod:`bvsi.select` without refits.

@@ -72,6 +72,8 @@ def _printable(dataset: xr.Dataset) -> Discovery:
         *found.left.values(),
         *found.parameters,
         *found.open_parameters,
+        *found.units,
+        *found.units.values(),
     )
     if not all(isinstance(text, str) for text in told):
         raise TypeError("texts are needed")
@@ -112,6 +114,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "open_parameters": json.dumps(found.open_parameters),
         "words": json.dumps(None if found.words is None else dataclasses.asdict(found.words)),
         "texts": json.dumps(dict(found.texts)),
+        "units": json.dumps(dict(found.units)),
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps(status_record(found.status)),
         "no_simulation": found.no_simulation,
@@ -151,6 +154,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         open_parameters=tuple(json.loads(attributes.get("open_parameters", "[]"))),
         words=_words(json.loads(attributes.get("words", "null"))),
         texts=json.loads(attributes.get("texts", "{}")),
+        units=json.loads(attributes.get("units", "{}")),
         frames=frames_from(dataset),
         forecast=forecast_of(json.loads(attributes.get("forecast", "null"))),
         no_simulation=str(attributes.get("no_simulation", "")),

@@ -89,6 +89,8 @@ class Discovery:
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
         The equation and its rivals by forward solves, see :meth:`refine`.
+    units
+        Units of ``names`` as texts, such as ``mm²/h``, where those of fields and coordinates were given.
     """
 
     fields: tuple[str, ...]
@@ -114,6 +116,7 @@ class Discovery:
     open_parameters: tuple[str, ...] = ()
     words: Vocabulary | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,8 +138,13 @@ class Discovery:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
         chosen = [i for i, name in enumerate(self.names) if name not in self.parameters]
         names = [self.names[i] for i in chosen]
-        text = equation_text(names, self.theta[chosen], self.sd[chosen], self.fields, self.time_order, self.left)
-        inside = [f"{name} = {with_uncertainty(*pair)}" for name, pair in self.inside.items()]
+        text = equation_text(
+            names, self.theta[chosen], self.sd[chosen], self.fields, self.time_order, self.left, self.units
+        )
+        units = {without_equation(name): unit for name, unit in self.units.items() if name in self.parameters}
+        inside = [
+            f"{name} = {with_uncertainty(*pair)} {units.get(name, '')}".rstrip() for name, pair in self.inside.items()
+        ]
         return "\n".join([text, *inside])
 
     @property
@@ -248,11 +256,13 @@ class Discovery:
         width = max(len(name) for name in self.names)
         inclusion = self.inclusion()
         rows = [f"{'operator':<{width}}  {'coefficient':>12}  {'sd':>9}  {'95% interval':>25}  {'P(in)':>6}"]
+        rows[0] += "  unit" if self.units else ""
         for name, value, sd, (low, high) in zip(
             self.names, self.theta, self.sd, self.posterior.interval(), strict=True
         ):
             interval = f"[{low:.6g}, {high:.6g}]"
-            rows.append(f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}")
+            row = f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}"
+            rows.append(f"{row}  {self.units.get(name, '')}".rstrip())
         return "\n".join(rows)
 
     @property
@@ -440,16 +450,21 @@ def equation_text(
     fields: Sequence[str],
     time_order: int = 1,
     left: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> str:
-    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time."""
-    lines, written = [], left or {}
+    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time.
+
+    With units it is ``u_t = 0.0998(4) mm²/h laplacian(u)``.
+    """
+    lines, written, measures = [], left or {}, units or {}
     for one in fields:
         prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
                 sign = "−" if value < 0 else "+"
-                terms.append(f"{sign} {with_uncertainty(abs(value), s)} {name.removeprefix(prefix)}")
+                number = f"{with_uncertainty(abs(value), s)} {measures.get(name, '')}".rstrip()
+                terms.append(f"{sign} {number} {name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")
     return "\n".join(lines)

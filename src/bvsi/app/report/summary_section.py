@@ -59,7 +59,7 @@ def coefficient_rows(found: Discovery, level: float = 0.95) -> list[CoefficientR
     for name, value, sd, (low, high) in zip(
         found.names, found.theta.tolist(), found.sd.tolist(), found.posterior.interval(level).tolist(), strict=True
     ):
-        number = ("−" if value < 0 else "") + plain(measured(abs(value), sd))
+        number = ("−" if value < 0 else "") + plain(measured(abs(value), sd, found.units.get(name, "")))
         ends = (signed(low), signed(high))
         rows.append(CoefficientRow(name, number, ends, value, (low, high), inclusion.get(name, 1.0)))
     return rows
