@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from bvsi._version import __version__
 
 if TYPE_CHECKING:
+    from bvsi.app import datasets
     from bvsi.app.comparison import compare
+    from bvsi.app.regressor import BvsiRegressor
     from bvsi.data import Data, Grid, Mesh
     from bvsi.data.scattered import mesh_through
     from bvsi.discovery import Discovery, Method, Paper, discover
@@ -61,6 +63,8 @@ _HOME = {
 }
 # Packages whose further names are at hand after ``import bvsi`` alone, such as ``bvsi.select.Forward``.
 _PACKAGES = ("check", "data", "infer", "likelihood", "noise", "operators", "predict", "residual", "select", "spaces")
+# What is at hand too, and not among the names of the method: it may need packages that are not installed.
+_MORE = {"BvsiRegressor": "bvsi.app.regressor"}
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [*_MODULE_OF]
@@ -69,10 +73,13 @@ __all__ = [*_MODULE_OF]
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"bvsi.{name}")
-    if name not in _MODULE_OF:
+    if name == "datasets":
+        return importlib.import_module("bvsi.app.datasets")
+    home = _MODULE_OF.get(name) or _MORE.get(name)
+    if home is None:
         raise AttributeError(f"module 'bvsi' has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULE_OF[name]), name)
+    return getattr(importlib.import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return sorted([*__all__, *_MORE, "datasets"])

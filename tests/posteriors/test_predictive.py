@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from bvsi.app.predictive import _likelihood, linear_model, predictive_groups
+from bvsi.app.predictive import likelihood_of, linear_model, predictive_groups
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
 from bvsi.errors import BvsiError
@@ -49,7 +49,7 @@ def test_zeta_is_a_residual_given_all_others(found):
     """log p(r_i | r_−i) = log p(r) − log p(r_−i), for Gaussian r with covariance Σ."""
     from scipy.stats import multivariate_normal
 
-    likelihood = _likelihood(found, DATA, LIBRARY, NOISE, np.random.default_rng(0))
+    likelihood, _ = likelihood_of(found, DATA, LIBRARY, NOISE, np.random.default_rng(0))
     assert isinstance(likelihood.weighting, Stacked)
     (part,) = likelihood.parts
     model = linear_model(likelihood, part, found.theta)
@@ -64,7 +64,7 @@ def test_zeta_is_a_residual_given_all_others(found):
 
 
 def test_the_linear_model_has_the_equations_of_the_profile_estimator(found):
-    likelihood = _likelihood(found, DATA, LIBRARY, NOISE, np.random.default_rng(0))
+    likelihood, _ = likelihood_of(found, DATA, LIBRARY, NOISE, np.random.default_rng(0))
     (part,) = likelihood.parts
     model = linear_model(likelihood, part, found.theta)
     Sigma, _ = dense(likelihood, part, found.theta)

@@ -7,6 +7,7 @@ from contextlib import chdir
 import h5py
 import meshio
 import numpy as np
+import pandas as pd
 import scipy.io
 import tifffile
 import zarr
@@ -87,6 +88,12 @@ def save_table(path, columns):
         writer.writerows(zip(*(np.ravel(c).tolist() for c in columns.values()), strict=True))
 
 
+def save_sheet(path, columns):
+    """A table of Excel or Parquet."""
+    table = pd.DataFrame(columns)
+    table.to_excel(path, index=False) if path.suffix == ".xlsx" else table.to_parquet(path, index=False)
+
+
 def save_hdf5(path, arrays):
     with h5py.File(path, "w") as file:
         for name, values in arrays.items():
@@ -119,6 +126,10 @@ def write_line(folder, kind):
     elif kind == ".csv":
         X, T = np.meshgrid(x, t, indexing="ij")
         save_table(path, {"time": T, "x": X, "u": u})
+        return path, Reading(periodic={"x": PERIOD})
+    elif kind in (".xlsx", ".parquet"):
+        X, T = np.meshgrid(x, t, indexing="ij")
+        save_sheet(path, {"time": T.ravel(), "x": X.ravel(), "u": u.ravel()})
         return path, Reading(periodic={"x": PERIOD})
     elif kind == ".tif":
         tifffile.imwrite(path, u.T[:, None], photometric="minisblack")  # pages (1, x)
@@ -153,7 +164,8 @@ def _series(path, points, cells, t, fields):
     return path.parent / f"{path.stem}_*{path.suffix}"
 
 
-LINE_KINDS = (".nc", ".zarr", ".zarr.zip", ".npz", ".h5", ".mat", ".73.mat", ".csv", ".tif", ".xdmf")
+TABLES = (".csv", ".xlsx", ".parquet")
+LINE_KINDS = (".nc", ".zarr", ".zarr.zip", ".npz", ".h5", ".mat", ".73.mat", *TABLES, ".tif", ".xdmf")
 
 
 def write_plane(folder, kind):
@@ -226,13 +238,13 @@ MESH_KINDS = (".nc", ".npz", ".csv", ".vtu", ".xdmf", ".msh")
 
 
 def same(a, b, rtol=0.0):
-    """The two data sets agree, up to the rounding of coordinates where rtol is given."""
+    """The two data sets agree, up to rounding where rtol is given."""
     assert a.names == b.names
     np.testing.assert_allclose(a.times, b.times, rtol=rtol, atol=rtol)
     np.testing.assert_allclose(a.geometry.points, b.geometry.points, rtol=rtol, atol=rtol)
     assert type(a.geometry) is type(b.geometry)
     for name in a.names:
-        np.testing.assert_array_equal(a.fields[name], b.fields[name])
+        np.testing.assert_allclose(a.fields[name], b.fields[name], rtol=rtol, atol=rtol)
     if isinstance(a.geometry, Grid):
         assert dict(a.geometry.periods) == dict(b.geometry.periods)
     else:

@@ -17,6 +17,7 @@ from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
 from bvsi.errors import DataError
 from bvsi.operators import Library
+from bvsi.operators.vocabulary import TIME
 
 # Arguments of ``Data.from_xarray``; all others are those of ``discover``.
 _READING = ("fields", "auxiliary", "periodic", "mesh", "nodes", "axes", "missing")
@@ -54,10 +55,20 @@ class LabelledAccessor:
         time
             Name of the time dimension.
         options
-            Those of :meth:`bvsi.Data.from_xarray` and of :func:`bvsi.discover`.
+            Those of :meth:`bvsi.Data.from_xarray` and of :func:`bvsi.discover`; ``units="attrs"`` takes the units from
+            the attributes of fields, coordinates and time.
         """
         reading = {name: options.pop(name) for name in _READING if name in options}
+        if options.get("units") == "attrs":
+            options["units"] = self._units(time, reading.get("axes") or {})
         return discover(self.data(time=time, **reading), _library(library), **options)
+
+    def _units(self, time: str, axes: Mapping[str, str]) -> dict[str, str]:
+        """Attributes ``units`` by the names that operators use."""
+        source = self._source.to_dataset() if isinstance(self._source, xr.DataArray) else self._source
+        called = {**axes, time: TIME}
+        found = {called.get(str(name), str(name)): one.attrs.get("units") for name, one in source.variables.items()}
+        return {name: str(unit) for name, unit in found.items() if unit is not None}
 
 
 @pd.api.extensions.register_dataframe_accessor("bvsi")

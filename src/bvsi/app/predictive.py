@@ -129,7 +129,7 @@ def predictive_groups(
     import xarray as xr
 
     rng = np.random.default_rng(0) if rng is None else rng
-    likelihood, origin = _likelihood(found, data, library, noise, rng)
+    likelihood, origin = likelihood_of(found, data, library, noise, rng)
     estimate = found.theta - origin
     if likelihood.n > _MOST:
         raise BvsiError(f"to_arviz: {likelihood.n} residuals are more than {_MOST}; give every second frame or node.")
@@ -179,10 +179,13 @@ def _noise(model: LinearModel, shape: tuple[int, ...], rng: Rng) -> Array:
     return np.stack(drawn).reshape(*shape, -1)
 
 
-def _likelihood(
-    found: Discovery, data: Data | Sequence[Data], library: Library, noise: Any, rng: Rng
+def likelihood_of(
+    found: Discovery, data: Data | Sequence[Data], library: Library, noise: Any = None, rng: Rng | None = None
 ) -> tuple[ResidualLikelihood, Array]:
-    """The likelihood of the selected operators with the method of the discovery, and κ_0 of parameters, (d,)."""
+    """The likelihood of the selected operators with the method of the discovery, and κ_0 of parameters, (d,).
+
+    The data are those of the discovery, or others.
+    """
     if found.method is None or found.method.weighting is None or not found.method.weighting.uses_noise:
         raise BvsiError("to_arviz: the method of this result is not kept, or takes no noise; discover it again.")
     if len(library.orders) > 1:
@@ -193,6 +196,7 @@ def _likelihood(
     if missing:
         raise BvsiError(f"library: it has no operator {missing[0]!r}; give that of the discovery.")
     library, origin = at_estimate(library, found)
+    rng = np.random.default_rng(0) if rng is None else rng
     measured = measure_all(experiments, noise, robust=True, rng=rng)
     setup, _ = with_treatment(choose_method(measured, library, found.method).setup)
     return setup.likelihood(found.names), origin

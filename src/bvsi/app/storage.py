@@ -74,6 +74,8 @@ def _printable(dataset: xr.Dataset) -> Discovery:
         *found.left.values(),
         *found.parameters,
         *found.open_parameters,
+        *found.units,
+        *found.units.values(),
     )
     if not all(isinstance(text, str) for text in told):
         raise TypeError("texts are needed")
@@ -115,6 +117,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "functions": json.dumps([dataclasses.asdict(one) for one in found.functions]),
         "words": json.dumps(None if found.words is None else dataclasses.asdict(found.words)),
         "texts": json.dumps(dict(found.texts)),
+        "units": json.dumps(dict(found.units)),
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps(status_record(found.status)),
         "no_simulation": found.no_simulation,
@@ -155,6 +158,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         functions=tuple(map(_function, json.loads(attributes.get("functions", "[]")))),
         words=_words(json.loads(attributes.get("words", "null"))),
         texts=json.loads(attributes.get("texts", "{}")),
+        units=json.loads(attributes.get("units", "{}")),
         frames=frames_from(dataset),
         forecast=forecast_of(json.loads(attributes.get("forecast", "null"))),
         no_simulation=str(attributes.get("no_simulation", "")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.check import Check, CheckLevels, check_discovery, with_bias
-from bvsi.common.naming import matches
+from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
@@ -62,6 +62,7 @@ def discover(
     check: bool | CheckLevels = True,
     client: Any = None,
     stored: Sequence[Stored] | None = None,
+    units: Mapping[str, str] | None = None,
     rng: Rng | None = None,
     progress: Progress = silent,
 ) -> Discovery:
@@ -100,6 +101,9 @@ def discover(
     stored
         With a client, the files of the experiments, one each: workers then read their frames themselves, unless
         outliers were replaced or the data were coarsened.
+    units
+        Units of fields, coordinates and time, ``{"u": "mg/L", "x": "mm", "t": "h"}``: coefficients then have units, and
+        operators that no units fit are refused. It needs pint; numbers are not changed by it.
     rng
         For draws of the noise in selection and check, and for samplers, by default ``numpy.random.default_rng(0)``.
         Every step starts from a copy of it, so that its numbers do not depend on the other steps.
@@ -115,6 +119,7 @@ def discover(
     if library.parameters:
         library, prior, constraints, every = told_parameters(library, prior, constraints)
     rounds = _count(relinearise)
+    measures = _units(library, units)
     experiments = as_experiments(experiments)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
@@ -184,11 +189,23 @@ def discover(
     }
     seconds = time.perf_counter() - begin
     found = _result(setup, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
+    if measures:
+        by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
+        found = replace(found, units=by_name)
     if shapes is None:
         return found
     candidates = tuple(dict.fromkeys((*given.names, *found.candidates)))
     shown = tuple(name for name in candidates if name in given.names or name in found.names)
     return replace(found, functions=shapes.functions, path=shapes.path, candidates=shown)
+
+
+def _units(library: Library, units: Mapping[str, str] | None) -> dict[str, str]:
+    """Units of all coefficients; none where none were given."""
+    if units is None:
+        return {}
+    from bvsi.app.units import coefficient_units
+
+    return coefficient_units(library, units)
 
 
 @dataclass(frozen=True, eq=False)

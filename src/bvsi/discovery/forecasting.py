@@ -186,7 +186,7 @@ def refitted(
 ) -> Discovery:
     """The chosen operators fitted to the first frames."""
     train = [one.select_times(slice(0, k)) for one, k in zip(experiments, kept, strict=True)]
-    given = {key: value for key, value in options.items() if key not in ("check", "progress")}
+    given = {key: value for key, value in options.items() if key not in ("check", "progress", "units")}
     if given.get("noise") is not None:
         noise, n = given["noise"], len(kept)
         models = list(noise) if isinstance(noise, Sequence) else [noise] * n

@@ -93,6 +93,8 @@ class Discovery:
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
         The equation and its rivals by forward solves, see :meth:`refine`.
+    units
+        Units of ``names`` as texts, such as ``mm²/h``, where those of fields and coordinates were given.
     """
 
     fields: tuple[str, ...]
@@ -119,6 +121,7 @@ class Discovery:
     words: Vocabulary | None = None
     texts: Mapping[str, str] = field(default_factory=dict)
     functions: tuple[FoundFunction, ...] = ()
+    units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,8 +146,11 @@ class Discovery:
         theta, sd = (
             np.pad(v[chosen], (len(names) - len(chosen), 0), constant_values=np.nan) for v in (self.theta, self.sd)
         )
-        text = equation_text(names, theta, sd, self.fields, self.time_order, self.left)
-        inside = [f"{name} = {with_uncertainty(*pair)}" for name, pair in self.inside.items()]
+        text = equation_text(names, theta, sd, self.fields, self.time_order, self.left, self.units)
+        units = {without_equation(name): unit for name, unit in self.units.items() if name in self.parameters}
+        inside = [
+            f"{name} = {with_uncertainty(*pair)} {units.get(name, '')}".rstrip() for name, pair in self.inside.items()
+        ]
         return "\n".join([text, *inside, *map(self._function_text, self.functions)])
 
     @property
@@ -313,10 +319,12 @@ class Discovery:
         width = max((len(self.names[i]) for i in self.shown), default=8)
         inclusion, ends = self.inclusion(), self.posterior.interval()
         rows = [f"{'operator':<{width}}  {'coefficient':>12}  {'sd':>9}  {'95% interval':>25}  {'P(in)':>6}"]
+        rows[0] += "  unit" if self.units else ""
         for i in self.shown:
             name, value, sd, (low, high) = self.names[i], self.theta[i], self.sd[i], ends[i]
             interval = f"[{low:.6g}, {high:.6g}]"
-            rows.append(f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}")
+            row = f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}"
+            rows.append(f"{row}  {self.units.get(name, '')}".rstrip())
         return "\n".join(rows)
 
     @property
@@ -504,21 +512,22 @@ def equation_text(
     fields: Sequence[str],
     time_order: int = 1,
     left: Mapping[str, str] | None = None,
+    units: Mapping[str, str] | None = None,
 ) -> str:
     """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time.
 
-    A coefficient that is not a number is left out, as of an operator with an unknown function.
+    With units it is ``u_t = 0.0998(4) mm²/h laplacian(u)``. A coefficient that is not a number is left out, as of an
+    operator with an unknown function.
     """
-    lines, written = [], left or {}
+    lines, written, measures = [], left or {}, units or {}
     for one in fields:
         prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
-                sign, number = (
-                    "−" if value < 0 else "+",
-                    "" if math.isnan(value) else f"{with_uncertainty(abs(value), s)} ",
-                )
+                sign, number = "−" if value < 0 else "+", ""
+                if not math.isnan(value):
+                    number = f"{with_uncertainty(abs(value), s)} {measures.get(name, '')}".rstrip() + " "
                 terms.append(f"{sign} {number}{name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")

@@ -160,6 +160,31 @@ def honesty(
     _show(written.text, written.files)
 
 
+@bench.command()
+def mdbench(
+    data: Annotated[Path, typer.Option(help="Folder with data sets, NAME/NAME.npz and NAME/NAME_snr_20.npz.")],
+    out: Out = Path("bench-mdbench"),
+    cases: Annotated[str, typer.Option(help="Names of data sets without noise level, with commas between.")] = "",
+    examples: Annotated[
+        bool, typer.Option("--examples", help="Write small data sets of our own to --data first.")
+    ] = False,
+) -> None:
+    """Data sets in the layout of MDBench, ODE and PDE: its scores (test error, complexity, time), and ours beside them.
+
+    An equation is discovered from the first 80% of the times with the operators that init would suggest.
+    """
+    check_folder(out)
+
+    from bvsi.common.progress import progress_bar
+    from bvsi.studies.benchmarks.mdbench import run, write_examples
+
+    if examples:
+        write_examples(data)
+    with progress_bar() as progress:
+        written = run(data, out, [name.strip() for name in cases.split(",") if name.strip()], progress)
+    _show(written.text, written.files)
+
+
 def _show(text: str, files: Iterable[Path]) -> None:
     """The table, and where the files are."""
     sys.stdout.write(f"{text}\n" + "".join(f"{path.name}: {path}\n" for path in files))

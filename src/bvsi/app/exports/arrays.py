@@ -109,6 +109,31 @@ def _right_side(
     return right_side
 
 
+def operator_values(system: EquationSystem, grid: Grid, states: Mapping[str, Any], times: Any) -> dict[str, Any]:
+    """F_i on the nodes at many times at once, (d, T, *nodes) by field.
+
+    Parameters
+    ----------
+    system
+        With 0, 1, …, d − 1 for its coefficients: ``system_of(found, range(d))``.
+    states
+        Values by name, (T, *nodes), fields that are known among them.
+    times
+        (T,).
+    """
+    from scipy.special import erf
+
+    functions = {name: getattr(np, ARRAY_FUNCTIONS.get(name, name)) for name in FUNCTION_NAMES} | {"erf": erf}
+    t = np.reshape(times, (-1, *[1] * grid.dim))
+    target = _target({**_places(grid, np), TIME: t, **states}, _matrices(system, grid, np), functions, np, first=1)
+    d = 1 + max(flux.coefficient for parts in system.fluxes.values() for flux in parts)
+    found = {field: np.zeros((d, len(t), *grid.shape)) for field in system.fields}
+    for field, parts in system.fluxes.items():
+        for flux in parts:
+            found[field][flux.coefficient] += target.outer(flux, system.words)
+    return found
+
+
 def _times(flux: Flux, theta: Any) -> Any:
     """θ_i of a summand; what stands on the left side has a number."""
     return theta[flux.coefficient] if isinstance(flux.coefficient, int) else flux.coefficient
@@ -135,11 +160,16 @@ def _matrices(system: EquationSystem, grid: Grid, xp: Any) -> dict[tuple[int, in
     return made
 
 
-def _target(values: Mapping[str, Any], matrices: Mapping[tuple[int, int], Any], functions: Any, xp: Any) -> Target[Any]:
+def _target(
+    values: Mapping[str, Any], matrices: Mapping[tuple[int, int], Any], functions: Any, xp: Any, *, first: int = 0
+) -> Target[Any]:
+    """The table that evaluates expressions; ``first`` is the axis of the values at which those of space begin."""
+
     def derivative(value: Any, index: MultiIndex) -> Any:
         for axis, m in enumerate(index):
             if m:
-                value = xp.moveaxis(xp.tensordot(matrices[axis, m], value, axes=(1, axis)), 0, axis)
+                place = first + axis
+                value = xp.moveaxis(xp.tensordot(matrices[axis, m], value, axes=(1, place)), 0, place)
         return value
 
     def product(parts: Sequence[Any]) -> Any:

@@ -62,7 +62,8 @@ def array_program(found: Discovery, library: str) -> str:
     reads += [f"{python.name(k)} = known[{k!r}]" for k in system.known if k != TIME]
     reads += [f"{axis} = {xp}.reshape(axes[{axis!r}], {_along(i, len(axes))})" for i, axis in enumerate(axes)]
     helper = Path(differences.__file__).read_text(encoding="utf-8").split("import numpy as np\n", 1)[1].strip()
-    order = "\n".join(f"#   {i}  {' '.join(name.split())}" for i, name in enumerate(found.names))
+    named = [f"{name} {found.units.get(name, '')}".split() for name in found.names]
+    order = "\n".join(f"#   {i}  {' '.join(words)}" for i, words in enumerate(named))
     imports = "import numpy as np" if library == "numpy" else "import jax.numpy as jnp\nimport numpy as np"
     imports += f"\nfrom {special} import erf" if any("erf(" in side for side in sides) else ""
     inner = "\n            "

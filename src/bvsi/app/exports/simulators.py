@@ -158,6 +158,12 @@ def _split(system: EquationSystem, field: str) -> tuple[list[Flux], list[Flux]]:
     return linear, rest
 
 
+def _unit(found: Discovery, i: int) -> str:
+    """The unit of a coefficient as a comment; a result from somebody else may hold line breaks anywhere."""
+    unit = " ".join(found.units.get(found.names[i], "").split())
+    return f"  # {unit}" if unit else ""
+
+
 def to_modelingtoolkit(found: Discovery, *, theta: Sequence[float] | None = None) -> str:
     """Julia for ModelingToolkit: an ODE system of a series, equations for a ``PDESystem`` otherwise.
 
@@ -190,13 +196,13 @@ def to_modelingtoolkit(found: Discovery, *, theta: Sequence[float] | None = None
     unknowns = ", ".join(map(julia.fields, names))
     wanted = f"PDESystem(eqs, bcs, domains, [{', '.join(axes)}], [{unknowns}], parameters)"
     last = "@mtkbuild system = ODESystem(eqs, t)" if series else f"# with bcs and domains: @named system = {wanted}"
-    newline = "\n    "
+    newline, numbered = "\n    ", list(enumerate(zip(places, values, strict=True)))
     return f"""{heading(found)}
 using ModelingToolkit
 {given}
 
 @parameters begin
-    {newline.join(f"{place} = {value!r}" for place, value in zip(places, values, strict=True))}
+    {newline.join(f"{place} = {value!r}{_unit(found, i)}" for i, (place, value) in numbered)}
 end
 @variables {" ".join(f"{name}(t)" if series else f"{name}(..)" for name in names)}
 {"; ".join(f"D{axis} = Differential({axis})" for axis in axes)}

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import sympy as sp
 
     from bvsi.discovery import Discovery
+    from bvsi.operators import Library
     from bvsi.operators.strong import Scalar
     from bvsi.operators.syntax import Syntax
 
@@ -158,6 +159,18 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None, *, named: bo
         {field: form.parts[0][1] for field, form in density.items()},
         bool(lefts) and not any(left.evolves for left in lefts.values()),
     )
+
+
+def system_of_library(library: Library, words: Vocabulary) -> EquationSystem:
+    """The equations of all operators of a library, with 0, 1, …, d − 1 for their coefficients."""
+    from bvsi.operators.syntax import read
+
+    texts = library.texts
+    parts: dict[str, list[Flux]] = {field: [] for field in library.equations}
+    for i, operator in enumerate(library.operators):
+        parts[operator.equation] += _fluxes(read(texts[operator.name]), i, words)
+    fluxes = {field: tuple(own) for field, own in parts.items()}
+    return EquationSystem(words, fluxes, library.time_order, {}, library.steady)
 
 
 def _check_names(words: Vocabulary, fields: Sequence[str]) -> None:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 def to_dataframe(
     found: Discovery, *, draws: int = 0, level: float = 0.95, rng: np.random.Generator | None = None
 ) -> Any:
-    """Operators with coefficient, standard deviation, interval and P(in), one row each; or draws, one row each.
+    """Operators with coefficient, standard deviation, interval and P(in), one row each; or draws.
+
+    With units there is a column of them.
 
     Parameters
     ----------
@@ -42,5 +44,6 @@ def to_dataframe(
         "lower": low,
         "upper": high,
         "inclusion": [inclusion[name] for name in names],
+        **({"unit": [found.units[name] for name in names]} if found.units else {}),
     }
     return pd.DataFrame(columns, index=pd.Index(names, name="name"))

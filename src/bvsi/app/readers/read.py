@@ -15,7 +15,6 @@ from bvsi.app.readers.reading import Contents, Reading, Variable
 from bvsi.app.readers.registry import files_of, format_of, opened
 from bvsi.app.readers.slabs import check_room, coarse_axes, plan, read_moving, read_static, slab_length, stored_size
 from bvsi.app.readers.source import DataSource, readable
-from bvsi.app.readers.table import table_contents
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
@@ -79,11 +78,12 @@ def contents(path: Path | str, reading: Reading | None = None) -> Contents:
     reading
         Whose ``max_memory`` and ``allow_outside`` hold.
     """
-    place = Path(path)
-    if format_of(place).name == "CSV":
-        with readable(place, "CSV"):
-            return _listed(place, table_contents(files_of(place)))
-    with opened(place, reading or Reading()) as source:
+    place, limits = Path(path), reading or Reading()
+    kind = format_of(place)
+    if kind.columns is not None:
+        with readable(place, kind.name):
+            return _listed(place, kind.columns(files_of(place), limits))
+    with opened(place, limits) as source:
         return _listed(place, source)
 
 
@@ -96,8 +96,9 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
         Whose ``max_memory`` and ``allow_outside`` hold, here and in the guess, and whose ``dims``, if any, are taken.
     """
     place, limits = Path(path), reading or Reading()
-    if format_of(place).name == "CSV":
-        guess = _without_labels(place, table_suggestion(variable.name for variable in contents(place).variables))
+    if format_of(place).columns is not None:
+        listed = contents(place, limits).variables
+        guess = _without_labels(place, table_suggestion(variable.name for variable in listed))
     else:
         with opened(place, limits) as source, readable(place, source.format):
             require_numbers(source)

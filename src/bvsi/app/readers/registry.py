@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 from bvsi.app.readers.hdf5 import open_hdf5
 from bvsi.app.readers.limits import limited_memory
 from bvsi.app.readers.matlab import open_matlab
+from bvsi.app.readers.microscopy import open_microscope
 from bvsi.app.readers.netcdf import open_netcdf
 from bvsi.app.readers.npz import open_npz
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.series import open_series
+from bvsi.app.readers.sheets import open_sheet, sheet_contents
 from bvsi.app.readers.source import Array, DataSource, Key, readable
-from bvsi.app.readers.table import open_table
+from bvsi.app.readers.table import open_table, table_contents
 from bvsi.app.readers.tiff import open_tiff
 from bvsi.app.readers.zarr_store import open_zarr
 from bvsi.errors import DataError
@@ -56,6 +58,8 @@ class Format:
         Whether a set may be a folder.
     whole
         Whether a file is read as a whole when it is opened.
+    columns
+        Lists the columns of a table without their values; None for files that are no tables.
     """
 
     name: str
@@ -64,6 +68,7 @@ class Format:
     series: bool = False
     folder: bool = False
     whole: bool = False
+    columns: Callable[[tuple[Path, ...], Reading], DataSource] | None = None
 
 
 FORMATS: tuple[Format, ...] = (
@@ -72,11 +77,14 @@ FORMATS: tuple[Format, ...] = (
     Format("HDF5", (".h5", ".hdf5"), open_hdf5),
     Format("NPZ", (".npz",), open_npz),
     Format("MATLAB", (".mat",), open_matlab),
-    Format("CSV", (".csv", ".tsv"), open_table, whole=True),
+    Format("CSV", (".csv", ".tsv"), open_table, whole=True, columns=table_contents),
+    Format("Excel", (".xlsx", ".xlsm"), open_sheet, whole=True, columns=sheet_contents),
+    Format("Parquet", (".parquet", ".pq"), open_sheet, whole=True, columns=sheet_contents),
     Format("VTK", (".vtu", ".vtk", ".pvd"), open_series, series=True, whole=True),
     Format("XDMF", (".xdmf", ".xmf"), open_series, whole=True),
     Format("Gmsh", (".msh",), open_series, series=True, whole=True),
     Format("TIFF", (".tif", ".tiff"), open_tiff, series=True),
+    Format("microscopy", (".nd2", ".czi"), open_microscope),
 )
 """The formats that are read."""
 

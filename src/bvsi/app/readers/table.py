@@ -57,8 +57,9 @@ class _Sensors:
         return self.times.size, len(self.points)
 
 
-def table_contents(paths: tuple[Path, ...]) -> DataSource:
+def table_contents(paths: tuple[Path, ...], reading: Reading) -> DataSource:
     """The columns of a table, without their values."""
+    del reading
     header = header_of(paths[0])
     with paths[0].open("rb") as stream:
         rows = sum(1 for line in stream if line.strip()) - header.lines

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.readers.microscopy import image_arrays, ome_metadata
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.source import Array, DataSource, Key, needed
 from bvsi.errors import DataError
@@ -26,11 +27,31 @@ def open_tiff(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]
     del reading
     tifffile: Any = needed("tifffile")
     with _complaints() as errors, ExitStack() as files:
-        series = [_series(path, files.enter_context(tifffile.TiffFile(path))) for path in paths]
+        opened = [files.enter_context(tifffile.TiffFile(path)) for path in paths]
+        told = [ome_metadata(path, file.ome_metadata) for path, file in zip(paths, opened, strict=True) if file.is_ome]
+        series = [_series(path, file) for path, file in zip(paths, opened, strict=True)]
         array = _stack(paths, series)
+        named = len(paths) == 1 and told and set(series[0].axes) <= set("TCZYX")
+        arrays = _labelled(array, series[0], *told[0]) if named else {IMAGE: array}
         if errors:
             raise DataError(f"{paths[0]}: cannot be read as TIFF ({errors[0]}); it may be damaged or incomplete")
-        yield DataSource(paths[0], "TIFF", {IMAGE: array})
+        yield DataSource(paths[0], "TIFF", arrays)
+
+
+def _labelled(array: Array, series: Any, channels: list[str], steps: dict[str, float]) -> dict[str, Array]:
+    """The channels of an OME-TIFF with names of axes and coordinates; images are read one by one where they can be."""
+    dims, lead = tuple(series.axes.lower()), tuple(series.shape[:-2])
+    load, chunks, whole = array.load, array.chunks, array.whole
+    if dims[-2:] == ("y", "x") and len(series.pages) == np.prod(lead, dtype=int):
+        load, chunks, whole = partial(_load_images, series, lead), (*[1] * len(lead), *series.shape[-2:]), False
+    return image_arrays(dims, array.shape, array.dtype, load, channels, steps, chunks, whole=whole)
+
+
+def _load_images(series: Any, lead: tuple[int, ...], key: Key) -> NDArray[Any]:
+    """A part of images (*lead, y, x) that are pages in this order."""
+    wanted = np.arange(np.prod(lead, dtype=int)).reshape(lead)[key[:-2]]
+    values = [series.pages[int(number)].asarray()[key[-2:]] for number in wanted.ravel()]
+    return np.stack(values).reshape(*wanted.shape, *values[0].shape)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from bvsi.app.report.formula import (
 )
 from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.typeset import latex, mathml, plain
+from bvsi.common.naming import without_equation
 from bvsi.discovery import Discovery, with_uncertainty
 
 # Values outside of these powers of ten are written with one.
@@ -68,12 +69,15 @@ def equation_lines(found: Discovery) -> tuple[Line, ...]:
             equation, text = split_name(name, found.fields)
             if equation == field and name not in found.parameters:
                 operator = operator_formula(text)
-                terms.append(Summand(value < 0, measured(abs(value), sd), None if operator == _ONE else operator))
+                number = measured(abs(value), sd, found.units.get(name, ""))
+                terms.append(Summand(value < 0, number, None if operator == _ONE else operator))
         written = found.left.get(field)
         left = _time_derivative(field, found.time_order) if written is None else operator_formula(written)
         lines.append(Line(left, tuple(terms)))
+    units = {without_equation(name): unit for name, unit in found.units.items()}
     for name, (value, sd) in found.inside.items():
-        lines.append(Line(name_formula(name), (Summand(value < 0, measured(abs(value), sd), None),)))
+        number = measured(abs(value), sd, units.get(name, ""))
+        lines.append(Line(name_formula(name), (Summand(value < 0, number, None),)))
     return tuple(lines)
 
 
@@ -85,16 +89,16 @@ def split_name(name: str, fields: Sequence[str]) -> tuple[str, str]:
     return field, text
 
 
-def measured(value: float, sd: float) -> Number:
+def measured(value: float, sd: float, unit: str = "") -> Number:
     """0.0998(4), and 3.21(5)×10⁻⁶ where the value is small or large."""
     size = max(abs(value), sd if math.isfinite(sd) else 0.0)
     power = math.floor(math.log10(size)) if size > 0 else 0
     if _SMALL <= power <= _LARGE:
-        return Number(with_uncertainty(value, sd))
+        return Number(with_uncertainty(value, sd), unit=unit)
     # in two steps: 10 to the power of 320 is no float
     half = power // 2
     small, narrow = (x / 10.0**half / 10.0 ** (power - half) for x in (value, sd))
-    return Number(with_uncertainty(small, narrow), power)
+    return Number(with_uncertainty(small, narrow), power, unit)
 
 
 def equation_latex(found: Discovery) -> str:

@@ -15,10 +15,11 @@ from bvsi.operators.syntax import Syntax, read_or_none
 
 @dataclass(frozen=True)
 class Number:
-    """Digits, with an exponent of ten; zero for none."""
+    """Digits, with an exponent of ten, zero for none, and a unit."""
 
     digits: str
     exponent: int = 0
+    unit: str = ""
 
 
 @dataclass(frozen=True)

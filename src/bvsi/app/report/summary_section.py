@@ -58,7 +58,7 @@ def coefficient_rows(found: Discovery, level: float = 0.95) -> list[CoefficientR
     rows, intervals = [], found.posterior.interval(level).tolist()
     for i in found.shown:
         name, value, sd, (low, high) = found.names[i], float(found.theta[i]), float(found.sd[i]), intervals[i]
-        number = ("−" if value < 0 else "") + plain(measured(abs(value), sd))
+        number = ("−" if value < 0 else "") + plain(measured(abs(value), sd, found.units.get(name, "")))
         ends = (signed(low), signed(high))
         rows.append(CoefficientRow(name, number, ends, value, (low, high), inclusion.get(name, 1.0)))
     return rows

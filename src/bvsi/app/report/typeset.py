@@ -18,6 +18,7 @@ from bvsi.app.report.formula import (
     Verbatim,
 )
 from bvsi.app.report.markup import Markup, element, joined
+from bvsi.app.units import unit_latex
 
 # key: LaTeX, the character
 _SYMBOLS = {
@@ -83,8 +84,9 @@ _LOWERED = str.maketrans("0123456789aehijklmnoprstuvx", "₀₁₂₃₄₅₆�
 def latex(formula: Formula) -> str:
     """LaTeX in math mode; what is no operator stands in typewriter letters."""
     match formula:
-        case Number(digits=digits, exponent=exponent):
-            return f"{digits}\\times 10^{{{exponent}}}" if exponent else digits
+        case Number(digits=digits, exponent=exponent, unit=unit):
+            power = f"\\times 10^{{{exponent}}}" if exponent else ""
+            return f"{digits}{power}" + (f"\\,{unit_latex(unit)}" if unit else "")
         case Name(text=text, subscript=subscript):
             return _latex_name(text) + (f"_{{{_latex_name(subscript)}}}" if subscript else "")
         case Symbol(key=key):
@@ -132,6 +134,9 @@ def _latex_name(text: str) -> str:
 def mathml(formula: Formula) -> Markup:
     """Presentation MathML, without the ``math`` element around it."""
     match formula:
+        case Number(unit=unit) if unit:
+            bare = mathml(Number(formula.digits, formula.exponent))
+            return element("mrow", bare, element("mspace", width="0.2em"), element("mtext", unit))
         case Number(digits=digits, exponent=0):
             return element("mn", digits)
         case Number(digits=digits, exponent=exponent):
@@ -178,8 +183,9 @@ def _mathml_symbol(key: str) -> Markup:
 def plain(formula: Formula) -> str:
     """One line of Unicode, for labels: ∇·(p ∇x²)."""
     match formula:
-        case Number(digits=digits, exponent=exponent):
-            return f"{digits}×10{str(exponent).translate(_RAISED)}" if exponent else digits
+        case Number(digits=digits, exponent=exponent, unit=unit):
+            power = f"×10{str(exponent).translate(_RAISED)}" if exponent else ""
+            return f"{digits}{power} {unit}".rstrip()
         case Name(text=text, subscript=subscript):
             return _GREEK.get(text, text) + _lowered(subscript)
         case Symbol(key=key):

@@ -98,6 +98,7 @@ def options_of(study: Study) -> dict[str, Any]:
         "constraints": settings.posterior.constraints or None,
         "relinearise": settings.posterior.relinearise,
         "check": settings.check.enabled,
+        "units": settings.data.units,
     }
 
 

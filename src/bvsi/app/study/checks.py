@@ -21,6 +21,7 @@ from bvsi.app.study.settings import (
     SelectionSettings,
 )
 from bvsi.app.study.toml import Study
+from bvsi.app.units import coefficient_units
 from bvsi.common.naming import AXIS_NAMES
 from bvsi.data import Data, as_experiments
 from bvsi.data._arrays import check_field_name
@@ -76,6 +77,8 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
         problems += posterior_faults(settings.posterior, names)
         problems += quantity_faults(settings.quantity, tuple(library.equations), names)
         problems += _prior_units(study, library, experiments)
+        if settings.data.units is not None:
+            problems += attempt(("data", "units"), coefficient_units, library, settings.data.units)
         problems += [] if problems or not experiments else _forms(study, library, words)
     return problems
 

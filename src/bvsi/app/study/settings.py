@@ -106,6 +106,12 @@ class DataSettings(Section):
     select: Annotated[dict[Name, tuple[Limit, Limit]], Few] = Field(
         default={}, description="Range of a coordinate or of the time that is used", examples=[{"t": [0.0, 10.0]}]
     )
+    units: Annotated[dict[Name, Name], Few] | None = Field(
+        default=None,
+        description="Units of fields, coordinates and time: coefficients then have units, and operators that no units "
+        'fit are refused; "1" for none',
+        examples=[{"u": "mg/L", "x": "mm", "t": "h"}],
+    )
     max_memory: Positive = Field(
         default=1e9, description="Bytes that the fields may take; larger data are coarsened by filters", examples=[1e9]
     )

@@ -11,6 +11,8 @@ import numpy as np
 
 from bvsi.discovery import Discovery
 
+_COLUMNS = ["operator", "mean", "sd", "low", "high", "probability"]
+
 
 def summary(found: Discovery, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Equation, verdict and coefficients as JSON values."""
@@ -34,7 +36,7 @@ def summary(found: Discovery, notes: Sequence[str] = ()) -> dict[str, Any]:
 def coefficients_csv(found: Discovery) -> str:
     """The table of coefficients, numbers in full."""
     stream = io.StringIO()
-    writer = csv.DictWriter(stream, ["operator", "mean", "sd", "low", "high", "probability"], lineterminator="\n")
+    writer = csv.DictWriter(stream, _COLUMNS + ["unit"] * bool(found.units), lineterminator="\n")
     writer.writeheader()
     writer.writerows(_rows(found))
     return stream.getvalue()
@@ -44,7 +46,7 @@ def _rows(found: Discovery) -> list[dict[str, Any]]:
     inclusion = found.inclusion()
     return [
         {"operator": name, "mean": float(mean), "sd": float(sd), "low": float(low), "high": float(high),
-         "probability": float(inclusion[name])}
+         "probability": float(inclusion[name]), **({"unit": found.units[name]} if found.units else {})}
         for name, mean, sd, (low, high) in zip(
             found.names, found.theta, found.sd, found.posterior.interval(), strict=True
         )
