@@ -36,6 +36,11 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+# Lines of a printed discovery, unless it has more equations than that.
+_LINES = 10
+# Half width of a 95% interval in standard deviations.
+_HALF_WIDTH = 1.96
+
 
 @dataclass(frozen=True, eq=False)
 class Discovery:
@@ -403,6 +408,23 @@ class Discovery:
         return f"Discovery: {self.equation}; verdict: {self.verdict}"
 
     def __str__(self) -> str:
+        """Equation, verdict with its reason, what to do; the rest is :attr:`details`."""
+        lines = self.equation.splitlines()
+        if self.check is None:
+            lines.append(f"verdict: not checked; χ²/n = {self.chi2:.3g}. {self.status.message}")
+        else:
+            reason = f", because {self.check.reasons[0]}" if self.check.reasons else ""
+            lines.append(f"verdict: {self.verdict} (χ²/n = {self.chi2:.3g}){reason}.")
+        doubts, most = self.doubts, max(1, _LINES - len(lines) - 3 - (self.refined is not None))
+        lines += [f"doubt: {doubt}" for doubt in doubts[:most]]
+        lines += [f"and {len(doubts) - most} more doubts: found.doubts"] if len(doubts) > most else []
+        lines += [] if self.refined is None else [f"by forward solves: {self.refined.equation}"]
+        lines += [] if self.check is None else [f"what to do: {self.check.advice}"]
+        return "\n".join([*lines, "more: found.details, found.plot, found.report('report.html')"])
+
+    @property
+    def details(self) -> str:
+        """All in words: equation, verdict, doubts, coefficients with intervals, diagnostics, check, selection path."""
         judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.check.advice}"]
         judged += [f"doubt: {doubt}" for doubt in self.doubts]
         refined = [] if self.refined is None else [str(self.refined)]
@@ -433,6 +455,14 @@ def with_uncertainty(value: float, sd: float) -> str:
     return f"{value:.{-place}f}({digit})"
 
 
+def undetermined(value: float, sd: float) -> str:
+    """``[−400, 900]``, the 95% interval of a coefficient that may as well be zero; empty for all others."""
+    if not math.isfinite(sd) or abs(value) >= _HALF_WIDTH * sd:
+        return ""
+    low, high = (f"{value + sign * _HALF_WIDTH * sd:.2g}".replace("-", "−") for sign in (-1, 1))
+    return f"[{low}, {high}]"
+
+
 def equation_text(
     names: Sequence[str],
     theta: Array,
@@ -441,15 +471,20 @@ def equation_text(
     time_order: int = 1,
     left: Mapping[str, str] | None = None,
 ) -> str:
-    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time."""
+    """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time.
+
+    A coefficient that may as well be zero is ``undetermined[−400, 900]``, with its 95% interval.
+    """
     lines, written = [], left or {}
     for one in fields:
         prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
-                sign = "−" if value < 0 else "+"
-                terms.append(f"{sign} {with_uncertainty(abs(value), s)} {name.removeprefix(prefix)}")
+                range_ = undetermined(value, s)
+                sign = "−" if value < 0 and not range_ else "+"
+                number = f"undetermined{range_}" if range_ else with_uncertainty(abs(value), s)
+                terms.append(f"{sign} {number} {name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")
     return "\n".join(lines)

@@ -2,7 +2,8 @@
 
     ∂u/∂t = 0.301(2) ∇²u − 1.01(2) u ∂ₓu
 
-The number in brackets is the standard deviation, in units of the last digit.
+The number in brackets is the standard deviation, in units of the last digit. A coefficient that may as well be zero is
+written as its 95% interval, [−400, 900].
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bvsi.app.report.formula import (
 )
 from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.typeset import latex, mathml, plain
-from bvsi.discovery import Discovery, with_uncertainty
+from bvsi.discovery import Discovery, undetermined, with_uncertainty
 
 # Values outside of these powers of ten are written with one.
 _SMALL, _LARGE = -4, 5
@@ -64,7 +65,9 @@ def equation_lines(found: Discovery) -> tuple[Line, ...]:
             equation, text = split_name(name, found.fields)
             if equation == field and name not in found.parameters:
                 operator = operator_formula(text)
-                terms.append(Summand(value < 0, measured(abs(value), sd), None if operator == _ONE else operator))
+                range_ = undetermined(value, sd)
+                number = Number(range_) if range_ else measured(abs(value), sd)
+                terms.append(Summand(value < 0 and not range_, number, None if operator == _ONE else operator))
         written = found.left.get(field)
         left = _time_derivative(field, found.time_order) if written is None else operator_formula(written)
         lines.append(Line(left, tuple(terms)))

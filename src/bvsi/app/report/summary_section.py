@@ -10,7 +10,7 @@ from bvsi.app.report.markup import Markup, details, element, joined, table
 from bvsi.app.report.svg import Scale, line, short_number
 from bvsi.app.report.typeset import plain
 from bvsi.check import Verdict
-from bvsi.discovery import Discovery
+from bvsi.discovery import Discovery, undetermined
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ def coefficient_rows(found: Discovery, level: float = 0.95) -> list[CoefficientR
         found.names, found.theta.tolist(), found.sd.tolist(), found.posterior.interval(level).tolist(), strict=True
     ):
         number = ("−" if value < 0 else "") + plain(measured(abs(value), sd))
+        number = "undetermined" if undetermined(value, sd) else number
         ends = (signed(low), signed(high))
         rows.append(CoefficientRow(name, number, ends, value, (low, high), inclusion.get(name, 1.0)))
     return rows
@@ -76,7 +77,9 @@ def equation_section(found: Discovery) -> Markup:
     source = equation_latex(found)
     button = element("button", "Copy LaTeX", type="button", class_="copy", data_copies="latex")
     code = element("pre", element("code", source, id="latex"), tabindex="0")
-    note = "In brackets: standard deviation in units of the last digit."
+    note = "In round brackets: standard deviation in units of the last digit."
+    if any(undetermined(value, sd) for value, sd in zip(found.theta.tolist(), found.sd.tolist(), strict=True)):
+        note += " In square brackets: 95% interval of a coefficient that the data do not determine."
     return element(
         "section",
         element("h2", "Equation"),

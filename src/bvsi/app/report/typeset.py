@@ -84,6 +84,7 @@ def latex(formula: Formula) -> str:
     """LaTeX in math mode; what is no operator stands in typewriter letters."""
     match formula:
         case Number(digits=digits, exponent=exponent):
+            digits = digits.replace("−", "-")  # of an interval
             return f"{digits}\\times 10^{{{exponent}}}" if exponent else digits
         case Name(text=text, subscript=subscript):
             return _latex_name(text) + (f"_{{{_latex_name(subscript)}}}" if subscript else "")
