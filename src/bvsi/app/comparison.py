@@ -91,15 +91,8 @@ class Comparison:
     @property
     def table(self) -> str:
         """One line per operator and method."""
-        head = [
-            "operator",
-            "method",
-            "mean",
-            "sd",
-            f"{100 * self.level:g}% interval",
-            "shift/joint sd",
-            "variance ratio",
-        ]
+        interval = f"{100 * self.level:g}% interval"
+        head = ["operator", "method", "mean", "sd", interval, "shift/joint sd", "variance ratio"]
         lines = [head if self.truth is None else [*head, "truth", "z"]]
         for i, name in enumerate(self.names):
             lines += [self._line(i, m, name) for m in range(len(self.methods))]

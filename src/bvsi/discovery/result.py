@@ -415,12 +415,12 @@ class Discovery:
         else:
             reason = f", because {self.check.reasons[0]}" if self.check.reasons else ""
             lines.append(f"verdict: {self.verdict} (χ²/n = {self.chi2:.3g}){reason}.")
-        doubts, most = self.doubts, max(1, _LINES - len(lines) - 3 - (self.refined is not None))
+        doubts, most = self.doubts, max(1, _LINES - len(lines) - 2 - (self.refined is not None))
         lines += [f"doubt: {doubt}" for doubt in doubts[:most]]
         lines += [f"and {len(doubts) - most} more doubts: found.doubts"] if len(doubts) > most else []
         lines += [] if self.refined is None else [f"by forward solves: {self.refined.equation}"]
         lines += [] if self.check is None else [f"what to do: {self.check.advice}"]
-        return "\n".join([*lines, "more: found.details, found.plot, found.report('report.html')"])
+        return "\n".join(lines)
 
     @property
     def details(self) -> str:

@@ -59,22 +59,8 @@ def _options(
     """Options of the program itself."""
 
 
-for command in (
-    demo,
-    inspect,
-    init,
-    run,
-    forecast,
-    report,
-    predict,
-    export,
-    simulate,
-    refine,
-    compare,
-    pack,
-    verify,
-    doctor,
-):
+_RESULTS = (report, predict, export, simulate, refine, compare)
+for command in (demo, inspect, init, run, forecast, *_RESULTS, pack, verify, doctor):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(bench, name="bench")

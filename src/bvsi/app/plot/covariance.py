@@ -27,16 +27,8 @@ def covariance_matrix(ax: Any, posterior: Posterior) -> None:
     image = ax.imshow(correlation, cmap="PuOr", vmin=-1, vmax=1)
     for i, row in enumerate(correlation):
         for j, value in enumerate(row):
-            dark = abs(value) > 0.6
-            ax.text(
-                j,
-                i,
-                f"{value:.2f}".replace("-", "−"),
-                ha="center",
-                va="center",
-                fontsize=8,
-                color="white" if dark else "black",
-            )
+            colour = "white" if abs(value) > 0.6 else "black"
+            ax.text(j, i, f"{value:.2f}".replace("-", "−"), ha="center", va="center", fontsize=8, color=colour)
     ticks = np.arange(len(posterior.names))
     ax.set_xticks(ticks, posterior.names, rotation=35, ha="right")
     ax.set_yticks(ticks, posterior.names)
