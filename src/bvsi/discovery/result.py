@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bvsi.check import Check
+from bvsi.check import Check, Verdict
 from bvsi.common.naming import position, without_equation
 from bvsi.discovery.frames import Frames
 from bvsi.discovery.method import Method
@@ -140,7 +140,9 @@ class Discovery:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
         chosen = [i for i, name in enumerate(self.names) if name not in self.parameters]
         names = [self.names[i] for i in chosen]
-        text = equation_text(names, self.theta[chosen], self.sd[chosen], self.fields, self.time_order, self.left)
+        numbers = (self.theta[chosen], self.sd[chosen])
+        ends = self.posterior.interval()[chosen]
+        text = equation_text(names, *numbers, self.fields, self.time_order, self.left, ends)
         inside = [f"{name} = {with_uncertainty(*pair)}" for name, pair in self.inside.items()]
         return "\n".join([text, *inside])
 
@@ -212,6 +214,15 @@ class Discovery:
         if self.no_simulation:
             found.append(f"No forecast could be made. {self.no_simulation}")
         return (*found, *self.open_parameters, *(() if self.refined is None else self.refined.doubts))
+
+    @property
+    def advice(self) -> str:
+        """What to do; where nothing is wrong with the fit but there are doubts, they come first."""
+        if self.check is None:
+            return "Nothing says whether this can be trusted: run with the check."
+        if self.check.verdict is Verdict.CONSISTENT and self.doubts:
+            return "The equation explains the data, but the doubts say why it may not be the right one."
+        return self.check.advice
 
     def refine(self, data: Data | Sequence[Data], library: Library, **options: Any) -> Discovery:
         """The same with ``refined``: the equation and its rivals fitted to the measurements by forward solves.
@@ -419,13 +430,13 @@ class Discovery:
         lines += [f"doubt: {doubt}" for doubt in doubts[:most]]
         lines += [f"and {len(doubts) - most} more doubts: found.doubts"] if len(doubts) > most else []
         lines += [] if self.refined is None else [f"by forward solves: {self.refined.equation}"]
-        lines += [] if self.check is None else [f"what to do: {self.check.advice}"]
+        lines.append(f"advice: {self.advice}")
         return "\n".join(lines)
 
     @property
     def details(self) -> str:
         """All in words: equation, verdict, doubts, coefficients with intervals, diagnostics, check, selection path."""
-        judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.check.advice}"]
+        judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.advice}"]
         judged += [f"doubt: {doubt}" for doubt in self.doubts]
         refined = [] if self.refined is None else [str(self.refined)]
         texts = [self.equation, *judged, *refined, self.table, self.diagnostics, *self._check_text, str(self.path)]
@@ -455,12 +466,11 @@ def with_uncertainty(value: float, sd: float) -> str:
     return f"{value:.{-place}f}({digit})"
 
 
-def undetermined(value: float, sd: float) -> str:
-    """``[−400, 900]``, the 95% interval of a coefficient that may as well be zero; empty for all others."""
-    if not math.isfinite(sd) or abs(value) >= _HALF_WIDTH * sd:
+def undetermined(low: float, high: float) -> str:
+    """``[−400, 900]``, the interval of a coefficient that may as well be zero; empty for all others."""
+    if not low < 0 < high:
         return ""
-    low, high = (f"{value + sign * _HALF_WIDTH * sd:.2g}".replace("-", "−") for sign in (-1, 1))
-    return f"[{low}, {high}]"
+    return f"[{low:.2g}, {high:.2g}]".replace("-", "−")
 
 
 def equation_text(
@@ -470,18 +480,22 @@ def equation_text(
     fields: Sequence[str],
     time_order: int = 1,
     left: Mapping[str, str] | None = None,
+    intervals: Array | None = None,
 ) -> str:
     """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time.
 
-    A coefficient that may as well be zero is ``undetermined[−400, 900]``, with its 95% interval.
+    A coefficient whose 95% interval contains zero is ``undetermined[−400, 900]``; without intervals (d, 2) they are
+    those of normal laws.
     """
     lines, written = [], left or {}
+    normal = np.stack([theta - _HALF_WIDTH * sd, theta + _HALF_WIDTH * sd], axis=1)
+    ends = dict(zip(names, normal if intervals is None else intervals, strict=True))
     for one in fields:
         prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
-                range_ = undetermined(value, s)
+                range_ = undetermined(*ends[name])
                 sign = "−" if value < 0 and not range_ else "+"
                 number = f"undetermined{range_}" if range_ else with_uncertainty(abs(value), s)
                 terms.append(f"{sign} {number} {name.removeprefix(prefix)}")

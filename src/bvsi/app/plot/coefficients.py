@@ -46,8 +46,8 @@ def coefficient_intervals(ax: Any, posterior: Posterior, *, level: float = 0.95)
     ends = np.abs(interval - mean[:, None]).T / unit
     ax.axvline(0.0, color=GREY, linewidth=1)
     ax.errorbar(mean / unit, rows, xerr=ends, fmt="o", color=BLUE, capsize=3)
-    for row, value, sd in zip(rows, mean, np.sqrt(posterior.variance), strict=True):
-        words = "undetermined" if undetermined(value, sd) else with_uncertainty(float(value), float(sd))
+    for row, value, sd, sides in zip(rows, mean, np.sqrt(posterior.variance), interval, strict=True):
+        words = "undetermined" if undetermined(*sides) else with_uncertainty(float(value), float(sd))
         words = words.replace("-", "−")
         ax.text(1.02, row, words, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
     ax.set_yticks(rows, posterior.names)

@@ -61,11 +61,13 @@ def equation_lines(found: Discovery) -> tuple[Line, ...]:
     lines = []
     for field in found.fields:
         terms = []
-        for name, value, sd in zip(found.names, found.theta.tolist(), found.sd.tolist(), strict=True):
+        for name, value, sd, ends in zip(
+            found.names, found.theta.tolist(), found.sd.tolist(), found.posterior.interval().tolist(), strict=True
+        ):
             equation, text = split_name(name, found.fields)
             if equation == field and name not in found.parameters:
                 operator = operator_formula(text)
-                range_ = undetermined(value, sd)
+                range_ = undetermined(*ends)
                 number = Number(range_) if range_ else measured(abs(value), sd)
                 terms.append(Summand(value < 0 and not range_, number, None if operator == _ONE else operator))
         written = found.left.get(field)

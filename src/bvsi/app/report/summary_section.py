@@ -26,18 +26,15 @@ class Judgement:
 def judgement(found: Discovery) -> Judgement:
     """The verdict, told by sign, colour and words."""
     if found.check is None:
-        return Judgement("unknown", "?", "Not checked", "Nothing says whether this can be trusted: run with the check.")
+        return Judgement("unknown", "?", "Not checked", found.advice)
     style, sign = {
         Verdict.CONSISTENT: ("good", "✓"),
         Verdict.NOISE: ("doubt", "!"),
         Verdict.UNDECIDED: ("doubt", "!"),
     }.get(found.check.verdict, ("bad", "✗"))
     if style == "good" and found.doubts:
-        words = "Consistent, but not decided"
-        return Judgement(
-            "doubt", "!", words, "The equation explains the data, but see below why it may not be the one."
-        )
-    return Judgement(style, sign, str(found.check.verdict).capitalize(), found.check.advice)
+        return Judgement("doubt", "!", "Consistent, but not decided", found.advice)
+    return Judgement(style, sign, str(found.check.verdict).capitalize(), found.advice)
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ def coefficient_rows(found: Discovery, level: float = 0.95) -> list[CoefficientR
         found.names, found.theta.tolist(), found.sd.tolist(), found.posterior.interval(level).tolist(), strict=True
     ):
         number = ("−" if value < 0 else "") + plain(measured(abs(value), sd))
-        number = "undetermined" if undetermined(value, sd) else number
+        number = "undetermined" if undetermined(low, high) else number
         ends = (signed(low), signed(high))
         rows.append(CoefficientRow(name, number, ends, value, (low, high), inclusion.get(name, 1.0)))
     return rows
@@ -78,7 +75,7 @@ def equation_section(found: Discovery) -> Markup:
     button = element("button", "Copy LaTeX", type="button", class_="copy", data_copies="latex")
     code = element("pre", element("code", source, id="latex"), tabindex="0")
     note = "In round brackets: standard deviation in units of the last digit."
-    if any(undetermined(value, sd) for value, sd in zip(found.theta.tolist(), found.sd.tolist(), strict=True)):
+    if any(undetermined(*ends) for ends in found.posterior.interval()):
         note += " In square brackets: 95% interval of a coefficient that the data do not determine."
     return element(
         "section",
