@@ -37,7 +37,8 @@ layers: $(VENV)/.installed
 check: lint types layers
 
 docs: $(VENV)/.installed
-	$(BIN)/sphinx-build -W --keep-going -E -q -b html docs build/docs
+	$(BIN)/python docs/run_readme.py
+	$(BIN)/sphinx-build -j auto -W --keep-going -E -q -b html docs build/docs
 
 bench: $(VENV)/.installed
 	$(BIN)/bvsi bench performance --out bench
