@@ -1,4 +1,4 @@
-"""Code on the pages is run: README by docs/run_readme.py, the others when they are built. Here: nothing escapes that."""
+"""Code on the pages is run: README by docs/run_readme.py, the others when they are built; nothing escapes that."""
 
 import importlib
 import re

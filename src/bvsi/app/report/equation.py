@@ -134,6 +134,13 @@ def operator_mathml(name: str, fields: Sequence[str]) -> Markup:
     return formula if len(fields) == 1 else joined([_math(name_formula(field)), ": ", formula])
 
 
+def operator_latex(name: str, fields: Sequence[str]) -> str:
+    """A coefficient's operator for LaTeX in math mode, with its field in front where there are several equations."""
+    field, text = split_name(name, fields)
+    label = latex(operator_formula(text))
+    return label if len(fields) == 1 else f"{latex(name_formula(field))}:\\ {label}"
+
+
 def operator_label(name: str, fields: Sequence[str]) -> str:
     """The same in one line of text."""
     field, text = split_name(name, fields)

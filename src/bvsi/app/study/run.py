@@ -39,6 +39,8 @@ from bvsi.app.study.result_folder import (
     WRITTEN,
     pages,
     quantity_file,
+    remember_summary,
+    summary_before,
 )
 from bvsi.app.study.stages import Stages, data_parts, digest_of, existing_files, file_parts, files_digest
 from bvsi.app.study.summary import coefficients_csv, summary
@@ -213,6 +215,7 @@ def _run(
         return Finished(found, quantities, folder, notes, seconds, files, tuple(stages.taken))
 
     if "discovery" not in stages.taken:  # the answer is on disk before anything else is tried
+        remember_summary(folder)
         write(finished(found), study)
     if answered is not None:
         answered(found, folder)
@@ -364,6 +367,7 @@ def write(finished: Finished, study: Study) -> None:
         "timing": finished.seconds,
         "study_text": _without_schema(study.text),
         "notes": finished.notes,
+        "before": summary_before(finished.folder),
     }
     texts = {
         **pages(found, extras),
