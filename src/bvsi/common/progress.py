@@ -40,7 +40,7 @@ def limited(progress: Progress, seconds: float) -> Progress:
 
 
 class Lines:
-    """Progress as lines of text, for logs: one every ten seconds, with an estimate of the time left.
+    """Progress as lines of text, for logs: one every 15 seconds, with an estimate of the time left.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Lines:
         Takes a line.
     """
 
-    def __init__(self, write: Callable[[str], object], every: float = 10.0) -> None:
+    def __init__(self, write: Callable[[str], object], every: float = 15.0) -> None:
         self._write, self._every = write, every
         self._last = time.monotonic()
         self._begun: dict[str, float] = {}

@@ -97,7 +97,7 @@ class Status:
         reasons = self.reasons if reason is None else self.reasons | {reason}
         converged = self.converged and not failed
         # one status: what ended well and is no estimate after all is not called converged first
-        said = f"not converged (iterations: {self.iterations})." if self.converged and failed else self.message
+        said = f"not {self.message}" if self.converged and failed else self.message
         return replace(self, converged=converged, message=f"{said} {text}", reasons=reasons)
 
 
