@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-lowest lint types layers check docs bench studies clean
+.PHONY: demo test test-lowest lint types layers check docs release-check bench studies clean
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -37,7 +37,21 @@ layers: $(VENV)/.installed
 check: lint types layers
 
 docs: $(VENV)/.installed
-	$(BIN)/sphinx-build -W --keep-going -E -q -b html docs build/docs
+	$(BIN)/python docs/run_readme.py
+	$(BIN)/sphinx-build -j auto -W --keep-going -E -q -b html docs build/docs
+
+# wheel and sdist as they would be published: metadata, then README in an empty environment of every Python that is here
+release-check: $(VENV)/.installed
+	rm -rf dist build/release
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/python -m twine check --strict dist/*
+	for version in 3.11 3.12 3.13; do \
+	    $(BIN)/uv python find --offline $$version >/dev/null 2>&1 || { echo "Python $$version is not here: skipped"; continue; }; \
+	    $(BIN)/uv venv --quiet --clear --python $$version build/release/$$version && \
+	    $(BIN)/uv pip install --quiet --python build/release/$$version/bin/python dist/*.whl && \
+	    build/release/$$version/bin/bvsi --version && \
+	    build/release/$$version/bin/python docs/run_readme.py || exit 1; \
+	done
 
 bench: $(VENV)/.installed
 	$(BIN)/bvsi bench performance --out bench

@@ -7,13 +7,19 @@ from __future__ import annotations
 
 import os
 import re
+import sys
+from pathlib import Path
 from typing import Any
 
 import bvsi
+from docutils import nodes
+from latex2mathml.converter import convert
 
 # kernels inherit these: one core, and no remarks of the debugger in the pages
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ["PYDEVD_DISABLE_FILE_VALIDATION"] = "1"
+# %%sh cells find the bvsi of this environment, and write no bars
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 project = "bvsi"
 author = "the bvsi authors"
@@ -23,7 +29,7 @@ version = release = bvsi.__version__
 extensions = ["sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "myst_nb"]
 exclude_patterns = ["images"]
 
-myst_enable_extensions = ["colon_fence", "deflist"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "amsmath"]
 myst_heading_anchors = 3
 nb_execution_mode = os.environ.get("BVSI_DOCS_EXECUTE", "force")
 nb_execution_in_temp = True
@@ -45,6 +51,7 @@ napoleon_custom_sections = [("Attributes", "params_style")]  # a list, as for pa
 python_maximum_signature_line_length = 88
 
 html_theme = "furo"
+html_math_renderer = "mathml"
 html_title = f"bvsi {bvsi.__version__}"
 html_copy_source = False
 html_static_path = ["_static"]
@@ -63,6 +70,15 @@ def _process_signature(
     return plain or None, returned
 
 
+def _mathml(translator: Any, node: nodes.Element) -> None:
+    """Formulas as MathML, which browsers show without a script, and so without the network."""
+    block = isinstance(node, nodes.math_block)
+    formula = convert(node.astext(), display="block" if block else "inline")
+    translator.body.append(f'<div class="formula">{formula}</div>' if block else formula)
+    raise nodes.SkipNode
+
+
 def setup(app: Any) -> None:
     """Sphinx calls this."""
+    app.add_html_math_renderer("mathml", inline_renderers=(_mathml, None), block_renderers=(_mathml, None))
     app.connect("autodoc-process-signature", _process_signature)

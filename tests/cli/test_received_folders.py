@@ -177,7 +177,7 @@ def test_files_of_ones_own_in_a_result_folder_stay(here: Path, command: Command)
 
 
 def test_what_comes_from_an_earlier_run_is_told(here: Path, command: Command) -> None:
-    assert "discovery and forecast: from an earlier run on this machine" in command("run")[1]
+    assert "discovery: from an earlier run on this machine" in command("run")[1]
 
 
 def test_a_forged_stage_is_computed_anew(here: Path, command: Command, caplog: pytest.LogCaptureFixture) -> None:

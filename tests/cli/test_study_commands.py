@@ -84,7 +84,7 @@ def test_a_finished_run_is_not_computed_again(study: Path, bvsi: Command, monkey
 def test_an_interrupted_run_goes_on(
     study: Path, bvsi: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The discovery was done, the forecast was not: the earlier result stays, and nothing is done twice."""
+    """The discovery was done, the forecast was not: the answer is there, and nothing is done twice."""
 
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -92,10 +92,11 @@ def test_an_interrupted_run_goes_on(
     out = tmp_path / "result"
     with monkeypatch.context() as patch:
         patch.setattr(engine, "forecast", interrupted)
-        code, _, err = bvsi("run", "study.toml", "--out", out)
+        code, said, err = bvsi("run", "study.toml", "--out", out)
     assert code == 130
-    assert "goes on where it was" in err
-    assert not list(out.glob("*.nc"))
+    assert "verdict: " in said
+    assert "continues where it stopped" in err
+    assert Discovery.load(out / "result.nc").forecast is None
     monkeypatch.setattr(engine, "discover", interrupted)
     assert bvsi("run", "study.toml", "--out", out, "--quiet") == (0, "", "")
     mine, whole = (Discovery.load(folder / "result.nc") for folder in (out, study.parent / "result"))

@@ -51,7 +51,8 @@ def test_without_a_check_there_is_no_verdict(data):
     found = discover(data, BURGERS, check=False)
     assert found.check is None
     assert found.verdict == "not checked"
-    assert "verdict" not in str(found)
+    assert "verdict: not checked" in str(found)
+    assert "run with the check" in found.advice
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])
@@ -135,11 +136,12 @@ def test_what_an_equality_fixes_has_no_error_bar(data):
 
 
 def test_the_printout_begins_with_equation_and_verdict(found):
-    first, second, *_ = str(found).split("\n\n")
+    first, second, third = str(found).splitlines()
     assert first == found.equation
-    assert second.startswith("verdict: consistent. ")
-    assert found.check.advice in second
-    assert str(found.check) in str(found)
+    assert second.startswith("verdict: consistent (χ²/n = ")
+    assert third == f"advice: {found.check.advice}"
+    assert found.details.split("\n\n")[0] == found.equation
+    assert str(found.check) in found.details
 
 
 @pytest.mark.parametrize("which", ["found", "tied"])

@@ -41,7 +41,7 @@ def test_it_says_how_derivatives_were_taken(found):
     words = f"derivatives of the data by polynomials of degree 8 fitted to {nodes} nodes"
     assert words in found.settings["discretisation"]
     assert found.settings["reason"].endswith(f"data for dx(u)**2 by polynomials of degree 8 fitted to {nodes} nodes")
-    assert found.settings["reason"] in str(found)
+    assert found.settings["reason"] in found.details
     assert bvsi.discovery.method.Method.read(found.settings["method"]) == found.method
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bvsi.discovery import equation_text, with_uncertainty
+from bvsi.discovery import equation_text, undetermined, with_uncertainty
 
 
 @pytest.mark.parametrize(
@@ -84,3 +84,15 @@ def test_one_line_per_field_without_the_name_of_the_equation():
         "uv_t = 3.0(1) u",
         "w_t = 0",
     ]
+
+
+def test_a_coefficient_that_may_be_zero_is_undetermined_with_its_interval():
+    text = equation_text(("u", "u**2"), np.array([0.3, -120.0]), np.array([0.01, 20_000.0]), ["u"])
+    assert text == "u_t = 0.30(1) u + undetermined[−3.9e+04, 3.9e+04] u**2"
+    kept = equation_text(("u",), np.array([-0.5]), np.array([0.3]), ["u"], intervals=np.array([[-1.0, -0.01]]))
+    assert kept == "u_t = − 0.5(3) u"  # of a law that is cut off at zero
+
+
+@pytest.mark.parametrize("interval", [(0.0, 1.0), (-2.0, -1.0), (-1.0, 0.0)])
+def test_an_interval_that_ends_at_zero_is_determined(interval):
+    assert undetermined(*interval) == ""

@@ -17,7 +17,7 @@ def test_a_note_adds_its_text_and_its_reason():
     status = Status(True, 3, "converged.")
     assert status.noted("") == status
     noted = status.noted("But look.").noted("No.", Reason.PLATEAU, failed=True)
-    assert noted == Status(False, 3, "converged. But look. No.", frozenset({Reason.PLATEAU}))
+    assert noted == Status(False, 3, "not converged. But look. No.", frozenset({Reason.PLATEAU}))
 
 
 def test_a_status_survives_storage():

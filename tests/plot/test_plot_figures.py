@@ -84,13 +84,13 @@ def test_a_fit_without_error_bars_has_points_only(ax, fits):
     assert all(np.ptp(s[:, 0]) == 0 for s in container[2][0].get_segments())
 
 
-def test_a_covariance_matrix_shows_correlations_and_covariances(ax):
+def test_a_covariance_matrix_shows_correlations(ax):
     covariance = np.array([[4.0, -1.0], [-1.0, 1.0]])
     plot.covariance_matrix(ax, GaussianPosterior(("first", "second"), np.zeros(2), covariance))
     (image,) = ax.images
     assert_allclose(image.get_array(), [[1, -0.5], [-0.5, 1]])
     assert image.get_clim() == (-1, 1)
-    assert [t.get_text() for t in ax.texts] == ["4.0e+00", "-1.0e+00", "-1.0e+00", "1.0e+00"]
+    assert [t.get_text() for t in ax.texts] == ["1.00", "−0.50", "−0.50", "1.00"]
     assert [t.get_text() for t in ax.get_xticklabels()] == ["first", "second"]
     drawn(ax)
 

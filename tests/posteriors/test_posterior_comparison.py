@@ -28,11 +28,11 @@ def test_numbers_over_the_union_of_operators():
     assert found.covers is None
 
 
-def test_differences_are_in_units_of_the_reference():
-    assert_allclose(compare(BOTH).shift, [[0, 0, np.nan], [np.nan, 2, np.nan]])
+def test_differences_are_in_units_of_the_joint_standard_deviation():
+    assert_allclose(compare(BOTH).shift, [[0, 0, np.nan], [np.nan, 6 / np.hypot(3, 6), np.nan]])
     assert_allclose(compare(BOTH).variance_ratio, [[1, 1, np.nan], [np.nan, 4, np.nan]])
     swapped = compare(BOTH, reference="two")
-    assert_allclose(swapped.shift[0], [np.nan, -1, np.nan])
+    assert_allclose(swapped.shift[0], [np.nan, -6 / np.hypot(3, 6), np.nan])
     assert_allclose(swapped.variance_ratio[0], [np.nan, 0.25, np.nan])
 
 
@@ -57,7 +57,7 @@ def test_a_coefficient_that_is_known_has_no_unit():
     known = GaussianPosterior(("a",), np.array([1.0]), np.zeros((1, 1)))
     draws = ParticlePosterior(("a",), np.array([[0.0], [1.0], [2.0]]))
     found = compare({"known": known, "draws": draws})
-    assert np.isnan(found.shift).all()
+    assert_array_equal(found.shift, [[np.nan], [0.0]])
     assert np.isnan(found.variance_ratio).all()
 
 
@@ -65,10 +65,10 @@ def test_the_table_reads_line_by_line():
     lines = str(compare(BOTH, truth={"b": 1.0}, level=0.9)).splitlines()
     assert lines[0] == "compared with one"
     words = [" ".join(line.split()) for line in lines]
-    assert words[1] == "operator method mean sd 90% interval shift/sd variance ratio truth z"
+    assert words[1] == "operator method mean sd 90% interval shift/joint sd variance ratio truth z"
     assert words[2] == "u: a one 1 0.2 [0.67103, 1.329] +0.00 1 0 +5.00"
     assert words[3] == "two – – – – – –"
-    assert words[5] == "two 4 6 [-5.8691, 13.869] +2.00 4 +0.50"
+    assert words[5] == "two 4 6 [-5.8691, 13.869] +0.89 4 +0.50"
     assert len(lines) == 2 + 3 * 2
     assert "truth" not in compare(BOTH).table
 
@@ -76,7 +76,7 @@ def test_the_table_reads_line_by_line():
 def test_the_dataset_has_all_numbers():
     found = compare(BOTH, truth={"b": 1.0})
     dataset = found.to_dataset()
-    assert dataset["shift"].sel(estimator="two", operator="u: b") == 2
+    assert dataset["shift"].sel(estimator="two", operator="u: b") == 6 / np.hypot(3, 6)
     assert dataset["truth"].sel(operator="u: b") == 1
     assert dataset.attrs == {"level": 0.95, "reference": "one"}
     assert set(dataset) == {"mean", "sd", "lower", "upper", "shift", "variance_ratio", "z", "covers", "truth"}

@@ -64,7 +64,8 @@ def test_both_spaces_agree_where_data_are_many(found):
     assert found.refined.agreement.p_value > 0.01
     assert found.refined.selected == pytest.approx(1.0)
     assert not found.refined.doubts
-    assert str(found.refined) in str(found)
+    assert str(found.refined) in found.details
+    assert f"by forward solves: {found.refined.equation}" in str(found)
     fit = found.refined.best
     assert np.abs((fit.posterior.mean - TRUTH) / np.sqrt(fit.posterior.variance)).max() < 3.5
 

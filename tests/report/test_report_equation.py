@@ -43,9 +43,9 @@ def test_latex_of_one_equation(burgers):
 def test_latex_has_one_line_per_field_and_few_terms_in_a_line(burgers, by_hand):
     assert equation_latex(by_hand).count("&=") == 2
     names = tuple(f"u**{k}" for k in range(2, 9))
-    many = GaussianPosterior(names, np.arange(1.0, 8.0), np.eye(7))
+    many = GaussianPosterior(names, np.arange(3.0, 10.0), np.eye(7))
     text = equation_latex(replace(burgers, posterior=many, time_order=2))
-    assert r"\frac{\partial^{2} u}{\partial t^{2}} &= 1(1)" in text
+    assert r"\frac{\partial^{2} u}{\partial t^{2}} &= 3(1)" in text
     assert text.count(r"\\") == 2
     assert [line.count("u^") for line in text.splitlines()[2:-1]] == [3, 3, 1]
 
@@ -61,7 +61,7 @@ def test_markup_holds_all_terms_and_says_the_equation(by_hand):
     tree = ElementTree.fromstring(equation_mathml(by_hand))
     assert tree.get("aria-label").split() == by_hand.equation.split()
     lines = ["".join(line.itertext()) for line in tree]
-    assert lines == ["∂u∂t= 0.33(1)∇2u", "∂v∂t= −0(2)×10−12∇·(v∇x2)"]
+    assert lines == ["∂u∂t= 0.33(1)∇2u", "∂v∂t= [−3.9e−12, 3.9e−12]∇·(v∇x2)"]
 
 
 def test_labels_name_the_field_where_there_are_several():

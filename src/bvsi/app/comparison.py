@@ -65,9 +65,13 @@ class Comparison:
 
     @property
     def shift(self) -> Array:
-        """(mean − mean of the reference) / sd of the reference, (m, d)."""
+        """(mean − mean of the reference) / √(sd² + sd² of the reference), (m, d).
+
+        The joint standard deviation of results from different data. Results from the same data share their noise, and
+        are nearer to each other than that. A method without a posterior counts as exact.
+        """
         r = self.methods.index(self.reference)
-        return _ratio(self.mean - self.mean[r], self.sd[r])
+        return _ratio(self.mean - self.mean[r], np.hypot(np.nan_to_num(self.sd), self.sd[r]))
 
     @property
     def variance_ratio(self) -> Array:
@@ -87,7 +91,8 @@ class Comparison:
     @property
     def table(self) -> str:
         """One line per operator and method."""
-        head = ["operator", "method", "mean", "sd", f"{100 * self.level:g}% interval", "shift/sd", "variance ratio"]
+        interval = f"{100 * self.level:g}% interval"
+        head = ["operator", "method", "mean", "sd", interval, "shift/joint sd", "variance ratio"]
         lines = [head if self.truth is None else [*head, "truth", "z"]]
         for i, name in enumerate(self.names):
             lines += [self._line(i, m, name) for m in range(len(self.methods))]

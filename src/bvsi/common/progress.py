@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -11,7 +12,7 @@ class Progress(Protocol):
     """Called with the work done so far, the total where known, and a short description."""
 
     def __call__(self, done: float, total: float | None, what: str) -> None:
-        """Report ``done`` out of ``total`` units of ``what``."""
+        """Report ``done`` out of ``total`` units of ``what``; without a ``what`` the bars are cleared away."""
 
 
 def silent(done: float, total: float | None, what: str) -> None:
@@ -19,22 +20,75 @@ def silent(done: float, total: float | None, what: str) -> None:
     del done, total, what
 
 
+class OutOfTimeError(Exception):
+    """The time that some work was given is over.
+
+    No BvsiError: loops that go on after a simulation that failed must not go on after this.
+    """
+
+
+def limited(progress: Progress, seconds: float) -> Progress:
+    """The same, but work that reports to it after so many seconds is ended by :class:`OutOfTimeError`."""
+    end = time.monotonic() + seconds
+
+    def show(done: float, total: float | None, what: str) -> None:
+        if time.monotonic() > end:
+            raise OutOfTimeError(what)
+        progress(done, total, what)
+
+    return show
+
+
+class Lines:
+    """Progress as lines of text, for logs: one every 15 seconds, with an estimate of the time left.
+
+    Parameters
+    ----------
+    write
+        Takes a line.
+    """
+
+    def __init__(self, write: Callable[[str], object], every: float = 15.0) -> None:
+        self._write, self._every = write, every
+        self._last = time.monotonic()
+        self._begun: dict[str, float] = {}
+
+    def __call__(self, done: float, total: float | None, what: str) -> None:
+        """Write a line where the last one is long ago."""
+        if not what:
+            return
+        now = time.monotonic()
+        begun = self._begun.setdefault(what.split(",")[0], now)
+        if now - self._last < self._every:
+            return
+        self._last = now
+        words = f"{what}: {done:g}" if total is None else f"{what}: {done:g} of {total:g}"
+        left = (now - begun) * (total - done) / done if total and done > 0 else 0.0
+        self._write(f"{words}, about {left:.0f} s left\n" if left >= 1 else f"{words}\n")
+
+
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """A progress bar on standard error, one line per kind of work; nothing where that is no terminal."""
+    """A progress bar on standard error, one line per kind of work; plain lines where that is no terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield silent
+        yield Lines(lambda line: (console.file.write(line), console.file.flush()))
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bars(*columns, console=console) as bars:
+    # standard output stays as it is: rich would send it where the bars are
+    with Bars(*columns, console=console, redirect_stdout=False) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(done: float, total: float | None, what: str) -> None:
+            if not what:
+                while tasks:
+                    bars.remove_task(tasks.popitem()[1])
+                bars.refresh()
+                return
             kind = what.split(",")[0]  # what follows a comma is a detail that changes from call to call
             if kind not in tasks:
                 tasks[kind] = bars.add_task(kind, total=total)

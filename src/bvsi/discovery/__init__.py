@@ -2,4 +2,4 @@
 
 from bvsi.discovery.facade import discover
 from bvsi.discovery.method import Method, Paper, default_discretisation
-from bvsi.discovery.result import Discovery, equation_text, with_uncertainty
+from bvsi.discovery.result import Discovery, equation_text, undetermined, with_uncertainty

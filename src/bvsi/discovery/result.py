@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
-from bvsi.check import Check
+from bvsi.check import Check, Verdict
 from bvsi.common.naming import position, without_equation
 from bvsi.discovery.frames import Frames
 from bvsi.discovery.functions import FoundFunction
@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from bvsi.predict.forecast import Forecast
 
 Array = NDArray[np.float64]
+
+# Lines of a printed discovery, unless it has more equations than that.
+_LINES = 10
+# Half width of a 95% interval in standard deviations.
+_HALF_WIDTH = 1.96
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,10 +148,11 @@ class Discovery:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
         chosen = [i for i in self.shown if self.names[i] not in self.parameters]
         names = [*self.function_operators, *(self.names[i] for i in chosen)]
-        theta, sd = (
-            np.pad(v[chosen], (len(names) - len(chosen), 0), constant_values=np.nan) for v in (self.theta, self.sd)
-        )
-        text = equation_text(names, theta, sd, self.fields, self.time_order, self.left, self.units)
+        without = len(names) - len(chosen)  # an unknown function stands for the coefficient
+        numbers = np.column_stack([self.theta, self.sd, self.posterior.interval()])[chosen]
+        numbers = np.pad(numbers, ((without, 0), (0, 0)), constant_values=np.nan)
+        theta, sd, ends = numbers[:, 0], numbers[:, 1], numbers[:, 2:]
+        text = equation_text(names, theta, sd, self.fields, self.time_order, self.left, ends, self.units)
         units = {without_equation(name): unit for name, unit in self.units.items() if name in self.parameters}
         inside = [
             f"{name} = {with_uncertainty(*pair)} {units.get(name, '')}".rstrip() for name, pair in self.inside.items()
@@ -273,6 +279,15 @@ class Discovery:
         if self.no_simulation:
             found.append(f"No forecast could be made. {self.no_simulation}")
         return (*found, *self.open_parameters, *(() if self.refined is None else self.refined.doubts))
+
+    @property
+    def advice(self) -> str:
+        """What to do; where nothing is wrong with the fit but there are doubts, they come first."""
+        if self.check is None:
+            return "Nothing says whether this can be trusted: run with the check."
+        if self.check.verdict is Verdict.CONSISTENT and self.doubts:
+            return "The equation explains the data, but the doubts say why it may not be the right one."
+        return self.check.advice
 
     def refine(self, data: Data | Sequence[Data], library: Library, **options: Any) -> Discovery:
         """The same with ``refined``: the equation and its rivals fitted to the measurements by forward solves.
@@ -475,7 +490,24 @@ class Discovery:
         return f"Discovery: {self.equation}; verdict: {self.verdict}"
 
     def __str__(self) -> str:
-        judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.check.advice}"]
+        """Equation, verdict with its reason, what to do; the rest is :attr:`details`."""
+        lines = self.equation.splitlines()
+        if self.check is None:
+            lines.append(f"verdict: not checked; χ²/n = {self.chi2:.3g}. {self.status.message}")
+        else:
+            reason = f", because {self.check.reasons[0]}" if self.check.reasons else ""
+            lines.append(f"verdict: {self.verdict} (χ²/n = {self.chi2:.3g}){reason}.")
+        doubts, most = self.doubts, max(1, _LINES - len(lines) - 2 - (self.refined is not None))
+        lines += [f"doubt: {doubt}" for doubt in doubts[:most]]
+        lines += [f"and {len(doubts) - most} more doubts: found.doubts"] if len(doubts) > most else []
+        lines += [] if self.refined is None else [f"by forward solves: {self.refined.equation}"]
+        lines.append(f"advice: {self.advice}")
+        return "\n".join(lines)
+
+    @property
+    def details(self) -> str:
+        """All in words: equation, verdict, doubts, coefficients with intervals, diagnostics, check, selection path."""
+        judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.advice}"]
         judged += [f"doubt: {doubt}" for doubt in self.doubts]
         refined = [] if self.refined is None else [str(self.refined)]
         texts = [self.equation, *judged, *refined, self.table, self.diagnostics, *self._check_text, str(self.path)]
@@ -505,6 +537,13 @@ def with_uncertainty(value: float, sd: float) -> str:
     return f"{value:.{-place}f}({digit})"
 
 
+def undetermined(low: float, high: float) -> str:
+    """``[−400, 900]``, the interval of a coefficient that may as well be zero; empty for all others."""
+    if not low < 0 < high:
+        return ""
+    return f"[{low:.2g}, {high:.2g}]".replace("-", "−")
+
+
 def equation_text(
     names: Sequence[str],
     theta: Array,
@@ -512,22 +551,28 @@ def equation_text(
     fields: Sequence[str],
     time_order: int = 1,
     left: Mapping[str, str] | None = None,
+    intervals: Array | None = None,
     units: Mapping[str, str] | None = None,
 ) -> str:
     """One line per equation: ``u_t = 0.0998(4) laplacian(u) − 1.002(6) u*dx(u)``; ``u_tt`` of second order in time.
 
-    With units it is ``u_t = 0.0998(4) mm²/h laplacian(u)``. A coefficient that is not a number is left out, as of an
-    operator with an unknown function.
+    A coefficient whose 95% interval contains zero is ``undetermined[−400, 900]``; without intervals (d, 2) they are
+    those of normal laws. With units it is ``u_t = 0.0998(4) mm²/h laplacian(u)``. A coefficient that is not a number is
+    left out, as of an operator with an unknown function.
     """
     lines, written, measures = [], left or {}, units or {}
+    normal = np.stack([theta - _HALF_WIDTH * sd, theta + _HALF_WIDTH * sd], axis=1)
+    ends = dict(zip(names, normal if intervals is None else intervals, strict=True))
     for one in fields:
         prefix = "" if len(fields) == 1 else f"{one}: "
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
-                sign, number = "−" if value < 0 else "+", ""
+                range_ = undetermined(*ends[name])
+                sign, number = "−" if value < 0 and not range_ else "+", ""
                 if not math.isnan(value):
-                    number = f"{with_uncertainty(abs(value), s)} {measures.get(name, '')}".rstrip() + " "
+                    number = f"undetermined{range_}" if range_ else with_uncertainty(abs(value), s)
+                    number = f"{number} {measures.get(name, '')}".rstrip() + " "
                 terms.append(f"{sign} {number}{name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")

@@ -120,8 +120,8 @@ class Simulator:
                 raise OperatorError("simulate: boundary values in time are needed where no condition is declared.")
             known = Prescribed.of(self.fixed, boundary[0], self._state(boundary[1]))
         system = self.equation.system(theta).merged()
-        stepper = RosenbrockStepper(system, scheme or Rosenbrock(), self.structure, known)
-        states = evolve(stepper, self._state(initial), times, progress)
+        stepper = RosenbrockStepper(system, scheme or Rosenbrock(), self.structure, known, progress)
+        states = evolve(stepper, self._state(initial), times)
         n = self.equation.space.n_dofs
         return {f: self._nodal(states[:, i * n : (i + 1) * n]) for i, f in enumerate(self.fields)}, stepper.steps
 

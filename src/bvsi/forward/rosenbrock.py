@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bvsi.common.arrays import Array, Integers
+from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.forward.semidiscrete import SemiDiscrete, StepFactor, StepFactors, StepFailedError, StepStructure
 from bvsi.residual.discrete import NotFiniteError
@@ -92,9 +93,15 @@ class RosenbrockStepper:
     """Advances a semi-discrete system; counts its steps, and keeps the factors that can be used again."""
 
     def __init__(
-        self, system: SemiDiscrete, scheme: Rosenbrock, structure: StepStructure, prescribed: Prescribed | None = None
+        self,
+        system: SemiDiscrete,
+        scheme: Rosenbrock,
+        structure: StepStructure,
+        prescribed: Prescribed | None = None,
+        progress: Progress = silent,
     ) -> None:
         self.system = system
+        self.progress = progress  # called at every step, so that whoever waits can give up
         self.scheme = scheme
         self.steps = 0
         self._prescribed = prescribed
@@ -127,6 +134,7 @@ class RosenbrockStepper:
 
     def _count(self, t: float) -> None:
         self.steps += 1
+        self.progress(self.steps, None, f"simulating, t = {t:.4g}")
         if self.steps > self.scheme.max_steps:
             raise BvsiError(
                 f"simulate: {self.scheme.max_steps} steps do not reach beyond t = {t:g}; is the model stable?"

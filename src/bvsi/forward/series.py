@@ -83,7 +83,7 @@ class SeriesSimulator:
             for name, values in self.data.auxiliary.items()
         }
 
-    def _slope(self, theta: Array, most: int) -> tuple[Callable[[float, Array], Array], list[int]]:
+    def _slope(self, theta: Array, most: int, progress: Progress) -> tuple[Callable[[float, Array], Array], list[int]]:
         """u_t at t and u (fields,), and how often it was asked for."""
         words, kernel, known, calls = self.operators[0].words, self._kernel, self._known, [0]
         rows = np.array([self.fields.index(o.equation) for o in self.operators])
@@ -92,6 +92,7 @@ class SeriesSimulator:
 
         def slope(t: float, u: Array) -> Array:
             calls[0] += 1
+            progress(calls[0], None, f"simulating, t = {t:.4g}")
             if calls[0] > most:
                 raise OperatorError(f"simulate: {most} evaluations do not reach beyond t = {t:g}; is the model stable?")
             values = {TIME: t, **dict(zip(self.fields, u, strict=True))}
@@ -116,7 +117,7 @@ class SeriesSimulator:
         """
         from scipy.integrate import solve_ivp  # imports most of SciPy
 
-        del boundary, progress
+        del boundary
         moving = [name for name, values in self.data.auxiliary.items() if values.ndim > 1]
         if moving and times[-1] - self.data.times[-1] > 1e-9 * np.ptp(times):
             raise OperatorError(
@@ -124,7 +125,7 @@ class SeriesSimulator:
             )
         rules = scheme or Rosenbrock()
         tol = _STRICTER * rules.tol
-        slope, calls = self._slope(theta, 10 * rules.max_steps)
+        slope, calls = self._slope(theta, 10 * rules.max_steps, progress)
         size = np.array([np.sqrt(np.mean(np.square(self.data.fields[f]))) or 1.0 for f in self.fields])
         start = np.array([float(initial[f][0]) for f in self.fields])
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -99,7 +99,9 @@ class Status:
             return self
         reasons = self.reasons if reason is None else self.reasons | {reason}
         converged = self.converged and not failed
-        return replace(self, converged=converged, message=f"{self.message} {text}", reasons=reasons)
+        # one status: what ended well and is no estimate after all is not called converged first
+        said = f"not {self.message}" if self.converged and failed else self.message
+        return replace(self, converged=converged, message=f"{said} {text}", reasons=reasons)
 
 
 @dataclass(frozen=True, eq=False)

@@ -148,12 +148,15 @@ class Start:
             states[name] = u
         return states
 
-    def run(self, theta: Array, states: Mapping[str, Array], times: Array, scheme: Rosenbrock) -> tuple[Any, int]:
+    def run(
+        self, theta: Array, states: Mapping[str, Array], times: Array, scheme: Rosenbrock, progress: Progress
+    ) -> tuple[Any, int]:
         """One simulation, fields (T, n) and number of steps, from the first of the states."""
         boundary = None
         if self.simulator.needs_boundary:
             boundary = (self.data.times, states)
-        return self.simulator.run(theta, {f: u[0] for f, u in states.items()}, times, scheme=scheme, boundary=boundary)
+        initial = {f: u[0] for f, u in states.items()}
+        return self.simulator.run(theta, initial, times, scheme=scheme, boundary=boundary, progress=progress)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +178,7 @@ class Ensemble:
 def simulated(start: Start, thetas: Array, times: Array, budget: float, rng: Rng, progress: Progress) -> Ensemble:
     """Simulations with draws of coefficients, (m + 1, d), the first their mean, and of the initial state."""
     tol = float(np.clip(_TIME_ERROR * start.noise, *_TIME_BOUNDS))
-    count, steps = _affordable(start, thetas[0], times, Rosenbrock(tol), budget, len(thetas) - 1)
+    count, steps = _affordable(start, thetas[0], times, Rosenbrock(tol), budget, len(thetas) - 1, progress)
     scheme = Rosenbrock(tol, max_steps=_PATIENCE * steps)
     mean = {f: np.zeros((len(times), start.data.n_nodes)) for f in start.simulator.fields}
     squares = {f: np.zeros_like(m) for f, m in mean.items()}
@@ -183,7 +186,7 @@ def simulated(start: Start, thetas: Array, times: Array, budget: float, rng: Rng
     for k, theta in enumerate(thetas[1 : count + 1]):
         states = start.draw(rng)
         try:
-            fields, _ = start.run(theta, states, times, scheme)
+            fields, _ = start.run(theta, states, times, scheme, progress)
         except BvsiError:
             failed += 1
         else:
@@ -202,7 +205,7 @@ def simulated(start: Start, thetas: Array, times: Array, budget: float, rng: Rng
 
 
 def _affordable(
-    start: Start, theta: Array, times: Array, scheme: Rosenbrock, budget: float, draws: int
+    start: Start, theta: Array, times: Array, scheme: Rosenbrock, budget: float, draws: int, progress: Progress
 ) -> tuple[int, int]:
     """How many draws fit into the budget, and the steps of the mean, by a count of steps and not by a clock."""
     cost = start.simulator.step_cost
@@ -213,7 +216,7 @@ def _affordable(
             "every second node, or at fewer times."
         )
     try:
-        _, steps = start.run(theta, start.draw(None), times, replace(scheme, max_steps=allowed))
+        _, steps = start.run(theta, start.draw(None), times, replace(scheme, max_steps=allowed), progress)
     except BvsiError as error:
         raise SimulationError(
             f"forecast: the equation found cannot be simulated from the first frame: {error}"

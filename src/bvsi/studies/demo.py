@@ -78,11 +78,10 @@ def _check_folder(out: Path, text: str) -> None:
 def told(finished: Finished) -> str:
     """Equation, verdict and where the report is."""
     found = finished.found
-    assert found.check is not None
     return "\n".join(
         [
             found.equation,
-            f"verdict: {found.verdict}. {found.check.advice}",
+            f"verdict: {found.verdict}. {found.advice}",
             f"{sum(finished.seconds.values()):.1f} s",
             f"report: {finished.report.resolve()}",
         ]

@@ -20,7 +20,7 @@ from bvsi.app.cli.options import os_fault, printable
 from bvsi.app.cli.packs import pack, verify
 from bvsi.app.cli.reproduce import reproduce
 from bvsi.app.cli.results import compare, export, predict, refine, report, simulate
-from bvsi.app.cli.run import run
+from bvsi.app.cli.run import forecast, run
 from bvsi.errors import BvsiError
 
 HELP = """Discover PDEs, with honest uncertainty, from noisy full-field data.
@@ -32,7 +32,7 @@ From a data file to an equation, in three steps:
   bvsi init run.nc       writes study.toml, with operators; edit it
   bvsi run study.toml    selects, infers, checks; writes the report
 
-Without data of your own: bvsi demo. Exit codes: 0 done, 2 something to mend in what was given, 130 interrupted.
+Without data of your own: bvsi demo. Exit codes: 0 done, 2 an error in the input, 130 interrupted.
 """
 
 _LONGEST = 1000
@@ -59,14 +59,15 @@ def _options(
     """Options of the program itself."""
 
 
-for command in (demo, inspect, init, run, report, predict, export, simulate, refine, compare, pack, verify, doctor):
+_RESULTS = (report, predict, export, simulate, refine, compare)
+for command in (demo, inspect, init, run, forecast, *_RESULTS, pack, verify, doctor):
     app.command()(command)
 app.add_typer(reproduce, name="reproduce")
 app.add_typer(bench, name="bench")
 
 
 def main() -> None:
-    """Entry point: one clear message and exit code 2 for errors that are the user's to mend."""
+    """Entry point: one clear message and exit code 2 for errors in the input."""
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of failures that zarr tells besides
     try:
         _check_arguments()
@@ -80,7 +81,7 @@ def main() -> None:
     except OSError as error:  # folders that may not be written to, full disks, names that are too long
         _refuse(os_fault(error))
     except MemoryError as error:
-        _refuse(f"there is not enough memory ({error or 'no size told'}); take a part of the data, or fewer operators.")
+        _refuse(f"there is not enough memory ({error or 'size unknown'}); take a part of the data, or fewer operators.")
 
 
 def _refuse(message: str) -> NoReturn:

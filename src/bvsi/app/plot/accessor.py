@@ -36,7 +36,7 @@ class DiscoveryPlots:
         return ax
 
     def covariance(self, ax: Any = None) -> Any:
-        """Correlations as colours, covariances as numbers."""
+        """Correlations of the coefficients, as colours and numbers."""
         side = 2.5 + 0.7 * len(self.found.names)
         ax = _axes(ax, side + 1.0, side)
         covariance_matrix(ax, self.found.posterior)

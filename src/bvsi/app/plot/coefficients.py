@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.app.plot.style import BLUE, GREY, SERIES
-from bvsi.discovery.result import with_uncertainty
+from bvsi.discovery.result import undetermined, with_uncertainty
 from bvsi.infer import Fit
 from bvsi.infer.posteriors import Posterior
 
@@ -46,8 +46,9 @@ def coefficient_intervals(ax: Any, posterior: Posterior, *, level: float = 0.95)
     ends = np.abs(interval - mean[:, None]).T / unit
     ax.axvline(0.0, color=GREY, linewidth=1)
     ax.errorbar(mean / unit, rows, xerr=ends, fmt="o", color=BLUE, capsize=3)
-    for row, value, sd in zip(rows, mean, np.sqrt(posterior.variance), strict=True):
-        words = with_uncertainty(float(value), float(sd)).replace("-", "−")
+    for row, value, sd, sides in zip(rows, mean, np.sqrt(posterior.variance), interval, strict=True):
+        words = "undetermined" if undetermined(*sides) else with_uncertainty(float(value), float(sd))
+        words = words.replace("-", "−")
         ax.text(1.02, row, words, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
     ax.set_yticks(rows, posterior.names)
     ax.set(xlabel=f"coefficient / |mean|, {100 * level:g}% intervals", ylim=(-0.6, len(rows) - 0.4))

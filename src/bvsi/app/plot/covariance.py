@@ -1,4 +1,4 @@
-"""Covariance matrices of coefficients (fig:FP_EM_covariance)."""
+"""Correlations of coefficients (fig:FP_EM_covariance)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ def correlations(covariance: Array) -> Array:
 
 
 def covariance_matrix(ax: Any, posterior: Posterior) -> None:
-    """Correlations as colours, covariances as numbers."""
-    covariance = posterior.covariance
-    correlation = correlations(covariance)
+    """Correlations, as colours and numbers."""
+    correlation = correlations(posterior.covariance)
     image = ax.imshow(correlation, cmap="PuOr", vmin=-1, vmax=1)
-    for i, row in enumerate(covariance):
+    for i, row in enumerate(correlation):
         for j, value in enumerate(row):
-            dark = abs(correlation[i, j]) > 0.6
-            ax.text(j, i, f"{value:.1e}", ha="center", va="center", fontsize=8, color="white" if dark else "black")
+            colour = "white" if abs(value) > 0.6 else "black"
+            ax.text(j, i, f"{value:.2f}".replace("-", "−"), ha="center", va="center", fontsize=8, color=colour)
     ticks = np.arange(len(posterior.names))
     ax.set_xticks(ticks, posterior.names, rotation=35, ha="right")
     ax.set_yticks(ticks, posterior.names)

@@ -49,6 +49,9 @@ def frame_pictures(ax: Any, part: ExperimentFrames, field: str, *, frame: int = 
         moment = "" if one_dimensional else f", t = {part.times[frame]:.3g}"
         panel.set_title(f"{field}: {key}{moment}", fontsize="small")
         panel.tick_params(labelsize="x-small")
+        names = [*(part.axes or ("x", "y"))]
+        panel.set_xlabel(names[0], fontsize="x-small", labelpad=0)
+        panel.set_ylabel("t" if one_dimensional else names[1], fontsize="x-small", labelpad=0, rotation=0)
         bar = ax.figure.colorbar(
             drawn, cax=ax.inset_axes((place / 3 + 0.06, 0.08, 0.22, 0.04)), orientation="horizontal"
         )

@@ -46,7 +46,7 @@ def posterior_pairs(ax: Any, posterior: Posterior, *, size: int = 400, rng: np.r
                 for radius in RADII:
                     ring = radius * ellipse(covariance[np.ix_([j, i], [j, i])]) + posterior.mean[[chosen[j], chosen[i]]]
                     panel.plot(*ring.T, color=ORANGE, linewidth=1)
-            _finish(panel, names[j] if i == d - 1 else "", names[i] if j == 0 else "")
+            _finish(panel, names[j] if i == d - 1 else "", names[i] if j == 0 else "", counts=i == j)
 
 
 def least_certain(posterior: Posterior, most: int = MOST_PAIRS) -> list[int]:
@@ -63,10 +63,13 @@ def ellipse(covariance: Array, points: int = 49) -> Array:
     return np.stack([sd[0] * np.cos(angle), sd[1] * (r * np.cos(angle) + np.sqrt(1 - r**2) * np.sin(angle))], axis=1)
 
 
-def _finish(panel: Any, below: str, left: str) -> None:
-    """Names at the edge only; ticks are left out, since the panels are small."""
-    panel.set_xticks([])
-    panel.set_yticks([])
-    panel.tick_params(colors=GREY)
+def _finish(panel: Any, below: str, left: str, *, counts: bool) -> None:
+    """Names and numbers at the edge only, two numbers an axis, since the panels are small; counts have no numbers."""
+    for axis, shown in ((panel.xaxis, below), (panel.yaxis, "" if counts else left)):
+        low, high = axis.get_view_interval()
+        ends = (0.8 * low + 0.2 * high, 0.2 * low + 0.8 * high)
+        axis.set_ticks(ends if shown else [], [f"{end:.4g}".replace("-", "−") for end in ends] if shown else [])
+    panel.tick_params(colors=GREY, labelsize="xx-small")
+    panel.tick_params(axis="x", rotation=30)
     panel.set_xlabel(below, rotation=30, ha="right", fontsize="small")
     panel.set_ylabel(left, rotation=0, ha="right", va="center", fontsize="small")

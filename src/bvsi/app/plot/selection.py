@@ -31,7 +31,8 @@ def selection_path(ax: Any, path: SelectionPath) -> None:
     ax.plot(sizes, scores, "o-", color=BLUE, label="best at this size", zorder=2)
     ax.plot(len(best.names), 0.0, "o", color=ORANGE, markersize=11, label=f"selected: {len(best.names)}", zorder=3)
     ax.set_yscale("symlog", linthresh=10)
-    ax.invert_xaxis()
+    if sizes[0] > sizes[-1]:  # in the order of the path, from left to right
+        ax.invert_xaxis()
     ax.set(xlabel="operators in the model", ylabel=f"{path.criterion}, above the selected model")
     ax.xaxis.get_major_locator().set_params(integer=True)
     ax.legend(loc="lower left")

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.app.report.markup import Markup, element
+from bvsi.app.report.markup import Markup, download, element
 from bvsi.app.report.svg import Scale, axes, line, padded, path_data, short_number, svg, text
+from bvsi.common.naming import plain_name
 
 Array = NDArray[np.float64]
 
@@ -75,7 +76,18 @@ def chart(spec: Chart) -> Markup:
         place = y.at(level.value)
         parts.append(line(x.start, place, x.end, place, class_="level"))
     parts.append(_legend(spec))
-    return svg(_WIDTH, _HEIGHT, *parts, label=spec.label)
+    drawing = svg(_WIDTH, _HEIGHT, *parts, label=spec.label)
+    return element("div", drawing, download(f"{plain_name(spec.label)}.csv", *_numbers(spec)))
+
+
+def _numbers(spec: Chart) -> tuple[list[str], list[list[float]]]:
+    """Names and columns of all that a chart shows."""
+    columns: dict[str, Array] = {spec.x_label: spec.x}
+    for curve in spec.curves:
+        columns[curve.name or spec.y_label] = curve.values
+        if curve.band is not None:
+            columns |= {f"{curve.name} lower": curve.band[0], f"{curve.name} upper": curve.band[1]}
+    return [*columns], np.column_stack([np.ravel(values) for values in columns.values()]).tolist()
 
 
 def _scales(spec: Chart) -> tuple[Scale, Scale]:

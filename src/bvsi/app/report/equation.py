@@ -2,7 +2,8 @@
 
     ∂u/∂t = 0.301(2) ∇²u − 1.01(2) u ∂ₓu
 
-The number in brackets is the standard deviation, in units of the last digit.
+The number in brackets is the standard deviation, in units of the last digit. A coefficient that may as well be zero is
+written as its 95% interval, [−400, 900].
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from bvsi.app.report.formula import (
 from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.typeset import latex, mathml, plain
 from bvsi.common.naming import without_equation
-from bvsi.discovery import Discovery, with_uncertainty
+from bvsi.discovery import Discovery, undetermined, with_uncertainty
 
 # Values outside of these powers of ten are written with one.
 _SMALL, _LARGE = -4, 5
@@ -64,13 +65,15 @@ def equation_lines(found: Discovery) -> tuple[Line, ...]:
         for name in found.function_operators:
             equation, text = split_name(name, found.fields)
             terms += [Summand(False, operator_formula(text), None)] if equation == field else []
+        intervals = found.posterior.interval().tolist()
         for i in found.shown:
             name, value, sd = found.names[i], float(found.theta[i]), float(found.sd[i])
             equation, text = split_name(name, found.fields)
             if equation == field and name not in found.parameters:
-                operator = operator_formula(text)
-                number = measured(abs(value), sd, found.units.get(name, ""))
-                terms.append(Summand(value < 0, number, None if operator == _ONE else operator))
+                operator, unit = operator_formula(text), found.units.get(name, "")
+                range_ = undetermined(*intervals[i])
+                number = Number(range_, unit=unit) if range_ else measured(abs(value), sd, unit)
+                terms.append(Summand(value < 0 and not range_, number, None if operator == _ONE else operator))
         written = found.left.get(field)
         left = _time_derivative(field, found.time_order) if written is None else operator_formula(written)
         lines.append(Line(left, tuple(terms)))
@@ -135,6 +138,13 @@ def operator_mathml(name: str, fields: Sequence[str]) -> Markup:
     field, text = split_name(name, fields)
     formula = _math(operator_formula(text))
     return formula if len(fields) == 1 else joined([_math(name_formula(field)), ": ", formula])
+
+
+def operator_latex(name: str, fields: Sequence[str]) -> str:
+    """A coefficient's operator for LaTeX in math mode, with its field in front where there are several equations."""
+    field, text = split_name(name, fields)
+    label = latex(operator_formula(text))
+    return label if len(fields) == 1 else f"{latex(name_formula(field))}:\\ {label}"
 
 
 def operator_label(name: str, fields: Sequence[str]) -> str:

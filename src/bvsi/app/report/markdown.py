@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi._version import __version__
+from bvsi.app.report.changes_section import changes
 from bvsi.app.report.check_sections import comparison_rows, test_rows
 from bvsi.app.report.equation import equation_latex
 from bvsi.app.report.markup import printable
 from bvsi.app.report.page import NOTHING
+from bvsi.app.report.paper_section import BIBTEX, methods_text
 from bvsi.app.report.path_figure import change_text, sentence
 from bvsi.app.report.quantity_section import functions_of
 from bvsi.app.report.settings_section import flat_settings, timing_texts, versions
@@ -36,10 +38,13 @@ def markdown_report(
     timing: Mapping[str, float] = NOTHING,
     study_text: str = "",
     notes: Sequence[str] = (),
+    before: Mapping[str, Any] | None = None,
 ) -> str:
     """Equation, verdict, tables; arguments as of :func:`bvsi.app.report.html_report`."""
     parts = [f"# {_text(title)}", _equation(found), _verdict(found, notes), _coefficients(found), _path(found)]
     quantities = functions_of(found) | dict(quantities)
+    told = changes(found, before) if before else []
+    parts += [_section("Since the last run", "\n".join(f"- {_text(line)}" for line in told))] if told else []
     parts += [_quantities(quantities)] if quantities else []
     parts += [_check(found)] if found.check is not None else []
     parts += [_forecast(found.forecast)] if found.forecast is not None else []
@@ -51,6 +56,7 @@ def markdown_report(
     )
     parts += [_section("Study file", _fenced(study_text, "toml"))] if study_text else []
     parts += [_section("Timing", _table(("stage", "time"), timing_texts(found, timing).items()))]
+    parts += [_section("For the paper", _text(methods_text(found)) + "\n\n" + _fenced(BIBTEX, "bibtex"))]
     parts += [_section("Versions", _table(("package", "version"), versions().items()))]
     return printable("\n\n".join(parts) + f"\n\nMade with bvsi {__version__}.\n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
+from urllib.parse import quote
 
 # Characters that no XML or HTML may hold, lone surrogates among them.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
@@ -72,6 +73,21 @@ def table(head: Sequence[object], rows: Iterable[Sequence[object]], *, caption: 
     label = element("caption", caption) if caption else ""
     inner = element("table", label, element("thead", top), element("tbody", *body), class_=class_ or None)
     return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+
+
+def download(name: str, head: Sequence[str], rows: Iterable[Sequence[object]]) -> Markup:
+    """A button that saves numbers as a CSV file, which is part of the page."""
+    lines = [",".join(_field(cell) for cell in row) for row in (head, *rows)]
+    data = quote("\r\n".join(lines) + "\r\n")
+    return element("a", "Data (CSV)", download=name, href=f"data:text/csv;charset=utf-8,{data}", class_="download")
+
+
+def _field(cell: object) -> str:
+    """A cell of a CSV file; names may hold anything, and begin with no sign that spreadsheets take for a formula."""
+    if isinstance(cell, float | int):
+        return f"{cell:.10g}"
+    text = printable(str(cell)).replace('"', '""')
+    return f'"{text}"' if not text.startswith(("=", "+", "-", "@")) else f'" {text}"'
 
 
 def details(summary: object, *children: object, open_: bool = False) -> Markup:

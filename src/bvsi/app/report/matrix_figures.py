@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from bvsi.app.plot.covariance import correlations
 from bvsi.app.plot.pairs import RADII, ellipse, least_certain
 from bvsi.app.report.equation import measured, operator_label
-from bvsi.app.report.markup import Markup, details, element, table
+from bvsi.app.report.markup import Markup, details, download, element, table
 from bvsi.app.report.svg import clipped, dots_data, figure, label_width, path_data, short_number, svg, text
 from bvsi.app.report.typeset import plain
 from bvsi.infer.posteriors import Posterior
@@ -38,7 +38,9 @@ def correlation_figure(posterior: Posterior, fields: tuple[str, ...]) -> Markup:
     height = cell * len(labels) + _below(labels)
     drawing = svg(_WIDTH, height, *parts, names, label="Correlations between the coefficients")
     caption = "Posterior correlations: blue positive, orange negative, the stronger the nearer to ±1."
-    return figure(element("div", drawing, _covariance_table(labels, covariance)), caption)
+    rows = [[name, *values] for name, values in zip(posterior.names, correlation.tolist(), strict=True)]
+    data = download("correlations.csv", ["", *posterior.names], rows)
+    return figure(element("div", drawing, data, _covariance_table(labels, covariance)), caption)
 
 
 def pairs_figure(posterior: Posterior, fields: tuple[str, ...], rng: np.random.Generator) -> Markup:
@@ -46,7 +48,8 @@ def pairs_figure(posterior: Posterior, fields: tuple[str, ...], rng: np.random.G
     chosen = least_certain(posterior)
     labels = [operator_label(posterior.names[i], fields) for i in chosen]
     sd = np.sqrt(posterior.variance)[chosen]
-    centred = (posterior.sample(_DRAWS, rng)[:, chosen] - posterior.mean[chosen]) / np.where(sd > 0, sd, 1.0)
+    draws = posterior.sample(_DRAWS, rng)[:, chosen]
+    centred = (draws - posterior.mean[chosen]) / np.where(sd > 0, sd, 1.0)
     correlation = correlations(posterior.covariance)[np.ix_(chosen, chosen)]
     left, cell = _layout(labels)
     parts = []
@@ -64,7 +67,8 @@ def pairs_figure(posterior: Posterior, fields: tuple[str, ...], rng: np.random.G
     left_out = len(posterior.names) - len(chosen)
     some = f" The {len(chosen)} least certain of {len(posterior.names)} coefficients." if left_out else ""
     words = f"{_DRAWS} draws, ellipses with 68% and 95%, ±3.5 standard deviations across; marginals on the diagonal."
-    return figure(drawing, words + some)
+    data = download("draws.csv", [posterior.names[i] for i in chosen], draws.tolist())
+    return figure(element("div", drawing, data), words + some)
 
 
 def _layout(labels: Sequence[str]) -> tuple[float, float]:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi._version import __version__
+from bvsi.app.report.changes_section import changes_section
 from bvsi.app.report.check_sections import check_section, forecast_section, refined_section
 from bvsi.app.report.frames_section import frames_section
 from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.matrix_figures import correlation_figure, pairs_figure
+from bvsi.app.report.paper_section import paper_section
 from bvsi.app.report.path_figure import path_figure
 from bvsi.app.report.quantity_section import functions_of, quantity_section
 from bvsi.app.report.settings_section import settings_section
@@ -37,6 +39,8 @@ _POLICY = (
 _SECTIONS = (
     ("equation", "Equation"),
     ("verdict", "Verdict"),
+    ("changes", "Changes"),
+    ("refined", "Forward solves"),
     ("coefficients", "Coefficients"),
     ("selection", "Selection"),
     ("posterior", "Posterior"),
@@ -44,8 +48,8 @@ _SECTIONS = (
     ("frames", "Frames"),
     ("check", "Check"),
     ("forecast", "Forecast"),
-    ("refined", "Forward solves"),
     ("settings", "Settings"),
+    ("paper", "For the paper"),
 )
 
 
@@ -58,6 +62,7 @@ def html_report(
     timing: Mapping[str, float] = NOTHING,
     study_text: str = "",
     notes: Sequence[str] = (),
+    before: Mapping[str, Any] | None = None,
 ) -> str:
     """A self-contained page: equation, verdict, coefficients, selection, posterior, frames, check, forecast, settings.
 
@@ -75,14 +80,17 @@ def html_report(
         The study file, as it was.
     notes
         Sentences that stand with the verdict.
+    before
+        Summary of the result that this one replaces.
     """
-    sections: dict[str, Markup] = {
-        "equation": equation_section(found),
-        "verdict": verdict_section(found, notes),
-        "coefficients": coefficient_section(found),
-        "selection": _selection(found),
-        "posterior": _posterior(found),
-    }
+    sections: dict[str, Markup] = {"equation": equation_section(found), "verdict": verdict_section(found, notes)}
+    if before:
+        sections["changes"] = changes_section(found, before)
+    if found.refined is not None:  # where frames are few it has the better numbers
+        sections["refined"] = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
+    sections["coefficients"] = coefficient_section(found)
+    sections["selection"] = _selection(found)
+    sections["posterior"] = _posterior(found)
     quantities = functions_of(found) | dict(quantities)
     if quantities:
         sections["quantities"] = quantity_section(quantities)
@@ -92,9 +100,8 @@ def html_report(
         sections["check"] = check_section(found.check)
     if found.forecast is not None:
         sections["forecast"] = forecast_section(found.forecast)
-    if found.refined is not None:
-        sections["refined"] = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
     sections["settings"] = settings_section(found, settings, timing, study_text)
+    sections["paper"] = paper_section(found)
     return _page(title, sections)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from bvsi.app.plot.selection import highest_shown
 from bvsi.app.report.equation import operator_label
-from bvsi.app.report.markup import Markup, element
+from bvsi.app.report.markup import Markup, download, element
 from bvsi.app.report.svg import Scale, axes, figure, path_data, short_number, svg
 from bvsi.select import SelectionPath, Visited
 
@@ -43,8 +43,10 @@ def path_figure(path: SelectionPath, fields: tuple[str, ...]) -> Markup:
     words = (
         "Point at a model, or move to it with the Tab key, to see which operator was added or removed. Short lines: "
     )
+    numbers = [[len(v.names), v.score, v.chi2, " ".join(v.names)] for v in path.visited]
+    data = download("selection.csv", ["operators", path.criterion, "chi2/n", "names"], numbers)
     return figure(
-        element("div", drawing, live, class_="tell"), words + f"models one step aside. {sentence(path.stopped)}"
+        element("div", drawing, live, data, class_="tell"), words + f"models one step aside. {sentence(path.stopped)}"
     )
 
 

@@ -12,9 +12,10 @@ from bvsi.app.plot.rasters import grid_images, value_range
 from bvsi.app.plot.style import FIELD_MAP
 from bvsi.app.report.charts import Chart, Curve, chart
 from bvsi.app.report.frame_images import colour_bar, film, picture
-from bvsi.app.report.markup import Markup, element, table
+from bvsi.app.report.markup import Markup, download, element, table
 from bvsi.app.report.summary_section import signed
 from bvsi.app.report.svg import figure
+from bvsi.common.naming import plain_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -94,4 +95,10 @@ def _maps(name: str, q: xr.Dataset, level: str) -> Markup:
         f"{way}: {axis} from {signed(float(v[0]))} to {signed(float(v[-1]))}"
         for way, axis, v in zip(("across", "upwards"), (first, second), axes, strict=True)
     )
-    return element("div", element("div", *panels, class_="pictures"), element("p", ends, class_="note"), class_="wide")
+    grid = [(x, y) for x in axes[0].tolist() for y in axes[1].tolist()]
+    numbers = [
+        [*place, *three] for place, three in zip(grid, np.stack([mean, low, high], -1).reshape(-1, 3), strict=True)
+    ]
+    data = download(f"{plain_name(name)}.csv", [first, second, "mean", "lower", "upper"], numbers)
+    note = element("p", ends, class_="note")
+    return element("div", element("div", *panels, class_="pictures"), note, data, class_="wide")

@@ -10,7 +10,7 @@ from bvsi.app.report.markup import Markup, details, element, joined, table
 from bvsi.app.report.svg import Scale, line, short_number
 from bvsi.app.report.typeset import plain
 from bvsi.check import Verdict
-from bvsi.discovery import Discovery
+from bvsi.discovery import Discovery, undetermined
 
 
 @dataclass(frozen=True)
@@ -26,18 +26,15 @@ class Judgement:
 def judgement(found: Discovery) -> Judgement:
     """The verdict, told by sign, colour and words."""
     if found.check is None:
-        return Judgement("unknown", "?", "Not checked", "Nothing says whether this can be trusted: run with the check.")
+        return Judgement("unknown", "?", "Not checked", found.advice)
     style, sign = {
         Verdict.CONSISTENT: ("good", "✓"),
         Verdict.NOISE: ("doubt", "!"),
         Verdict.UNDECIDED: ("doubt", "!"),
     }.get(found.check.verdict, ("bad", "✗"))
     if style == "good" and found.doubts:
-        words = "Consistent, but not decided"
-        return Judgement(
-            "doubt", "!", words, "The equation explains the data, but see below why it may not be the one."
-        )
-    return Judgement(style, sign, str(found.check.verdict).capitalize(), found.check.advice)
+        return Judgement("doubt", "!", "Consistent, but not decided", found.advice)
+    return Judgement(style, sign, str(found.check.verdict).capitalize(), found.advice)
 
 
 @dataclass(frozen=True)
@@ -59,6 +56,7 @@ def coefficient_rows(found: Discovery, level: float = 0.95) -> list[CoefficientR
     for i in found.shown:
         name, value, sd, (low, high) = found.names[i], float(found.theta[i]), float(found.sd[i]), intervals[i]
         number = ("−" if value < 0 else "") + plain(measured(abs(value), sd, found.units.get(name, "")))
+        number = "undetermined" if undetermined(low, high) else number
         ends = (signed(low), signed(high))
         rows.append(CoefficientRow(name, number, ends, value, (low, high), inclusion.get(name, 1.0)))
     return rows
@@ -75,7 +73,9 @@ def equation_section(found: Discovery) -> Markup:
     source = equation_latex(found)
     button = element("button", "Copy LaTeX", type="button", class_="copy", data_copies="latex")
     code = element("pre", element("code", source, id="latex"), tabindex="0")
-    note = "In brackets: standard deviation in units of the last digit."
+    note = "In round brackets: standard deviation in units of the last digit."
+    if any(undetermined(*ends) for ends in found.posterior.interval()):
+        note += " In square brackets: 95% interval of a coefficient that the data do not determine."
     return element(
         "section",
         element("h2", "Equation"),

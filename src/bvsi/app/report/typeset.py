@@ -85,6 +85,7 @@ def latex(formula: Formula) -> str:
     """LaTeX in math mode; what is no operator stands in typewriter letters."""
     match formula:
         case Number(digits=digits, exponent=exponent, unit=unit):
+            digits = digits.replace("−", "-")  # of an interval
             power = f"\\times 10^{{{exponent}}}" if exponent else ""
             return f"{digits}{power}" + (f"\\,{unit_latex(unit)}" if unit else "")
         case Name(text=text, subscript=subscript):

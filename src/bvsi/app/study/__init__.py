@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from bvsi.app.study.candidates import suggested_operators
     from bvsi.app.study.checks import validate
     from bvsi.app.study.errors import StudyError, StudyProblem
-    from bvsi.app.study.run import Finished, read_inputs, run_study
+    from bvsi.app.study.run import Finished, FollowUp, read_inputs, run_study
     from bvsi.app.study.schema import json_schema
     from bvsi.app.study.settings import Settings
     from bvsi.app.study.toml import Study, load_study
@@ -23,7 +23,7 @@ _HOME = {
     "candidates": ("suggested_operators",),
     "checks": ("validate",),
     "errors": ("StudyProblem", "StudyError"),
-    "run": ("Finished", "read_inputs", "run_study"),
+    "run": ("Finished", "FollowUp", "read_inputs", "run_study"),
     "schema": ("json_schema",),
     "settings": ("Settings",),
     "toml": ("Study", "load_study"),
@@ -32,6 +32,7 @@ _MODULE_OF = {name: f"bvsi.app.study.{module}" for module, names in _HOME.items(
 
 __all__ = [
     "Finished",
+    "FollowUp",
     "Settings",
     "Study",
     "StudyError",

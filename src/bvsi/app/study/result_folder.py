@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bvsi.app.files import load_netcdf
+from bvsi.app.files import load_netcdf, write_whole
 from bvsi.app.readers.source import readable
 from bvsi.app.report import html_report, markdown_report
+from bvsi.app.study.outputs import WORK, is_regular
 from bvsi.common.naming import plain_name
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
@@ -30,6 +31,7 @@ COEFFICIENTS = "coefficients.csv"
 WRITTEN = (RESULT, REPORT, PAGE, EQUATION, COEFFICIENTS, SUMMARY, SETTINGS, TIMING, STUDY)
 """All files that a run writes, but for its quantities."""
 
+_BEFORE = "before.json"
 _LARGEST = 10_000_000
 """Bytes of a text beside the result."""
 # Bytes of a quantity at most: a page holds all of its values, and took 2.2 GB for 80 MB of them.
@@ -52,6 +54,24 @@ def pages(found: Discovery, extras: Mapping[str, Any]) -> dict[str, str]:
     return {REPORT: html_report(found, **extras), PAGE: markdown_report(found, **extras)}
 
 
+def remember_summary(folder: Path) -> None:
+    """Keep the summary of the result that is there, for the report of the one that will replace it."""
+    kept, now = folder / WORK / _BEFORE, folder / SUMMARY
+    if is_regular(now):
+        write_whole(kept, _text(now))
+    else:
+        kept.unlink(missing_ok=True)
+
+
+def summary_before(folder: Path) -> dict[str, Any]:
+    """What was kept; empty where there was no result."""
+    kept = folder / WORK / _BEFORE
+    try:
+        return _json(kept) if is_regular(kept) else {}
+    except BvsiError:  # damaged: it is for people's information only
+        return {}
+
+
 def extras_beside(result: Path) -> dict[str, Any]:
     """What a run wrote beside its result; of a result that stands alone, only a title."""
     folder = result.parent
@@ -63,6 +83,7 @@ def extras_beside(result: Path) -> dict[str, Any]:
         "timing": {name: s for name, s in timing.items() if isinstance(s, int | float)},
         "study_text": _text(folder / STUDY),
         "notes": _notes(summary),
+        "before": summary_before(folder),
     }
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,12 +48,15 @@ from bvsi.app.study.result_folder import (
     WRITTEN,
     pages,
     quantity_file,
+    remember_summary,
+    summary_before,
 )
 from bvsi.app.study.stages import Stages, data_parts, digest_of, existing_files, file_parts, files_digest
 from bvsi.app.study.summary import coefficients_csv, summary
 from bvsi.app.study.toml import Study
+from bvsi.check import Verdict
 from bvsi.cluster import Stored, seen_by_workers
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import OutOfTimeError, Progress, limited, silent
 from bvsi.data import Data
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
@@ -71,6 +74,8 @@ _log = logging.getLogger(__name__)
 _LATER = ("title", "quantity", "output", "forecast", "refine")
 # Files larger than this are read once only; what was read is kept until the run has ended.
 _LARGE = 256_000_000
+# Verdicts of an equation that is wrong or unknown, so that its forecast says nothing new.
+_UNFIT = (Verdict.TIME, Verdict.SPACE, Verdict.OPERATOR, Verdict.ILL_POSED, Verdict.NOTHING)
 # Part of the free memory that data may take before a run looks whether the rest will do.
 _ROOM = 0.02
 # Options of discover that its memory depends on.
@@ -109,6 +114,22 @@ class Finished:
         return self.folder / REPORT
 
 
+@dataclass(frozen=True)
+class FollowUp:
+    """What follows the answer.
+
+    Attributes
+    ----------
+    budget
+        Seconds that it may take.
+    insisted
+        Stages that are made also where the verdict says that they cannot help.
+    """
+
+    budget: float
+    insisted: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """A study that has been checked against its data."""
@@ -137,8 +158,16 @@ def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progres
     return Inputs(study, tuple(data), library_of(study), tuple(notes))
 
 
-def run_study(study: Study, *, out: Path | None = None, client: Any = None, progress: Progress = silent) -> Finished:
-    """Run a study and write its results.
+def run_study(
+    study: Study,
+    *,
+    out: Path | None = None,
+    client: Any = None,
+    progress: Progress = silent,
+    answered: Callable[[Discovery, Path], None] | None = None,
+    wanted: FollowUp | None = None,
+) -> Finished:
+    """Run a study and write its results: first the answer, then what follows from it.
 
     Parameters
     ----------
@@ -147,13 +176,18 @@ def run_study(study: Study, *, out: Path | None = None, client: Any = None, prog
     client
         A dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run may
         be begun here and ended there.
+    answered
+        Called with the discovery and the folder as soon as equation and verdict are there and written.
+    wanted
+        What follows; by default what the study says.
     """
     validate(study)
     folder = out or folder_of(study)
     _check_folder(study, folder, within=study.path.parent if out is None else None)
     with alone(folder):
         finish_move(folder)
-        return _run(study, folder, client, progress)
+        wanted = FollowUp(study.settings.output.budget) if wanted is None else wanted
+        return _run(study, folder, client, progress, answered, wanted)
 
 
 def _check_folder(study: Study, folder: Path, *, within: Path | None) -> None:
@@ -164,7 +198,14 @@ def _check_folder(study: Study, folder: Path, *, within: Path | None) -> None:
     check_place(folder, (*WRITTEN, *map(quantity_file, quantities_of(study))), within=within)
 
 
-def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finished:
+def _run(
+    study: Study,
+    folder: Path,
+    client: Any,
+    progress: Progress,
+    answered: Callable[[Discovery, Path], None] | None,
+    wanted: FollowUp,
+) -> Finished:
     stages, settings = Stages(folder / WORK), resolved(study)
     begin = time.perf_counter()
     inputs = read_inputs(study, stages=stages, progress=progress)
@@ -173,22 +214,62 @@ def _run(study: Study, folder: Path, client: Any, progress: Progress) -> Finishe
     first = digest_of(core, data_parts(inputs.data))
     digests = {"discovery": first, "forecast": digest_of({"discovery": first, "forecast": settings["forecast"]})}
     found = stages.done("discovery", first, lambda: discovered(inputs, progress, client=client), *_KEPT)
-    found = stages.done("forecast", digests["forecast"], lambda: with_forecast(inputs, found, progress), *_KEPT)
+    names = study.settings.data.files or (study.settings.data.file,)
+    files = {str(name): files_digest(path) for name, path in zip(names, files_of(study), strict=True)}
+
+    def finished(found: Discovery) -> Finished:
+        quantities, obstacles = predicted(study, found)
+        notes = (*inputs.notes, *_notes_of(found), *obstacles)
+        seconds = {"reading": reading, **{name: stages.seconds[name] for name in digests if name in stages.seconds}}
+        return Finished(found, quantities, folder, notes, seconds, files, tuple(stages.taken))
+
+    if "discovery" not in stages.taken:  # the answer is on disk before anything else is tried
+        remember_summary(folder)
+        write(finished(found), study)
+    if answered is not None:
+        answered(found, folder)
+    if study.settings.forecast.enabled or "forecast" in wanted.insisted:
+        limit = limited(progress, wanted.budget)
+        found = _followed("forecast", stages, digests, found, wanted, lambda: with_forecast(inputs, found, limit))
     if study.settings.refine.enabled:
         digests["refine"] = digest_of({"forecast": digests["forecast"], "refine": settings["refine"]})
         found = stages.done("refine", digests["refine"], lambda: with_refined(inputs, found, progress), *_KEPT)
-    quantities, obstacles = predicted(study, found)
-    notes = (*inputs.notes, *_notes_of(found), *obstacles)
     if stages.refused:
         what = " and ".join(stages.refused)
         _log.warning("%s in %s: damaged, or not computed on this machine; computed anew", what, stages.folder)
-    seconds = {"reading": reading, **{name: stages.seconds[name] for name in digests}}
-    names = study.settings.data.files or (study.settings.data.file,)
-    files = {str(name): files_digest(path) for name, path in zip(names, files_of(study), strict=True)}
-    finished = Finished(found, quantities, folder, notes, seconds, files, tuple(stages.taken))
-    write(finished, study)
+    made = finished(found)
+    write(made, study)
     stages.clear(digests)
-    return finished
+    return made
+
+
+def _followed(
+    name: str,
+    stages: Stages,
+    digests: Mapping[str, str],
+    found: Discovery,
+    wanted: FollowUp,
+    compute: Callable[[], Discovery],
+) -> Discovery:
+    """The discovery with what follows from it: from an earlier run, computed in time, or with the reason why not."""
+    skipped = _useless(found)
+    if skipped and name not in wanted.insisted and not stages.has(name, digests[name]):
+        return replace(found, settings={**found.settings, name: f"skipped: {skipped}"})
+    try:
+        return stages.done(name, digests[name], compute, *_KEPT)
+    except OutOfTimeError:
+        told = f"none: {wanted.budget:g} s were not enough; more time: bvsi {name} --budget 600"
+        return replace(found, settings={**found.settings, name: told})
+
+
+def _useless(found: Discovery) -> str:
+    """Why no forecast of this equation helps; empty where one may."""
+    if found.check is None or found.check.verdict not in _UNFIT:
+        return ""
+    return (
+        f"the verdict is {found.verdict!r}, and an equation that does not explain the data does not forecast them; "
+        "bvsi forecast makes it all the same"
+    )
 
 
 def memory_of(inputs: Inputs) -> Memory:
@@ -242,8 +323,6 @@ def _stored(study: Study, client: Any) -> list[Stored] | None:
 def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:
     """The discovery with its forecast, or with the reason why there is none."""
     wanted = inputs.study.settings.forecast
-    if not wanted.enabled:
-        return found
     try:
         made = forecast(
             inputs.data,
@@ -299,6 +378,7 @@ def write(finished: Finished, study: Study) -> None:
         "timing": finished.seconds,
         "study_text": _without_schema(study.text),
         "notes": finished.notes,
+        "before": summary_before(finished.folder),
     }
     texts = {
         **pages(found, extras),

@@ -360,6 +360,9 @@ class OutputSettings(Section):
         default="result", description="Folder of the results, relative to this file", examples=["result"]
     )
     seed: Whole = Field(default=0, description="Seed of draws of the posterior", examples=[0])
+    budget: Annotated[Number, Field(ge=0, le=86_400)] = Field(
+        default=60.0, description="Seconds for what follows equation and verdict: the forecast", examples=[60.0]
+    )
 
 
 class Settings(Section):

@@ -84,6 +84,10 @@ class Stages:
         write_whole(_seal_of(path), json.dumps({**own, "seal": seal(path.name, json.dumps(own))}))
         return load(path)
 
+    def has(self, name: str, digest: str) -> bool:
+        """Whether an earlier run left the result of a stage."""
+        return (self.folder / f"{name}-{digest}").exists()
+
     def clear(self, keep: Mapping[str, str]) -> None:
         """Forget all stages but those named with their digests."""
         kept = {f"{name}-{digest}{end}" for name, digest in keep.items() for end in ("", _SEAL)}

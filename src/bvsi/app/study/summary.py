@@ -19,7 +19,7 @@ def summary(found: Discovery, notes: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "equation": found.equation.splitlines(),
         "verdict": found.verdict,
-        "advice": "" if found.check is None else found.check.advice,
+        "advice": found.advice,
         "chi2": _number(found.chi2),
         "coefficients": [
             {key: value if isinstance(value, str) else _number(value) for key, value in row.items()}
