@@ -182,3 +182,14 @@ def test_a_draw_is_the_same_however_the_times_are_cut(n_u):
     standard = drawn / np.stack(roots)[whole.label]
     assert abs(standard.std() - 1) < 5 / np.sqrt(2 * T * n_u)
     assert len(np.unique(standard)) == standard.size
+
+
+@pytest.mark.parametrize("correlated", [False, True])
+def test_draws_from_one_generator_have_the_covariance(correlated):
+    covariance = np.array([[1.0, 0.5], [0.5, 2.0]]) if correlated else np.diag([1.0, 4.0])
+    distinct = sparse.csr_array(covariance) if correlated else np.diag(covariance)
+    root = sparse.csr_array(np.linalg.cholesky(covariance)) if correlated else np.sqrt(np.diag(covariance))
+    state = StateCovariance((distinct,), (root,), np.zeros(20_000, dtype=np.int64))
+    drawn = state.draw(np.random.default_rng(0))
+    assert drawn.shape == (2, 20_000)
+    assert_allclose(np.cov(drawn), covariance, atol=0.1)

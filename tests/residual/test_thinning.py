@@ -132,3 +132,12 @@ def test_slabs_and_mapped_files_give_the_same_sums(monkeypatch, tmp_path, case):
     np.testing.assert_allclose(slabs.Z, whole.Z, rtol=1e-12, atol=1e-12 * np.abs(whole.Z).max())
     G, expected = (one.jacobians(THETA).at_nodes()[0].factor for one in (slabs, whole))
     np.testing.assert_allclose(G, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+
+
+def test_sums_over_nodes_before_times_are_the_same(monkeypatch):
+    setup = setup_of(waves(dim=2, n=24, T=40), gap=3.0)
+    found = []
+    for few in (0, 10**9):
+        monkeypatch.setattr("bvsi.residual.discrete._FEW_SUMS", few)
+        found.append(setup.likelihood().parts[0].residuals.X)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-11, atol=1e-13 * np.abs(found[0]).max())
