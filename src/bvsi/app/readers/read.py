@@ -15,7 +15,7 @@ from bvsi.app.readers.reading import Contents, Reading, Variable
 from bvsi.app.readers.registry import files_of, format_of, opened
 from bvsi.app.readers.slabs import check_room, coarse_axes, plan, read_moving, read_static, slab_length, stored_size
 from bvsi.app.readers.source import DataSource, readable
-from bvsi.app.readers.table import table_contents
+from bvsi.app.readers.table import series_fields, table_contents
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
@@ -98,6 +98,8 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     place, limits = Path(path), reading or Reading()
     if format_of(place).name == "CSV":
         guess = _without_labels(place, table_suggestion(variable.name for variable in contents(place).variables))
+        if guess.fields is None and (fields := series_fields(place, guess)):
+            guess = replace(guess, fields=fields)
     else:
         with opened(place, limits) as source, readable(place, source.format):
             require_numbers(source)
