@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from bvsi.likelihood import Block, Isotropic, Stacked, Tiles, residual_likelihood
     from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime, UnknownScale, add_noise, estimate_noise
     from bvsi.operators import Dirichlet, InteriorPenalty, Library, Mixed, NoFlux, ZeroNeumann, free_energy_library
+    from bvsi.operators import isotropic as isotropic
+    from bvsi.operators import polynomials as polynomials
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
     from bvsi.select import Backward, BestSubset, ProfileBIC, ResidualBIC, Sweep, Wald
     from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, SplineTests
@@ -61,6 +63,8 @@ _HOME = {
 }
 # Packages whose further names are at hand after ``import bvsi`` alone, such as ``bvsi.select.Forward``.
 _PACKAGES = ("check", "data", "infer", "likelihood", "noise", "operators", "predict", "residual", "select", "spaces")
+# Functions of these packages that write lists of candidates, at hand as ``bvsi.polynomials`` too.
+_CANDIDATES = ("polynomials", "isotropic")
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [*_MODULE_OF]
@@ -69,6 +73,8 @@ __all__ = [*_MODULE_OF]
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return importlib.import_module(f"bvsi.{name}")
+    if name in _CANDIDATES:
+        return getattr(importlib.import_module("bvsi.operators"), name)
     if name not in _MODULE_OF:
         raise AttributeError(f"module 'bvsi' has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULE_OF[name]), name)

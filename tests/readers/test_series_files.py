@@ -141,3 +141,18 @@ def test_gmsh_files_of_a_series_tell_their_times(tmp_path):
     gmsh_file(tmp_path / "twice.msh", [1.0, 1.0], binary=False)
     with pytest.raises(DataError, match="give each step a time"):
         read(tmp_path / "twice.msh", Reading())
+
+
+def test_a_random_walk_is_told(tmp_path):
+    """Increments of x_t = −x + noise in the equation have the variance of their length, with noise on top."""
+    rng, x = np.random.default_rng(0), np.zeros(1001)
+    for j, step in enumerate(0.05 * rng.standard_normal(1000)):
+        x[j + 1] = 0.99 * x[j] + step
+    times = 0.01 * np.arange(1001)
+    smooth = np.sin(times)
+    for values, told in (
+        (x + 0.02 * rng.standard_normal(1001), True),
+        (smooth + 0.1 * rng.standard_normal(1001), False),
+    ):
+        np.savez(tmp_path / "a.npz", t=times, x=values)
+        assert any("take the density of many runs" in note for note in inspect(tmp_path / "a.npz").notes) == told
