@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from bvsi.likelihood import Block, Isotropic, Stacked, Tiles, residual_likelihood
     from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime, UnknownScale, add_noise, estimate_noise
     from bvsi.operators import Dirichlet, InteriorPenalty, Library, Mixed, NoFlux, ZeroNeumann, free_energy_library
+    from bvsi.operators import isotropic as isotropic
+    from bvsi.operators import polynomials as polynomials
     from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, TemporalTests, assemble
     from bvsi.select import Backward, BestSubset, ProfileBIC, ResidualBIC, Sweep, Wald
     from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin, SplineTests
@@ -63,8 +65,13 @@ _HOME = {
 }
 # Packages whose further names are at hand after ``import bvsi`` alone, such as ``bvsi.select.Forward``.
 _PACKAGES = ("check", "data", "infer", "likelihood", "noise", "operators", "predict", "residual", "select", "spaces")
-# What is at hand too, and not among the names of the method: it may need packages that are not installed.
-_MORE = {"BvsiRegressor": "bvsi.app.regressor"}
+# What is at hand too, and not among the names of the method: lists of candidates, and what may need packages that are
+# not installed.
+_MORE = {
+    "BvsiRegressor": "bvsi.app.regressor",
+    "polynomials": "bvsi.operators",
+    "isotropic": "bvsi.operators",
+}
 _MODULE_OF = {name: f"bvsi.{module}" for module, names in _HOME.items() for name in names.split()}
 
 __all__ = [*_MODULE_OF]

@@ -137,9 +137,9 @@ def test_correlated_noise_is_no_consistent_answer():
 
 
 def test_polynomials_are_texts():
-    assert polynomials(["x", "y"], 2) == ("1", "x", "y", "x**2", "x*y", "y**2")
+    assert bvsi.polynomials(["x", "y"], 2) == ["1", "x", "y", "x**2", "x*y", "y**2"]
     assert len(polynomials(["x", "y", "z"], 3)) == 20
-    assert polynomials(["x"], 1, functions=["sin"]) == ("1", "x", "sin(x)")
+    assert polynomials(["x"], 1, functions=["sin"]) == ["1", "x", "sin(x)"]
     assert "δx" in bvsi.Library({"x": ["x*y"], "y": ["1"]}).explain()
 
 
@@ -180,6 +180,21 @@ def test_equations_that_do_not_couple_are_searched_one_by_one():
     assert min(ladder.values())[1] == tuple(np.flatnonzero(theta))
     part = quadratic.of(range(10))
     np.testing.assert_allclose(part.solve([(0, 1, 2)])[0], quadratic.solve([(0, 1, 2)])[0])
+
+
+@pytest.mark.parametrize(
+    ("operator", "words"),
+    [
+        ("dx(x)", "^operator 'dx.x.' .*the data have no space"),
+        ("integral(x)", "^operator .*give it as an auxiliary field"),
+        ("dW", "^operator .*an equation of the density"),
+        ("w", "^operator .*not measured cannot stand in an equation"),
+    ],
+)
+def test_what_cannot_be_in_a_series_is_told_by_itself(operator, words):
+    data = bvsi.Data.from_arrays(noisy(TIMES, 1), times=TIMES)
+    with pytest.raises(bvsi.BvsiError, match=words):
+        bvsi.discover(data, bvsi.Library({"x": ["x", operator]}))
 
 
 def test_times_at_random_are_as_good_as_even_ones():

@@ -74,6 +74,27 @@ def test_x_beside_other_columns_is_a_position_unless_it_is_named(tmp_path):
     assert read(tmp_path / "a.csv", Reading(fields=["x", "v"])).names == ("x", "v")
 
 
+def test_x_beside_other_columns_is_offered_as_a_series_where_every_time_has_one_row(tmp_path):
+    write_csv(tmp_path / "a.csv", ("t", "x", "v"))
+    assert tuple(suggest(tmp_path / "a.csv").fields) == ("x", "v")
+    (tmp_path / "b.csv").write_text("t,x,u\n0,0,1\n0,1,2\n1,0,3\n1,1,4\n")
+    assert suggest(tmp_path / "b.csv").fields is None
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_columns_of_a_small_matrix_are_series(tmp_path, turned):
+    """As solvers of systems return them; a matrix with coordinates for both axes is a field on a grid."""
+    both = np.stack([np.sin(T), np.cos(T)], axis=1)
+    np.savez(tmp_path / "a.npz", t=T, X=both.T if turned else both)
+    data, notes = read_with_notes(tmp_path / "a.npz")
+    assert not data.geometry.names
+    np.testing.assert_allclose(data.fields["X2"][:, 0], np.cos(T))
+    assert any("X is taken for the series X1, X2" in note for note in notes)
+    np.savez(tmp_path / "b.npz", t=T, X=both, x=np.arange(2.0))
+    with pytest.raises(DataError, match="does not name the axes"):
+        read(tmp_path / "b.npz")
+
+
 def test_x_y_z_alone_are_series_and_it_is_said(tmp_path):
     write_csv(tmp_path / "a.csv")
     _, notes = read_with_notes(tmp_path / "a.csv")
@@ -120,3 +141,18 @@ def test_gmsh_files_of_a_series_tell_their_times(tmp_path):
     gmsh_file(tmp_path / "twice.msh", [1.0, 1.0], binary=False)
     with pytest.raises(DataError, match="give each step a time"):
         read(tmp_path / "twice.msh", Reading())
+
+
+def test_a_random_walk_is_told(tmp_path):
+    """Increments of x_t = −x + noise in the equation have the variance of their length, with noise on top."""
+    rng, x = np.random.default_rng(0), np.zeros(1001)
+    for j, step in enumerate(0.05 * rng.standard_normal(1000)):
+        x[j + 1] = 0.99 * x[j] + step
+    times = 0.01 * np.arange(1001)
+    smooth = np.sin(times)
+    for values, told in (
+        (x + 0.02 * rng.standard_normal(1001), True),
+        (smooth + 0.1 * rng.standard_normal(1001), False),
+    ):
+        np.savez(tmp_path / "a.npz", t=times, x=values)
+        assert any("take the density of many runs" in note for note in inspect(tmp_path / "a.npz").notes) == told

@@ -204,6 +204,7 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
         return _elements(experiments, library, asked), "elements, to go with Block() weighting"
     if obstacle := spline_obstacle_of(experiments, library):
         if not experiments[0].geometry.names:
+            _on_splines(experiments[0], library)  # an operator that cannot be there is told by itself
             raise DataError(f"times: {obstacle}; give more samples, or averages over equal steps of time.")
         return _elements(experiments, library, asked), f"elements: {obstacle}"
     on_data = _on_data(experiments[0], library)

@@ -15,7 +15,7 @@ from bvsi.operators.library import Library
 from bvsi.operators.syntax import MAX_EXPONENT
 
 
-def polynomials(fields: Sequence[str], degree: int = 3, *, functions: Sequence[str] = ()) -> tuple[str, ...]:
+def polynomials(fields: Sequence[str], degree: int = 3, *, functions: Sequence[str] = ()) -> list[str]:
     """Texts of all monomials Π_j u_j^a_j, Σ a ≤ degree, the constant ``1`` first, then functions of each field. ::
 
         Library({f: polynomials(["x", "y"], degree=2) for f in ("x", "y")})    # 1, x, y, x**2, x*y, y**2
@@ -39,7 +39,7 @@ def polynomials(fields: Sequence[str], degree: int = 3, *, functions: Sequence[s
     chosen = (one for n in range(degree + 1) for one in itertools.combinations_with_replacement(fields, n))
     counts = ([one.count(field) for field in fields] for one in chosen)
     of_each = (f"{function}({field})" for function in functions for field in fields)
-    return (*(_product(exponents, fields) for exponents in counts), *of_each)
+    return [*(_product(exponents, fields) for exponents in counts), *of_each]
 
 
 def free_energy_library(

@@ -291,7 +291,12 @@ class _Translator:
             return strong.function(FUNCTIONS[name], arguments[0], words)
         if name in ("dx", "dy", "dz", *self._directions):
             if name[1:] not in words.coordinates:
-                raise OperatorError(f"{name}: the data have only the coordinates {', '.join(words.coordinates)}")
+                there = (
+                    f"have only the coordinates {', '.join(words.coordinates)}"
+                    if words.coordinates
+                    else "have no space"
+                )
+                raise OperatorError(f"{name}: the data {there}")
             axis = words.coordinates.index(name[1:])
             return strong.directional(axis, arguments[0], words, outside=self.dialect.outside)
         if name == "dot":

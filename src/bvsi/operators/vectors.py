@@ -184,7 +184,7 @@ def _added(left: Value, right: Value, sign: str) -> Value:
     return tuple(_added(a, b, sign) for a, b in zip(left, right, strict=True))
 
 
-def isotropic(vector: str, scalars: Sequence[str] = (), order: int = 2, *, galilean: bool = False) -> tuple[str, ...]:
+def isotropic(vector: str, scalars: Sequence[str] = (), order: int = 2, *, galilean: bool = False) -> list[str]:
     """Texts of operators of a vector equation that are invariant under rotations and reflections. ::
 
         Library({"u": isotropic("u", ["p"])}, vectors={"u": ("ux", "uy")})
@@ -212,4 +212,4 @@ def isotropic(vector: str, scalars: Sequence[str] = (), order: int = 2, *, galil
     for s in scalars:
         still += [f"grad({s})", f"grad({s}**2)", *([f"grad(laplacian({s}))"] if order == 4 else [])]
         moving += [f"{s}*{v}", f"laplacian({s}*{v})"]
-    return tuple(still if galilean else (*still, *moving))
+    return still if galilean else [*still, *moving]

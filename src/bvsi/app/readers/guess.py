@@ -7,10 +7,13 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import permutations
+from typing import Any
+
+from numpy.typing import NDArray
 
 from bvsi.app.readers.names import TIME_NAMES
 from bvsi.app.readers.reading import Reading
-from bvsi.app.readers.source import Array, DataSource
+from bvsi.app.readers.source import Array, DataSource, Key
 from bvsi.app.readers.tiff import IMAGE
 from bvsi.common.naming import AXIS_NAMES
 from bvsi.data import COORDINATE_NAMES, check_field_name
@@ -33,6 +36,8 @@ _ROUND = {
 }
 _UNIT = re.compile(r"[\[(].*")  # as in "x [m]"
 
+# Nodes along an axis from which on a field can be one in space; fewer columns are as many series.
+_NODES = 16
 # Fields that are suggested without being asked for: equations have a few.
 MOST_FIELDS = 32
 
@@ -53,20 +58,42 @@ def dims_line(source: DataSource) -> str:
 def as_series(source: DataSource, time: str | None = None) -> DataSource | None:
     """The source with time as the axis of all vectors as long as the times, where it has nothing but vectors.
 
+    A matrix with one row, or column, per time and a few of the other, as solvers of systems return it, is as many
+    vectors; not where the file has coordinates for these.
+
     Parameters
     ----------
     time
         Name of the times, by default time or t.
     """
     arrays = {a.name: a for a in source.arrays.values() if a.numeric and a.ndim}
-    if any(a.ndim > 1 or a.dims is not None for a in arrays.values()):
-        return None
     named = [name for name in arrays if name == time or (time is None and name.lower() in TIME_NAMES)]
-    if len(named) != 1:
+    if len(named) != 1 or any(a.dims is not None for a in arrays.values()):
         return None
-    dims, shape = (named[0],), arrays[named[0]].shape
-    vectors = {name: replace(a, dims=dims) for name, a in arrays.items() if a.shape == shape}
-    return replace(source, arrays={**source.arrays, **vectors})
+    dims, shape, lengths = (named[0],), arrays[named[0]].shape, {a.shape for a in arrays.values() if a.ndim == 1}
+    notes, vectors = list(source.notes), {name: replace(a, dims=dims) for name, a in arrays.items() if a.shape == shape}
+    for array in (a for a in arrays.values() if a.ndim > 1):
+        across = [axis for axis, size in enumerate(array.shape) if (size,) != shape]
+        count = array.shape[across[0]] if array.ndim == 2 and len(across) == 1 else _NODES
+        if count >= _NODES or (count,) in lengths:
+            return None
+        columns = [_column(array, across[0], i, dims) for i in range(count)]
+        vectors |= {column.name: column for column in columns}
+        listed = ", ".join(column.name for column in columns)
+        notes.append(f"{array.name} is taken for the series {listed}; give --dims if it is a field on nodes")
+    kept = {name: a for name, a in source.arrays.items() if name not in arrays or a.ndim == 1}
+    return replace(source, arrays={**kept, **vectors}, notes=tuple(notes))
+
+
+def _column(array: Array, axis: int, number: int, dims: tuple[str, ...]) -> Array:
+    """One of the columns, or rows, of a matrix."""
+    only = slice(number, number + 1)
+
+    def load(key: Key) -> NDArray[Any]:
+        return array.load((*key, only) if axis else (only, *key)).reshape(-1)
+
+    name = f"{array.name}{number + 1}" if array.shape[axis] > 1 else array.name
+    return replace(array, name=name, dims=dims, shape=(array.shape[1 - axis],), load=load, chunks=None)
 
 
 def _several(array: Array, fitting: list[tuple[str, ...]]) -> str:
@@ -86,7 +113,7 @@ def suggestion(source: DataSource, dims: tuple[str, ...] | None = None) -> Readi
     dims
         Names of the axes, where they are known.
     """
-    source = as_series(source) or source
+    source = (as_series(source) if dims is None else None) or source
     nameless = any(a.dims is None and a.ndim > 1 and a.numeric for a in source.arrays.values())
     return _for_nameless(source, dims) if nameless else replace(_for_named(source), dims=dims)
 

@@ -15,6 +15,7 @@ from bvsi.app.readers.reading import Contents, Reading, Variable
 from bvsi.app.readers.registry import files_of, format_of, opened
 from bvsi.app.readers.slabs import check_room, coarse_axes, plan, read_moving, read_static, slab_length, stored_size
 from bvsi.app.readers.source import DataSource, readable
+from bvsi.app.readers.table import series_fields
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
@@ -99,6 +100,9 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
     if format_of(place).columns is not None:
         listed = contents(place, limits).variables
         guess = _without_labels(place, table_suggestion(variable.name for variable in listed))
+        csv = format_of(place).name == "CSV"
+        if csv and guess.fields is None and (fields := series_fields(place, guess)):
+            guess = replace(guess, fields=fields)
     else:
         with opened(place, limits) as source, readable(place, source.format):
             require_numbers(source)

@@ -27,6 +27,7 @@ Integers = NDArray[np.int64]
 
 # Sensors measured at less than this share of the times were not fixed.
 _FIXED = 0.5
+_TRAJECTORIES = 'several trajectories are as many files: files = ["a.csv", "b.csv"]'
 # Sensors closer than this fraction of the extent of the mesh to a node are at the node.
 _NEAR = 1e-5
 # Share of the sensors that lies inside of a domain that is meant for them; not measured.
@@ -111,6 +112,22 @@ def _is_series(path: Path, header: Header, reading: Reading, time: str) -> bool:
     return once and all(np.unique(columns[name]).size > 1 for name in places)
 
 
+def series_fields(path: Path, reading: Reading) -> tuple[str, ...]:
+    """Columns that are fields if a table whose times have one row each, with x, y or z among them, is a series."""
+    try:
+        header = header_of(path)
+        time = time_name(reading.time, header.columns, "column")
+        places = [name for name in COORDINATE_NAMES if name in header.columns]
+        if not places or reading.axes:
+            return ()
+        columns = numbers(path, header, (time, *places), time)
+        once = np.unique(columns[time]).size == columns[time].size > 1
+        moving = all(np.unique(columns[name]).size > 1 for name in places)
+        return _value_columns(path, header, reading, (time,)) if once and moving else ()
+    except DataError:  # what is wrong with the table is told when it is read
+        return ()
+
+
 def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSource:
     """Columns over the times, sorted."""
     wanted = _value_columns(path, header, reading, (time,))
@@ -123,7 +140,8 @@ def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSour
         a, b = order[repeated[0]], order[repeated[0] + 1]
         raise DataError(
             f"{path}: rows {a + 1} and {b + 1} have the same time; a table without positions has one row per time: "
-            f'drop one of them, or write axes = {{ "{header.columns[-1]}" = "x" }} for a column with positions'
+            f'drop one of them, or write axes = {{ "{header.columns[-1]}" = "x" }} for a column with positions; '
+            f"{_TRAJECTORIES}"
         )
     arrays = {name: in_memory(name, (time,), columns[name][order]) for name in (time, *wanted)}
     places = [name for name in COORDINATE_NAMES if name in wanted]
@@ -190,7 +208,7 @@ def _sensors(path: Path, time: Floats, points: Floats, reading: Reading) -> _Sen
         raise DataError(
             f"{path}: {len(places)} positions at {times.size} times in only {len(time)} rows: the sensors move or "
             "differ from time to time; interpolate the data to fixed positions first, or name all columns in fields, x "
-            "among them, if they are series"
+            f"among them, if they are series; {_TRAJECTORIES}"
         )
     rows = when * len(places) + where
     ordered = np.argsort(rows, kind="stable")

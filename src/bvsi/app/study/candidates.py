@@ -34,7 +34,7 @@ def suggested_operators(
     """
     if not axes:
         degree = 3 if len(fields) <= _CUBIC else 2
-        return {field: list(polynomials(fields, degree)) for field in fields}
+        return {field: polynomials(fields, degree) for field in fields}
     suggested = {}
     for field in fields:
         others = [other for other in fields if other != field]

@@ -5,10 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from bvsi.app.readers import Reading, read_with_notes, suggest
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import MissingValuesError
+
+# A series is called a random walk where it has so many samples, steps alike to this part, increments that grow by this
+# many of their own standard deviations, and do so with the power 1 ± _WALK. Ornstein–Uhlenbeck with 2,001 samples
+# over 20 relaxation times: 20 of 20, with measurement noise or without; none of 345 others, white noise and the systems
+# of the series study with 0 to 30% of noise (seed 1).
+_LONG, _EVEN, _CLEAR, _WALK = 200, 0.01, 2.0, 0.5
 
 
 def first_look(
@@ -37,7 +45,30 @@ def first_look(
         wanted = replace(wanted, missing="nan")
         data, told = read_with_notes(path, wanted, progress=progress)
         notes.append('NaN are taken for values that were not measured (missing = "nan")')
+    walks = [name for name in data.names if not data.geometry.names and walks_at_random(data, name)]
+    if walks:
+        notes.append(
+            f"{', '.join(walks)}: a random walk down to single steps, as a stochastic equation makes it; noise in the "
+            "equation is not estimated: take the density of many runs (Fokker–Planck), or their mean"
+        )
     return data, wanted, tuple(dict.fromkeys((*notes, *told)))
+
+
+def walks_at_random(data: Data, name: str) -> bool:
+    """Whether a series has increments of the variance of a random walk, k s, over k = 1 to 16 steps.
+
+    D(k) = <(x_{j+k} − x_j)²> of a smooth signal with white noise grows by k², of a random walk by k, and noise of the
+    measurement drops out of D(2k) − D(k).
+    """
+    x, steps = data.observed(name)[:, 0], np.diff(data.times)
+    x = x[np.isfinite(x)]
+    if len(x) < _LONG or np.ptp(steps) > _EVEN * steps.mean():
+        return False
+    D = np.array([np.mean(np.square(x[k:] - x[:-k])) for k in 2 ** np.arange(5)])
+    grown = np.diff(D)
+    if not np.all(grown > _CLEAR * D[1:] * np.sqrt(2.0 ** np.arange(1, 5) / len(x))):
+        return False
+    return bool(np.all(np.abs(np.log2(grown[1:] / grown[:-1]) - 1) < _WALK))
 
 
 def guesses(reading: Reading) -> list[str]:
