@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bvsi.check.noise_tests import noise_tests
-from bvsi.check.residual_tests import misfit_test, residual_tests
+from bvsi.check.residual_tests import misfit_test, noise_tests, residual_tests
 from bvsi.data import Data, Grid
 from bvsi.infer import Profile
 from bvsi.likelihood import Block, residual_likelihood

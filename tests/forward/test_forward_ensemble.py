@@ -6,8 +6,7 @@ import skfem
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import BvsiError, OperatorError
-from bvsi.forward.ensemble import simulator
-from bvsi.forward.middles import Middles
+from bvsi.forward.ensemble import Middles, simulator
 from bvsi.forward.rosenbrock import Rosenbrock
 from bvsi.forward.splines import Splines
 from bvsi.operators import Dirichlet, Library, NoFlux, Unknown, ZeroNeumann

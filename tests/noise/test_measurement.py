@@ -186,13 +186,13 @@ def test_the_band_is_worked_out_once_and_sets_the_widths(data):
 
 def test_how_noise_grows_with_the_signal_is_measured_once(data, monkeypatch):
     """The check takes what the measurement found; of stated noise it looks itself."""
-    from bvsi.check.noise_tests import noise_tests
+    from bvsi.check.residual_tests import noise_tests
 
     found = measure(data, None)
     assert found.growth is not None
     assert measure(data, IID(SIGMA)).growth is None
     (own,) = (one for one in noise_tests([data], [found.noise], homoscedastic=True) if one.kind == "signal")
     assert own.statistic >= 0
-    monkeypatch.setattr("bvsi.check.noise_tests.estimate_signal_noise", None)
+    monkeypatch.setattr("bvsi.check.residual_tests.estimate_signal_noise", None)
     tests = noise_tests([data], [found.noise], homoscedastic=True, growth=[found.growth])
     assert [one.p for one in tests if one.kind == "signal"] == [found.growth["u"].p_value]

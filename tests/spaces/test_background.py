@@ -14,11 +14,11 @@ from bvsi import Library, Method, discover
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.noise import add_noise
+from bvsi.residual.background_widths import resolved_gap
 from bvsi.spaces import SplineTests
 from bvsi.spaces.background import BackgroundTests
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.reconstruction import exponents, reconstruction
-from bvsi.spaces.resolution import resolved_gap
 
 KINDS = ["line", "uneven", "triangle", "triangle6", "quad", "uneven2", "quad9", "scattered", "tetra", "hexahedron"]
 

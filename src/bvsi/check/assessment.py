@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare
 from bvsi.check.levels import LEVELS, CheckLevels
-from bvsi.check.noise_tests import Growth, noise_tests
-from bvsi.check.residual_tests import ResidualTest, residual_tests
+from bvsi.check.residual_tests import Growth, ResidualTest, noise_tests, residual_tests
 from bvsi.check.variations import Kind, Variation, variations
 from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge
 from bvsi.check.well_posed import grows_without_bound

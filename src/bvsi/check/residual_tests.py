@@ -5,22 +5,33 @@
 Every statistic is worked out for the residuals of the fit and for draws of ε that go through the same C, W and
 projection; mean and spread of the draws say how unusual it is. Nothing else is assumed about its distribution. What
 W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with draws of θ from the posterior.
+
+The noise is tested by the data alone too, since high-pass filters leave nothing but noise: neighbours along every axis
+are as alike as the model has it (:mod:`bvsi.noise.correlation`), and the noise of a model with one level does not grow
+with the signal. Of incomplete data only filtered values count that no missing value enters; the variance of the
+statistic is then at most the one that is used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
+from bvsi.data import Data, Grid
+from bvsi.errors import DataError
 from bvsi.infer import Fit
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.products import SpaceTime, weighted_draws
+from bvsi.noise import Noise, SignalNoise, estimate_signal_noise
+from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
+from bvsi.noise.level import observed
+from bvsi.residual.blur import Blur
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -182,3 +193,50 @@ def _unevenness(share: Array) -> Array:
     draws = s[:, 1 : 1 + _DRAWS]
     mean, variance = draws.mean(axis=1, keepdims=True), draws.var(axis=1, ddof=1, keepdims=True)
     return np.asarray(np.sqrt(np.sum((s - mean) ** 2 / np.maximum(variance, np.finfo(float).tiny), axis=0)))
+
+
+Growth: TypeAlias = Mapping[str, SignalNoise]
+"""How noise grows with the signal, by field."""
+
+
+def noise_tests(
+    data: Sequence[Data], noise: Sequence[Noise], *, homoscedastic: bool, growth: Sequence[Growth | None] = ()
+) -> tuple[ResidualTest, ...]:
+    """Correlation of the noise along every axis, and its dependence on the signal; on grids only.
+
+    Parameters
+    ----------
+    noise
+        The model of each experiment.
+    homoscedastic
+        Whether the noise model has one level per field, so that dependence on the signal is against it.
+    growth
+        How the noise of each experiment grows with the signal, by field, where that was measured before.
+    """
+    tests: list[ResidualTest] = []
+    known = growth or [None] * len(data)
+    for experiment, model, found in zip(data, noise, known, strict=False):
+        if not isinstance(experiment.geometry, Grid):
+            continue
+        expected = neighbour_correlation(model, experiment)
+        for name in experiment.fields:
+            for one in whiteness(observed(experiment, name), experiment, expected):
+                what = f"noise correlated along {one.axis} ({name})"
+                if expected[one.axis] > 0:
+                    what = f"noise correlated along {one.axis} otherwise than stated ({name})"
+                tests.append(ResidualTest(what, one.correlation, one.z, one.p, "white"))
+        if homoscedastic:
+            tests += _signal_dependence(experiment, Blur.of(experiment, widths_of(model)), found)
+    return tuple(tests)
+
+
+def _signal_dependence(data: Data, blur: Blur | None, found: Growth | None) -> list[ResidualTest]:
+    try:
+        found = estimate_signal_noise(data, blur=blur) if found is None else found
+    except DataError:
+        return []
+    sizes = {name: max(one.c, one.b**0.5) for name, one in found.items()}
+    return [
+        ResidualTest(f"noise grows with the signal ({name})", sizes[name], float("nan"), one.p_value, "signal")
+        for name, one in found.items()
+    ]

@@ -16,13 +16,11 @@ from bvsi.check import Check, CheckLevels, check_discovery, with_bias
 from bvsi.common.naming import matches
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
-from bvsi.discovery.floor import without_weakest
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
 from bvsi.discovery.parameters import Estimated, check_parameters, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_powers, check_worth
-from bvsi.discovery.ties import needed, ties_of
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
@@ -38,6 +36,8 @@ from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
 from bvsi.operators import Library, Vocabulary
 from bvsi.operators.experiments import by_experiment
 from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
+from bvsi.select.by_fits import without_weakest
+from bvsi.select.path import needed, ties_of
 from bvsi.setup import Setup
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
-from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved, waves_text
+from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved
 from bvsi.residual.layout import known_fields
 from bvsi.residual.mask_widths import count_in_mask
 from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
@@ -271,11 +271,11 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         plain = all(m.blur is None and not m.bridged and m.data.measured is None for m in measured)
         space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain)
         if waves := [1 / f for name, f in (cycles or {}).items() if name != "time"]:
-            reason = f"{reason}; {waves_text(*waves)}"
+            reason = f"{reason}; {_waves_text(*waves)}"
     else:
         g = resolved(experiments, sigma)
         space, time = background_tests(experiments, sigma, on_tests(operators), g, steady=library.steady)
-        reason = f"{reason}; {waves_text(g / WAVE)}"
+        reason = f"{reason}; {_waves_text(g / WAVE)}"
     given = asked.tests if isinstance(asked.tests, SplineTests) else SplineTests()
     tests = dataclasses.replace(
         given,
@@ -452,3 +452,8 @@ def _misfit(path: SelectionPath, whole: ResidualLikelihood) -> float:
     theta = dict(zip(path.best.names, path.best.theta, strict=True))
     equations = whole.normal_equations(whole.system.vector([theta.get(name, 0.0) for name in whole.names]))
     return equations.q / equations.n
+
+
+def _waves_text(*nodes: float) -> str:
+    """How finely the field is sampled, along all axes or each, in words."""
+    return f"{' × '.join(f'{n:.2g}' for n in nodes)} nodes per shortest wave of the data"

@@ -177,7 +177,9 @@ class ResidualLikelihood:
     def normal_equations(self, theta: ArrayLike) -> NormalEquations:
         """H, g and q at θ with W = W(θ), summed over experiments."""
         vector = self.system.vector(theta)
-        sums = [self.weighting.normal_equations(part, vector) for part in self.parts]
+        sums: list[NormalEquations] = []
+        for part in self.parts:
+            sums.append(self.weighting.normal_equations(part, vector))
         return NormalEquations.total(sums, tuple(q for one in sums for q in one.q_blocks))
 
     def profile_equations(

@@ -164,15 +164,16 @@ class TensorCovariance:
 
     def _contracted(self, c: Array, pair: _Pair) -> Array:
         """V_s diag(c_j) V_tᵀ for all pairs of functions, (times, pairs)."""
+        left, right = pair[0].product.factors, pair[1].product.factors
         if self._one_by_one:
-            left, right = (tests.product.factors[0] for tests in pair)
-            return self._pairs[0].diagonal_products(left, right, c)
-        if len(self._pairs) == 1:  # on meshes products take most of the memory: of (t, s) they are those of (s, t)
-            A, B = (tests.product.factors[0] for tests in pair)
-            if (id(A), id(B)) not in self._matrices and (id(B), id(A)) in self._matrices:
-                return np.asarray(self._contracted(c, (pair[1], pair[0]))[:, self.mirror])
+            return self._pairs[0].diagonal_products(left[0], right[0], c)
+        # on meshes products take most of the memory: of (t, s) they are those of (s, t)
+        known = (id(left[0]), id(right[0])) in self._matrices
+        turned = len(self._pairs) == 1 and not known and (id(right[0]), id(left[0])) in self._matrices
+        if turned:
+            left, right = right, left
         matrices = []
-        for pairs, A, B in zip(self._pairs, *(tests.product.factors for tests in pair), strict=True):
+        for pairs, A, B in zip(self._pairs, left, right, strict=True):
             key = (id(A), id(B))
             if key not in self._matrices:  # A and B are kept beside it, so that their ids stay theirs
                 self._matrices[key] = (pairs.products(A, B), A, B)
@@ -183,7 +184,8 @@ class TensorCovariance:
         for i in range(0, len(c), step):
             some = c[i : i + step]
             found.append(along_axes(matrices, some, len(some), 1).reshape(len(some), -1))
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        values = found[0] if len(found) == 1 else np.concatenate(found)
+        return np.asarray(values[:, self.mirror]) if turned else values
 
     @cached_property
     def ends(self) -> tuple[Integers, Integers]:

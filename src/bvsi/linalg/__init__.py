@@ -1,9 +1,8 @@
 """Sparse linear algebra on fixed patterns: products, Cholesky factors, selected inverses."""
 
-from bvsi.linalg.cholesky import Analysis, analyse
+from bvsi.linalg.cholesky import Analysis, analyse, minimum_degree, nested_dissection
 from bvsi.linalg.factor import Factor, ScaledCholesky
 from bvsi.linalg.kronecker import Kronecker
 from bvsi.linalg.machine import limited_cores, single_threaded_blas, usable_cores
-from bvsi.linalg.ordering import minimum_degree, nested_dissection
 from bvsi.linalg.pattern import DeferredPattern, Pattern, scatter
 from bvsi.linalg.product import Congruence, Product

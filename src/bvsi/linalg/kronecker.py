@@ -88,7 +88,10 @@ class Kronecker:
 
     @cached_property
     def _transposed(self) -> tuple[Any, ...]:
-        return tuple(sparse.csr_array(A.T) if sparse.issparse(A) else np.ascontiguousarray(A.T) for A in self.factors)
+        turned: list[Any] = []
+        for A in self.factors:
+            turned.append(sparse.csr_array(A.T) if sparse.issparse(A) else np.ascontiguousarray(A.T))
+        return tuple(turned)
 
     def entries(self, i: Integers, j: Integers) -> Array:
         """V_ij, for rows i and columns j (m,)."""
@@ -164,8 +167,7 @@ class Pairs:
         if len(self.left) * A.shape[1] > _SMALL:
             left, right = (sparse.csr_array(one) for one in (A, B))
             return dense_if_full(left[self.left].multiply(right[self.right]))
-        first, second = (one.toarray() if sparse.issparse(one) else one for one in (A, B))
-        P = first[self.left] * second[self.right]
+        P = _dense(A)[self.left] * _dense(B)[self.right]
         return P if np.count_nonzero(P) > _DENSE * P.size else sparse.csr_array(P)
 
     def many(self, n: int) -> bool:

@@ -92,7 +92,7 @@ class AxisFilter:
 
 
 @dataclass(frozen=True)
-class _Estimate:
+class _FilteredScale:
     """Robust scale of the data after one filter, and its relative standard error."""
 
     sigma: float
@@ -175,7 +175,7 @@ def observed(data: Data, name: str) -> Array:
     return data.fields[name] if data.measured is None else data.observed(name)
 
 
-def _rounded(estimate: _Estimate, step: float | None) -> _Estimate:
+def _rounded(estimate: _FilteredScale, step: float | None) -> _FilteredScale:
     """Without the noise of dithering; at least that of rounding."""
     if step is None:
         return estimate
@@ -315,7 +315,7 @@ def inflation(filters: tuple[AxisFilter, ...]) -> float:
     return MAD_VARIANCE * (_MAD_SQUARE_SHARE * squares + (1.0 - _MAD_SQUARE_SHARE) * fourths)
 
 
-def _estimates(u: Array, banks: list[tuple[AxisFilter, ...]], most: int = MOST) -> list[_Estimate]:
+def _estimates(u: Array, banks: list[tuple[AxisFilter, ...]], most: int = MOST) -> list[_FilteredScale]:
     """Robust scale after every filter that leaves enough values; NaN are dropped, of much data every s-th time used.
 
     Parameters
@@ -335,7 +335,7 @@ def _estimates(u: Array, banks: list[tuple[AxisFilter, ...]], most: int = MOST) 
         f = f if known.all() else f[known]
         if f.size >= _FEWEST:
             error = float(np.hypot(np.sqrt(inflation(filters) / f.size), sum(k.unsure for k in filters)))
-            estimates.append(_Estimate(median_of(f) / (MAD * gain_of(filters) ** 0.5), error, filters))
+            estimates.append(_FilteredScale(median_of(f) / (MAD * gain_of(filters) ** 0.5), error, filters))
     return estimates
 
 
@@ -374,12 +374,12 @@ def median_of(f: Array) -> float:
     return float(f[half] if f.size % 2 else 0.5 * (f[:half].max() + f[half]))
 
 
-def _upper(estimate: _Estimate) -> float:
+def _upper(estimate: _FilteredScale) -> float:
     """Bound that σ hardly exceeds: signal left in the data only adds to the estimate."""
     return estimate.sigma * (1.0 + _WITHIN * estimate.error)
 
 
-def _choose(estimates: list[_Estimate], name: str) -> _Estimate:
+def _choose(estimates: list[_FilteredScale], name: str) -> _FilteredScale:
     """Most precise estimate among those that agree with the one of the lowest upper bound."""
     if not estimates:
         raise DataError(

@@ -23,11 +23,10 @@ from bvsi.residual.discrete import Blocks, State, columns
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
 from bvsi.residual.lags import lag_names, shifts, with_lags, without_history
 from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns, touched
-from bvsi.residual.states import half_noisy
 from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
-from bvsi.residual.thinning import Thinned, Thinning
+from bvsi.residual.thinning import Thinned, Thinning, half_noisy
 from bvsi.spaces import Element, Galerkin, Space, SplineTests
 from bvsi.spaces.spline_tests import SplineElement
 

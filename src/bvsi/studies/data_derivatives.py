@@ -47,7 +47,7 @@ _LINE = ("u", "u**2", "dx(u)", "dx(u**2)", "dx(u**3)", "dx(dx(dx(u)))", "dx(dx(d
 
 
 @dataclass(frozen=True, eq=False)
-class Case:
+class DerivativeProblem:
     """One equation: linear symbol Λ(k²), the rest as a function of û(k) and the wave numbers, data and candidates.
 
     Attributes
@@ -131,14 +131,14 @@ def _film(c: Spectrum, k: tuple[Array, ...]) -> Array:
 
 VISCOSITY, GROWTH, FILM = 0.1, 1.0, 0.02
 
-KPZ = Case(
+KPZ = DerivativeProblem(
     "KPZ",
     {"dx(dx(u))": VISCOSITY, "dx(u)**2": GROWTH / 2},
     ("dx(dx(u))", "dx(u)**2", *_LINE),
     lambda k2: -VISCOSITY * k2,
     lambda c, k: GROWTH / 2 * np.asarray(sum(g**2 for g in _gradient(c, k))),
 )
-KPZ_PLANE = Case(
+KPZ_PLANE = DerivativeProblem(
     "KPZ in the plane",
     {"laplacian(u)": 2 * VISCOSITY, "dot(grad(u), grad(u))": GROWTH / 2},
     ("laplacian(u)", "dot(grad(u), grad(u))", "u", "u**2", "u**3", "dx(u)", "dy(u)", "dx(u**2)", "dy(u**2)",
@@ -151,14 +151,14 @@ KPZ_PLANE = Case(
     waves=2,
     times=31,
 )  # fmt: skip
-HAMILTON_JACOBI = Case(
+HAMILTON_JACOBI = DerivativeProblem(
     "Hamilton–Jacobi",
     {"dx(dx(u))": VISCOSITY, "sqrt(1 + dx(u)**2)": -1.0},
     ("dx(dx(u))", "sqrt(1 + dx(u)**2)", *_LINE),
     KPZ.linear,
     lambda c, k: -np.sqrt(1 + _gradient(c, k)[0] ** 2),
 )
-THIN_FILM = Case(
+THIN_FILM = DerivativeProblem(
     "thin film",
     {"div(u**3*grad(laplacian(u)))": -FILM},
     ("div(u**3*grad(laplacian(u)))", "div(u**3*grad(u))", "u*dx(dx(u))", "dx(u)**2", "dx(dx(u))", *_LINE),
@@ -167,7 +167,7 @@ THIN_FILM = Case(
     start=(1.0, 0.15),
     levels=(0.002, 0.005, 0.01),
 )
-WITHOUT = Case("KPZ without dx(u)**2", KPZ.truth, ("dx(dx(u))", *_LINE), KPZ.linear, KPZ.rest)
+WITHOUT = DerivativeProblem("KPZ without dx(u)**2", KPZ.truth, ("dx(dx(u))", *_LINE), KPZ.linear, KPZ.rest)
 _SQUARE = 2 * np.pi * np.array([[0.0, 0], [1, 0], [1, 1], [0, 1]])
 _SPACING = 0.19  # half as many nodes as the uniform grid has
 
@@ -228,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def run(case: Case, clean: Data, level: float, rng: np.random.Generator) -> dict[str, Any]:
+def run(case: DerivativeProblem, clean: Data, level: float, rng: np.random.Generator) -> dict[str, Any]:
     """One data set: what was selected, z-scores of true coefficients that were, whether intervals cover, verdict."""
     begin = time.process_time()
     sigma = level * float(np.sqrt(np.mean(np.square(clean.fields["u"]))))
@@ -246,7 +246,7 @@ def run(case: Case, clean: Data, level: float, rng: np.random.Generator) -> dict
     }
 
 
-def summary(case: Case, level: float, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def summary(case: DerivativeProblem, level: float, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Rates over the runs of one case and level."""
     covered = [one for r in runs for one in r["covered"]]
     right = [r["z"] for r in runs if r["right"]]

@@ -130,7 +130,7 @@ MASKS: dict[str, Callable[[Array, Rng], Mask]] = {
 
 
 @dataclass(frozen=True)
-class Run:
+class MaskTrial:
     """What came of one mask and noise.
 
     Attributes
@@ -163,15 +163,17 @@ def masked(mask: str, rng: Rng) -> Data:
     return Data.from_arrays({"u": np.where(seen, noisy, np.nan)}, times=times, geometry=grid, missing="nan")
 
 
-def trial(mask: str, rng: Rng, candidates: Sequence[str] = CANDIDATES) -> Run:
+def trial(mask: str, rng: Rng, candidates: Sequence[str] = CANDIDATES) -> MaskTrial:
     """Discovery at its defaults."""
     data = masked(mask, rng)
     hidden = 0.0 if data.measured is None else 1 - float(data.measured["u"].mean())
     try:
         found = discover(data, Library({"u": list(candidates)}))
     except BvsiError as error:
-        return Run(mask, hidden, (), {}, "failed", float("nan"), str(error))
-    return Run(mask, hidden, found.names, _off(found), str(found.verdict), found.chi2, found.settings["discretisation"])
+        return MaskTrial(mask, hidden, (), {}, "failed", float("nan"), str(error))
+    return MaskTrial(
+        mask, hidden, found.names, _off(found), str(found.verdict), found.chi2, found.settings["discretisation"]
+    )
 
 
 def _off(found: Discovery) -> dict[str, float]:
@@ -181,7 +183,7 @@ def _off(found: Discovery) -> dict[str, float]:
     return standard_scores(found, TRUTH)
 
 
-def study(masks: Sequence[str], seed: int, runs: int, wrong: int) -> Iterator[list[Run]]:
+def study(masks: Sequence[str], seed: int, runs: int, wrong: int) -> Iterator[list[MaskTrial]]:
     """Runs by mask, then those without u²; every run has a generator of its own."""
     fewer = tuple(c for c in CANDIDATES if c != LACKING)
     plans = [(mask, runs if mask == "front" else max(1, runs // 4), CANDIDATES) for mask in masks]
@@ -190,7 +192,7 @@ def study(masks: Sequence[str], seed: int, runs: int, wrong: int) -> Iterator[li
         yield [trial(mask, np.random.default_rng([seed, number, run]), candidates) for run in range(count)]
 
 
-def line(runs: Sequence[Run], lacking: bool) -> str:
+def line(runs: Sequence[MaskTrial], lacking: bool) -> str:
     """One line of the table."""
     z = np.abs([value for one in runs for value in one.z.values()])
     told = f"{z.max():.2f} | {np.mean(z < 1.96):.2f}" if z.size else "– | –"

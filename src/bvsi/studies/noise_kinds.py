@@ -105,7 +105,7 @@ CASES: Mapping[str, Classic] = {
 
 
 @dataclass(frozen=True)
-class Run:
+class NoiseTrial:
     """What came of one case, kind and noise.
 
     Attributes
@@ -133,28 +133,28 @@ def measured(case: Classic, kind: Kind, rng: Rng) -> Data:
     return data.with_fields(fields)
 
 
-def trial(case: Classic, kind: Kind, rng: Rng) -> Run:
+def trial(case: Classic, kind: Kind, rng: Rng) -> NoiseTrial:
     """Discovery at its defaults."""
     data, begin = measured(case, kind, rng), time.process_time()
     try:
         found = discover(data, case.library())
     except BvsiError as error:
-        return Run(False, "failed", (), (), time.process_time() - begin, str(error))
+        return NoiseTrial(False, "failed", (), (), time.process_time() - begin, str(error))
     seconds, right = time.process_time() - begin, set(found.names) == set(case.truth)
     sd = {name: float(found.sd[found.names.index(name)]) for name in case.truth if right}
     z = tuple(standard_scores(found, case.truth).values()) if right else ()
     told = f"{' + '.join(found.names) if not right else ''} χ²/n {found.chi2:.3f}; {found.settings['noise']}"
     reasons = "" if found.check is None else "; ".join(found.check.reasons)
-    return Run(right, str(found.verdict), z, tuple(sd.values()), seconds, f"{told}; {reasons}")
+    return NoiseTrial(right, str(found.verdict), z, tuple(sd.values()), seconds, f"{told}; {reasons}")
 
 
-def trials(case: str, kind: str, seed: int, runs: int) -> list[Run]:
+def trials(case: str, kind: str, seed: int, runs: int) -> list[NoiseTrial]:
     """Runs of one case and kind."""
     name = zlib.crc32(f"{case}, {kind}".encode())
     return [trial(CASES[case], KINDS[kind], np.random.default_rng([seed, name, run])) for run in range(runs)]
 
 
-def line(case: str, kind: str, runs: Sequence[Run]) -> str:
+def line(case: str, kind: str, runs: Sequence[NoiseTrial]) -> str:
     """One line of the table."""
     z = np.array([one.z for one in runs if one.right])
     consistent = np.array([one.verdict == str(Verdict.CONSISTENT) for one in runs])
