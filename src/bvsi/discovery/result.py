@@ -198,7 +198,11 @@ class Discovery:
         if not self.status.converged or Reason.SWAMPED in self.status.reasons:
             found.append(self.status.message)
         intervals = zip(self.names, self.posterior.interval(), strict=True)
-        told = [f"{name} between {low:.3g} and {high:.3g}" for name, (low, high) in intervals if low < 0 < high]
+        told = [
+            f"{name} between {low:.3g} and {high:.3g}"
+            for name, (low, high) in intervals
+            if low < 0 < high and name not in self.parameters
+        ]
         found += [f"The data do not tell whether these are there: {', '.join(told)}."] if told else []
         if not self.path.decided:
             found.append(self.path.doubts)
