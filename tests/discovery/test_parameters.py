@@ -6,6 +6,7 @@ from scipy.integrate import solve_ivp
 
 from bvsi import Data, Discovery, Grid, Library, add_noise, discover, forecast, simulate_found
 from bvsi.app.report import equation_latex
+from bvsi.discovery.parameters import identified
 from bvsi.errors import BvsiError
 from bvsi.infer.priors import GaussianPrior
 from bvsi.operators import Parameter
@@ -184,3 +185,19 @@ def test_powers_go_on_below_zero():
     assert np.isfinite(discover(shifted, library, check=False).theta).all()
     with pytest.raises(BvsiError, match="fractional power"):
         discover(data.with_fields({"u": data.fields["u"] - 2}), library, check=False)
+
+
+@pytest.mark.parametrize(
+    ("powers", "text"),
+    [((1, 1, 0), "only a·b."), ((1, -1, 0), "only a/b."), ((1, 2, 0), "only a·b^2."), ((1, 1, 1), "only a·b·c.")],
+)
+def test_the_combination_that_data_tell_is_the_direction_that_they_narrow(powers, text):
+    """Cov(log κ) is wide but for the direction of the powers; numbers with power zero are known."""
+    v = np.array(powers, dtype=float)
+    open_ = np.diag((v != 0).astype(float))
+    relative = open_ - (1 - 1e-4) * np.outer(v, v) / (v @ v) + 1e-4 * np.diag((v == 0).astype(float))
+    assert text in identified(["a", "b", "c"], relative)
+
+
+def test_numbers_that_are_all_wide_are_not_told():
+    assert "do not tell how a, b" in identified(["a", "b"], np.eye(2))

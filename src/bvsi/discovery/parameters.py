@@ -58,6 +58,8 @@ Result = tuple[Setup, ResidualLikelihood, SelectionPath, "Estimated"]
 _ROUNDS = 4
 # Part of the largest that a share in a combination has at least, and how near to one a power is one. Not measured.
 _MEMBER, _WHOLE = 0.3, 0.15
+# Part of the largest relative standard deviation that one of a product has at most for the product to be told.
+_TOLD = 0.2
 # Distance from a bound in standard deviations below which an estimate is at it.
 _AT_BOUND = 0.05
 
@@ -296,22 +298,41 @@ def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str,
 
 
 def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
-    """What the data do tell where they leave parameters open: of two that trade off, their product or quotient."""
+    """What the data do tell where they leave parameters open."""
     assert fit.posterior is not None
-    names = {o.name for o in carrying(library, fit.names)} | {*columns_of(library)}
+    made = columns_of(library)
+    names = {o.name for o in carrying(library, fit.names)} | {*made}
     chosen = [i for i, name in enumerate(fit.names) if name in names and at[name]]
-    size = np.array([abs(at[fit.names[i]]) for i in chosen])
+    size = np.array([at[fit.names[i]] for i in chosen])
     relative = fit.posterior.covariance[np.ix_(chosen, chosen)] / np.outer(size, size)
-    direction = np.linalg.eigh(relative)[1][:, -1] * np.sign([at[fit.names[i]] for i in chosen])
-    members = [k for k, share in enumerate(np.abs(direction)) if share > _MEMBER * np.abs(direction).max()]
-    labels = [_label(fit.names[chosen[k]], columns_of(library)) for k in members]
-    if len(members) != 2:
-        return f"The data do not tell how {', '.join(labels)} change together." if len(members) > 2 else ""
-    power = -float(direction[members[0]] / direction[members[1]])
-    if abs(abs(power) - 1) < _WHOLE:
-        return f"The data tell only {labels[0]}{'·' if power > 0 else '/'}{labels[1]}."
-    return f"The data tell only {labels[0]}·{labels[1]}^{power:.2g}."
+    return identified([made.get(fit.names[i], f"[{fit.names[i]}]") for i in chosen], relative)
 
 
-def _label(name: str, made: Mapping[str, str]) -> str:
-    return made.get(name, f"[{name}]")
+def identified(labels: Sequence[str], relative: Array) -> str:
+    """The product of powers that data tell of numbers which they leave open, in words.
+
+    The eigenvector of the smallest eigenvalue of Cov(log κ) has the powers, of those numbers that stand in the
+    directions of the largest.
+
+    Parameters
+    ----------
+    relative
+        Covariance over the product of the values, (d, d).
+    """
+    values, vectors = np.linalg.eigh(relative)
+    share = np.sqrt(np.square(vectors[:, values > _MEMBER**2 * values[-1]]).sum(axis=1))
+    members = np.flatnonzero(share > _MEMBER * share.max())
+    named = ", ".join(labels[k] for k in members)
+    if len(members) < 2:
+        return ""
+    values, vectors = np.linalg.eigh(relative[np.ix_(members, members)])
+    powers = vectors[:, 0] / vectors[np.argmax(np.abs(vectors[:, 0])), 0]
+    powers = powers * np.sign(powers[0])
+    if values[0] > _TOLD**2 * values[-1] or np.abs(powers).min() < _MEMBER:
+        return f"The data do not tell how {named} change together."
+    powers = powers / abs(powers[0])
+    text = labels[members[0]]
+    for k, power in zip(members[1:], powers[1:], strict=True):
+        whole = abs(abs(power) - 1) < _WHOLE
+        text += f"{'·' if power > 0 or not whole else '/'}{labels[k]}{'' if whole else f'^{power:.2g}'}"
+    return f"The data tell only {text}."

@@ -269,7 +269,7 @@ class Discovery:
         if not self.status.converged or Reason.SWAMPED in self.status.reasons:
             found.append(self.status.message)
         ends = self.posterior.interval()
-        intervals = [(self.names[i], *ends[i]) for i in self.shown]
+        intervals = [(self.names[i], *ends[i]) for i in self.shown if self.names[i] not in self.parameters]
         told = [f"{name} between {low:.3g} and {high:.3g}" for name, low, high in intervals if low < 0 < high]
         found += [f"The data do not tell whether these are there: {', '.join(told)}."] if told else []
         if not self.path.decided:
