@@ -310,9 +310,7 @@ def _check(
         plain = _Model(held.likelihood(names), model.fit, None, here=True, rounds=0)
         best = replace(path.best, names=names, theta=start, fit=None)
         path = replace(path, visited=tuple(best if v is path.best else v for v in path.visited))
-        judged, pictures = _check(
-            plain, path, setup=held, measured=measured, levels=levels, rng=rng, progress=progress
-        )
+        judged, pictures = _check(plain, path, setup=held, measured=measured, levels=levels, rng=rng, progress=progress)
         return None if judged is None else judged.moved(T), pictures
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
     shown = model.fit.theta if likelihood.d == len(model.fit.theta) else path.best.theta

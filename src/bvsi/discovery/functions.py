@@ -275,7 +275,9 @@ class _Information:
                 half = scipy.linalg.solve_triangular(
                     root, np.column_stack([own_information, self.b - self.I @ prior.mean]) / size[:, None], lower=True
                 )
-                i = np.maximum(np.sum(g.steps * own_information[g.columns], axis=0) - np.sum(half[:, :-1] ** 2, axis=0), 0.0)
+                i = np.maximum(
+                    np.sum(g.steps * own_information[g.columns], axis=0) - np.sum(half[:, :-1] ** 2, axis=0), 0.0
+                )
                 z = g.steps.T @ (self.b - self.I @ prior.mean)[g.columns] - half[:, :-1].T @ half[:, -1]
                 change = np.log1p(size2 * i) - size2 * z**2 / (1 + size2 * i)
                 total = self.surprise(groups, {**smooth, g.name: one})
@@ -397,9 +399,7 @@ def _check_alike(library: Library) -> None:
             raise BvsiError(f"unknown: {other!r} is part of {o.name!r}, with a constant function; leave it out.")
 
 
-def _groups(
-    library: Library, names: tuple[str, ...], known: Mapping[str, tuple[float, float]]
-) -> list[_Group]:
+def _groups(library: Library, names: tuple[str, ...], known: Mapping[str, tuple[float, float]]) -> list[_Group]:
     found = []
     for name, function in library.unknown.items():
         group = _Group(name, library.carrying(name)[0].name, function, [], known.get(name))

@@ -140,7 +140,9 @@ class Discovery:
         """``u_t = 0.0998(4) laplacian(u) − …``, one line per field."""
         chosen = [i for i in self.shown if self.names[i] not in self.parameters]
         names = [*self.function_operators, *(self.names[i] for i in chosen)]
-        theta, sd = (np.pad(v[chosen], (len(names) - len(chosen), 0), constant_values=np.nan) for v in (self.theta, self.sd))
+        theta, sd = (
+            np.pad(v[chosen], (len(names) - len(chosen), 0), constant_values=np.nan) for v in (self.theta, self.sd)
+        )
         text = equation_text(names, theta, sd, self.fields, self.time_order, self.left)
         inside = [f"{name} = {with_uncertainty(*pair)}" for name, pair in self.inside.items()]
         return "\n".join([text, *inside, *map(self._function_text, self.functions)])
@@ -156,9 +158,7 @@ class Discovery:
         """Operators with an unknown function that varies; they have no coefficient."""
         return tuple(name for f in self.functions if not f.constant for name in f.operators)
 
-    def function(
-        self, name: str, points: Mapping[str, ArrayLike] | None = None, *, level: float = 0.95
-    ) -> xr.Dataset:
+    def function(self, name: str, points: Mapping[str, ArrayLike] | None = None, *, level: float = 0.95) -> xr.Dataset:
         """An unknown function with its credible band.
 
         Parameters
@@ -170,9 +170,15 @@ class Discovery:
 
         known = {f.name: f for f in self.functions}
         if name not in known:
-            raise BvsiError(f"function: {name!r} is not among the unknown functions: {', '.join(known) or 'there is none'}.")
+            raise BvsiError(
+                f"function: {name!r} is not among the unknown functions: {', '.join(known) or 'there is none'}."
+            )
         f = known[name]
-        axes = f.function.axes() if points is None else {v: np.atleast_1d(np.asarray(points[v], float)) for v in f.function.of}
+        axes = (
+            f.function.axes()
+            if points is None
+            else {v: np.atleast_1d(np.asarray(points[v], float)) for v in f.function.of}
+        )
         mesh = np.stack(np.meshgrid(*axes.values(), indexing="ij"), axis=-1)
         Phi = np.zeros((mesh[..., 0].size, len(self.names)))
         if f.constant:
@@ -507,7 +513,10 @@ def equation_text(
         terms = []
         for name, value, s in zip(names, theta, sd, strict=True):
             if name.startswith(prefix):
-                sign, number = "−" if value < 0 else "+", "" if math.isnan(value) else f"{with_uncertainty(abs(value), s)} "
+                sign, number = (
+                    "−" if value < 0 else "+",
+                    "" if math.isnan(value) else f"{with_uncertainty(abs(value), s)} ",
+                )
                 terms.append(f"{sign} {number}{name.removeprefix(prefix)}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")

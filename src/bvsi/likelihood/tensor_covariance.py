@@ -109,9 +109,7 @@ class TensorCovariance:
             found.append((stencil, own, own.factor * variance))
         return found
 
-    def _of_equations(
-        self, left: Sequence[_Weighted], right: Sequence[_Weighted], *, single: bool
-    ) -> Array | float:
+    def _of_equations(self, left: Sequence[_Weighted], right: Sequence[_Weighted], *, single: bool) -> Array | float:
         """Σ_kl of two equations, (pairs of blocks, pairs of functions).
 
         Parameters

@@ -244,7 +244,9 @@ class _Translator:
         """spline(f, low, high, c_1, …, c_M) of an expression f, with numbers after it."""
         if node.keywords or len(node.args) < 4 + DEGREE:
             raise OperatorError(f"spline takes an expression, two ends and at least {1 + DEGREE} coefficients")
-        f, *rest = (evaluate(need_scalar(self.translate(argument), "spline(...)"), self.words) for argument in node.args)
+        f, *rest = (
+            evaluate(need_scalar(self.translate(argument), "spline(...)"), self.words) for argument in node.args
+        )
         numbers = [real_value(one) for one in rest]
         if not numbers[0] < numbers[1]:
             raise OperatorError("the ends of a spline increase: spline(u, 0, 2, ...)")

@@ -1,6 +1,6 @@
 """Splines as functions of the operator language: ``spline(x, low, high, c_1, …, c_M)``. ::
 
-    s(x) = Σ_m c_m B_m(x),      B_m cubic, on M − 3 equal intervals from low to high;  constant beyond them
+s(x) = Σ_m c_m B_m(x),      B_m cubic, on M − 3 equal intervals from low to high;  constant beyond them
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi._version import __version__
-from bvsi.app.report.quantity_section import functions_of
 from bvsi.app.report.check_sections import comparison_rows, test_rows
 from bvsi.app.report.equation import equation_latex
 from bvsi.app.report.markup import printable
 from bvsi.app.report.page import NOTHING
 from bvsi.app.report.path_figure import change_text, sentence
+from bvsi.app.report.quantity_section import functions_of
 from bvsi.app.report.settings_section import flat_settings, timing_texts, versions
 from bvsi.app.report.summary_section import coefficient_rows, judgement, signed, verdict_lines
 from bvsi.app.report.svg import short_number
