@@ -2,8 +2,8 @@
 
 ``python -m bvsi.studies.functions --cases step bump --repeats 20 --seed 1`` draws functions, initial states and noise
 anew for every repeat, and discovers the equation among ``u``, ``u**2``, ``dx(u)`` and ``u*dx(u)``. It reports which
-part of the domain that the data visited the 95% band covers, whether constants are found to be constant, verdicts, and the
-CPU time over that with the function fixed at the true one. 5% noise, 128 nodes × 101 frames on a line of length 10:
+part of the domain that the data visited the 95% band covers, whether constants are found to be constant, verdicts, and
+the CPU time over that with the function fixed at the true one. 5% noise, 128 nodes × 101 frames on a line of length 10:
 
     step        u_t = (k(x) u_x)_x − 0.3 u,  k = 0.5 and 1.5 on either side of a place between 3 and 7
     bump        k = 0.6 + 0.8 exp(−(x − x_0)²/1.28)

@@ -95,6 +95,7 @@ def library(settings: LibrarySettings) -> Library:
         left=settings.left,
         vectors=settings.vectors,
         parameters=settings.parameters,
+        unknown=settings.unknown,
     )
 
 

@@ -146,6 +146,12 @@ class LibrarySettings(Section):
         "known, such as K in u/(K + u)",
         examples=[{"K": [0.1, 10.0]}],
     )
+    unknown: Annotated[dict[Name, Name | Annotated[tuple[Name, ...], Few]], Few] = Field(
+        default={},
+        description="Functions inside of operators that are estimated with a band, and what they are functions of: "
+        "coordinates, t, or fields, such as k in div(k*grad(u))",
+        examples=[{"k": "x"}],
+    )
     left: Text | Annotated[dict[Name, Text], Few] | None = Field(
         default=None,
         description="Left side where it is not the time derivative alone, one text or a table by field: a known source "
