@@ -24,7 +24,7 @@ import scipy.linalg
 import scipy.special
 
 from bvsi.common.arrays import Array
-from bvsi.common.naming import squeeze, without_equation
+from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
@@ -33,6 +33,7 @@ from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.operators.functions import UnknownFunction
+from bvsi.residual.assembly import discretise_library
 from bvsi.select import SelectionPath
 from bvsi.select.path import ties_of
 from bvsi.setup import Setup
@@ -356,7 +357,7 @@ def selected_functions(
     known
         Mean and variance of functions that are known beforehand, by name.
     """
-    _check_alike(library)
+    _check_alike(setup, library)
     whole = setup.likelihood(progress=progress)
     ties = ties_of(allowed) if allowed else None
     one = whole if ties is None else whole.combined(ties.T, ties.free)
@@ -387,16 +388,16 @@ def _kept(library: Library, name: str) -> bool:
     return any(o.name in library.keep for o in library.carrying(name))
 
 
-def _check_alike(library: Library) -> None:
+def _check_alike(setup: Setup, library: Library) -> None:
     """Refuse candidates that are a function's operator where the function is a constant."""
     constant = library.with_functions(dict.fromkeys(library.unknown, _one()))
-    texts = {squeeze(ast.unparse(o.syntax.tree)): o.name for o in constant.operators}
-    for o in constant.operators:
-        own = squeeze(ast.unparse(o.syntax.tree))
-        short = re.sub(r"\b1\*", "", own).replace("div(grad(", "laplacian(").replace("))", ")", int("div(grad(" in own))
-        other = texts.get(short)
-        if other is not None and other != o.name and own != short:
-            raise BvsiError(f"unknown: {other!r} is part of {o.name!r}, with a constant function; leave it out.")
+    forms = discretise_library(setup.data[0], constant, setup.tests)[0]
+    carrying = {o.name for name in library.unknown for o in library.carrying(name)}
+    keys = {(o.equation, o.monic()[0].key): o.name for o in forms if o.name not in carrying}
+    for o in forms:
+        other = keys.get((o.equation, o.monic()[0].key))
+        if o.name in carrying and other is not None:
+            raise BvsiError(f"unknown: {other!r} is {o.name!r} with a constant function; leave it out.")
 
 
 def _groups(library: Library, names: tuple[str, ...], known: Mapping[str, tuple[float, float]]) -> list[_Group]:

@@ -7,7 +7,7 @@ text.
 ``diff(f, u, v)``      ∂²f/∂u∂v of an expression of fields
 ``diff(F, K, 0.5)``    ∂F/∂K at K = 0.5 of an operator F with a parameter K in it
 ``lag(u, 0.5)``        u(t − 0.5), of a series or at every node; the delay is a number or a parameter
-``spline(u, 0, 2, 1, 3, 4, 3)`` a cubic spline of u between 0 and 2, with its coefficients (:mod:`bvsi.operators.spline`)
+``spline(u, 0, 2, c)`` a cubic spline of u between 0 and 2 with numbers c, four or more (:mod:`bvsi.operators.spline`)
 ``recover(f)``         f at the nodes by lumped projection, M_lumped⁻¹ ∫ v f: a field that may be differentiated again
 ``cells(g)``           ∫ g over the cells, g linear in the test function ``test``: a form that is written weakly
 ``facets(g)``          Σ_E ∫ g over the facets between cells, with ``jump``, ``avg``, the facet's length ``h``, the

@@ -96,6 +96,7 @@ def library(settings: LibrarySettings) -> Library:
         vectors=settings.vectors,
         parameters=settings.parameters,
         per_experiment=settings.per_experiment,
+        unknown=settings.unknown,
     )
 
 

@@ -39,7 +39,7 @@ def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequen
     used = frozenset().union(*map(_names, texts[:MAX_OPERATORS]))
     fields = [part for field in library.equations for part in library.vectors.get(field, (field,))]
     parts = {part for some in library.vectors.values() for part in some}
-    own = {*fields, *library.vectors, *axes, *library.definitions, *library.parameters, *_WORDS}
+    own = {*fields, *library.vectors, *axes, *library.definitions, *library.parameters, *library.unknown, *_WORDS}
     return Vocabulary(axes, tuple(fields), tuple(sorted((used | parts) - own)), system, tuple(data.known))
 
 
@@ -66,7 +66,12 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyPr
         return [StudyProblem(("library", "equations"), f"{count} operators; from 1 to {MAX_OPERATORS} are needed.")]
     return (
         [*_vectors(settings, words)]
-        or [*_fields(settings, words), *_definitions(settings, words), *_parameters(settings, words)]
+        or [
+            *_fields(settings, words),
+            *_definitions(settings, words),
+            *_parameters(settings, words),
+            *_unknown(settings, words),
+        ]
         or [*_operators(settings, words)]
         or [*attempt(("library", "equations"), _library, settings)]
         or [*_left(settings, words)]
@@ -75,7 +80,8 @@ def library_faults(settings: LibrarySettings, words: Vocabulary) -> list[StudyPr
 
 
 def _library(settings: LibrarySettings, **changes: Any) -> Library:
-    return Library(settings.equations, vectors=settings.vectors, parameters=settings.parameters, **changes)
+    given = {"vectors": settings.vectors, "parameters": settings.parameters, "unknown": settings.unknown}
+    return Library(settings.equations, **given, **changes)  # type: ignore[arg-type]
 
 
 def _vectors(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
@@ -136,6 +142,19 @@ def _parameters(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyP
             yield StudyProblem(("library", "per_experiment", number), why)
 
 
+def _unknown(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
+    """Unknown functions that cannot be: their names, and what they are functions of."""
+    taken = (*words.fields, *words.auxiliary, *words.coordinates, *settings.definitions, *settings.vectors)
+    known = (*words.coordinates, "t", *words.fields, *words.auxiliary)
+    for name, given in settings.unknown.items():
+        place = ("library", "unknown", name)
+        missing = [one for one in ((given,) if isinstance(given, str) else given) if one not in known]
+        if name in taken or not name.isascii():
+            yield StudyProblem(place, f"{name!r} means something else, or is not ASCII; choose another name.")
+        elif missing:
+            yield StudyProblem(place, f"the data have no {missing[0]!r}; {nearest(missing[0], known)}")
+
+
 def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) -> None:
     """Refuse a text that is no operator."""
     strong_form(read(text), words, dialect)
@@ -144,9 +163,8 @@ def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) ->
 def _worked_out(field: str, text: str, settings: LibrarySettings, words: Vocabulary) -> None:
     """Refuse a text that is no operator of the equation of a field or vector."""
     dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
-    text = substituted(
-        read(text), {name: one.first for name, one in as_parameters(settings.parameters, ()).items()}
-    ).text
+    numbers = {name: one.first for name, one in as_parameters(settings.parameters, ()).items()}
+    text = substituted(read(text), numbers | dict.fromkeys(settings.unknown, 1.0)).text
     rank = int(field in settings.vectors)
     of_vectors = rank or read(text).names & set(settings.vectors)
     for part in components(read(text), settings.vectors, rank) if of_vectors else (text,):

@@ -162,6 +162,12 @@ class LibrarySettings(Section):
         description="Parameters and operators whose value or coefficient differs by experiment; all others are shared",
         examples=[["K"]],
     )
+    unknown: Annotated[dict[Name, Name | Annotated[tuple[Name, ...], Few]], Few] = Field(
+        default={},
+        description="Functions inside of operators that are estimated with a band, and what they are functions of: "
+        "coordinates, t, or fields, such as k in div(k*grad(u))",
+        examples=[{"k": "x"}],
+    )
     left: Text | Annotated[dict[Name, Text], Few] | None = Field(
         default=None,
         description="Left side where it is not the time derivative alone, one text or a table by field: a known source "

@@ -1,0 +1,167 @@
+"""Unknown functions inside operators: estimated with a band, found to be constant where they are."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import bvsi
+from bvsi.discovery.functions import _Group, _Information, _Smooth
+from bvsi.infer.priors import GaussianPrior
+from bvsi.noise import add_noise
+from bvsi.operators.functions import UnknownFunction
+
+LIBRARY = bvsi.Library({"u": ["div(k*grad(u))", "u", "u**2"]}, unknown={"k": "x"})
+
+
+def diffusion(k, *, n=96, frames=61, noise=0.03, seed=3):
+    """u_t = (k u_x)_x − 0.3 u on a line of length ten, by finite volumes with three cells for a node."""
+    rng, cells = np.random.default_rng(seed), 3 * n
+    h, t = 10 / cells, np.linspace(0, 2, frames)
+    x, between = (np.arange(cells) + 0.5) * h, k(np.arange(1, cells) * h) / h**2
+    A = np.diag(-np.append(between, 0) - np.append(0, between)) + np.diag(between, 1) + np.diag(between, -1)
+    values, vectors = np.linalg.eigh(A)
+    start = np.sum([rng.normal() * np.cos(np.pi * m * x / 10 + rng.uniform(0, 6)) for m in range(1, 7)], axis=0)
+    u = (np.exp((values - 0.3) * t[:, None]) * (vectors.T @ start)) @ vectors.T
+    clean = bvsi.Data.from_arrays({"u": u[:, 1::3]}, times=t, geometry=bvsi.Grid(x=x[1::3]))
+    return add_noise(clean, {"u": noise * float(np.std(u))}, rng)
+
+
+def bump(x):
+    return 0.6 + 0.8 * np.exp(-((x - 4.5) ** 2) / 1.28)
+
+
+def step(x):
+    return np.where(x < 5.4, 0.5, 1.5)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return diffusion(bump)
+
+
+@pytest.fixture(scope="module")
+def found(data):
+    return bvsi.discover(data, LIBRARY)
+
+
+def covered(found, truth):
+    band = found.function("k")
+    true = truth(band["x"].values)
+    return np.mean((band["lower"].values <= true) & (true <= band["upper"].values))
+
+
+def test_the_band_covers_the_function(found):
+    assert covered(found, bump) > 0.8
+    (k,) = found.functions
+    assert not k.constant
+    assert k.gain > 100
+    assert [found.names[i] for i in found.shown] == ["u"]
+    assert found.verdict == "consistent"
+    u = found.names.index("u")
+    assert abs(found.theta[u] + 0.3) < 4 * found.sd[u]
+
+
+def test_the_equation_has_the_function_without_a_coefficient(found):
+    first, second = found.equation.splitlines()
+    assert first.startswith("u_t = div(k*grad(u)) − 0.")
+    assert second.startswith("k(x) between ")
+    assert "k_1" not in found.table
+
+
+def test_the_band_widens_where_tests_do_not_reach(found):
+    sd = np.sqrt(found.function("k")["variance"].values)
+    assert sd[0] > 3 * np.median(sd)
+    assert sd[-1] > 3 * np.median(sd)
+
+
+def test_a_step_is_found_as_a_jump():
+    found = bvsi.discover(diffusion(step, seed=5), LIBRARY, check=False)
+    assert covered(found, step) > 0.85
+    band = found.function("k")
+    x, mean = band["x"].values, band["mean"].values
+    assert abs(x[np.argmax(np.gradient(mean, x))] - 5.4) < 0.3
+
+
+def test_a_constant_is_found_to_be_one():
+    found = bvsi.discover(diffusion(lambda x: 0 * x + 0.7), LIBRARY)
+    (k,) = found.functions
+    assert k.constant
+    assert found.names == ("div(k*grad(u))", "u")
+    assert abs(found.theta[0] - 0.7) < 4 * found.sd[0]
+    assert found.verdict == "consistent"
+    band = found.function("k", {"x": [1.0, 9.0]})
+    np.testing.assert_allclose(band["mean"], found.theta[0])
+    assert "k is constant" in found.equation
+
+
+def test_it_is_stored_and_reported(found, tmp_path):
+    found.save(tmp_path / "found.nc")
+    again = bvsi.Discovery.load(tmp_path / "found.nc")
+    assert again.functions == found.functions
+    assert again.equation == found.equation
+    np.testing.assert_allclose(again.function("k")["upper"], found.function("k")["upper"])
+    page = again.report(tmp_path / "found.html").read_text()
+    assert "k(x): mean and 95% band" in page
+
+
+def test_it_is_forecast_and_simulated(found, data):
+    told = bvsi.forecast(data, LIBRARY, found, draws=3, rng=np.random.default_rng(0))
+    assert not told.failing
+
+
+def test_constraints_and_priors_by_name(data):
+    bounded = bvsi.discover(data, LIBRARY, constraints=["k >= 0.7"], check=False)
+    assert bounded.function("k")["mean"].min() >= 0.7 - 1e-9
+    sharp = bvsi.discover(data, LIBRARY, prior=GaussianPrior({"k": (0.8, 1e-8)}), check=False)
+    np.testing.assert_allclose(sharp.function("k")["mean"], 0.8, atol=0.01)
+
+
+def test_several_experiments_share_their_function(data):
+    other = diffusion(bump, seed=8)
+    both = bvsi.discover([data, other], LIBRARY, check=False)
+    alone = bvsi.discover(data, LIBRARY, check=False)
+    assert np.median(both.function("k")["variance"]) < np.median(alone.function("k")["variance"])
+
+
+def test_an_operator_that_is_part_of_it_is_refused(data):
+    library = bvsi.Library({"u": ["div(k*grad(u))", "laplacian(u)"]}, unknown={"k": "x"})
+    with pytest.raises(bvsi.BvsiError, match="with a constant function; leave it out"):
+        bvsi.discover(data, library)
+
+
+@pytest.mark.parametrize(("changes", "match"), [({"relinearise": 1}, "relinearise"), ({"client": 1}, "client")])
+def test_what_does_not_go_with_functions_is_refused(data, changes, match):
+    with pytest.raises(bvsi.BvsiError, match=match):
+        bvsi.discover(data, LIBRARY, **changes)
+
+
+def group(count):
+    function = UnknownFunction(("x",), (0.0,), (1.0,), (count - 3,), (False,))
+    return _Group("k", "k*u", function, list(range(count)))
+
+
+def test_the_evidence_is_the_density_of_the_estimate():
+    # θ̂ ~ N(0, I⁻¹ + P⁻¹), and b = I θ̂
+    rng, one = np.random.default_rng(0), group(8)
+    I = np.diag(rng.uniform(1, 5, 8))  # noqa: E741
+    b = rng.normal(size=8)
+    told = _Information(I, b)
+
+    def density(smooth):
+        covariance = np.linalg.inv(I) + np.linalg.inv(one.precision(smooth))
+        estimate = np.linalg.solve(I, b)
+        return np.linalg.slogdet(covariance)[1] + estimate @ np.linalg.solve(covariance, estimate)
+
+    some = [_Smooth(order, strength, 0.1) for order in (1, 2) for strength in (0.3, 30.0)]
+    differences = [told.surprise([one], {"k": s}) - density(s) for s in some]
+    np.testing.assert_allclose(differences, differences[0], atol=1e-8)
+
+
+def test_a_jump_adds_its_variance_to_the_prior():
+    one, smooth = group(9), _Smooth(1, 5.0, 0.1)
+    jumps = np.zeros(8)
+    jumps[3] = 2.0
+    h = one.steps[:, 3]
+    wanted = np.linalg.inv(one.precision(smooth)) + 2.0 * np.outer(h, h)
+    np.testing.assert_allclose(np.linalg.inv(one.precision(replace(smooth, jumps=jumps))), wanted, rtol=1e-6)
