@@ -91,7 +91,9 @@ def html_report(
     if found.forecast is not None:
         sections["forecast"] = forecast_section(found.forecast)
     if found.refined is not None:
-        sections["refined"] = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
+        made = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
+        few = found.refined.few_frames  # the weak form cannot tell then
+        sections = {"refined": made, **sections} if few else {**sections, "refined": made}
     sections["settings"] = settings_section(found, settings, timing, study_text)
     return _page(title, sections)
 
@@ -119,7 +121,8 @@ def _page(title: str, sections: Mapping[str, Markup]) -> str:
         element("title", title),
         element("style", Markup(_asset("report.css"))),
     )
-    links = [element("a", name, href=f"#{key}") for key, name in _SECTIONS if key in sections]
+    names = dict(_SECTIONS)
+    links = [element("a", names[key], href=f"#{key}") for key in sections]
     body = element(
         "body",
         element("a", "Skip to the equation", href="#equation", class_="skip"),
