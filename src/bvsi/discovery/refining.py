@@ -145,6 +145,11 @@ class Refined:
         """The most probable structure."""
         return self.models[0]
 
+    @property
+    def few_frames(self) -> bool:
+        """Whether the frames are too few for temporal test functions, so that the weak form differences them."""
+        return any(len(values) < _FEW_FRAMES for values in self.best.predictions)
+
     def probabilities(self, wider: float = 1.0) -> Array:
         """Of each structure among those fitted, all equal beforehand.
 

@@ -54,7 +54,8 @@ def solve_with_tangents(
     d = len(theta)
     u = _mapped(simulator, initial[None], "coefficients")[0]
     du = np.zeros((len(u), d + basis.shape[1]))
-    du[:, d:] = _mapped(simulator, basis.T, "coefficients").T
+    if basis.shape[1]:
+        du[:, d:] = _mapped(simulator, basis.T, "coefficients").T
     stepper = _TangentStepper(simulator, theta)
     for start, interval in zip(times, np.append(np.diff(times), 0.0), strict=True):
         yield _mapped(simulator, u[None], "nodal")[0], _mapped(simulator, du.T, "nodal").T
@@ -73,7 +74,7 @@ def weak_terms(simulator: Simulator, states: Array, times: Array) -> tuple[Array
 
 def _mapped(simulator: Simulator, values: Array, way: str) -> Array:
     """Nodal values to degrees of freedom (``coefficients``) or back (``nodal``), (m, s), field by field."""
-    if simulator.unknowns is None or not len(values):
+    if simulator.unknowns is None:
         return values
     parts = np.split(values, len(simulator.fields), axis=-1)
     return np.concatenate([getattr(simulator.unknowns, way)(np.ascontiguousarray(p)) for p in parts], axis=-1)

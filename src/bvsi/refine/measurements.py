@@ -37,6 +37,7 @@ from bvsi.spaces.spline_tests import USUAL_RECONSTRUCTION
 
 # Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
 _MOST_MODES = 400
+_PER_SENSOR = 5  # see above: those of a field between sensors, by sensor; of finer ones the prior alone would tell
 # Part of one step of the counts that is added to a mean count in its variance. With a tenth, as in SignalNoise.of, the
 # weights of counts of nothing vary so much that Gauss–Newton steps go back and forth (1 of 30 assays, seed 100).
 _LEAST = 0.5
@@ -133,7 +134,7 @@ class Measurements:
         every = np.ones(shape, dtype=bool)
         known = {f: every if data.measured is None else data.measured[f] for f in fields}
         place = _finer(data) if on is None else on
-        V, mu = _modes(place, _MOST_MODES if on is not None else min(_MOST_MODES, data.n_nodes))
+        V, mu = _modes(place, min(_MOST_MODES, data.n_nodes * (_PER_SENSOR if on is not None else 1)))
         P = None
         if place is not data.geometry:
             if data.auxiliary:

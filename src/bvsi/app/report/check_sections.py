@@ -127,15 +127,17 @@ def refined_section(refined: Refined, weak: Mapping[str, float]) -> Markup:
         rows.append([name, short_number(weak[name]) if name in weak else "–", *own, f"{inclusion[name]:.3f}"])
     chances = zip(refined.models, refined.probabilities(), strict=True)
     structures = [[" + ".join(m.names), f"{p:.3f}", f"{m.chi2:.2f}"] for m, p in chances if p > _SHOWN]
+    few = "The frames are too few for the weak form below: trust this section. " if refined.few_frames else ""
     words = (
-        f"The equation and {len(refined.models) - 1} others were solved from an initial state that is inferred with "
-        "the coefficients, and compared with the values as they were measured."
+        f"{few}The equation and {len(refined.models) - 1} others were solved from an initial state that is inferred "
+        "with the coefficients, and compared with the values as they were measured."
     )
     headings = ["operator", "weak form", "forward solves", "sd (statistics)", "sd (structure)", "P(in)"]
     return element(
         "section",
         element("h2", "Forward solves"),
         element("p", words),
+        element("p", element("code", refined.equation)),
         *(element("p", doubt, class_="note") for doubt in refined.doubts),
         table(headings, rows, caption="Coefficients, over the structures that have them"),
         table(["structure", "probability", "χ² per degree of freedom"], structures, caption="Structures"),

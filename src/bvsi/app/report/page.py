@@ -86,8 +86,6 @@ def html_report(
     sections: dict[str, Markup] = {"equation": equation_section(found), "verdict": verdict_section(found, notes)}
     if before:
         sections["changes"] = changes_section(found, before)
-    if found.refined is not None:  # where frames are few it has the better numbers
-        sections["refined"] = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
     sections["coefficients"] = coefficient_section(found)
     sections["selection"] = _selection(found)
     sections["posterior"] = _posterior(found)
@@ -100,6 +98,10 @@ def html_report(
         sections["check"] = check_section(found.check)
     if found.forecast is not None:
         sections["forecast"] = forecast_section(found.forecast)
+    if found.refined is not None:
+        made = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
+        few = found.refined.few_frames  # the weak form cannot tell then
+        sections = {"refined": made, **sections} if few else {**sections, "refined": made}
     sections["settings"] = settings_section(found, settings, timing, study_text)
     sections["paper"] = paper_section(found)
     return _page(title, sections)
@@ -132,7 +134,8 @@ def _page(title: str, sections: Mapping[str, Markup]) -> str:
         element("title", title),
         element("style", Markup(_asset("report.css"))),
     )
-    links = [element("a", name, href=f"#{key}") for key, name in _SECTIONS if key in sections]
+    names = dict(_SECTIONS)
+    links = [element("a", names[key], href=f"#{key}") for key in sections]
     body = element(
         "body",
         element("a", "Skip to the equation", href="#equation", class_="skip"),
