@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bvsi.app.exports.scripts import PROGRAMS
+from bvsi.app.exports.scripts import PROGRAMS, drawn_program
 from bvsi.data import Grid
 from bvsi.discovery import Discovery
 from bvsi.errors import BvsiError
@@ -160,6 +160,21 @@ def test_predict_takes_the_texts_of_the_command():
         found.predict("[laplacian(u)", size=10)
 
 
+def test_draws_go_where_they_are_used():
+    found = one_field(["u*dx(u)", "dx(dx(u))"])
+    drawn = found.posterior.sample(3, np.random.default_rng(5))
+    space: dict = {}
+    exec(compile(drawn_program(found, "numpy", 3, 5), "script", "exec"), space)
+    np.testing.assert_array_equal(space["DRAWS"], drawn)
+    rhs = space["right_side"]({"x": X}, {"x": 2 * np.pi})
+    np.testing.assert_allclose(rhs(0.0, U, space["DRAWS"][1]), found.to_numpy(LINE)(0.0, U, drawn[1]), atol=1e-12)
+    matrix = drawn_program(found, "modelingtoolkit", 3, 5).split("draws = [\n")[1].rstrip("]\n").splitlines()
+    np.testing.assert_array_equal([list(map(float, row.split())) for row in matrix], drawn)
+    assert drawn_program(found, "csv", 3, 5).splitlines()[0] == "u*dx(u),dx(dx(u))"
+    with pytest.raises(BvsiError, match="to_pypde"):
+        drawn_program(found, "pypde", 3)
+
+
 def test_export_command(command, tmp_path):
     found = one_field(["u*dx(u)", "dx(dx(u))"])
     found.save(tmp_path / "result.nc")
@@ -170,6 +185,9 @@ def test_export_command(command, tmp_path):
     assert code == 0
     assert json.loads(out)["file"] == str(tmp_path / "rhs.py")
     assert (tmp_path / "rhs.py").read_text() == PROGRAMS["numpy"](found)
+    code, out, _ = command("export", tmp_path, "--to", "csv", "--draws", 4, "--seed", 1)
+    assert code == 0
+    assert len(out.split()) == 5
     code, _, err = command("export", tmp_path, "--to", "numpy", "--out", tmp_path / "rhs.py")
     assert code == 2
     assert "--force" in err

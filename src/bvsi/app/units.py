@@ -222,6 +222,10 @@ class _Walk:
             return parts[0] / self._of(arguments[1])
         if name == "dt" or (name[:1] == "d" and name[1:] in AXIS_NAMES):
             return parts[0] / self.named(name[1:])
+        if name == "lag":  # a time before, as a number in the units of t or as a parameter
+            if not isinstance(arguments[1], ast.Constant):
+                self._same(parts[1], self.named(TIME), "the delay", arguments[1])
+            return parts[0]
         if name in _PRODUCTS:
             return parts[0] * parts[1] / self._slope(_PRODUCTS[name])
         if name in _SLOPES or name in _PLAIN:

@@ -93,6 +93,10 @@ def predict(
 def export(
     result: Result,
     to: Annotated[Format, typer.Option("--to", help="Where the equation goes.")] = "sympy",
+    draws: Annotated[
+        int, typer.Option(min=0, max=10_000, help="Draws of the posterior, for numpy, jax, modelingtoolkit and csv.")
+    ] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     out: Annotated[Path | None, typer.Option(help="File to write; default: standard output.")] = None,
     force: Force = False,
     as_json: Json = False,
@@ -102,7 +106,7 @@ def export(
 
     For SymPy, NumPy, JAX, py-pde, UFL (FEniCS, Firedrake), Dedalus or ModelingToolkit; as LaTeX; or as a table.
     """
-    from bvsi.app.exports.scripts import PROGRAMS
+    from bvsi.app.exports.scripts import PROGRAMS, drawn_program
     from bvsi.app.files import write_whole
     from bvsi.app.readers.source import readable
     from bvsi.discovery import Discovery
@@ -111,7 +115,8 @@ def export(
         free_to_write(out, force=force, option="--out")
     path = result_file(result)
     with readable(path, "a result of bvsi"):
-        text = PROGRAMS[to](Discovery.load(path))
+        found = Discovery.load(path)
+        text = drawn_program(found, to, draws, seed) if draws else PROGRAMS[to](found)
     if out is not None:
         write_whole(out, text)
     told = text.rstrip() if out is None else f"file: {out}"

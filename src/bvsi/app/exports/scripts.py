@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from bvsi.app.exports import differences
 from bvsi.app.exports.arrays import ARRAY_FUNCTIONS, FUNCTION_NAMES
 from bvsi.app.exports.forms import parted
@@ -15,6 +17,7 @@ from bvsi.app.exports.system import EquationSystem, Flux, system_of
 from bvsi.app.exports.tables import to_dataframe
 from bvsi.app.exports.texts import ATOM, Language, Text, heading, multiplied, number
 from bvsi.app.report import equation_latex
+from bvsi.errors import BvsiError
 from bvsi.operators.vocabulary import TIME
 
 if TYPE_CHECKING:
@@ -159,3 +162,25 @@ PROGRAMS: Mapping[str, Callable[[Discovery], str]] = {
     "modelingtoolkit": to_modelingtoolkit,
     "csv": lambda found: str(to_dataframe(found).to_csv()),
 }
+
+
+def drawn_program(found: Discovery, target: str, draws: int, seed: int = 0) -> str:
+    """The text of a target with draws of the posterior, one row each, in the order of the coefficients.
+
+    Programs for NumPy and JAX end with an array ``DRAWS``, whose rows are values of p; that for ModelingToolkit with a
+    matrix of its parameters; a table has the draws instead.
+    """
+    table = to_dataframe(found, draws=draws, rng=np.random.default_rng(seed))
+    if target == "csv":
+        return str(table.to_csv(index=False))
+    rows = table.to_numpy().tolist()
+    if target in _MODULES:
+        written = ",\n".join(f"    {row!r}" for row in rows)
+        return f"{PROGRAMS[target](found)}\n\nDRAWS = np.array([\n{written},\n])\n"
+    if target == "modelingtoolkit":
+        written = "\n".join(f"    {' '.join(map(repr, row))}" for row in rows)
+        return f"{PROGRAMS[target](found)}draws = [\n{written}\n]\n"
+    raise BvsiError(
+        f"--draws: a text for {target} has one set of coefficients; in Python found.to_{target}(theta=draw), or export "
+        "to numpy, jax, modelingtoolkit or csv."
+    )

@@ -15,6 +15,11 @@ from bvsi.linalg.machine import usable_cores
 _OPTIONAL = {
     "nutpie": ("NUTS()", "pip install 'bvsi[mcmc]'"),
     "arviz": ("found.to_arviz()", "pip install 'bvsi[arviz]'"),
+    "sklearn": ("bvsi.BvsiRegressor", "pip install 'bvsi[sklearn]'"),
+    "pint": ("discover(units=...)", "pip install 'bvsi[units]'"),
+    "openpyxl": ("Excel tables", "pip install 'bvsi[tables]'"),
+    "pyarrow": ("Parquet tables", "pip install 'bvsi[tables]'"),
+    "bioio": ("ND2 and CZI images", "pip install 'bvsi[microscopy]'"),
     "pysindy": ("the peer in bvsi bench discovery and performance", "pip install 'bvsi[bench]'"),
     "distributed": ("bvsi run --scheduler and discover(client=...)", "pip install 'bvsi[cluster]'"),
 }
