@@ -498,7 +498,8 @@ def equation_text(
                 range_ = undetermined(*ends[name])
                 sign = "−" if value < 0 and not range_ else "+"
                 number = f"undetermined{range_}" if range_ else with_uncertainty(abs(value), s)
-                terms.append(f"{sign} {number} {name.removeprefix(prefix)}")
+                operator = name.removeprefix(prefix)
+                terms.append(f"{sign} {number}" if operator == "1" else f"{sign} {number} {operator}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")
     return "\n".join(lines)
