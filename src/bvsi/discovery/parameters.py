@@ -539,11 +539,11 @@ def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
     members = [k for k, share in enumerate(np.abs(direction)) if share > _MEMBER * np.abs(direction).max()]
     labels = [_label(fit.names[chosen[k]], _columns(library)) for k in members]
     if len(members) != 2:
-        return f"The data do not tell how {', '.join(labels)} change together." if len(members) > 2 else ""
+        return f"The data do not determine how {', '.join(labels)} change together." if len(members) > 2 else ""
     power = -float(direction[members[0]] / direction[members[1]])
     if abs(abs(power) - 1) < _WHOLE:
-        return f"The data tell only {labels[0]}{'·' if power > 0 else '/'}{labels[1]}."
-    return f"The data tell only {labels[0]}·{labels[1]}^{power:.2g}."
+        return f"The data determine only {labels[0]}{'·' if power > 0 else '/'}{labels[1]}."
+    return f"The data determine only {labels[0]}·{labels[1]}^{power:.2g}."
 
 
 def _label(name: str, made: Mapping[str, str]) -> str:

@@ -206,7 +206,7 @@ class Discovery:
             found.append(self.status.message)
         intervals = zip(self.names, self.posterior.interval(), strict=True)
         told = [f"{name} between {low:.3g} and {high:.3g}" for name, (low, high) in intervals if low < 0 < high]
-        found += [f"The data do not tell whether these are there: {', '.join(told)}."] if told else []
+        found += [f"The data do not determine whether these are in the equation: {', '.join(told)}."] if told else []
         if not self.path.decided:
             found.append(self.path.doubts)
         if self.forecast is not None and self.forecast.failing:
