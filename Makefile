@@ -46,8 +46,8 @@ release-check: $(VENV)/.installed
 	$(BIN)/python -m build --outdir dist
 	$(BIN)/python -m twine check --strict dist/*
 	for version in 3.11 3.12 3.13; do \
-	    $(BIN)/uv python find --offline $$version >/dev/null 2>&1 || { echo "Python $$version is not here: skipped"; continue; }; \
-	    $(BIN)/uv venv --quiet --clear --python $$version build/release/$$version && \
+	    $(BIN)/uv python find --offline --no-project $$version >/dev/null 2>&1 || { echo "Python $$version is not here: skipped"; continue; }; \
+	    $(BIN)/uv venv --quiet --clear --no-project --python $$version build/release/$$version && \
 	    $(BIN)/uv pip install --quiet --python build/release/$$version/bin/python dist/*.whl && \
 	    build/release/$$version/bin/bvsi --version && \
 	    build/release/$$version/bin/python docs/run_readme.py || exit 1; \

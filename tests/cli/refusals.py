@@ -173,7 +173,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "the mesh has no cells that are supported": ("text: mesh without cells",),
     "MSH asks for more memory than there is, or than is allowed": ("text: mesh with a huge count",),
     "VTK asks for more memory than there is, or than is allowed": ("text: VTK with a huge count",),
-    "u.npy: its header tells of more values than there are; the": ("archive that claims too much",),
+    "u.npy: its header announces more values than there are; the": ("archive that claims too much",),
     "which no run of bvsi has written there; choose another": ("earlier results",),
     "give all the same space dimension and axes": ("experiments of different dimension",),
     "the mesh must not move or change": ("mesh that moves",),

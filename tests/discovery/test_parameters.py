@@ -200,4 +200,4 @@ def test_the_combination_that_data_tell_is_the_direction_that_they_narrow(powers
 
 
 def test_numbers_that_are_all_wide_are_not_told():
-    assert "do not tell how a, b" in identified(["a", "b"], np.eye(2))
+    assert "do not determine how a, b" in identified(["a", "b"], np.eye(2))

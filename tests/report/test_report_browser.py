@@ -115,9 +115,9 @@ def test_a_model_of_the_path_names_its_operator_when_focused_or_pointed_at(opene
 def test_latex_is_copied(opened):
     page = opened("burgers")
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.get_by_role("button", name="Copy LaTeX").click()
+    page.get_by_role("button", name="Copy LaTeX", exact=True).click()
     page.wait_for_function("document.querySelector('.copy').textContent !== 'Copy LaTeX'")
-    assert page.locator(".copy").inner_text() == "Copied"
+    assert page.locator(".copy").first.inner_text() == "Copied"
     assert r"\nabla^{2} u" in page.evaluate("navigator.clipboard.readText()")
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
 
 from bvsi.app.report import html_report, markdown_report
+from bvsi.app.report.changes_section import changes
+from bvsi.app.report.markup import download
+from bvsi.app.report.paper_section import methods_text, table_latex
 from bvsi.app.report.settings_section import flat_settings, versions
 from bvsi.app.report.summary_section import judgement
+from bvsi.app.study.summary import summary
 from bvsi.check import Verdict
 from bvsi.discovery.frames import Frames
 from bvsi.infer.posteriors import GaussianPosterior
@@ -52,7 +58,7 @@ def test_everything_is_there_in_order(pages):
     text = pages["burgers"].read_text(encoding="utf-8")
     sections = [attributes["id"] for attributes in Reader(text).having("section")]
     first = ["equation", "verdict", "coefficients", "selection", "posterior"]
-    assert sections == [*first, "quantities", "frames", "check", "forecast", "settings"]
+    assert sections == [*first, "quantities", "frames", "check", "forecast", "settings", "paper"]
     for words in ("Burgers from a ring", "a note", "file = &#x27;ring.nc&#x27;", "data.file", *versions()):
         assert words in text
 
@@ -60,8 +66,8 @@ def test_everything_is_there_in_order(pages):
 def test_what_is_not_known_is_left_out(by_hand):
     bare = Reader(html_report(replace(by_hand, frames=None), title="bare"))
     sections = [attributes["id"] for attributes in bare.having("section")]
-    assert sections == ["equation", "verdict", "coefficients", "selection", "posterior", "settings"]
-    links = [attributes["href"] for attributes in bare.having("a")][1:]
+    assert sections == ["equation", "verdict", "coefficients", "selection", "posterior", "settings", "paper"]
+    links = [a["href"] for a in bare.having("a") if "download" not in a][1:]
     assert links == [f"#{key}" for key in sections]
 
 
@@ -70,7 +76,7 @@ def test_the_page_asks_for_nothing_from_outside(pages):
         page = Reader(path.read_text(encoding="utf-8"))
         addresses = [a.get(key) for _, a in page.tags for key in ("src", "href", "data", "action") if a.get(key)]
         assert addresses
-        assert all(address.startswith(("data:image/png;base64,", "#")) for address in addresses)
+        assert all(address.startswith(("data:image/png;base64,", "data:text/csv;", "#")) for address in addresses)
         assert any("default-src 'none'" in (a.get("content") or "") for a in page.having("meta"))
 
 
@@ -79,8 +85,43 @@ def test_references_inside_the_page_exist_once(pages):
         page = Reader(path.read_text(encoding="utf-8"))
         known = [a["id"] for _, a in page.tags if "id" in a]
         assert len(known) == len(set(known))
-        asked = [a[key].removeprefix("#") for _, a in page.tags for key in ("for", "href", "data-copies") if key in a]
+        own = [a for _, a in page.tags if "download" not in a]
+        asked = [a[key].removeprefix("#") for a in own for key in ("for", "href", "data-copies") if key in a]
         assert set(asked) <= set(known)
+
+
+def test_numbers_of_charts_can_be_saved(burgers, pages):
+    links = [a for a in Reader(pages["burgers"].read_text(encoding="utf-8")).having("a") if "download" in a]
+    files = {a["download"]: unquote(a["href"].partition(",")[2]) for a in links}
+    assert {"selection.csv", "correlations.csv", "draws.csv"} <= set(files)
+    assert len(files) >= 7  # and two quantities, error and coverage of the forecast
+    rows = [line.split(",") for line in files["correlations.csv"].splitlines()]
+    assert [row[0].strip('"') for row in rows[1:]] == list(burgers.names)
+    assert all(float(row[k]) == 1 for k, row in enumerate(rows) if k)
+
+
+def test_cells_of_a_table_are_no_formulas():
+    assert unquote(download("x.csv", ["=1+1", 'a"b'], [[1.5, "u"]])).count('" =1+1","a""b"') == 1
+
+
+def test_the_page_for_the_paper_has_settings_table_and_references(burgers):
+    words = methods_text(burgers)
+    assert f"{len(burgers.candidates)} candidate operators, of which {len(burgers.names)} were selected" in words
+    assert burgers.verdict in words
+    table = table_latex(burgers)
+    assert table.count(r"\\") == len(burgers.names) + 1
+    assert "−" not in table
+
+
+def test_changes_are_told_by_verdict_operators_and_shifts(burgers):
+    same = json.loads(json.dumps(summary(burgers)))
+    assert changes(burgers, same) == []
+    before = {**same, "verdict": "not decided", "coefficients": [{**same["coefficients"][0], "mean": 1e3}, 7, {}]}
+    lines = changes(burgers, before)
+    assert lines[0] == f"The verdict was 'not decided', and is {burgers.verdict!r} now."
+    assert any(line.startswith("New in the equation: ") for line in lines)
+    assert any("joint sd" in line for line in lines)
+    assert changes(burgers, {"coefficients": "damaged"}) == []
 
 
 def test_no_text_of_the_user_is_markup(by_hand):

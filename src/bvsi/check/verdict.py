@@ -81,7 +81,7 @@ ADVICE = {
 
 
 _FEW = (
-    "The equation explains the data up to their noise, but {freedom:.0f} degrees of freedom tell little: error bars "
+    "The equation explains the data up to their noise, but {freedom:.0f} degrees of freedom say little: error bars "
     "rest on the noise level that was measured or stated. Give more frames or nodes before you rely on them."
 )
 # Degrees of freedom below which a misfit is hardly told: with 10 its standard deviation is 45%.

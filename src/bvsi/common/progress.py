@@ -75,7 +75,7 @@ def progress_bar() -> Iterator[Progress]:
     from rich.progress import Progress as Bars
 
     console = Console(stderr=True)
-    if not console.is_terminal:
+    if not console.file.isatty():  # rich takes FORCE_COLOR, which notebooks set, for a terminal
         yield Lines(lambda line: (console.file.write(line), console.file.flush()))
         return
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())

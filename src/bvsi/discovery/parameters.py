@@ -329,10 +329,10 @@ def identified(labels: Sequence[str], relative: Array) -> str:
     powers = vectors[:, 0] / vectors[np.argmax(np.abs(vectors[:, 0])), 0]
     powers = powers * np.sign(powers[0])
     if values[0] > _TOLD**2 * values[-1] or np.abs(powers).min() < _MEMBER:
-        return f"The data do not tell how {named} change together."
+        return f"The data do not determine how {named} change together."
     powers = powers / abs(powers[0])
     text = labels[members[0]]
     for k, power in zip(members[1:], powers[1:], strict=True):
         whole = abs(abs(power) - 1) < _WHOLE
         text += f"{'·' if power > 0 or not whole else '/'}{labels[k]}{'' if whole else f'^{power:.2g}'}"
-    return f"The data tell only {text}."
+    return f"The data determine only {text}."

@@ -271,7 +271,7 @@ class Discovery:
         ends = self.posterior.interval()
         intervals = [(self.names[i], *ends[i]) for i in self.shown if self.names[i] not in self.parameters]
         told = [f"{name} between {low:.3g} and {high:.3g}" for name, low, high in intervals if low < 0 < high]
-        found += [f"The data do not tell whether these are there: {', '.join(told)}."] if told else []
+        found += [f"The data do not determine whether these are in the equation: {', '.join(told)}."] if told else []
         if not self.path.decided:
             found.append(self.path.doubts)
         if self.forecast is not None and self.forecast.failing:
@@ -573,7 +573,8 @@ def equation_text(
                 if not math.isnan(value):
                     number = f"undetermined{range_}" if range_ else with_uncertainty(abs(value), s)
                     number = f"{number} {measures.get(name, '')}".rstrip() + " "
-                terms.append(f"{sign} {number}{name.removeprefix(prefix)}")
+                operator = name.removeprefix(prefix)
+                terms.append(f"{sign} {number}".rstrip() if operator == "1" else f"{sign} {number}{operator}")
         right = " ".join(terms).removeprefix("+ ") or "0"
         lines.append(f"{written.get(one) or f'{one}_' + 't' * time_order} = {right}")
     return "\n".join(lines)

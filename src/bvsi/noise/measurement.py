@@ -385,7 +385,7 @@ def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bo
     data, stated, shape = bridged.data, f"as stated, {noise!r}", shape_of(noise)
     relative = stated_variance(shape, data)
     if relative is None and robust:
-        raise NoiseError("robust: outliers can be told with IID, PerField, Diagonal, SignalNoise and Blurred only.")
+        raise NoiseError("robust: outliers can be found with IID, PerField, Diagonal, SignalNoise and Blurred only.")
     if (blur := Blur.of(data, widths_of(noise))) is not None and level is not None:
         level = estimate_noise(data, blur=blur)
     measured = {} if level is None else {f: np.array(level.sigma[f] ** 2) for f in data.fields}

@@ -141,7 +141,7 @@ def forecast_status(
             f"{explained:.2g} is explained. An operator may be missing, or coefficients are biased; see the verdict."
         )
     elif covered < _COVERED:
-        text = f"The bands are too narrow: only {numbers}. Data with less noise, or at more times, would tell why."
+        text = f"The bands are too narrow: only {numbers}. Data with less noise, or at more times, would show why."
     elif len(lost):
         text = f"The forecast is honest: {numbers}."
     else:

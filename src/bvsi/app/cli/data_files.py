@@ -38,11 +38,11 @@ def inspect(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Tell what is in a data file.
+    """Show what is in a data file.
 
     Fields, resolution, noise, spectrum, and what to try; with a picture.
 
-    Where the values cannot be read, what the file lists is told, and the exit code is 2.
+    Where the values cannot be read, the contents of the file are listed, and the exit code is 2.
     """
     limits = _limits(max_memory, allow_outside=allow_outside)
     _check_readable(file, limits)

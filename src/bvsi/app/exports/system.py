@@ -130,7 +130,7 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None, *, named: bo
 
     words = found.words
     if words is None:
-        raise BvsiError("export: this result was made by an earlier version, and does not tell its coordinates.")
+        raise BvsiError("export: this result was made by an earlier version, and does not name its coordinates.")
     _check_names(words, found.fields)
     values = list(found.theta.tolist() if theta is None else theta)
     if len(values) != len(found.names):

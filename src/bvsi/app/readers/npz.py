@@ -46,7 +46,7 @@ def _array(archive: zipfile.ZipFile, member: str) -> Array:
         shape, _, dtype = read_header(stream)
     size = float(dtype.itemsize) * float(np.prod(shape, dtype=float))
     if min(shape, default=0) < 0 or (not dtype.hasobject and size > archive.getinfo(member).file_size):
-        raise DataError(f"{member}: its header tells of more values than there are; the file is damaged")
+        raise DataError(f"{member}: its header announces more values than there are; the file is damaged")
     kept: dict[str, NDArray[Any]] = {}
     return Array(member.removesuffix(".npy"), None, shape, dtype, partial(_load, archive, member, kept), whole=True)
 

@@ -129,7 +129,7 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise DataError(
-            f"{path}: {what} asks for more memory than there is, or than is allowed ({error or 'no size told'}); the "
+            f"{path}: {what} asks for more memory than there is, or than is allowed ({error or 'size unknown'}); the "
             "file may be damaged, else raise max_memory (--max-memory)"
         ) from error
     # Libraries raise anything on damaged files: OSError, KeyError, struct.error, zlib.error, AssertionError …

@@ -38,7 +38,7 @@ def open_zarr(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource]
         if "" not in names and all(_dims(a) is not None and "/" not in n for n, a in arrays.items()):
             import xarray as xr
 
-            # zero is what zarr fills with unless told otherwise: there it is a value, not a mark of missing ones
+            # zero is what zarr fills with unless set otherwise: there it is a value, not a mark of missing ones
             masked = {n: not (np.issubdtype(a.dtype, np.floating) and a.fill_value == 0) for n, a in arrays.items()}
             with xr.open_dataset(
                 store,

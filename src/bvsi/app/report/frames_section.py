@@ -36,8 +36,8 @@ def frames_section(frames: Frames) -> Markup:
         name = f"Experiment {number + 1}"
         blocks.append(body if len(frames.experiments) == 1 else details(name, body, open_=number < _MOST_OPEN))
     words = (
-        "Data as measured, the same less the noise that the equation can tell apart, and the residual of the equation "
-        "in standard deviations, which looks like plain noise where equation and noise model are right."
+        "Data as measured, the same less the noise that the equation can separate from it, and the residual of the "
+        "equation in standard deviations, which looks like plain noise where equation and noise model are right."
     )
     return element("section", element("h2", "Data, fit and residual"), element("p", words), *blocks, id="frames")
 

@@ -107,7 +107,7 @@ def paper_section(found: Discovery) -> Markup:
         element("h2", "For the paper"),
         element("p", methods_text(found), id="methods"),
         element("button", "Copy the paragraph", type="button", class_="copy", data_copies="methods"),
-        _source("LaTeX table", "paper-table", table_latex(found)),
+        _source("the table for LaTeX", "paper-table", table_latex(found)),
         _source("BibTeX", "bibtex", BIBTEX),
         id="paper",
         class_="page",
@@ -117,4 +117,4 @@ def paper_section(found: Discovery) -> Markup:
 def _source(name: str, key: str, text: str) -> Markup:
     button = element("button", f"Copy {name}", type="button", class_="copy", data_copies=key)
     code = element("pre", element("code", text, id=key), tabindex="0")
-    return element("div", button, details(name, code), class_="row")
+    return element("div", button, details(name[:1].upper() + name[1:], code), class_="row")

@@ -112,7 +112,7 @@ class Inspection:
     def _spectrum_text(self) -> list[str]:
         return [
             f"spectrum along {axis}: 99% of the signal below {f:.2g} cycles per step, {1 / f:.3g} steps a period"
-            + ("; coarse, the check will tell whether too much so" if f > _FAST else "")
+            + ("; coarse; the check will show whether too coarse" if f > _FAST else "")
             for axis, f in (self.cycles or {}).items()
         ]
 

@@ -191,7 +191,7 @@ def _manifest(members: Mapping[str, bytes], where: str) -> bytes:
 def _data_of(members: Mapping[str, bytes], where: str) -> dict[str, str]:
     found = _json(members[SETTINGS], f"{where}: {SETTINGS}").get("data")
     if not isinstance(found, dict) or not all(isinstance(digest, str) for digest in found.values()):
-        raise BvsiError(f"{where}: it does not tell the digests of its data; run the study again with this version.")
+        raise BvsiError(f"{where}: it has no digests of its data; run the study again with this version.")
     return found
 
 

@@ -49,7 +49,7 @@ Keep = Annotated[
 
 
 class DataSettings(Section):
-    """Where the data are, and how to read them; what the file tells itself may be left out."""
+    """Where the data are, and how to read them; what the file states itself may be left out."""
 
     file: Name | None = Field(default=None, description="Data file, relative to this one", examples=["run.nc"])
     files: Annotated[tuple[Name, ...], Many] | None = Field(
@@ -81,7 +81,7 @@ class DataSettings(Section):
     coordinates: Coordinates = Field(
         default={},
         description='Array of the file that holds the coordinates of a dimension; or "polar", "cylindrical", '
-        '"spherical", where names of axes do not tell which, as r alone',
+        '"spherical", where the names of the axes leave it open, as r alone does',
         examples=[{"x": "xs"}],
     )
     spacing: Annotated[dict[Name, Positive], Few] = Field(

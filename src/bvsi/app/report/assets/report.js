@@ -49,7 +49,7 @@ for (const button of document.querySelectorAll("[data-copies]")) {
       await navigator.clipboard.writeText(source.textContent);
       button.textContent = "Copied";
     } catch {
-      source.closest("details").open = true;
+      source.closest("details")?.setAttribute("open", "");
       getSelection().selectAllChildren(source);
       button.textContent = "Selected: press Ctrl+C";
     }
