@@ -79,7 +79,8 @@ def _printable(dataset: xr.Dataset) -> Discovery:
     )
     if not all(isinstance(text, str) for text in told):
         raise TypeError("texts are needed")
-    str(found)
+    for shown in (found, found.table, found.path):
+        str(shown)
     return found
 
 
