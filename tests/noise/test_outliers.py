@@ -198,3 +198,18 @@ def test_a_narrow_peak_that_spreads_is_no_outlier():
     assert flagged[hit["u"]].mean() > 0.9
     peak = u > 0.3 * u.max(axis=1, keepdims=True)
     assert not flagged[peak & ~hit["u"]].any()
+
+
+def test_large_frames_in_strips_and_files_give_the_same_outliers(tmp_path, monkeypatch):
+    rng = np.random.default_rng(7)
+    grid, times = Grid(x=np.arange(40) * 0.1, y=np.arange(15) * 0.1), np.arange(12) * 0.1
+    u = np.sin(grid.points.sum(axis=1) + times[:, None]) + 0.1 * rng.standard_normal((12, 600))
+    u[[4, 7, 7, 11], [303, 0, 1, 599]] += 9.0  # two of them side by side
+    whole = scattered_outliers(u, grid, times, 0.1)
+    u.tofile(tmp_path / "u")
+    monkeypatch.setattr("bvsi.noise.outliers._AT_ONCE", 60)
+    mapped = np.memmap(tmp_path / "u", dtype=float, mode="r", shape=u.shape)
+    found = scattered_outliers(mapped, grid, times, 0.1)
+    assert {4 * 600 + 303, 7 * 600, 7 * 600 + 1, 11 * 600 + 599} <= set(whole.outliers)
+    np.testing.assert_array_equal(found.outliers, whole.outliers)
+    np.testing.assert_allclose(found.weights, whole.weights)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import mmap
+import tempfile
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -77,10 +78,23 @@ def frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 def mapped(array: Any) -> np.memmap[Any, Any] | None:
     """The file that is mapped read-only into memory in which values stand; None where there is none."""
+    base = _file(array)
+    return base if base is not None and base.mode == "r" else None
+
+
+def scratch(like: NDArray[Any]) -> NDArray[Any]:
+    """An array of that shape: in memory, or in a temporary file where the other is one that is mapped."""
+    if mapped(like) is None:
+        return np.empty(like.shape, like.dtype)
+    with tempfile.TemporaryFile() as file:  # it is gone with the last array that stands in it
+        return np.memmap(file, dtype=like.dtype, mode="w+", shape=like.shape)
+
+
+def _file(array: Any) -> np.memmap[Any, Any] | None:
     base = array
     while base is not None and not isinstance(base, np.memmap):
         base = getattr(base, "base", None)
-    return base if base is not None and base.mode == "r" else None
+    return base
 
 
 def slabs(values: NDArray[Any]) -> Iterator[slice]:
@@ -96,8 +110,8 @@ def slabs(values: NDArray[Any]) -> Iterator[slice]:
 
 def release(values: NDArray[Any]) -> None:
     """Give the memory of a mapped file back; its pages are read again when they are needed."""
-    file = mapped(values)
-    if file is not None and hasattr(mmap, "MADV_DONTNEED"):
+    file = _file(values)
+    if file is not None and file.mode != "c" and hasattr(mmap, "MADV_DONTNEED"):  # that of a copy would be lost
         file._mmap.madvise(mmap.MADV_DONTNEED)  # type: ignore[attr-defined]
 
 

@@ -316,7 +316,8 @@ def _factors(M: Array, s: Integers) -> tuple[Array, Array]:
     if not np.all(diagonal > 0):
         raise np.linalg.LinAlgError("noise makes up all of an operator")
     scale = np.sqrt(diagonal)[:, :, None]
-    return np.linalg.cholesky(M[s[:, :, None], s[:, None, :]] / scale / scale.transpose(0, 2, 1)), scale
+    scaled = M[s[:, :, None], s[:, None, :]] / scale / scale.transpose(0, 2, 1)
+    return np.asarray(np.linalg.cholesky(scaled), dtype=np.float64), scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,7 +165,7 @@ class TensorCovariance:
             nodes = slice(start, start + size)
             out[:, nodes] = 0.0
             for key, own in diagonals.items():
-                out[:, nodes] += self.times.windows((key,)) @ sum(a[:, nodes] * b[:, nodes] for a, b in own)
+                out[:, nodes] += self.times.windows((key,)) @ np.asarray(sum(a[:, nodes] * b[:, nodes] for a, b in own))
         return out
 
     def _diagonals(self, left: Sequence[_Weighted], right: Sequence[_Weighted]) -> dict[_Pair, _Diagonals]:

@@ -21,12 +21,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 
 import numpy as np
 
 from bvsi.common.arrays import Array, Integers, Mask, Rng
 from bvsi.data import Grid
-from bvsi.data._arrays import frozen, read_only, slabs
+from bvsi.data._arrays import frozen, read_only, release, scratch, slabs
 from bvsi.data.data import Data, Geometry
 from bvsi.data.smoothness import fill, filled, flat_strides, shaped
 from bvsi.errors import DataError
@@ -225,16 +226,22 @@ def _suspects(u: Array, noise: float) -> Integers:
     u
         On a grid, (T, *shape).
     """
-    found, step, halo = [], max(1, _AT_ONCE // u[0].size), 2 * (_WINDOW // 2)
-    for start in range(0, len(u), step) if u.ndim > 1 else ():
-        first = max(0, start - halo)
-        some = u[first : start + step + halo]
+    if u.ndim == 1:
+        return np.zeros(0, dtype=np.int64)
+    step, halo = max(1, _AT_ONCE // u[0].size), 2 * (_WINDOW // 2)
+    width = max(1, min(u.shape[1], _AT_ONCE * u.shape[1] // u[0].size))  # large frames go in strips
+    found = []
+    for start, begin in product(range(0, len(u), step), range(0, u.shape[1], width)):
+        first, left = max(0, start - halo), max(0, begin - halo)
+        some = np.array(u[first : start + step + halo, left : begin + width + halo])
+        release(u)
         far = np.isfinite(some)
         for axis in range(u.ndim):
             d = some - _median_near(some, axis)
             far &= np.abs(d) > _SUSPECT * np.fmax(_median_near(np.abs(d), axis) / MAD, noise)
-        found.append(np.flatnonzero(far[start - first :][:step]) + start * u[0].size)
-    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        frames, rows, *rest = np.nonzero(far[start - first :, begin - left :][:step, :width])
+        found.append(np.ravel_multi_index((frames + start, rows + begin, *rest), u.shape))
+    return np.sort(np.concatenate(found))
 
 
 def _median_near(u: Array, axis: int) -> Array:
@@ -273,11 +280,11 @@ def _blanked(u: Array, before: Array, gaps: Integers) -> Array:
     """The values u with NaN at flat indices; u itself where there are none, and the last copy of it used again."""
     if gaps.size == 0:
         return u
-    if before is u:
-        before = np.array(u)
-    else:
-        np.copyto(before, u)
-    before.ravel()[gaps] = np.nan
+    before = scratch(u) if before is u else before
+    for rows in slabs(u):
+        before[rows] = u[rows]
+        release(before)
+    before.reshape(-1)[gaps] = np.nan
     return before
 
 
