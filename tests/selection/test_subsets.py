@@ -293,6 +293,14 @@ def test_the_best_model_without_an_operator_keeps_what_is_protected():
         assert_allclose(min(best_without(i, best, misfit, EBIC, kept, 6).values())[0], lacking, rtol=1e-9)
 
 
+def test_the_minimum_of_data_that_are_explained_to_the_last_digit():
+    """Of one wave without noise nothing but rounding is left; that ended in a RecursionError."""
+    H, g = np.diag([2.0, 1.0]) * N, np.array([2.0, 1.0]) * N
+    exact = quadratic(H, H, g, 3.0 * N).minimum(names(2))
+    assert_allclose(exact.theta, 1.0)
+    assert 0 <= exact.q < 1e-9 * N
+
+
 def test_scores_of_operators_without_noise_are_the_falls_of_the_misfit():
     misfit = random_misfit(7, 3)
     clean, model = quadratic(misfit.H, misfit.H, misfit.g, misfit.q), (1, 4)

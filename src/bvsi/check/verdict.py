@@ -231,10 +231,8 @@ def judge(evidence: Evidence) -> Finding:
         return verdict, reasons
     if evidence.grows:
         return Verdict.ILL_POSED, ("waves shorter than the spacing of the nodes grow the faster the shorter they are",)
-    if evidence.clean is None and (rivals := _rivals(evidence)):  # odds are those of noise
-        return Verdict.UNDECIDED, rivals + evidence.open
-    if evidence.open:
-        return Verdict.UNDECIDED, evidence.open
+    if rivals := (*_rivals(evidence), *evidence.open):
+        return Verdict.UNDECIDED, rivals
     return verdict, reasons
 
 
@@ -242,6 +240,8 @@ def _rivals(evidence: Evidence) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
     far = 2 * math.log(evidence.levels.odds)  # those that are left out have margins only where they matter
     close = {name: m for name, m in evidence.margins.items() if (m < far if name in evidence.names else far > 0)}
+    if evidence.clean is not None:  # odds are those of noise; what cannot be told apart at all stays so
+        close = {name: m for name, m in close.items() if name not in evidence.names and m == 0}
     return tuple(
         f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of 1 : "
         f"{math.exp(0.5 * max(margin, 0.0)):.2g}"

@@ -238,11 +238,14 @@ def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None
     if not moves or float(z @ np.linalg.lstsq(R, z, rcond=None)[0]) < len(z) * price:
         still = " and ".join(f"{library.left(field).written(field, library.time_order)} = 0" for field in fields)
         found = ", ".join(f"{v:.2g} ± {s:.1g} {n}" for n, v, s in zip(fit.names, fit.theta, sd, strict=True))
+        seen, wanted = "nothing changes in time beyond the noise", "frames between which the fields change, "
+        if library.steady:
+            seen, wanted = "there is nothing beyond the noise", ""
+        elif any(_changes(observed(data, name)) for data in experiments for name in fields):
+            seen, wanted = "nothing found: the fields change, but not by any of the candidates", ""
         raise DataError(
-            f"{'there is nothing' if library.steady else 'nothing changes in time'} beyond the noise: {still} explains "
-            f"the data as well as the best of the candidates ({found}); give "
-            f"{'' if library.steady else 'frames between which the fields change, '}less noise, or other candidates; "
-            "an operator in keep= is estimated all the same"
+            f"{seen}: {still} explains the data as well as the best of the candidates ({found}); give {wanted}less "
+            "noise, or other candidates; an operator in keep= is estimated all the same"
         )
 
 

@@ -234,7 +234,7 @@ class Quadratic:
             factorise(self.H[np.ix_(s, s)], chosen)  # raises RankError, with the names
         most_noise = 1 - RANK_TOLERANCE
         theta, Q = (one[0] for one in self.solve([tuple(s)], most_noise))
-        if not (np.isfinite(Q) and _ROUNDING * self._at_zero < Q):
+        if self.A is not self.H and not (np.isfinite(Q) and _ROUNDING * self._at_zero < Q):
             return replace(self, A=self.H).minimum(chosen)
         P = (B / kept) @ B.T
         variance = np.full(len(s), np.nan)

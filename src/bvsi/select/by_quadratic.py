@@ -42,6 +42,7 @@ from bvsi.select.search import (
     Models,
     Protection,
     Rival,
+    alike_text,
     best_models,
     best_without,
     doubts,
@@ -429,8 +430,17 @@ class _Subsets:
             self._fit([tuple(sorted(found))], self.moments(theta))
 
     def fit_all(self) -> None:
-        """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart."""
-        self._fit_alone(self.likelihood.names, None)
+        """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart.
+
+        However much of them is noise: what that leaves is said by error bars and by the verdict.
+        """
+        try:
+            fit = self.settings.estimator.fit(self.likelihood)
+        except (RankError, NotPositiveDefiniteError):
+            return
+        quadratic = around(self.likelihood, fit, self.rng)
+        score = self._score(fit.equations.q, len(fit.names), quadratic)
+        self.fits[tuple(range(self.likelihood.d))] = (score, fit)
 
     def _fit_alone(self, names: Sequence[str], start: Array | None) -> Model | None:
         """Fit a model without a misfit of all operators at hand; None where that fails."""
@@ -516,9 +526,11 @@ class _Subsets:
             status += f" Models that were fitted and have a lower score: {len(unsupported)}; they have {reason}."
         more = self._one_more(best, quadratic)
         rivals = self._rivals(best, quadratic, more)
-        texts = (rivals_text(rivals), self._alike(best, quadratic), self._static(best, quadratic))
+        alike = self._alike(best, quadratic)
+        texts = (rivals_text(rivals), alike_text(alike), self._static(best, quadratic))
         notes, stopped = " ".join(text for text in texts if text), f"stopped: {why}{status}"
         margins = {**self._margins(best, quadratic), **self._left_open(best, quadratic, more)}
+        margins |= {name: 0.0 for name, own in alike.items() if own not in self.protection.keep}
         self._blind(best)
         seen = self._seen[best] / self._seen[()] if self._seen.get((), 0.0) > 0 else None
         return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins, seen)
@@ -627,21 +639,11 @@ class _Subsets:
         scores = {model: self._score(Q, len(model), quadratic) for model, Q in near.items()}
         return {model: self.fits[model][0] if model in self.fits else J for model, J in scores.items()}
 
-    def _alike(self, best: Model, quadratic: Quadratic) -> str:
-        """Which operators are multiples of selected ones in these data, whatever the odds that rounding gives them."""
+    def _alike(self, best: Model, quadratic: Quadratic) -> dict[str, str]:
+        """Operators that are multiples of a selected one in these data, whatever the odds that rounding gives them."""
         size, names = np.sqrt(np.maximum(np.diag(quadratic.H), np.finfo(float).tiny)), quadratic.names
-        correlation = np.square(quadratic.H / np.outer(size, size))
-        told = []
-        for i in best:
-            others = [names[j] for j in range(len(names)) if j not in best and correlation[i, j] > 1 - _ALIKE]
-            told += (
-                [f"{' and '.join(others)} {'is a multiple' if len(others) == 1 else 'are multiples'} of {names[i]}"]
-                if others
-                else []
-            )
-        if not told:
-            return ""
-        return f"Not decided: in these data {'; '.join(told)}, as in those with one wave only; give data with others."
+        alike = np.square(quadratic.H / np.outer(size, size)) > 1 - _ALIKE
+        return {names[j]: names[i] for i in best for j in range(len(names)) if j not in best and alike[i, j]}
 
     def refit_rivals(self, best: Model, quadratic: Quadratic) -> None:
         """Fit models next to the best that promise more than it has."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -494,3 +494,14 @@ def rivals_text(rivals: tuple[Rival, ...]) -> str:
     named = "; ".join(str(rival) for rival in rivals[:_NAMED])
     more = f"; and {len(rivals) - _NAMED} more" if len(rivals) > _NAMED else ""
     return f"Not decided: nearly as good, or better, by the odds given, are the models {named}{more}."
+
+
+def alike_text(alike: Mapping[str, str]) -> str:
+    """What is said about operators, each with the selected one that it is a multiple of; empty without any."""
+    if not alike:
+        return ""
+    told = []
+    for selected in dict.fromkeys(alike.values()):
+        others = [name for name, own in alike.items() if own == selected]
+        told.append(f"{' and '.join(others)} {'is a multiple' if len(others) == 1 else 'are multiples'} of {selected}")
+    return f"Not decided: in these data {'; '.join(told)}, as in those with one wave only; give data with others."
