@@ -46,7 +46,7 @@ def test_it_is_written_stored_and_typeset_but_not_simulated(logistic, tmp_path):
     assert found.report(tmp_path / "found.html").exists()
     with pytest.raises(BvsiError, match="looks back"):
         forecast(data, library, found, draws=3, rng=np.random.default_rng(0))
-    with pytest.raises(BvsiError, match="lag"):
+    with pytest.raises(BvsiError, match="exports other"):
         found.to_numpy()
 
 

@@ -176,10 +176,12 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
         )
         changed[name] = known.within(max(own.lower, default=-math.inf), min(own.upper, default=math.inf))
     if prior is not None:
-        prior = replace(prior, terms={key: law for key, law in prior.terms.items() if key not in changed})
-        if isinstance(prior, GaussianPrior) and not prior.terms and prior.default is None:
-            prior = None
-    plain = every.rows.take(~mine.any(axis=1))
+        if isinstance(prior, GaussianPrior):
+            left = {key: pair for key, pair in prior.terms.items() if key not in changed}
+            prior = GaussianPrior(left, prior.default) if left or prior.default is not None else None
+        else:
+            prior = replace(prior, terms={key: law for key, law in prior.terms.items() if key not in changed})
+    plain = every.rows.take(np.flatnonzero(~mine.any(axis=1)))
     few = LinearConstraints(library.names, plain.A[:, : len(library.names)], *plain[1:])
     return library.with_parameters(changed), prior, few or None, every or None
 
@@ -189,7 +191,7 @@ def _of_parameters(given: LinearConstraints | None, library: Library) -> LinearC
     if given is None:
         return None
     mine = np.array([name in library.parameters for name in given.names])
-    return LinearConstraints(given.names, *given.rows.take(given.A[:, mine].any(axis=1))) or None
+    return LinearConstraints(given.names, *given.rows.take(np.flatnonzero(given.A[:, mine].any(axis=1)))) or None
 
 
 def check_parameters(library: Library, client: object, relinearise: int | None) -> None:

@@ -336,8 +336,8 @@ class RowsCovariance:
         """
         structure = blocks.structure
         if structure.lagged:
-            every = np.arange(structure.n_rows * structure.n_blocks)
-            return LaggedCovariance(blocks, every if structure.active is None else np.flatnonzero(structure.active.T))
+            used = np.ones((structure.n_blocks, structure.n_rows)) if structure.active is None else structure.active.T
+            return LaggedCovariance(blocks, np.flatnonzero(used))
         if structure.active is None or structure.mass_at_nodes is None:
             return None
         made, every = RowsCovariance(blocks, np.flatnonzero(structure.active.T.ravel())), StackedCovariance.of(blocks)

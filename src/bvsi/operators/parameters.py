@@ -182,7 +182,7 @@ def columns(
 
 def grid(parameters: Mapping[str, Parameter], most: int) -> dict[tuple[int, ...], dict[str, float]]:
     """Values of all parameters together by place, at most so many: as many of each group, two at least."""
-    groups = {one.group or name: one for name, one in reversed(parameters.items())}
+    groups = {one.group or name: one for name, one in reversed([*parameters.items()])}
     each = max(2, int(most ** (1 / len(groups)) + 1e-9))
     points = islice(product(*(enumerate(one.between(each)) for one in groups.values())), most)
     found = {}

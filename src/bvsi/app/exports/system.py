@@ -194,6 +194,8 @@ def _strong(syntax: Syntax, words: Vocabulary, kept: Sequence[str] = ()) -> Scal
 
     from bvsi.operators.parse import Dialect, strong_form
 
+    if "lag" in syntax.functions:
+        raise OperatorError(f"operator {syntax.text!r} looks back in time, which exports other than LaTeX do not.")
     symbols = {name: sp.Dummy(name, real=True) for name in kept}
     parsed = strong_form(syntax, words, Dialect(outside=True, parameters=symbols))
     if parsed.form.written or parsed.recovered:
