@@ -35,6 +35,11 @@ def written(path, images=IMAGES, axes="TCYX", **changes):
     return path
 
 
+def xml_of(path):
+    with tifffile.TiffFile(path) as file:
+        return file.ome_metadata
+
+
 def test_ome_tiff_has_its_scales(tmp_path):
     path = written(tmp_path / "film.ome.tif")
     data = read(path, suggest(path))
@@ -56,7 +61,7 @@ def test_ome_tiff_of_one_channel_and_depth(tmp_path):
 
 def test_times_of_the_images(tmp_path):
     path = written(tmp_path / "a.ome.tif", IMAGES[:, 0], "TYX", Plane={"DeltaT": [0.0, 3, 6, 9, 12, 15]})
-    text = tifffile.TiffFile(path).ome_metadata
+    text = xml_of(path)
     assert ome_metadata(path, text.replace("TimeIncrement", "Nothing"))[1]["t"] == pytest.approx(3.0)
     assert ome_metadata(path, text)[1]["t"] == 120.0
 
@@ -64,9 +69,7 @@ def test_times_of_the_images(tmp_path):
 @pytest.mark.parametrize("name", ["../secret.tif", "/etc/passwd", "a/b.tif", "..\\secret.tif"])
 def test_images_outside_of_the_folder_are_not_read(tmp_path, name):
     path = written(tmp_path / "a.ome.tif")
-    text = tifffile.TiffFile(path).ome_metadata.replace(
-        "<TiffData ", f'<TiffData><UUID FileName="{name}"/></TiffData><TiffData '
-    )
+    text = xml_of(path).replace("<TiffData ", f'<TiffData><UUID FileName="{name}"/></TiffData><TiffData ')
     tifffile.imwrite(path, IMAGES, description=text.encode(), metadata=None)
     with pytest.raises(DataError, match="outside of its folder"):
         read(path)
