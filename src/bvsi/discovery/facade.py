@@ -17,11 +17,11 @@ from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
-from bvsi.discovery.functions import Shapes, check_functions, constraints_of, selected_functions, without_functions
-from bvsi.discovery.method import Estimator, Method, Selection, choose_method, selected_order, with_treatment
-from bvsi.discovery.parameters import Estimated, check_parameters, selected_parameters, told_parameters
+from bvsi.discovery.functions import Shapes, constraints_of, selected_functions, with_columns, without_functions
+from bvsi.discovery.method import Choice, Estimator, Method, Selection, choose_method, selected_order, with_treatment
+from bvsi.discovery.parameters import Estimated, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
-from bvsi.discovery.screening import check_arguments, check_ends, check_found, check_left, check_powers, check_worth
+from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
@@ -112,91 +112,164 @@ def discover(
     rng = np.random.default_rng(0) if rng is None else rng
     check_arguments(data, library)
     _check_cluster(client, stored)
+    rounds = _count(relinearise)
     library, experiments = by_experiment(library, as_experiments(data))
     prior, known = without_functions(prior, library)
     _check_prior(prior, library)
-    every = None
-    if library.parameters:
-        library, prior, constraints, every = told_parameters(library, prior, constraints)
-    rounds = _count(relinearise)
+    library, prior, constraints, every = told_parameters(library, prior, constraints)
     measures = _units(library, units)
-    experiments = as_experiments(experiments)
-    check_worth(experiments, library)
+    check_worth(as_experiments(experiments), library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
-    for one in measured:
-        check_ends(one.data)  # outliers would hide it
-    check_powers(measured, library)
-    given = library
-    if library.unknown:
-        check_functions(client, relinearise, library)
-        sigma = {f: max(m.sigma.get(f, 0.0) for m in measured) for f in experiments[0].fields}
-        given = library.located([m.data for m in measured], sigma)
-        library = given.with_functions(dict.fromkeys(given.unknown))
-    allowed = _constraints(constraints_of(constraints, given, library.names), library)
+    check_measured(measured, library)
+    check_inside(library, client, relinearise)
+    stated, library = with_columns(library, measured)
     chosen = choose_method(measured, library, method)
-    used = chosen.method
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
-    select, keep = _selector(setup.library, used, allowed, rng)
-    inside, shapes = Estimated(), None
-    if given.unknown:
-        plain, _ = _selector(setup.library, used, None, rng)
-        setup, whole, path, shapes = selected_functions(setup, given, plain, keep, allowed, known, progress)
-        inside, orders, rounds = Estimated(prior=shapes.prior), "", 0
-        allowed = _constraints(constraints_of(constraints, given, setup.library.names), setup.library)
-    elif library.parameters:
-        check_parameters(library, client, relinearise)
-        plain, _ = _selector(setup.library, used, None, rng)
-        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, every, progress)
-        allowed, orders, rounds = inside.limits(setup.library, every), "", 0
-    elif len(setup.library.orders) > 1:
-        setup, whole, path, orders = selected_order(setup, partial(select, keep=keep, progress=progress), progress)
-    else:
-        whole, orders = setup.likelihood(progress=progress), ""
-        if client is None:
-            check_left(whole)
-        path = select(whole, keep=keep, progress=progress)
-    rounds = int(setup.derives(path.best.names)) if rounds is None else rounds
-    if rounds and client is None:  # with Jacobians at the data themselves noise may let further operators in
-        whole = setup.relinearised(whole, _of_all(path, whole.names), rounds, progress)
-        path = select(whole, keep=keep, progress=progress)
-    model = _fit(whole, setup, path, used, measured, inside.joined(prior), allowed, rounds, rng, progress)
-    if not (keep or inside.prior):
-        check_found(path.best.fit or model.fit, library, [m.data for m in measured])
+    given = _Given(stated, constraints, every, known)
+    selected = _relinearised(_selected(setup, given, chosen.method, rng, progress), rounds, progress)
+    model = _fit(selected, chosen.method, measured, selected.inside.joined(prior), rng, progress)
+    if not (selected.keep or selected.inside.prior):
+        check_found(selected.path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
-    left_open = inside.left_open(path) if library.parameters else ()
-    looked = partial(_check, setup=setup, measured=measured, levels=levels, rng=rng, progress=progress, shapes=shapes)
-    looked = partial(looked, left_open=left_open)
-    judged, pictures = looked(model, path) if check else (None, None)
-    known_more = prior or allowed or inside.values or inside.prior
-    while judged is not None and all(m.noise_free for m in measured) and not known_more:
-        smaller = without_weakest(path, _widened(model, judged), whole, keep)
+    look = partial(_check, measured=measured, levels=levels, rng=rng, progress=progress)
+    judged, pictures = look(model, selected) if check else (None, None)
+    clean = all(m.noise_free for m in measured) and not (prior or selected.knows_more)
+    while clean and judged is not None:
+        smaller = without_weakest(selected.path, _widened(model, judged), selected.whole, selected.keep)
         if smaller is None:
             break
-        path = smaller
-        model = _fit(whole, setup, path, used, measured, prior, allowed, rounds, rng, progress)
-        judged, pictures = looked(model, path)
-    settings = {
-        "discretisation": whole.system.description,
-        "method": repr(used),
+        selected = replace(selected, path=smaller)
+        model = _fit(selected, chosen.method, measured, prior, rng, progress)
+        judged, pictures = look(model, selected)
+    settings = _settings(selected, model, chosen, measured, prior)
+    settings |= {"check": repr(levels)} if check else {}
+    settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
+    seconds = time.perf_counter() - begin
+    found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
+    by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
+    return replace(found, units=by_name) if measures else found
+
+
+@dataclass(frozen=True, eq=False)
+class _Given:
+    """What is known beforehand.
+
+    Attributes
+    ----------
+    library
+        As it was stated, with unknown functions in its operators.
+    constraints
+        On coefficients and functions; ``every`` has those on parameters too.
+    functions
+        Mean and variance of functions, by name.
+    """
+
+    library: Library
+    constraints: AnyConstraints
+    every: LinearConstraints | None
+    functions: Mapping[str, tuple[float, float]]
+
+    def on(self, library: Library) -> LinearConstraints | None:
+        """Constraints on the coefficients of a library, which has functions written out."""
+        return _constraints(constraints_of(self.constraints, self.library, library.names), library)
+
+
+@dataclass(frozen=True, eq=False)
+class _Selected:
+    """What the selection leaves.
+
+    Attributes
+    ----------
+    whole
+        Likelihood of all candidates.
+    keep
+        Operators that were not up for selection.
+    allowed
+        Constraints on the coefficients.
+    select
+        The selection itself, to be repeated.
+    order
+        What was compared to choose the order of the time derivative; empty where it was given.
+    inside, shapes
+        Parameters inside operators, and unknown functions; no shapes where there are none.
+    rounds
+        How often operators were linearised anew, None where that is open.
+    left_open
+        What the data leave open of parameters, in words.
+    """
+
+    setup: Setup
+    whole: ResidualLikelihood
+    path: SelectionPath
+    keep: list[str]
+    allowed: LinearConstraints | None
+    select: Callable[..., SelectionPath]
+    order: str = ""
+    inside: Estimated = Estimated()  # noqa: RUF009 (frozen)
+    shapes: Shapes | None = None
+    rounds: int | None = None
+    left_open: tuple[str, ...] = ()
+
+    @property
+    def knows_more(self) -> bool:
+        """Whether something else than the data says what the model is."""
+        return bool(self.allowed or self.inside.values or self.inside.prior)
+
+
+def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: Progress) -> _Selected:
+    """Select the operators; with parameters and functions inside of them, these are estimated on the way."""
+    library, allowed = setup.library, given.on(setup.library)
+    select, keep = _selector(library, method, allowed, rng)
+    select = partial(select, keep=keep, progress=progress)
+    plain, _ = _selector(library, method, None, rng)
+    if given.library.unknown:
+        setup, whole, path, shapes = selected_functions(
+            setup, given.library, plain, keep, allowed, given.functions, progress
+        )
+        limits, inside = given.on(setup.library), Estimated(prior=shapes.prior)
+        return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)
+    if library.parameters:
+        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, given.every, progress)
+        limits, left_open = inside.limits(setup.library, given.every), inside.left_open(path)
+        return _Selected(setup, whole, path, keep, limits, select, inside=inside, rounds=0, left_open=left_open)
+    if len(library.orders) > 1:
+        setup, whole, path, order = selected_order(setup, select, progress)
+        return _Selected(setup, whole, path, keep, allowed, select, order)
+    whole = setup.likelihood(progress=progress)
+    if setup.client is None:
+        check_left(whole)
+    return _Selected(setup, whole, select(whole), keep, allowed, select)
+
+
+def _relinearised(one: _Selected, rounds: int | None, progress: Progress) -> _Selected:
+    """Selected once more with operators linearised anew, as often as was asked for or as derivatives of data need."""
+    rounds = one.rounds if one.rounds is not None else rounds
+    rounds = int(one.setup.derives(one.path.best.names)) if rounds is None else rounds
+    if not rounds or one.setup.client is not None:
+        return replace(one, rounds=rounds)
+    # with Jacobians at the data themselves noise may let further operators in
+    whole = one.setup.relinearised(one.whole, _of_all(one.path, one.whole.names), rounds, progress)
+    return replace(one, whole=whole, path=one.select(whole), rounds=rounds)
+
+
+def _settings(
+    one: _Selected,
+    model: _Model,
+    chosen: Choice,
+    measured: Sequence[Measurement],
+    prior: Prior | GaussianPrior | None,
+) -> dict[str, str]:
+    """How it was done, in words."""
+    return {
+        "discretisation": one.whole.system.description,
+        "method": repr(chosen.method),
         "reason": chosen.reason,
         "noise": "; ".join(m.summary for m in measured),
         "noise levels": repr(NOISE_LEVELS),
         "prior": "flat" if prior is None else str(prior_density(prior, model.likelihood)),
-        "constraints": "; ".join(allowed.texts) if allowed else "",
-        **({"check": repr(levels)} if check else {}),
-        **({"biharmonic": str(treated)} if treated.chi2 else {}),
-        **({"time order": orders} if orders else {}),
+        "constraints": "; ".join(one.allowed.texts) if one.allowed else "",
+        **({"time order": one.order} if one.order else {}),
     }
-    seconds = time.perf_counter() - begin
-    found = _result(setup, model, path, whole.rows, used, settings, judged, pictures, seconds, inside)
-    if measures:
-        by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
-        found = replace(found, units=by_name)
-    if shapes is None:
-        return found
-    candidates = tuple(dict.fromkeys((*given.names, *found.candidates)))
-    shown = tuple(name for name in candidates if name in given.names or name in found.names)
-    return replace(found, functions=shapes.functions, path=shapes.path, candidates=shown)
 
 
 def _units(library: Library, units: Mapping[str, str] | None) -> dict[str, str]:
@@ -282,27 +355,18 @@ def _of_all(path: SelectionPath, names: tuple[str, ...]) -> Array:
 
 
 def _fit(
-    whole: ResidualLikelihood,
-    setup: Setup,
-    path: SelectionPath,
+    one: _Selected,
     method: Method,
     measured: Sequence[Measurement],
     prior: Prior | GaussianPrior | None,
-    allowed: LinearConstraints | None,
-    rounds: int,
     rng: Rng,
     progress: Progress,
 ) -> _Model:
-    """The posterior of the selected model; the selection's own fit where nothing else is asked for.
-
-    Parameters
-    ----------
-    rounds
-        How often operators are linearised anew.
-    """
+    """The posterior of the selected model; the selection's own fit where nothing else is asked for."""
     assert method.estimator is not None
-    selected, here = whole.restrict(path.best.names), setup.client is None
-    limits = allowed.restrict(selected.names) if allowed else None
+    path, setup, rounds = one.path, one.setup, one.rounds or 0
+    selected, here = one.whole.restrict(path.best.names), setup.client is None
+    limits = one.allowed.restrict(selected.names) if one.allowed else None
     if rounds and not here:  # of the library that a cluster has, only what was selected is linearised anew
         selected = setup.relinearised(setup.here.likelihood(selected.names), path.best.theta, rounds)
         here = True
@@ -320,44 +384,42 @@ def _fit(
 
 def _check(
     model: _Model,
-    path: SelectionPath,
+    one: _Selected,
     *,
-    setup: Setup,
     measured: Sequence[Measurement],
     levels: CheckLevels,
     rng: Rng,
     progress: Progress,
-    left_open: tuple[str, ...] = (),
-    shapes: Shapes | None = None,
 ) -> tuple[Check | None, Frames]:
     """The check of the model, and pictures of its fit; unknown functions are held at their estimates."""
-    if shapes is not None and shapes.prior is not None:
-        held, names, start, T = shapes.frozen(setup, model.fit.names, model.fit.theta)
+    if one.shapes is not None and one.shapes.prior is not None:
+        held, names, start, T = one.shapes.frozen(one.setup, model.fit.names, model.fit.theta)
         plain = _Model(held.likelihood(names), model.fit, None, here=True, rounds=0)
-        best = replace(path.best, names=names, theta=start, fit=None)
-        path = replace(path, visited=tuple(best if v is path.best else v for v in path.visited))
-        judged, pictures = _check(plain, path, setup=held, measured=measured, levels=levels, rng=rng, progress=progress)
+        best = replace(one.path.best, names=names, theta=start, fit=None)
+        path = replace(one.path, visited=tuple(best if v is one.path.best else v for v in one.path.visited))
+        frozen = replace(one, setup=held, path=path, shapes=None)
+        judged, pictures = _check(plain, frozen, measured=measured, levels=levels, rng=rng, progress=progress)
         return None if judged is None else judged.moved(T), pictures
+    setup, path = one.setup, one.path
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
     shown = model.fit.at_hand(likelihood) if likelihood.d == len(model.fit.theta) else path.best.theta
     pictures = frames_of(setup.data, likelihood, shown, rng=copy.deepcopy(rng))
     # Constraints mask discretisation drift, so that the unconstrained fit is checked, unless they cause a misfit.
     contradicted = bool(model.limits) and misfit_excess(model.fit.chi2, likelihood.n)
     subject = model.fit if contradicted else None if model.rounds and setup.client else path.best.fit
-    start, draws = path.best.theta, copy.deepcopy(rng)
     judged = check_discovery(
         subject,
         setup,
         likelihood,
-        start,
+        path.best.theta,
         measured,
-        draws,
+        copy.deepcopy(rng),
         progress,
         rounds=model.rounds,
         held=contradicted,
         margins=path.margins,
         seen=path.seen if subject is path.best.fit else None,
-        left_open=left_open,
+        left_open=one.left_open,
         levels=levels,
     )
     return judged, pictures
@@ -447,28 +509,25 @@ def _widened(model: _Model, judged: Check | None) -> Posterior:
 
 
 def _result(
-    setup: Setup,
+    one: _Selected,
     model: _Model,
-    path: SelectionPath,
-    rows: tuple[int, ...],
     method: Method,
     settings: dict[str, str],
     judged: Check | None,
     pictures: Frames | None,
     seconds: float,
-    inside: Estimated,
 ) -> Discovery:
-    library, fit = setup.library, model.fit
-    posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(path)
+    library, fit, inside, shapes = one.setup.library, model.fit, one.inside, one.shapes
+    posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(one.path)
     scores = fit.score_covariance
     texts = library.texts
-    return Discovery(
+    found = Discovery(
         fields=tuple(library.equations),
         candidates=library.names,
         posterior=posterior,
         chi2=fit.chi2,
         chi2_blocks=fit.chi2_blocks,
-        block_rows=rows,
+        block_rows=one.whole.rows,
         score_sd=np.sqrt(posterior.variance if scores is None else np.diag(scores)),
         status=fit.status,
         path=path,
@@ -481,6 +540,12 @@ def _result(
         left={f: library.left(f).text for f in library.equations if library.left(f).text},
         parameters=tuple(name for name in fit.names if name in inside.values),
         open_parameters=inside.doubts,
-        words=Vocabulary.of(setup.data[0]),
+        words=Vocabulary.of(one.setup.data[0]),
         texts={name: texts[name] for name in posterior.names if name not in inside.values},
     )
+    if shapes is None:
+        return found
+    stated = shapes.library.names
+    every = dict.fromkeys((*stated, *found.candidates))
+    candidates = tuple(name for name in every if name in stated or name in found.names)
+    return replace(found, functions=shapes.functions, path=shapes.path, candidates=candidates)

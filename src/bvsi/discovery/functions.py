@@ -31,6 +31,7 @@ from bvsi.infer import Dominant, Fit, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
 from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
+from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library
 from bvsi.operators.functions import UnknownFunction
 from bvsi.residual.assembly import discretise_library
@@ -583,14 +584,13 @@ def of_found(library: Library, functions: Sequence[FoundFunction], *, expanded: 
     return located.with_functions({n: tree for n, tree in values.items() if expanded or tree is not None})
 
 
-def check_functions(client: object, relinearise: int | None, library: Library) -> None:
-    """Refuse what does not go with unknown functions."""
-    if client is not None:
-        raise BvsiError("client: unknown functions are estimated on one machine; leave client out.")
-    if relinearise:
-        raise BvsiError("relinearise: it does not go with unknown functions; leave it out.")
-    if len(library.orders) > 1:
-        raise BvsiError("time_order: with unknown functions it has to be given, 1 or 2.")
+def with_columns(library: Library, measured: Sequence[Measurement]) -> tuple[Library, Library]:
+    """A library with the ends of the splines of its functions, and with one operator for each of their coefficients."""
+    if not library.unknown:
+        return library, library
+    sigma = {f: max(m.sigma.get(f, 0.0) for m in measured) for f in measured[0].data.fields}
+    stated = library.located([m.data for m in measured], sigma)
+    return stated, stated.with_functions(dict.fromkeys(stated.unknown))
 
 
 def without_functions(

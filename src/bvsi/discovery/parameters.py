@@ -158,6 +158,8 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
     library, prior, plain, every
         ``plain`` are constraints on coefficients alone; ``every`` has those on parameters as well, None without any.
     """
+    if not library.parameters:
+        return library, prior, constraints, None
     names = (*library.names, *library.parameters)
     every = as_linear(constraints, names)
     mine = every.A[:, len(library.names) :]
@@ -192,16 +194,6 @@ def _of_parameters(given: LinearConstraints | None, library: Library) -> LinearC
         return None
     mine = np.array([name in library.parameters for name in given.names])
     return LinearConstraints(given.names, *given.rows.take(np.flatnonzero(given.A[:, mine].any(axis=1)))) or None
-
-
-def check_parameters(library: Library, client: object, relinearise: int | None) -> None:
-    """Refuse what does not go with parameters inside operators."""
-    if client is not None:
-        raise BvsiError("client: parameters inside operators are estimated on one machine; leave client out.")
-    if relinearise:
-        raise BvsiError("relinearise: it does not go with parameters inside operators; leave it out.")
-    if len(library.orders) > 1:
-        raise BvsiError("time_order: with parameters inside operators it has to be given, 1 or 2.")
 
 
 def at_estimate(library: Library, found: Discovery) -> tuple[Library, Array]:

@@ -59,6 +59,24 @@ def check_arguments(data: object, library: object) -> None:
             )
 
 
+def check_inside(library: Library, client: object, relinearise: int | None) -> None:
+    """Refuse what does not go with parameters or unknown functions inside operators."""
+    what = "unknown functions" if library.unknown else "parameters inside operators" if library.parameters else ""
+    if what and client is not None:
+        raise BvsiError(f"client: {what} are estimated on one machine; leave client out.")
+    if what and relinearise:
+        raise BvsiError(f"relinearise: it does not go with {what}; leave it out.")
+    if what and len(library.orders) > 1:
+        raise BvsiError(f"time_order: with {what} it has to be given, 1 or 2.")
+
+
+def check_measured(measured: Sequence[Measurement], library: Library) -> None:
+    """Refuse ends that stand twice, which outliers would hide, and powers of negative fields."""
+    for one in measured:
+        check_ends(one.data)
+    check_powers(measured, library)
+
+
 def check_powers(measured: Sequence[Measurement], library: Library) -> None:
     """Refuse fractional powers of fields that are negative by more than their noise: u**n goes on oddly below zero."""
     for operator in library.operators:
