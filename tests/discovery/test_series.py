@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 import bvsi
 from bvsi.check import Verdict
 from bvsi.infer import Dominant
-from bvsi.infer.quadratic import Quadratic
+from bvsi.infer.quadratic import NoiseRatio, Quadratic
 from bvsi.operators import polynomials
 from bvsi.residual import TemporalTests, assemble
 from bvsi.select.criterion import ProfileBIC
@@ -180,6 +180,42 @@ def test_equations_that_do_not_couple_are_searched_one_by_one():
     assert min(ladder.values())[1] == tuple(np.flatnonzero(theta))
     part = quadratic.of(range(10))
     np.testing.assert_allclose(part.solve([(0, 1, 2)])[0], quadratic.solve([(0, 1, 2)])[0])
+
+
+def test_equations_apart_are_those_of_a_library_with_one_of_them():
+    data = bvsi.Data.from_arrays(noisy(TIMES, 1), times=TIMES)
+    noise, kind = (
+        bvsi.PerField({"x": 0.1, "y": 0.1}),
+        {"discretisation": SplineTests(), "stencil": TemporalTests(gap=4.0)},
+    )
+    both = bvsi.residual_likelihood(assemble(data, LIBRARY, **kind), noise, bvsi.Stacked())
+    texts = polynomials(["x", "y"], degree=2)
+    theta = np.linspace(-0.3, 0.2, len(texts))
+    for (own, alone), field in zip(both.apart(), ("x", "y"), strict=True):
+        assert [both.names[i] for i in own] == [f"{field}: {text}" for text in texts] == list(alone.names)
+        one = bvsi.residual_likelihood(assemble(data, bvsi.Library({field: texts}), **kind), noise, bvsi.Stacked())
+        found, expected = alone.normal_equations(theta), one.normal_equations(theta)
+        assert found.n == expected.n
+        np.testing.assert_allclose(found.H, expected.H, rtol=1e-9)
+        np.testing.assert_allclose(found.q, expected.q, rtol=1e-9)
+
+
+def test_the_noise_ratio_of_the_right_model_is_one_whatever_the_weights():
+    """y = 2 x_1 with noise in y and X: Q = n cᵀGc / cᵀBc, c = (1, −θ), and a wrong model has more."""
+    rng, n, sigma = np.random.default_rng(0), 4000, 0.3
+    clean = rng.standard_normal((n, 3))
+    Z = np.column_stack([2 * clean[:, 0], clean]) + sigma * rng.standard_normal((n, 4))
+    for weight in (1.0, 50.0):
+        G, B = weight * Z.T @ Z, weight * n * sigma**2 * np.eye(4)
+        A = G - B
+        ratio = NoiseRatio(("a", "b", "c"), np.zeros(3), G[0, 0], A[1:, 0], A[1:, 1:], G[1:, 1:], n, noise=B)
+        theta, Q = ratio.solve([(0, 1)])
+        c = np.r_[1.0, -theta[0]]
+        np.testing.assert_allclose(Q[0], n * (c @ G[:3, :3] @ c) / (c @ B[:3, :3] @ c))
+        assert abs(Q[0] / n - 1) < 5 * np.sqrt(2 / n)
+        np.testing.assert_allclose(ratio.with_each([(0,)])[0], [np.inf, Q[0], ratio.solve([(0, 2)])[1][0]])
+        np.testing.assert_allclose(ratio.without_each((0, 1)), [ratio.solve([(i,)])[1][0] for i in (1, 0)])
+        assert ratio.solve([(1,)])[1][0] > 1.5 * n
 
 
 @pytest.mark.parametrize(

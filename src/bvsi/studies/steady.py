@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -185,7 +186,7 @@ def densities(rng: Rng) -> Data:
     return Data(times, {"p": p}, grid)
 
 
-def ring(rng: Rng, *, linear: Callable[[Array], Array], order: int = 1, steepening: float = 0.0) -> Data:
+def ring(rng: Rng, *, linear: Callable[[NDArray[Any]], NDArray[Any]], order: int = 1, steepening: float = 0.0) -> Data:
     """u_t, or u_tt, = Λu − s u u_x on [0, 2π), t ∈ [0, 2]: some waves, each with its own phase, and Λ(ik)."""
     x = 2 * np.pi * np.arange(_RING_NODES) / _RING_NODES
     times, k = np.linspace(0, 2, _RING_FRAMES), np.fft.rfftfreq(_RING_NODES, 1 / _RING_NODES)
