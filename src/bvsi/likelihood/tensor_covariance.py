@@ -266,8 +266,12 @@ def _merged(terms: Sequence[_Term]) -> list[_Term]:
     for (stencil, _), some in alike.items():
         whole = some[0]
         if len(some) > 1:
-            parts = [sparse.csr_array(one.tests.product.factors[0]) * one.factor for one in some]
-            tests = replace(whole.tests, product=Kronecker.of([sum(parts[1:], parts[0])]))
+            parts = [sparse.csr_array(one.tests.product.factors[0]) for one in some]
+            rows = np.concatenate([np.repeat(np.arange(A.shape[0]), np.diff(A.indptr)) for A in parts])
+            columns = np.concatenate([A.indices for A in parts])
+            values = np.concatenate([A.data * one.factor[0][A.indices] for A, one in zip(parts, some, strict=True)])
+            total = sparse.coo_array((values, (rows, columns)), shape=parts[0].shape).tocsr()
+            tests = replace(whole.tests, product=Kronecker.of([total]))
             whole = replace(whole, tests=tests, factor=np.ones_like(whole.factor))
         merged.append((stencil, whole))
     return merged

@@ -112,7 +112,7 @@ class UnknownFunction:
         for row, own in zip(before, c, strict=True):
             if own.any():
                 inner = UnknownFunction(
-                    *(part[:-1] for part in (self.of, self.low, self.high, self.intervals, self.periodic))
+                    self.of[:-1], self.low[:-1], self.high[:-1], self.intervals[:-1], self.periodic[:-1]
                 )
                 terms.append(ast.BinOp(inner.tree(row), ast.Mult(), _call(self, last, own)))
         return reduce(lambda a, b: ast.BinOp(a, ast.Add(), b), terms) if terms else ast.Constant(0.0)

@@ -357,7 +357,7 @@ class Library:
 
     def with_unknown(self, functions: Mapping[str, UnknownFunction]) -> Library:
         """The library with other splines of some unknown functions."""
-        unknown = self.unknown | functions
+        unknown = {**self.unknown, **functions}
         return self._with({field: self._of(field) for field in self._fields}, unknown=unknown)
 
     def with_functions(self, values: Mapping[str, ast.expr | None]) -> Library:

@@ -96,7 +96,7 @@ def _modes(k: Function, x_faces: Array, x_cells: Array, wave: float) -> tuple[Ar
     between = k(x_faces) / (x_cells[1] - x_cells[0]) ** 2
     A = np.diag(-np.append(between, 0) - np.append(0, between) - wave**2 * k(x_cells))
     values, vectors = np.linalg.eigh(A + np.diag(between, 1) + np.diag(between, -1))
-    return values, vectors
+    return np.asarray(values, dtype=np.float64), np.asarray(vectors, dtype=np.float64)
 
 
 def _line(function: Callable[[Rng], tuple[Function, float]]) -> Callable[[Rng], tuple[Data, Function, float]]:
@@ -106,9 +106,9 @@ def _line(function: Callable[[Rng], tuple[Function, float]]) -> Callable[[Rng], 
         k, place = function(rng)
         n = _NODES * _FINE
         h, t = _LENGTH / n, np.linspace(0, 2, _FRAMES)
-        x = (np.arange(n) + 0.5) * h
-        values, vectors = _modes(k, np.arange(1, n) * h, x, 0.0)
-        u = (np.exp((values - _DECAY) * t[:, None]) * (vectors.T @ _state(x, rng, 0, 2))) @ vectors.T
+        x: Array = (np.arange(n, dtype=np.float64) + 0.5) * h
+        values, vectors = _modes(k, np.asarray(np.arange(1, n) * h, dtype=np.float64), x, 0.0)
+        u = np.asarray((np.exp((values - _DECAY) * t[:, None]) * (vectors.T @ _state(x, rng, 0, 2))) @ vectors.T)
         return _sampled(u, _FINE, t), k, place
 
     return draw
@@ -120,7 +120,7 @@ def _nonlinear(D: Function) -> Callable[[Rng], tuple[Data, Function, float]]:
     def draw(rng: Rng) -> tuple[Data, Function, float]:
         n, t = _NODES * 2, np.linspace(0, 2, _FRAMES)
         h = _LENGTH / n
-        x = (np.arange(n) + 0.5) * h
+        x: Array = (np.arange(n, dtype=np.float64) + 0.5) * h
 
         def rate(_: float, u: Array) -> Array:
             flux = D(0.5 * (u[1:] + u[:-1])) * np.diff(u) / h
@@ -148,7 +148,7 @@ def _sensors(rng: Rng) -> tuple[Data, Function, float]:
     place, (a, b) = rng.uniform(0.7, 1.3), rng.permutation([0.04, 0.08])
 
     def k(x: Array) -> Array:
-        return np.where(x < place, a, b)
+        return np.asarray(np.where(x < place, a, b))
 
     mesh, _ = mesh_through(rng.uniform([0, 0], [2, 1], (_SENSORS, 2)))
     n, t = 400, np.linspace(0, 1, 100)
@@ -254,7 +254,7 @@ def repeat(name: str, number: int, seed: int, *, timed: bool = True) -> Function
 def _judged(found: Discovery, clean: Data, truth: Function, place: float) -> tuple[float, float]:
     """Coverage over what the data visited, and how far off the step is."""
     of = found.functions[0].function.of
-    points = None if of != ("u",) else {"u": np.linspace(*np.percentile(clean.fields["u"], [0, 100]), 201)}
+    points = None if of != ("u",) else {"u": np.linspace(clean.fields["u"].min(), clean.fields["u"].max(), 201)}
     band = found.function("k", points)
     axes = np.meshgrid(*(band[v].values for v in of), indexing="ij")
     true = truth(*axes)
@@ -282,7 +282,7 @@ def _fixed_seconds(problem: FunctionProblem, data: Data, truth: Function) -> flo
     points = np.stack([a.ravel() for a in axes], axis=1)
     c = np.linalg.lstsq(function.design(points), truth(*axes).ravel(), rcond=None)[0]
     begin = time.process_time()
-    discover(data, given.with_functions({"k": function.tree(c)}))
+    discover(data, given.with_functions({"k": function.tree(np.asarray(c, dtype=np.float64))}))
     return time.process_time() - begin
 
 
