@@ -227,8 +227,8 @@ def report_real(folder: Path, seedings: Sequence[str], structures: Sequence[Sequ
             share, rms = forecast(data, noise, some)
             yield f"last frame, {what}: {share:.2f} within 95%, rms z {rms:.2f}\n"
     if not seedings:
-        data, noises = (list(part) for part in zip(*wells.values(), strict=True))
-        made = refine(data, _every(structures), noise=noises, structures=[FISHER, POROUS], budget=np.inf)
+        every, noises = [data for data, _ in wells.values()], [noise for _, noise in wells.values()]
+        made = refine(every, _every(structures), noise=noises, structures=[FISHER, POROUS], budget=np.inf)
         yield told(made, "all seedings")
 
 
