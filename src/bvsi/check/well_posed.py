@@ -71,7 +71,7 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
 
 def _spacing(data: Data) -> float:
     points = data.geometry.points
-    return float(np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / points.shape[1])
+    return float((np.prod(np.ptp(points, axis=0)) / len(points)) ** (1 / points.shape[1]))
 
 
 def well_posed_rows(library: Library, data: Data) -> Array:

@@ -486,7 +486,8 @@ def _kernels(
         form = operator.forms[where]
         with np.errstate(all="ignore"):  # what is not finite is refused by name
             arrays = operator.kernel(where, kind, noisy=noisy)(values)
-        for term, c in zip(form.jacobian if kind == "jacobian" else form.terms, arrays, strict=True):
+        terms: Sequence[Any] = form.jacobian if kind == "jacobian" else form.terms
+        for term, c in zip(terms, arrays, strict=True):
             shaped = c if c.ndim == 2 else c.reshape(1, 1)
             above = values.above(term.field, term.trial) if kind == "jacobian" else None
             yield i, term, shaped if above is None else shaped * above

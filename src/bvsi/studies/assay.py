@@ -45,14 +45,17 @@ TWINS = (FISHER, ("laplacian(u)", "u", "u**3"))
 """Structures that are nearly equal as long as cells are few."""
 DELAY = "exp(-t/12)*u"
 """Growth that begins late: r u (1 − a exp(−t/12 h))."""
+POROUS = ("laplacian(u**2)", "u", "u**2")
+"""The same with diffusion in proportion to the density."""
 STRUCTURES = (
     FISHER,
-    ("laplacian(u**2)", "u", "u**2"),
-    ("laplacian(u)", "laplacian(u**2)", "u", "u**2"),
-    ("laplacian(u**2)", "u"),
+    POROUS,
+    (*FISHER, DELAY),
+    (*POROUS, DELAY),
+    ("laplacian(u)", *POROUS),
+    POROUS[:2],
     *((D, "u", "u**3") for D in ("laplacian(u)", "laplacian(u**2)")),
     *((D, "u", "u**2", "u**3") for D in ("laplacian(u)", "laplacian(u**2)")),
-    *((D, "u", DELAY, "u**2") for D in ("laplacian(u)", "laplacian(u**2)")),
 )
 """Those that are compared of the real assays: linear and degenerate diffusion, three laws of growth, and a delay."""
 _COVERED = 1.96
@@ -212,18 +215,21 @@ def told(made: Refined, wells: str) -> str:
     return "\n".join([*lines, str(made), f"{made.seconds:.0f} s"]) + "\n"
 
 
-def report_real(folder: Path) -> Iterator[str]:
-    """The real assays one by one, with the forecast of their last frame, then all together."""
+def report_real(folder: Path, seedings: Sequence[str], structures: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Real assays one by one, with the forecast of their last frame; without ``seedings`` all, then together."""
     wells = real(folder)
-    for name, (data, noise) in wells.items():
+    for name in seedings or wells:
+        data, noise = wells[name]
         begin = time.process_time()
-        made = refine(data, _every(STRUCTURES), noise=noise, structures=STRUCTURES, budget=np.inf)
+        made = refine(data, _every(structures), noise=noise, structures=structures, budget=np.inf)
         yield f"{told(made, f'seeding {name}')}{time.process_time() - begin:.0f} CPU s\n"
-        for what, some in (("all structures", STRUCTURES[:5]), ("Fisher alone", STRUCTURES[:1])):
+        for what, some in (("Fisher and porous", [FISHER, POROUS]), ("Fisher alone", [FISHER])):
             share, rms = forecast(data, noise, some)
-            yield f"last frame, {what}: {share:.2f} within 95%, rms z {rms:.2f}\n\n"
-    data, noises = (list(part) for part in zip(*wells.values(), strict=True))
-    yield told(refine(data, _every(STRUCTURES), noise=noises, structures=STRUCTURES[:2], budget=np.inf), "all seedings")
+            yield f"last frame, {what}: {share:.2f} within 95%, rms z {rms:.2f}\n"
+    if not seedings:
+        every, noises = [data for data, _ in wells.values()], [noise for _, noise in wells.values()]
+        made = refine(every, _every(structures), noise=noises, structures=[FISHER, POROUS], budget=np.inf)
+        yield told(made, "all seedings")
 
 
 def table(trials: Sequence[AssayFit]) -> str:
@@ -249,9 +255,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=50, help="of six densities each (default 50)")
     parser.add_argument("--twins", action="store_true", help="probabilities of two structures that are nearly equal")
     parser.add_argument("--data", type=Path, help="folder with CellDensity_*.csv, which are fitted instead")
+    parser.add_argument(
+        "--seedings", nargs="*", default=(), help="of --data, such as 10 12 (default all, and together)"
+    )
+    parser.add_argument("--structures", type=int, default=len(STRUCTURES), help="of --data, the first of the list")
     chosen = parser.parse_args(arguments)
     if chosen.data is not None:
-        for part in report_real(chosen.data):
+        for part in report_real(chosen.data, chosen.seedings, STRUCTURES[: chosen.structures]):
             sys.stdout.write(part)
             sys.stdout.flush()
     elif chosen.twins:

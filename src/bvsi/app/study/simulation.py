@@ -66,6 +66,7 @@ def simulate_study(
 def refine_study(study: Study, result: Path | None, *, budget: float, progress: Progress = silent) -> Discovery:
     """The result of a study with fits by forward solves."""
     found, inputs = _result_of(study, result, progress)
+    progress(0, None, f"by the weak form: {found.equation}")
     return refined(inputs, found, budget, progress)
 
 
