@@ -23,7 +23,7 @@ from bvsi.app.predictive import likelihood_of
 from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import check_field_name
-from bvsi.discovery import discover
+from bvsi.discovery import Discovery, discover
 from bvsi.discovery.result import equation_text
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.quadratic import Quadratic
@@ -81,6 +81,8 @@ class BvsiRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: i
     library_
         The candidates.
     """
+
+    discovery_: Discovery | None
 
     def __init__(
         self,
@@ -290,6 +292,6 @@ def selected_columns(A: Array, y: Array, names: Sequence[str], keep: Iterable[st
     if not scored or (not protection.keep and empty <= min(one[0] for one in scored)):
         return [], np.zeros(0), np.zeros(0)
     model = list(min(scored, key=lambda one: one[0])[1])
-    theta = np.linalg.lstsq(A[:, model], y, rcond=None)[0]
+    theta = np.asarray(np.linalg.lstsq(A[:, model], y, rcond=None)[0], dtype=np.float64)
     variance = np.sum((y - A[:, model] @ theta) ** 2) / max(n - len(model), 1)
     return model, theta, np.sqrt(variance * np.diag(np.linalg.pinv(H[np.ix_(model, model)])))

@@ -269,8 +269,8 @@ def _number(node: ast.expr) -> float | None:
         case ast.Constant(value=int() | float() as value):
             return float(value)
         case ast.UnaryOp(op=ast.USub(), operand=inner):
-            value = _number(inner)
-            return None if value is None else -value
+            positive = _number(inner)
+            return None if positive is None else -positive
         case ast.BinOp(left=left, op=ast.Div(), right=right):
             a, b = _number(left), _number(right)
             return a / b if a is not None and b else None

@@ -46,7 +46,7 @@ def of_bioio(path: Path, reader: Any) -> DataSource:
     """The arrays of a reader of bioio."""
     image = reader.xarray_dask_data
     steps = {axis.lower(): size for axis, size in reader.physical_pixel_sizes._asdict().items() if size}
-    interval = getattr(reader, "time_interval", None)
+    interval: Any = getattr(reader, "time_interval", None)
     seconds = interval.total_seconds() if hasattr(interval, "total_seconds") else interval
     steps |= {"t": float(seconds)} if seconds else {}
 

@@ -151,7 +151,9 @@ class Estimator:
         """The data of (*nodes, T, dim)."""
         values = np.moveaxis(np.asarray(u, dtype=float), -2, 0)
         fields = {f"u{i}": values[..., i] for i in range(values.shape[-1])}
-        return Data.from_arrays(fields, times=np.ravel(t), geometry=Grid(**self.grid) if self.grid else None)
+        axes: dict[str, Any] = dict(self.grid)
+        grid = Grid(**axes) if axes else None
+        return Data.from_arrays(fields, times=np.ravel(t), geometry=grid)
 
 
 @dataclass(frozen=True)
@@ -334,10 +336,11 @@ def write_examples(folder: Path, levels: Sequence[int] = (40, 20), seed: int = 0
         place = folder / ("pde" if "x" in arrays else "ode") / name
         place.mkdir(parents=True, exist_ok=True)
         write_whole(place / _TRUTH, json.dumps(truth, indent=1) + "\n")
-        np.savez(place / f"{name}.npz", **arrays)
+        stored: dict[str, Any] = dict(arrays)
+        np.savez(place / f"{name}.npz", **stored)
         for level in levels:
             noisy = arrays["u"] * (1 + 10 ** (-level / 20) * rng.standard_normal(arrays["u"].shape))
-            np.savez(place / f"{name}_snr_{level}.npz", **{**arrays, "u": noisy})
+            np.savez(place / f"{name}_snr_{level}.npz", **{**stored, "u": noisy})
 
 
 def _examples() -> dict[str, tuple[dict[str, Array], dict[str, dict[str, float]]]]:
@@ -348,7 +351,7 @@ def _examples() -> dict[str, tuple[dict[str, Array], dict[str, dict[str, float]]
     rates = np.stack([2 * turned[:, 1], 4 - 2 * turned[:, 0]], axis=1)
     s, x, y = np.linspace(0, 2, 80), np.linspace(0, 2 * np.pi, 64), np.linspace(0, 3, 20)
     waves = [(k, np.sin(k * x[:, None] + k) * np.exp(-0.2 * k**2 * s)) for k in (1, 2, 3)]
-    heat, cooling = 2 + sum(w for _, w in waves), -0.2 * sum(k**2 * w for k, w in waves)
+    heat, cooling = 2 + np.sum([w for _, w in waves], axis=0), -0.2 * np.sum([k**2 * w for k, w in waves], axis=0)
     plane = x[::2, None, None], y[:, None], s[::2]
     moving = [_moving(k, m, *plane) for k, m in ((1.0, 0.5), (2.0, 1.5), (1.0, -2.0))]
     return {
@@ -356,7 +359,13 @@ def _examples() -> dict[str, tuple[dict[str, Array], dict[str, dict[str, float]]
         "oscillator": ({"t": t, "u": turned, "du": rates}, {"u0": {"u1": 2.0}, "u1": {"1": 4.0, "u0": -2.0}}),
         "heat1d": ({"t": s, "x": x, "u": heat[..., None], "du": cooling[..., None]}, {"u0": {"laplacian(u0)": 0.2}}),
         "transport2d": (
-            {"t": s[::2], "x": x[::2], "y": y, "u": 2 + sum(u for u, _ in moving), "du": sum(du for _, du in moving)},
+            {
+                "t": s[::2],
+                "x": x[::2],
+                "y": y,
+                "u": 2 + np.sum([u for u, _ in moving], axis=0),
+                "du": np.sum([du for _, du in moving], axis=0),
+            },
             {"u0": {"dx(u0)": -0.5, "dy(u0)": -0.25, "laplacian(u0)": 0.1}},
         ),
     }
