@@ -50,7 +50,7 @@ def test_dry_run_tells_method_sizes_and_memory(
 ) -> None:
     assert _run(monkeypatch, str(study), "--dry-run") == 0
     printed = capsys.readouterr().out
-    for words in ("method: spline tests", "3 operators", "peak memory about", "The study can be run."):
+    for words in ("method: spline tests", "3 operators", "time: about", "peak memory about", "The study can be run."):
         assert words in printed
     assert {path.name for path in study.parent.iterdir()} == {"run.nc", "study.toml"}
 

@@ -142,6 +142,14 @@ def _outlook(inputs: Inputs) -> tuple[list[str], dict[str, Any]]:
     shapes = " + ".join(f"{K} blocks × {N}" for K, N in zip(found.blocks, found.rows, strict=True))
     residuals = sum(K * N for K, N in zip(found.blocks, found.rows, strict=True))
     lines = ["", *(f"{name}: {told}" for name, told in chosen.items())]
-    lines += [f"residuals: {shapes} = {residuals}, with {found.operators} operators", "", str(found), ""]
+    seconds = found.seconds(sum(values.size for data in inputs.data for values in data.fields.values()))
+    budget = inputs.study.settings.output.budget if inputs.study.settings.forecast.enabled else 0.0
+    lines += [f"residuals: {shapes} = {residuals}, with {found.operators} operators", ""]
+    lines += [
+        f"time: about {seconds:.0f} s of one core until equation and verdict, good to a factor of three, and longer "
+        f"where the candidates do not fit; then up to {budget:g} s for the forecast",
+        str(found),
+        "",
+    ]
     numbers = {"residuals": list(found.rows), "blocks": list(found.blocks), "operators": found.operators}
-    return lines, {**chosen, **numbers, "memory": found.record()}
+    return lines, {**chosen, **numbers, "seconds": seconds, "memory": found.record()}
