@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from bvsi.discovery.result import Discovery
 
 AnyPrior = Prior | GaussianPrior | None
-Told = tuple[Library, AnyPrior, LinearConstraints | None, LinearConstraints | None]
+Told = tuple[Library, AnyPrior, AnyConstraints, LinearConstraints | None]
 Result = tuple[Setup, ResidualLikelihood, SelectionPath, "Estimated"]
 
 # Selections at new values of κ at most.
