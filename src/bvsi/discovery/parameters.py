@@ -315,7 +315,7 @@ def identified(labels: Sequence[str], relative: Array) -> str:
     """
     values, vectors = np.linalg.eigh(relative)
     share = np.sqrt(np.square(vectors[:, values > _MEMBER**2 * values[-1]]).sum(axis=1))
-    members = np.flatnonzero(share > _MEMBER * share.max())
+    members = [int(k) for k in np.flatnonzero(share > _MEMBER * share.max())]
     named = ", ".join(labels[k] for k in members)
     if len(members) < 2:
         return ""
