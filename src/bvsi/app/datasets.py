@@ -100,4 +100,4 @@ def _assay(noise: float | None, rng: np.random.Generator) -> KnownCase:
     D, r, K = (made.truth[name] for name in assay.QUANTITIES)
     truth = {"laplacian(u)": D, "u": r, "u**2": -r / K}
     units = {"u": "count", "x": "µm", "t": "h"}
-    return KnownCase(_ASSAY, data, assay.library(assay.FISHER), truth, counted, units)
+    return KnownCase(_ASSAY, data, assay.library((*assay.FISHER, "laplacian(u**2)", "u**3")), truth, counted, units)
