@@ -323,7 +323,7 @@ class _Information:
 
 
 @dataclass(frozen=True, eq=False)
-class _Fitted:
+class _FittedGroups:
     """Functions that were fitted with a model: θ of its columns, priors, gains over constants."""
 
     fit: Fit
@@ -420,7 +420,7 @@ def _columns(
     others: Sequence[str],
     library: Library,
     theta: Array,
-    fitted: _Fitted | None,
+    fitted: _FittedGroups | None,
 ) -> tuple[Array, tuple[str, ...]]:
     """T (d, m) and names, in the order of the library: an operator each, and functions at their estimates.
 
@@ -454,7 +454,7 @@ def _by_moments(one: ResidualLikelihood, groups: Sequence[_Group], library: Libr
     return theta
 
 
-def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) -> _Fitted:
+def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) -> _FittedGroups:
     """Fits with a prior each, whose strength follows from the fit before, until it stands.
 
     Parameters
@@ -477,7 +477,7 @@ def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) ->
         smooth, gains = information.smooth(groups)
         if all(_alike(before[g.name], smooth[g.name]) for g in groups):
             break
-    return _Fitted(fit, smooth, gains)
+    return _FittedGroups(fit, smooth, gains)
 
 
 def _alike(one: _Smooth, other: _Smooth) -> bool:
@@ -501,7 +501,7 @@ def _prior(
 
 def _trimmed(
     one: ResidualLikelihood, groups: Sequence[_Group], others: list[str], theta: Array, keep: Sequence[str]
-) -> tuple[_Fitted, list[str]]:
+) -> tuple[_FittedGroups, list[str]]:
     """The fit of functions without operators that are not needed beside them: z² < log n + 2 log d, weakest first."""
     while True:
         names = (*others, *(one.names[i] for g in groups for i in g.columns))
@@ -524,7 +524,7 @@ def _finished(
     whole: ResidualLikelihood,
     path: SelectionPath,
     groups: Sequence[_Group],
-    fitted: _Fitted | None,
+    fitted: _FittedGroups | None,
     others: set[str],
     values: Mapping[str, float],
 ) -> tuple[Setup, ResidualLikelihood, SelectionPath, Shapes]:

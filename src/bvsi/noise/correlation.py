@@ -325,7 +325,8 @@ def _views(values: Array, data: Data) -> Iterator[tuple[int, str, Array, Any]]:
         ]  # fmt: skip
 
     for axis, label in enumerate(("time", *grid.names)):
-        yield axis, label, cube, filters
+        if cube.shape[axis] > 1:  # one frame, of a steady problem, has no neighbours in time
+            yield axis, label, cube, filters
 
 
 def _middle(shape: tuple[int, ...], most: int) -> tuple[slice, ...]:

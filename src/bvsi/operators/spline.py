@@ -17,7 +17,7 @@ from sympy.core.expr import AtomicExpr
 
 from bvsi.common.arrays import Array
 
-DEGREE = 3
+DEGREE = 3  # cubic: two derivatives, which a flux needs
 
 
 class Table(AtomicExpr):  # type: ignore[misc]  # SymPy has no types

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 # Frames on each side of t − τ that the fit of cubics takes, and that it has at least where the record begins; not
 # measured: a cubic over eight frames is right to 1e-4 for twenty frames a period, and halves the noise.
 _HALF, _LEAST = 4, 7
-_DEGREE = 3
+_DEGREE = 3  # cubics, see above
 # Part of a step by which t − τ may lie before the first frame.
 _ROUNDING = 1e-6
 
