@@ -41,6 +41,7 @@ _FEW_NODES_EACH = 0.3
 _NOISES = 3.0
 # Fewest intervals: what is left between a cubic polynomial and a function.
 _FEWEST = 4
+_DEGREE = 3  # of bvsi.operators.spline, which imports SymPy
 # Points of a picture, of one variable and of each of several.
 _DRAWN, _DRAWN_OF_SEVERAL = 201, 41
 
@@ -84,7 +85,7 @@ class UnknownFunction:
     @property
     def counts(self) -> tuple[int, ...]:
         """Coefficients by variable."""
-        return tuple(n + (0 if p else DEGREE) for n, p in zip(self.intervals, self.periodic, strict=True))
+        return tuple(n + (0 if p else _DEGREE) for n, p in zip(self.intervals, self.periodic, strict=True))
 
     @property
     def size(self) -> int:
@@ -118,13 +119,13 @@ class UnknownFunction:
 
     def design(self, points: Array) -> Array:
         """B_m at points (n, variables), (n, M)."""
-        from bvsi.operators.spline import DEGREE, basis
+        from bvsi.operators.spline import basis
 
         rows = np.ones((len(points), 1))
         for i, n in enumerate(self.intervals):
-            own = basis(points[:, i], self.low[i], self.high[i], n + DEGREE)
+            own = basis(points[:, i], self.low[i], self.high[i], n + _DEGREE)
             if self.periodic[i]:
-                own[:, :DEGREE] += own[:, n:]
+                own[:, :_DEGREE] += own[:, n:]
                 own = own[:, :n]
             rows = (rows[:, :, None] * own[:, None, :]).reshape(len(points), -1)
         return rows
@@ -153,7 +154,7 @@ def _differences(count: int, order: int, periodic: bool) -> Array:
 
 def _call(function: UnknownFunction, i: int, coefficients: Array) -> ast.expr:
     """spline(x, low, high, c_1, …); of a periodic one the first coefficients come again."""
-    c = [*coefficients, *(coefficients[:DEGREE] if function.periodic[i] else ())]
+    c = [*coefficients, *(coefficients[:_DEGREE] if function.periodic[i] else ())]
     given = [ast.Name(function.of[i], ast.Load()), *map(_number, (function.low[i], function.high[i], *c))]
     return ast.Call(ast.Name("spline", ast.Load()), given, [])
 
