@@ -66,7 +66,7 @@ _REWEIGHTED = 4
 # 9, those with 4 to 20 in 22 of 22.
 _SHOWN = 4.0
 # Variance over that of the error bar, which an unlikely operator adds to a coefficient, beyond which it is named, and
-# z² of such an operator, p = 0.01. Without the second about half of those named (seeds 5010 to 5020) were right to be out.
+# z² of such an operator, p = 0.01: without it about half of those named (seeds 5010 to 5020) were right to be out.
 _ADDED, _SIGNIFICANT = 3.0, 6.63
 
 
