@@ -51,14 +51,17 @@ class Lines:
     def __init__(self, write: Callable[[str], object], every: float = 15.0) -> None:
         self._write, self._every = write, every
         self._last = time.monotonic()
-        self._begun: dict[str, float] = {}
+        self._begun: dict[str, tuple[float, float]] = {}  # when, and how much was done at the last call
 
     def __call__(self, done: float, total: float | None, what: str) -> None:
         """Write a line where the last one is long ago."""
         if not what:
             return
         now = time.monotonic()
-        begun = self._begun.setdefault(what.split(",")[0], now)
+        kind = what.split(",")[0]
+        begun, before = self._begun.get(kind, (now, 0.0))
+        begun = now if done < before else begun  # the same kind of work once more
+        self._begun[kind] = (begun, done)
         if now - self._last < self._every:
             return
         self._last = now
