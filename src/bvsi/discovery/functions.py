@@ -54,6 +54,8 @@ _SAME, _FITS = 2.0, 5
 _REWEIGHTED, _ROUNDS = 2, 4
 # Relative ridge of S, whose smallest eigenvalues are rounding.
 _RIDGE = 1e-12
+# Part of the prior's precision below which a difference from it is rounding.
+_LOST = 1e-10
 # Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data tell is lost in λ.
 _FITTED = 1.0
 # Estimates on the way, to a hundredth of a standard deviation.
@@ -471,7 +473,8 @@ def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) ->
         assert quadratic.S is not None
         P = np.zeros_like(quadratic.A) if quadratic.precision is None else quadratic.precision
         scale = part.noise_scale(fit.equations)
-        A, S = quadratic.A - P, quadratic.S - P
+        # what rounding leaves of a spline that the data do not visit is no information
+        A, S = quadratic.A - P, quadratic.S - P + _LOST * np.diag(np.diag(P))
         information = _Information.of(A, A @ theta + fit.equations.g, S, scale)
         before = smooth
         smooth, gains = information.smooth(groups)
