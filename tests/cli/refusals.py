@@ -456,7 +456,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "--out s.gif: the name has to end with": ("bvsi 'simulate study.toml --result found.nc --out s.gif'",),
     "Invalid value for '--draws'": ("bvsi 'simulate study.toml --result found.nc --draws 1'",),
     "'matlab' is not one of": ("bvsi 'export found.nc --to matlab'",),
-    "does not tell its coordinates": ("bvsi 'export found.nc'", "bvsi 'export found.nc --to numpy'"),
+    "does not name its coordinates": ("bvsi 'export found.nc'", "bvsi 'export found.nc --to numpy'"),
     "good.nc is there already; choose another name, or write over": ("bvsi 'export found.nc --to csv --out good.nc'",),
     "good.nc is a NetCDF file, but not a discovery": ("bvsi 'export good.nc --to csv'",),
     "there is no such folder; give that of a result": ("bvsi 'pack absent'", "bvsi 'pack found.nc'"),

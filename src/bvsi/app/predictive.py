@@ -147,7 +147,7 @@ def predictive_groups(
     groups = {
         "posterior": posterior,
         "log_likelihood": xr.Dataset({"left": (dims, -0.5 * zeta**2 - 0.5 * math.log(2 * math.pi))}, places),
-        "posterior_predictive": xr.Dataset({"left": (dims, np.concatenate(drawn, axis=-1))}, places),
+        "posterior_predictive": xr.Dataset({"left": (dims, drawn)}, places),
         "observed_data": xr.Dataset({"left": ("residual", np.concatenate([m.y for m in models]))}),
     }
     if prior is not None:
@@ -195,7 +195,9 @@ def likelihood_of(
     missing = [name for name in found.names if name not in (*library.names, *found.parameters)]
     if missing:
         raise BvsiError(f"library: it has no operator {missing[0]!r}; give that of the discovery.")
-    library, origin = at_estimate(library, found)
+    origin = np.zeros(len(found.names))
+    if found.parameters:
+        library, origin = at_estimate(library, found)
     rng = np.random.default_rng(0) if rng is None else rng
     measured = measure_all(experiments, noise, robust=True, rng=rng)
     setup, _ = with_treatment(choose_method(measured, library, found.method).setup)

@@ -27,7 +27,7 @@ Integers = NDArray[np.int64]
 
 # Sensors measured at less than this share of the times were not fixed.
 _FIXED = 0.5
-_TRAJECTORIES = 'several trajectories are as many files: files = ["a.csv", "b.csv"]'
+_TRAJECTORIES = 'several trajectories are as many files: files = ["a", "b"]'
 # Sensors closer than this fraction of the extent of the mesh to a node are at the node.
 _NEAR = 1e-5
 # Share of the sensors that lies inside of a domain that is meant for them; not measured.

@@ -58,8 +58,8 @@ class Costs:
         The same for stacked weights, whose moment equations take draws of noise through the solver.
     gradients
         The same for conjugate gradients.
-    entry
-        Bytes per entry of a covariance (pattern, analysis, values).
+    entry, banded
+        Bytes per entry of a covariance (pattern, analysis, values); on a line there are values only, in bands.
     check
         What refits of the check add, as a factor.
     inverse
@@ -75,6 +75,7 @@ class Costs:
     draws: float = 30.0
     gradients: float = 60.0
     entry: float = 100.0
+    banded: float = 24.0
     check: float = 1.5
     inverse: float = 2.0
     margin: float = 1.25
@@ -170,7 +171,7 @@ def estimate_memory(
         "expressions and kernels": COSTS.objects,
         "the data and smoothed states": more * COSTS.copies * NUMBER * sum(one.states for one in sizes),
         "residuals and right-hand sides": more * NUMBER * (1 + d) * sum(s.sides * s.rows * s.blocks for s in sizes),
-        "covariances": more * COSTS.entry * sum(one.entries for one in sizes),
+        "covariances": more * sum(one.entry * one.entries for one in sizes),
         "Cholesky factors": (more + COSTS.inverse * chains) * NUMBER * factor,
     }
     return Memory(chosen, d, tuple(s.rows for s in sizes), tuple(s.blocks for s in sizes), parts, free_memory())
@@ -178,7 +179,10 @@ def estimate_memory(
 
 @dataclass(frozen=True)
 class _Sizes:
-    """N, K and s of one experiment; numbers in its factors, entries of its covariance, arrays as large as [y, X]."""
+    """N, K and s of one experiment; numbers in its factors, entries of its covariance, arrays as large as [y, X].
+
+    The bytes of an entry come last.
+    """
 
     rows: int
     blocks: int
@@ -186,6 +190,7 @@ class _Sizes:
     entries: float
     factor: float
     sides: float
+    entry: float = COSTS.entry
 
     @staticmethod
     def of(data: Data, setup: Setup) -> _Sizes:
@@ -210,7 +215,8 @@ class _Sizes:
         factor = _filled(m, entries * m / (N * K))
         if max(NUMBER * factor, 0.4 * COSTS.entry * entries) > limit:
             return _Sizes(N, K, states, 0.0, 0.0, COSTS.gradients)
-        return _Sizes(N, K, states, entries, factor, COSTS.draws)
+        line = dim == 1 and isinstance(tests, SplineTests)
+        return _Sizes(N, K, states, entries, factor, COSTS.draws, COSTS.banded if line else COSTS.entry)
 
 
 def _pairs(m: float, reach: float) -> float:

@@ -28,7 +28,7 @@ from bvsi.studies.fuzz.audit import Auditor, code_folders
 _MODULES = (
     "numpy", "scipy.io", "scipy.special", "scipy.sparse.linalg", "scipy.optimize", "sympy", "xarray", "h5py",
     "h5netcdf", "h5netcdf.legacyapi", "dask.base", "zarr", "zarr.storage", "meshio", "tifffile", "matplotlib.pyplot",
-    "skfem", "bvsi.app.cli.main",
+    "skfem", "rich.console", "rich.progress", "bvsi.app.cli.main",
     "bvsi.discovery", "bvsi.forward", "bvsi.app.plot", "bvsi.predict", "bvsi.app.readers", "bvsi.app.report",
     "bvsi.app.study.inspection",
     "bvsi.app.study.inspection_picture", "bvsi.app.study.prediction", "bvsi.app.study.run", "bvsi.app.study.simulation",
