@@ -42,7 +42,7 @@ class Comparison:
         (d,) of the original estimate by Richardson's rule, from the part of Δ that noise does not explain.
     weight
         Largest bias in standard deviations of the original estimate.
-    better
+    better, measured
         As in :class:`Variation`.
     """
 
@@ -56,6 +56,7 @@ class Comparison:
     bias: Array
     weight: float
     better: tuple[Kind, ...]
+    measured: bool = False
 
     def scaled(self, scale: float) -> Comparison:
         """The same with error bars (d,) enlarged for a misfit: Cov(Δ) times ``scale``."""
@@ -132,6 +133,7 @@ def compare(
         bias=bias,
         weight=float(np.max(np.abs(bias) / np.sqrt(np.diag(V)))),
         better=variation.better,
+        measured=variation.measured,
     )
 
 

@@ -205,6 +205,10 @@ class Evidence:
         """Comparisons of a kind."""
         return [one for one in self.comparisons if one.kind == kind]
 
+    def sampled_anew(self, kind: Kind) -> bool:
+        """Whether some data were left out; splines of another degree on all frames do not see waves that turn twice."""
+        return any(not (one.measured or one.better) for one in self.of_kind(kind))
+
     def speaks_for(self, one: Comparison) -> Comparison | None:
         """A comparison by which the fit is fine although one with a poorer discretisation moves it.
 
@@ -232,7 +236,8 @@ def judge(evidence: Evidence) -> Finding:
     if evidence.grows:
         return Verdict.ILL_POSED, ("waves shorter than the spacing of the nodes grow the faster the shorter they are",)
     if rivals := (*_rivals(evidence), *evidence.open):
-        return Verdict.UNDECIDED, rivals
+        limit = _at_limit(evidence) if evidence.clean is None else None
+        return (limit[0], (*rivals, *limit[1])) if limit is not None else (Verdict.UNDECIDED, rivals)
     return verdict, reasons
 
 
@@ -327,7 +332,7 @@ def _quiet(evidence: Evidence) -> Finding:
     levels = evidence.levels
     for axis, cycles in evidence.cycles.items():
         kind = _kind(axis)
-        if cycles > levels.unresolved and not evidence.of_kind(kind):
+        if cycles > levels.unresolved and not evidence.sampled_anew(kind):
             return _verdict(kind), (_frequency(axis, cycles), "too few data to try with every second one")
     small = [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm]
     if small:
@@ -342,11 +347,17 @@ def _resolution(evidence: Evidence) -> Finding | None:
     if moved:
         kind, worst = max(moved, key=lambda pair: pair[1].statistic)
         return _verdict(kind), (worst.summary,)
-    limit = {a: f for a, f in evidence.cycles.items() if f > levels.suspect and not evidence.of_kind(_kind(a))}
-    if limit:
-        axis = max(limit, key=lambda a: limit[a])
-        return _verdict(_kind(axis)), (_frequency(axis, limit[axis]),)
-    return None
+    return _at_limit(evidence)
+
+
+def _at_limit(evidence: Evidence) -> Finding | None:
+    """Time or space, where data that could not be sampled anew vary so fast that they may not be resolved."""
+    suspect = evidence.levels.suspect
+    limit = {a: f for a, f in evidence.cycles.items() if f > suspect and not evidence.sampled_anew(_kind(a))}
+    if not limit:
+        return None
+    axis = max(limit, key=lambda a: limit[a])
+    return _verdict(_kind(axis)), (_frequency(axis, limit[axis]),)
 
 
 def _may_be_unresolved(evidence: Evidence, verdict: Verdict) -> bool:

@@ -25,8 +25,8 @@ CONTRADICTION = 3.0
 #: Part of the signal in the time terms that the weights of a model have to see, so that it explains anything: true
 #: models at 100% noise see 0.6 and more (KdV), combinations of noise 0.01 (a boundary layer at 0.5%).
 SEEN = 0.05
-#: Odds below which a fitted rival leaves the selection open. In ``bvsi bench honesty`` wrong models had odds of up to 12
-#: (seed 9005, 96 runs) and of 6 to 9 (seeds 5010 and 5011); with more, up to 55, all were right (seeds 5000 to 5004).
+#: Odds below which a fitted rival leaves the selection open. In ``bvsi bench honesty`` wrong models had odds of up to
+#: 12 (seed 9005, 96 runs) and of 6 to 9 (seeds 5010, 5011); with more, up to 55, all were right (seeds 5000 to 5004).
 OPEN = 12.0
 # Violation in standard deviations that is rounding.
 _VIOLATED = 1e-9
