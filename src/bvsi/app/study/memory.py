@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bvsi.data import Data, as_experiments
+from bvsi.discovery.functions import with_columns
 from bvsi.discovery.method import Choice, Method, choose_method
 from bvsi.infer import NUTS, SVGD, Maximum
 from bvsi.likelihood import Stacked
@@ -25,6 +26,7 @@ from bvsi.linalg.machine import usable_cores
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
+from bvsi.operators.experiments import by_experiment
 from bvsi.residual.assembly import discretise_library
 from bvsi.setup import Setup
 from bvsi.spaces import SplineTests
@@ -159,7 +161,9 @@ def estimate_memory(
     check: bool = True,
 ) -> Memory:
     """What :func:`bvsi.discover` with the same arguments will take; errors are those that it would raise."""
-    measured = measure_all(as_experiments(data), noise, robust=robust)
+    library, experiments = by_experiment(library, as_experiments(data))
+    measured = measure_all(experiments, noise, robust=robust)
+    _, library = with_columns(library, measured)
     chosen = choose_method(measured, library, method)
     estimator, setup = chosen.method.estimator, chosen.setup
     chains = 0 if not isinstance(estimator, Maximum | SVGD | NUTS) else usable_cores() ** isinstance(estimator, NUTS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -219,8 +220,9 @@ def form_faults(
         for _ in settings.vectors.get(f, (f,))
         for i in range(len(texts))
     ]
+    plain = library.with_functions({name: ast.Constant(1) for name in library.unknown})  # a constant has the same forms
     for name, place in zip(library.names, places, strict=True):
-        alone = library.subset([name])
+        alone = plain.subset([name])
         reasons = [
             alone.obstacle(words, trial_order=trial, test_order=test, biharmonic=Mixed()) for trial, test in allowed
         ]
