@@ -118,7 +118,7 @@ def discover(
     _check_prior(prior, library)
     library, prior, constraints, every = told_parameters(library, prior, constraints)
     measures = _units(library, units)
-    check_worth(as_experiments(experiments), library)
+    check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     check_measured(measured, library)
     check_inside(library, client, relinearise)
