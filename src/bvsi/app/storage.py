@@ -36,6 +36,7 @@ from bvsi.operators.functions import UnknownFunction
 from bvsi.predict.forecast import Forecast
 from bvsi.refine import ForwardFit
 from bvsi.select import SelectionPath, Visited
+from bvsi.select.path import Compared
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -126,6 +127,8 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "stopped": path.stopped,
         "doubts": path.doubts,
         "margins": json.dumps(dict(path.margins)),
+        "compared": json.dumps([plain(vars(one)) for one in path.compared]),
+        "price": json.dumps(path.price),
         "steps": json.dumps(steps),
         "forecast": json.dumps(None if found.forecast is None else plain(vars(found.forecast))),
         "check": json.dumps(None if found.check is None else _check_record(found.check)),
@@ -337,8 +340,20 @@ def _path(dataset: xr.Dataset, candidates: tuple[str, ...]) -> SelectionPath:
             )
         )
     attrs = dataset.attrs
-    margins = json.loads(attrs.get("margins", "{}"))
-    return SelectionPath(tuple(visited), attrs["criterion"], attrs["stopped"], attrs.get("doubts", ""), margins)
+    return SelectionPath(
+        tuple(visited),
+        attrs["criterion"],
+        attrs["stopped"],
+        attrs.get("doubts", ""),
+        json.loads(attrs.get("margins", "{}")),
+        compared=tuple(map(_compared, json.loads(attrs.get("compared", "[]")))),
+        price=None if (price := json.loads(attrs.get("price", "null"))) is None else float(price),
+    )
+
+
+def _compared(record: dict[str, Any]) -> Compared:
+    theta, covariance = (np.array(record[key], dtype=float) for key in ("theta", "covariance"))
+    return Compared(tuple(map(str, record["names"])), float(record["rise"]), theta, covariance)
 
 
 def frame_variables(frames: Frames | None) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """From residual to observation space: the selected equation and its rivals fitted by forward solves, and averaged.
 
-P(m) ∝ p(û | m),     E[q] = Σ_m P(m) E[q | m],     Var q = Σ_m P(m) Var(q | m) + Σ_m P(m) (E[q | m] − E[q])²
-                                                         (statistics)                 (structure)
+P(m) ∝ p(û | m), and what the structures say together of a quantity, in :mod:`bvsi.predict.mixture`.
 """
 
 from __future__ import annotations
@@ -10,22 +9,23 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
-from bvsi.common.arrays import Array, Rng
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
-from bvsi.discovery.result import equation_text
-from bvsi.errors import BvsiError, InfeasibleError
+from bvsi.discovery.result import INFLUENCE, equation_text
+from bvsi.errors import InfeasibleError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
+from bvsi.predict.mixture import Averaged, Mixture
 from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward
 
 if TYPE_CHECKING:
@@ -46,8 +46,6 @@ _FEW_FRAMES = 12
 # of one draw of 40 sensors on 307 nodes coefficients were off by up to 3.2 standard deviations.
 _SPARSE = 3.0
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
-# Factors by which the prior of the coefficients is made wider and narrower, to show what it does.
-INFLUENCE = (0.25, 4.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,30 +79,6 @@ class SpacesCompared:
         if not self.doubted:
             return f"Weak form and forward solves agree (p = {self.p_value:.2g}); they differ most in {told}."
         return f"Weak form and forward solves disagree (p = {self.p_value:.2g}), most in {told}. {self.cause}"
-
-
-@dataclass(frozen=True, eq=False)
-class Averaged:
-    """A quantity over all structures that have it.
-
-    Attributes
-    ----------
-    statistics, structure
-        Standard deviations within structures, and between them.
-    interval
-        95%, from weighted draws.
-    probability
-        That of the structures that have it.
-    """
-
-    mean: float
-    statistics: float
-    structure: float
-    interval: tuple[float, float]
-    probability: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4g} ± {self.statistics:.2g} (statistics) ± {self.structure:.2g} (structure)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,51 +139,18 @@ class Refined:
         weights = np.exp(logs - logs.max())
         return np.asarray(weights / weights.sum())
 
+    def mixture(self, wider: float = 1.0) -> Mixture:
+        """Structures, with their posteriors and probabilities."""
+        names, laws = (tuple(getattr(m, what) for m in self.models) for what in ("names", "posterior"))
+        return Mixture(self.candidates, names, self.probabilities(wider), laws)
+
     def inclusion(self) -> dict[str, float]:
         """P(in) by operator: the probability of the structures that have it."""
-        pairs = list(zip(self.models, self.probabilities(), strict=True))
-        return {name: float(sum(p for m, p in pairs if name in m.names)) for name in self.candidates}
+        return self.mixture().inclusion()
 
-    def average(
-        self, quantity: str | Callable[[dict[str, float]], float], *, size: int = 2000, rng: Rng | None = None
-    ) -> Averaged:
-        """A coefficient by name, over the structures that have it, or a function of all coefficients by name.
-
-        Parameters
-        ----------
-        quantity
-            Operators that a structure lacks have the coefficient zero; NaN where the quantity does not exist.
-        size
-            Draws of each structure, with ``rng``, by default seed 0.
-        """
-        draws = np.random.default_rng(0) if rng is None else rng
-        values, weights = [], []
-        for fit, weight in zip(self.models, self.probabilities(), strict=True):
-            if isinstance(quantity, str) and quantity not in fit.names:
-                continue
-            own = _values(fit, quantity, self.candidates, size, draws)
-            if np.all(np.isfinite(own)):
-                values.append(own)
-                weights.append(float(weight))
-        if not values:
-            raise BvsiError(f"average: no structure has {quantity if isinstance(quantity, str) else 'this quantity'}.")
-        every, p = np.array(values), np.array(weights) / sum(weights)
-        means, mean = every.mean(axis=1), float(p @ every.mean(axis=1))
-        order = np.argsort(every, axis=None)
-        reached = np.cumsum(np.repeat(p / size, size)[order])
-        low, high = (float(every.ravel()[order][np.searchsorted(reached, q)]) for q in (0.025, 0.975))
-        within, between = float(p @ every.var(axis=1)), float(p @ (means - mean) ** 2)
-        return Averaged(mean, within**0.5, between**0.5, (low, high), sum(weights))
-
-    def moments(self, name: str) -> tuple[float, float, float]:
-        """Mean of a coefficient over the structures that have it, and its sd of statistics and of structure."""
-        pairs = [(m, p) for m, p in zip(self.models, self.probabilities(), strict=True) if name in m.names]
-        p = np.array([own for _, own in pairs])
-        p = p / p.sum() if p.sum() > 0 else np.full(len(p), 1 / len(p))
-        means = np.array([m.posterior.mean[m.names.index(name)] for m, _ in pairs])
-        within = np.array([m.posterior.variance[m.names.index(name)] for m, _ in pairs])
-        mean = float(p @ means)
-        return mean, float(p @ within) ** 0.5, float(p @ (means - mean) ** 2) ** 0.5
+    def average(self, quantity: str | Callable[[dict[str, float]], float], **options: Any) -> Averaged:
+        """A coefficient by name, or a function of all coefficients: :meth:`bvsi.predict.mixture.Mixture.average`."""
+        return self.mixture().average(quantity, **options)
 
     def predicted(self, number: int = 0) -> tuple[Array, Array, Array]:
         """Values (T + L, s) of one experiment over all structures, and their sd of statistics and of structure.
@@ -259,11 +200,12 @@ class Refined:
     def text(self) -> str:
         """Equation, averaged coefficients and structures."""
         chances, wide = self.probabilities(), [self.probabilities(factor) for factor in INFLUENCE]
-        inclusion = self.inclusion()
+        mixture = self.mixture()
+        inclusion = mixture.inclusion()
         lines = [f"by forward solves: {self.equation}", f"χ² per degree of freedom {self.best.chi2:.3g}", ""]
         for name in self.candidates:
             if inclusion[name] > _SHOWN:
-                mean, statistics, structure = self.moments(name)
+                mean, statistics, structure = mixture.moments(name)
                 lines.append(
                     f"{name} = {mean:.4g} ± {statistics:.2g} (statistics) ± {structure:.2g} (structure), "
                     f"P(in) = {inclusion[name]:.3f}"
@@ -279,20 +221,6 @@ class Refined:
 
     def __str__(self) -> str:
         return self.text
-
-
-def _values(
-    fit: ForwardFit,
-    quantity: str | Callable[[dict[str, float]], float],
-    candidates: Sequence[str],
-    size: int,
-    rng: Rng,
-) -> Array:
-    draws = fit.posterior.sample(size, rng)
-    if isinstance(quantity, str):
-        return np.asarray(draws[:, fit.names.index(quantity)])
-    nothing = dict.fromkeys(candidates, 0.0)
-    return np.array([quantity({**nothing, **dict(zip(fit.names, map(float, row), strict=True))}) for row in draws])
 
 
 @single_threaded_blas()

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit
 
 from bvsi.check import Check, Verdict
 from bvsi.common.naming import position, without_equation
@@ -22,7 +21,6 @@ from bvsi.infer import Reason, Status
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.posteriors import Posterior
 from bvsi.operators import Vocabulary
-from bvsi.operators.syntax import read_or_none
 from bvsi.predict import potential_map, predict_function, predict_linear
 from bvsi.select import SelectionPath
 from bvsi.spaces import Galerkin, SplineTests
@@ -35,6 +33,7 @@ if TYPE_CHECKING:
     from bvsi.discovery.refining import Refined
     from bvsi.operators import Library
     from bvsi.predict.forecast import Forecast
+    from bvsi.predict.mixture import Mixture
 
 Array = NDArray[np.float64]
 
@@ -42,6 +41,10 @@ Array = NDArray[np.float64]
 _LINES = 10
 # Half width of a 95% interval in standard deviations.
 _HALF_WIDTH = 1.96
+# Probability of structures that texts show.
+_PROBABLE = 0.01
+# Factors by which the prior of the coefficients is made wider and narrower, to show what it does.
+INFLUENCE = (0.25, 4.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,6 +232,7 @@ class Discovery:
         level: float = 0.95,
         size: int = 1000,
         rng: np.random.Generator | None = None,
+        averaged: bool = False,
     ) -> xr.Dataset:
         """Mean, variance and credible band of a quantity that follows from the coefficients.
 
@@ -240,19 +244,26 @@ class Discovery:
             taken with ``rng``, by default seed 0.
         axes
             Variables of a text: first value, last value, number.
+        averaged
+            Over all :meth:`structures`, or those of forward solves where there are any, with the variances of
+            ``statistics`` and of ``structure`` apart; else of the selected equation alone.
         """
         draws = rng if rng is not None else np.random.default_rng(0)
         if isinstance(quantity, str):
             from bvsi.app.study.prediction import predict_text
 
-            return predict_text(self, quantity, axes or {}, level=level, size=size, rng=draws)
+            return predict_text(self, quantity, axes or {}, level=level, size=size, rng=draws, averaged=averaged)
+        if averaged:
+            mixture = self.structures() if self.refined is None else self.refined.mixture()
+            return mixture.predict(quantity, level=level, size=size, rng=draws)
         if callable(quantity):
             return predict_function(self.posterior, quantity, size=size, rng=draws, level=level)
         return predict_linear(self.posterior, quantity, level=level)
 
-    def potential(self, axes: Mapping[str, ArrayLike], *, level: float = 0.95) -> xr.Dataset:
+    def potential(self, axes: Mapping[str, ArrayLike], *, level: float = 0.95, averaged: bool = False) -> xr.Dataset:
         """The potential ψ of the drift operators ``div(p*grad(φ))`` on a grid, with mean zero over its points."""
-        return self.predict(potential_map(self.names, axes), level=level)
+        names = self.candidates if averaged else self.names
+        return self.predict(potential_map(names, axes), level=level, averaged=averaged)
 
     @property
     def verdict(self) -> str:
@@ -303,30 +314,56 @@ class Discovery:
 
         return replace(self, refined=refine(data, library, self, **options))
 
-    def inclusion(self) -> dict[str, float]:
-        """P(in) by operator: the weight of models with it among those that the selection compared.
+    def structures(self, wider: float = 1.0, odds: float | None = None) -> Mixture:
+        """Equations that the selection compared, with posteriors and probabilities, the most probable first.
 
-        Not more than 1/(1 + exp(−½ (z² − log n))), z = θ_i/sd_i: without operator i the misfit grows by z², and the
-        price falls by log n (BIC). So it agrees with the error bars, bias included, also for operators that are kept.
+        Parameters
+        ----------
+        wider
+            Factor on the standard deviations of the prior of the coefficients, which by default says as much as one
+            residual does.
+        odds
+            Of each operator beforehand; by default 1/d among d candidates.
         """
-        z = np.divide(self.theta, self.sd, out=np.full(len(self.theta), np.inf), where=self.sd > 0)
-        alone = expit(0.5 * (z**2 - math.log(self._residuals)))
-        found = self.path.inclusion()
-        found |= {name: min(found.get(name, 1.0), float(p)) for name, p in zip(self.names, alone, strict=True)}
-        texts = {
-            o: read_or_none(self.texts.get(o, without_equation(o))) for o in self.names if o not in self.parameters
-        }
-        for name in self.parameters:  # as probable as what they stand in
-            there = [o for o, syntax in texts.items() if syntax and without_equation(name) in syntax.names]
+        from bvsi.discovery.structures import structures_of
+
+        return structures_of(self, wider, odds)
+
+    def inclusion(self, wider: float = 1.0, odds: float | None = None) -> dict[str, float]:
+        """P(in) by operator: the probability of the equations that have it, see :meth:`structures`.
+
+        That of parameters and unknown functions is that of the operators in which they stand.
+        """
+        from bvsi.discovery.structures import inside_of
+
+        found = self.structures(wider, odds).inclusion()
+        for name, there in inside_of(self).items():
             found[name] = max((found[o] for o in there), default=1.0)
+        weights = self.path.inclusion()
         for f in self.functions:
-            own = max((found.get(o, 1.0) for o in f.operators), default=1.0)
+            own = max((weights.get(o, 1.0) for o in f.operators), default=1.0)
             found |= {name: own for name in self.names if without_equation(name) in f.labels}
+            found |= dict.fromkeys(f.operators, own)
         return found
 
     @property
-    def _residuals(self) -> int:
+    def residuals(self) -> int:
+        """How many there are."""
         return sum(len(blocks) * rows for blocks, rows in zip(self.chi2_blocks, self.block_rows, strict=True))
+
+    @property
+    def structures_text(self) -> str:
+        """The most probable equations, and what narrower and wider priors would make of them; empty for one alone."""
+        wide = {factor: self.structures(factor) for factor in (1.0, *INFLUENCE)}
+        chances = {f: dict(zip(map(frozenset, m.names), m.probabilities, strict=True)) for f, m in wide.items()}
+        shown = [own for own in wide[1.0].names if max(p[frozenset(own)] for p in chances.values()) > _PROBABLE]
+        if len(shown) < 2:
+            return ""
+        rows = [f"{'P':>6}  {'prior × 1/4':>11}  {'× 4':>6}  structure"]
+        for own in shown:
+            p, narrow, broad = (chances[f][frozenset(own)] for f in wide)
+            rows.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {' + '.join(own) or 'nothing changes'}")
+        return "\n".join(rows)
 
     @property
     def table(self) -> str:
@@ -346,7 +383,7 @@ class Discovery:
     def diagnostics(self) -> str:
         """χ²/n, the frames that fit worst, and how the fit ended."""
         lines = [f"χ²/n = {self.chi2:.4g}; {self.status.message}"]
-        if self.check is None and misfit_excess(self.chi2, self._residuals):
+        if self.check is None and misfit_excess(self.chi2, self.residuals):
             lines.append(
                 "the misfit is more than the noise explains: the discretisation is too coarse, the noise larger than "
                 "stated, or an operator is missing."
@@ -510,8 +547,8 @@ class Discovery:
         judged = [] if self.check is None else [f"verdict: {self.verdict}. {self.advice}"]
         judged += [f"doubt: {doubt}" for doubt in self.doubts]
         refined = [] if self.refined is None else [str(self.refined)]
-        texts = [self.equation, *judged, *refined, self.table, self.diagnostics, *self._check_text, str(self.path)]
-        return "\n\n".join(texts)
+        texts = [self.equation, *judged, *refined, self.table, self.structures_text, self.diagnostics]
+        return "\n\n".join(text for text in (*texts, *self._check_text, str(self.path)) if text)
 
     @property
     def _coupled(self) -> bool:

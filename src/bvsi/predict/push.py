@@ -41,7 +41,7 @@ def predict_linear(posterior: Posterior, Phi: xr.DataArray, *, level: float = 0.
     """
     import xarray as xr
 
-    Phi = _aligned(Phi, posterior.names)
+    Phi = aligned(Phi, posterior.names)
     mean = xr.dot(Phi, xr.DataArray(posterior.mean, dims="operator"), dim="operator")
     other = [d for d in Phi.dims if d != "operator"]
     flat = Phi.transpose(*other, "operator").values.reshape(-1, len(posterior.names))
@@ -87,7 +87,8 @@ def predict_function(
     )
 
 
-def _aligned(Phi: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
+def aligned(Phi: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
+    """The columns of a map for these coefficients, in their order."""
     if "operator" not in Phi.dims or "operator" not in Phi.coords:
         raise BvsiError("Phi: needs a dimension 'operator' whose coordinate names the coefficients.")
     known = Phi["operator"].values.tolist()

@@ -236,4 +236,4 @@ def _shortened(path: SelectionPath, fit: Fit, dropped: str) -> SelectionPath:
     score = min(path.best.score, *(v.score for v in fewer)) if fewer else path.best.score
     ended = Visited.of(fit, score, f"without {dropped}", {}, frozenset())
     stopped = f"{path.stopped} {dropped} is dropped: other discretisations move it by as much as it is."
-    return replace(path, visited=(*fewer, ended), stopped=stopped, margins={}, seen=None)
+    return replace(path, visited=(*fewer, ended), stopped=stopped, margins={}, seen=None, compared=())

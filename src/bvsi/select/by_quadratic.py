@@ -32,9 +32,10 @@ from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, misfit_excess
 from bvsi.infer.quadratic import Minimum, Model, NoiseRatio, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
-from bvsi.select.criterion import ExtendedBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
+from bvsi.select.criterion import ExtendedBIC, ProfileBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
 from bvsi.select.path import SelectionPath, Visited
 from bvsi.select.search import (
+    BESIDE,
     ODDS,
     ODDS_OF_MORE,
     Effort,
@@ -45,6 +46,7 @@ from bvsi.select.search import (
     alike_text,
     best_models,
     best_without,
+    compared_models,
     doubts,
     equation_of,
     near_models,
@@ -235,7 +237,25 @@ class _Sweeping:
         # the misfit at the selected model, unless that at all operators says that neither is to be trusted
         trusted = chosen.quadratic if not whole.quadratic.swamped else whole.quadratic
         notes = doubts(trusted, chosen.fit.names, self.protection)
-        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes)
+        price, rises = math.log(chosen.quadratic.n), self._rises(chosen)
+        best = tuple(self.likelihood.names.index(name) for name in chosen.fit.names)
+        compared = compared_models(best, rises, chosen.quadratic)
+        name = self.settings.criterion.name
+        return SelectionPath(tuple(visited), name, stopped, notes, compared=compared, price=price)
+
+    def _rises(self, chosen: _Fitted) -> dict[Model, float]:
+        """By how much profile BIC of models near a fitted one is above its own, all on the same misfit."""
+        quadratic, names = chosen.quadratic, self.likelihood.names
+        best = tuple(names.index(name) for name in chosen.fit.names)
+        (Q,) = quadratic.solve([best], most_noise=1.0)[1]
+        score = ProfileBIC().values(Q, len(best), quadratic)
+
+        def rise(Q: Array, size: int) -> Array:
+            return np.asarray(ProfileBIC().values(Q, size, quadratic) - score)
+
+        far = 2 * math.log(BESIDE)
+        near = near_models(best, Models(names, self.protection), quadratic, lambda Q, size: rise(Q, size) < far)
+        return {model: float(rise(Q, len(model))) for model, Q in near.items()}
 
 
 @dataclass(frozen=True)
@@ -319,6 +339,7 @@ class _Subsets:
         self.few = likelihood.pilot(settings.estimator.starts.pilot)
         self.price = 0.0  # of an operator
         self._seen: dict[Model, float] = {}
+        self._rises: dict[Model, float] = {}  # of scores of models beside the best one, above its own
 
     @property
     def best(self) -> Model:
@@ -533,7 +554,9 @@ class _Subsets:
         margins |= {name: 0.0 for name, own in alike.items() if own not in self.protection.keep}
         self._blind(best)
         seen = self._seen[best] / self._seen[()] if self._seen.get((), 0.0) > 0 else None
-        return SelectionPath(tuple(visited), self.settings.criterion.name, stopped, notes, margins, seen)
+        compared = compared_models(best, self._rises, quadratic)
+        name = self.settings.criterion.name
+        return SelectionPath(tuple(visited), name, stopped, notes, margins, seen, compared, self.price)
 
     def _margins(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
         """How much higher the score of the best model without an operator is, by operator, all at the same weights.
@@ -567,6 +590,8 @@ class _Subsets:
                 self._fit([] if model in self.fits else [model], quadratic)
                 known = model in self.fits and self._smaller(model) is None and not self._blind(model)
                 margin = self.fits[model][0] - self.fits[best][0] if known else np.inf
+            if model in self.fits or len(model) <= len(best) + 1:
+                self._rises[model] = margin
             lowest = min(lowest, margin)
         return lowest
 
@@ -619,10 +644,12 @@ class _Subsets:
         """Models next to the best one that are nearly as good; not those with operators within their error bars."""
         names, score = quadratic.names, self.fits[best][0]
         rivals = [rival((), (name,), margin) for name, margin in more.items()]
+        self._rises |= {tuple(sorted((*best, names.index(name)))): margin for name, margin in more.items()}
         for model, J in self._near(best, quadratic).items():
             lacks = tuple(names[i] for i in best if i not in model)
             if not lacks or (model in self.fits and (self._smaller(model) is not None or self._blind(model))):
                 continue
+            self._rises[model] = J - score
             rivals.append(rival(lacks, tuple(names[i] for i in model if i not in best), J - score))
         close = (one for one in rivals if one is not None and one.odds < OPEN)
         return tuple(sorted(close, key=lambda one: one.odds))
@@ -630,7 +657,7 @@ class _Subsets:
     def _near(self, best: Model, quadratic: Quadratic) -> dict[Model, float]:
         """Scores of models one operator away, or with one exchanged, that are nearly as good; predicted, or of fits."""
         criterion, models = self.settings.criterion, Models(quadratic.names, self.protection)
-        bound = self.fits[best][0] + 2 * math.log(ODDS) + 1
+        bound = self.fits[best][0] + 2 * math.log(BESIDE)
 
         def wanted(Q: Array, size: int) -> NDArray[np.bool_]:
             return np.asarray(criterion.values(np.maximum(Q, 0.0), size, quadratic) < bound)

@@ -76,6 +76,24 @@ class Visited:
         return Visited(fit.names, score, fit.theta, fit.chi2, changed, candidates, refitted, fit)
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """A model beside the selected one, which is among them itself.
+
+    Attributes
+    ----------
+    rise
+        By how much its score is above that of the selected one; predicted where the model was not fitted.
+    theta, covariance
+        (k,) and (k, k), from the misfit around the selected model.
+    """
+
+    names: tuple[str, ...]
+    rise: float
+    theta: Array
+    covariance: Array
+
+
 @dataclass(repr=False, frozen=True, eq=False)
 class SelectionPath:
     """Models in the order visited; ``best`` is the one with the lowest score.
@@ -97,6 +115,10 @@ class SelectionPath:
     seen
         How much of the time terms the weights of the selected model tell from noise, in parts of what those of no
         operator at all do; None where that was not worked out.
+    compared
+        Models near the selected one, in operators, of which the data say how probable they are.
+    price
+        By how much one operator raises the score; None where a criterion has no scores of models.
     """
 
     visited: tuple[Visited, ...]
@@ -105,6 +127,8 @@ class SelectionPath:
     doubts: str = ""
     margins: Mapping[str, float] = field(default_factory=dict)
     seen: float | None = None
+    compared: tuple[Compared, ...] = ()
+    price: float | None = None
 
     def __repr__(self) -> str:
         kept = ", ".join(self.best.names)
@@ -186,7 +210,8 @@ class Ties:
     ) -> SelectionPath:
         """The path of a selection among η, with the models written in θ."""
         path = select(likelihood.combined(self.T, self.free), keep=self.keep(keep), progress=progress)
-        return replace(path, visited=tuple(self._visited(v) for v in path.visited))
+        visited, compared = tuple(map(self._visited, path.visited)), tuple(map(self._compared, path.compared))
+        return replace(path, visited=visited, compared=compared)
 
     def keep(self, names: Iterable[str]) -> list[str]:
         """Names of η on which the given operators depend."""
@@ -194,9 +219,18 @@ class Ties:
         return [free for free, column in zip(self.free, self.T.T, strict=True) if column[rows].any()]
 
     def _visited(self, visited: Visited) -> Visited:
-        T = self.T[:, [self.free.index(name) for name in visited.names]]
+        names, T = self._map(visited.names)
+        return replace(visited, names=names, theta=T @ visited.theta, fit=None)
+
+    def _compared(self, model: Compared) -> Compared:
+        names, T = self._map(model.names)
+        return Compared(names, model.rise, T @ model.theta, T @ model.covariance @ T.T)
+
+    def _map(self, free: tuple[str, ...]) -> tuple[tuple[str, ...], Array]:
+        """Operators of θ that follow from some of η, and how."""
+        T = self.T[:, [self.free.index(name) for name in free]]
         rows = np.flatnonzero(T.any(axis=1))
-        return replace(visited, names=tuple(self.names[i] for i in rows), theta=T[rows] @ visited.theta, fit=None)
+        return tuple(self.names[i] for i in rows), T[rows]
 
 
 def ties_of(constraints: LinearConstraints) -> Ties | None:

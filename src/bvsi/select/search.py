@@ -26,9 +26,10 @@ from numpy.typing import NDArray
 
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
+from bvsi.errors import RankError
 from bvsi.infer.quadratic import Model, Quadratic
 from bvsi.select.criterion import SubsetCriterion
-from bvsi.select.path import Visited
+from bvsi.select.path import Compared, Visited
 
 Array = NDArray[np.float64]
 Direction = Literal["exhaustive", "forward", "backward"]
@@ -39,6 +40,9 @@ Ladder = dict[int, tuple[float, Model]]
 ODDS = 20.0
 #: The same for models that only have operators more: useless ones have odds of up to n^½, the price of an operator.
 ODDS_OF_MORE = 3.0
+#: Odds up to which models beside the selected one count where probabilities are made of scores; and how many.
+BESIDE = 1000.0
+_COMPARED = 60
 # Larger models that are looked at for rivals; with more, rivals have one operator more or less instead of two. A bound
 # on time, not measured.
 _MAX_ENLARGED = 300
@@ -289,6 +293,27 @@ def near_models(
         some = [one for one in models.fine(near.at(np.flatnonzero(wanted(near.Q, size)))) if one != model]
         found |= dict(zip(some, quadratic.solve(some)[1], strict=True)) if some else {}
     return found
+
+
+def compared_models(best: Model, rises: Mapping[Model, float], quadratic: Quadratic) -> tuple[Compared, ...]:
+    """The selected model and those beside it, the most probable first.
+
+    Parameters
+    ----------
+    rises
+        By how much scores are above that of the selected model.
+    """
+    found = []
+    for model in sorted({**rises, best: 0.0}, key=lambda model: (model != best, rises.get(model, 0.0)))[:_COMPARED]:
+        if model == best or rises[model] < 2 * math.log(BESIDE):
+            names = tuple(quadratic.names[i] for i in model)
+            try:
+                at = quadratic.minimum(names)
+            except RankError:
+                continue
+            covariance = quadratic.scale(at.q) * at.inverse
+            found.append(Compared(names, 0.0 if model == best else float(rises[model]), at.theta, covariance))
+    return tuple(found)
 
 
 def equation_of(name: str) -> str:

@@ -4,7 +4,8 @@
 solved on a grid four times finer, three replicates of overdispersed counts for each of six seeding densities. How often
 95% intervals of D, r and K hold the truth. With ``--twins`` the growth is r u (1 − u/K) or r u (1 − u²/K²), each in
 half of the draws, and the probabilities that are stated of both are compared with how often they are right. With
-``--data ../shared/data/jin2016`` the real assays are fitted, one by one and together, and their last frame forecast.
+``--data ../shared/data/jin2016`` the real assays are fitted one by one, and their last frame is forecast from the
+others; with ``--together`` as one.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
+from bvsi.app.plot.style import BLUE, GREY
 from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
@@ -52,13 +55,14 @@ STRUCTURES = (
     POROUS,
     (*FISHER, DELAY),
     (*POROUS, DELAY),
-    ("laplacian(u)", *POROUS),
-    POROUS[:2],
-    *((D, "u", "u**3") for D in ("laplacian(u)", "laplacian(u**2)")),
-    *((D, "u", "u**2", "u**3") for D in ("laplacian(u)", "laplacian(u**2)")),
+    *((D, "u", "u**3", *late) for D in ("laplacian(u)", "laplacian(u**2)") for late in ((), (DELAY,))),
+    *((D, "u", *late) for D in ("laplacian(u)", "laplacian(u**2)") for late in ((), (DELAY,))),
+    *(("laplacian(u)", *POROUS, *late) for late in ((), (DELAY,))),
 )
 """Those that are compared of the real assays: linear and degenerate diffusion, three laws of growth, and a delay."""
 _COVERED = 1.96
+_RANGES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0 + 1e-9)  # of stated probabilities that are counted together
+_PROBABLE = 0.01  # probability of structures whose intervals are shown
 QUANTITIES = ("D", "r", "K")
 """What intervals are made of."""
 
@@ -160,21 +164,54 @@ def twin(seed: int, run: int) -> tuple[float, bool]:
     return next((float(p) for fit, p in pairs if set(fit.names) == set(FISHER)), 0.0), right
 
 
-def reliability(stated: Sequence[tuple[float, bool]]) -> str:
-    """How often structures are right by their stated probability, both structures of each draw, and the log score.
+def reliability(stated: Sequence[tuple[float, bool]], *, both: bool = True) -> str:
+    """How often what has a stated probability is right, and the log score.
 
-    The log score of probabilities that are calibrated is their entropy, on average.
+    The log score of probabilities that are calibrated is their entropy, on average; beside the probabilities that are
+    right stand two standard deviations of how often they are if all is well.
+
+    Parameters
+    ----------
+    both
+        Whether the opposite of each statement counts too, as of two structures, of which one is right.
     """
     p, right = np.array([p for p, _ in stated]), np.array([r for _, r in stated])
-    p, right = np.concatenate([p, 1 - p]), np.concatenate([right, ~right])
-    lines = ["| stated | right | number |", "|---:|---:|---:|"]
-    for low, high in pairwise([0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0 + 1e-9]):
+    score = -np.mean(np.log(np.clip(np.where(right, p, 1 - p), 1e-12, 1.0)))
+    entropy = np.mean([-q * np.log(q) - (1 - q) * np.log(1 - q) for q in np.clip(p, 1e-12, 1 - 1e-12)])
+    lines = ["| stated | right | ± | number |", "|---:|---:|---:|---:|"]
+    for mean, share, spread, number in _bins(stated, both=both):
+        lines.append(f"| {mean:.3f} | {share:.3f} | {spread:.3f} | {number} |")
+    return "\n".join(lines) + f"\n\n{len(stated)} statements; log score {score:.3f}, entropy {entropy:.3f}\n"
+
+
+def _bins(stated: Sequence[tuple[float, bool]], *, both: bool) -> list[tuple[float, float, float, int]]:
+    """Stated probability on average, how often it is right, two standard deviations of that, and number, by range."""
+    every = [*stated, *((1 - p, not right) for p, right in (stated if both else ()))]
+    p, right = np.array([p for p, _ in every]), np.array([r for _, r in every])
+    found = []
+    for low, high in pairwise(_RANGES):
         inside = (p >= low) & (p < high)
         if inside.any():
-            lines.append(f"| {p[inside].mean():.3f} | {right[inside].mean():.3f} | {inside.sum()} |")
-    safe = np.clip(p, 1e-12, 1 - 1e-12)
-    score, entropy = -np.mean(np.log(safe[right])), -2 * np.mean(safe * np.log(safe))
-    return "\n".join(lines) + f"\n\n{len(stated)} draws; log score {score:.3f}, entropy {entropy:.3f}\n"
+            number = int(inside.sum())
+            spread = 2 * float(np.sqrt(np.mean(p[inside] * (1 - p[inside])) / number))
+            found.append((float(p[inside].mean()), float(right[inside].mean()), spread, number))
+    return found
+
+
+def reliability_figure(stated: Mapping[str, Sequence[tuple[float, bool]]], path: Path, *, both: bool = False) -> None:
+    """Draw how often stated probabilities are right, with what chance lets expect around the diagonal."""
+    fig = Figure(figsize=(4.2 * len(stated), 4.0), layout="constrained")
+    for ax, (title, pairs) in zip(fig.subplots(1, len(stated), squeeze=False)[0], stated.items(), strict=True):
+        mean, share, spread, number = (np.array(column) for column in zip(*_bins(pairs, both=both), strict=True))
+        ax.plot([0, 1], [0, 1], color=GREY, lw=1)
+        ax.errorbar(mean, mean, spread, fmt="none", ecolor=GREY, capsize=4, label="two standard deviations")
+        ax.plot(mean, share, "o", color=BLUE, label="observed")
+        for x, y, n in zip(mean, share, number, strict=True):
+            ax.annotate(f"{n}", (x, y), textcoords="offset points", xytext=(6, -10), fontsize=8)
+        ax.set(xlabel="stated probability", ylabel="share that is right", title=title, xlim=(-0.05, 1.05))
+        ax.set(ylim=(-0.05, 1.05), aspect="equal")
+    ax.legend(loc="upper left", frameon=False, fontsize=8)
+    fig.savefig(path)
 
 
 def real(folder: Path) -> dict[str, tuple[Data, SignalNoise]]:
@@ -191,14 +228,22 @@ def real(folder: Path) -> dict[str, tuple[Data, SignalNoise]]:
     return found
 
 
-def forecast(data: Data, noise: SignalNoise, structures: Sequence[Sequence[str]]) -> tuple[float, float]:
-    """Share of the last frame within 95% of its forecast from the others, and the rms of its z-scores."""
+def forecast(data: Data, noise: SignalNoise, structures: Sequence[Sequence[str]]) -> str:
+    """The last frame from the others: share within 95% and rms of z-scores, by all structures and by each alone."""
     known = Data(data.times[:-1], {"u": data.fields["u"][:-1]}, data.geometry)
-    made = refine(known, _every(structures), noise=noise, structures=structures, later=data.times[-1:])
-    mean, *sd = (own[-1] for own in made.predicted())
-    variance = sum(own**2 for own in sd) + noise.b * np.maximum(mean, 0.0)
-    z = (data.fields["u"][-1] - mean) / np.sqrt(variance)
-    return float(np.mean(np.abs(z) < _COVERED)), float(np.sqrt(np.mean(z**2)))
+    made = refine(known, _every(structures), noise=noise, structures=structures, later=data.times[-1:], budget=np.inf)
+    lines = [f"last frame, forecast by {len(made.models)} structures: {_held(data, noise, *made.predicted())}"]
+    for fit, p in zip(made.models, made.probabilities(), strict=True):
+        alone = _held(data, noise, fit.predictions[0], fit.spreads[0])
+        lines.append(f"  {alone}; P = {p:.3f}: {' + '.join(fit.names)}")
+    return "\n".join(lines) + "\n"
+
+
+def _held(data: Data, noise: SignalNoise, mean: Array, *sd: Array) -> str:
+    """How well the last frame lies within a prediction of it, whose errors are those given and noise."""
+    variance = sum(own[-1] ** 2 for own in sd) + noise.b * np.maximum(mean[-1], 0.0)
+    z = (data.fields["u"][-1] - mean[-1]) / np.sqrt(variance)
+    return f"{np.mean(np.abs(z) < _COVERED):.2f} within 95%, rms z {np.sqrt(np.mean(z**2)):.2f}"
 
 
 def _every(structures: Sequence[Sequence[str]]) -> Library:
@@ -206,30 +251,39 @@ def _every(structures: Sequence[Sequence[str]]) -> Library:
 
 
 def told(made: Refined, wells: str) -> str:
-    """Fisher's D, r and K, and the structures, of one or more real assays."""
+    """Fisher's D, r and K, the structures, and 95% intervals of those that are probable."""
     fisher = next((fit for fit in made.models if set(fit.names) == set(FISHER)), None)
     lines = [f"## {wells}"]
     if fisher is not None:
         made_of = intervals(fisher.posterior.sample(20_000, np.random.default_rng(0))[:, _order(fisher.names)])
         lines += [f"Fisher: {', '.join(f'{q} {low:.4g} to {high:.4g}' for q, (low, high) in made_of.items())}"]
-    return "\n".join([*lines, str(made), f"{made.seconds:.0f} s"]) + "\n"
+    lines.append(str(made))
+    for fit, p in zip(made.models, made.probabilities(), strict=True):
+        ends = fit.posterior.interval()
+        each = (f"{name} {low:.3g} to {high:.3g}" for name, (low, high) in zip(fit.names, ends, strict=True))
+        lines += [f"P = {p:.3f}, converged {fit.status.converged}: {', '.join(each)}"] if p > _PROBABLE else []
+    finite = all(np.isfinite(fit.posterior.interval()).all() for fit in made.models)
+    return "\n".join([*lines, f"all intervals finite: {finite}; {made.seconds:.0f} s"]) + "\n"
 
 
-def report_real(folder: Path, seedings: Sequence[str], structures: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Real assays one by one, with the forecast of their last frame; without ``seedings`` all, then together."""
+def report_real(
+    folder: Path, seedings: Sequence[str], structures: Sequence[Sequence[str]], *, together: bool
+) -> Iterator[str]:
+    """Real assays one by one, with the forecast of their last frame, or together with the same coefficients."""
     wells = real(folder)
-    for name in seedings or wells:
-        data, noise = wells[name]
+    chosen = {name: wells[name] for name in seedings or wells}
+    if together:
+        every, noises = zip(*chosen.values(), strict=True)
+        begin = time.process_time()
+        made = refine(list(every), _every(structures), noise=list(noises), structures=structures, budget=np.inf)
+        named = f"seedings {', '.join(chosen)} together"
+        yield f"{told(made, named)}{time.process_time() - begin:.0f} CPU s\n"
+        return
+    for name, (data, noise) in chosen.items():
         begin = time.process_time()
         made = refine(data, _every(structures), noise=noise, structures=structures, budget=np.inf)
         yield f"{told(made, f'seeding {name}')}{time.process_time() - begin:.0f} CPU s\n"
-        for what, some in (("Fisher and porous", [FISHER, POROUS]), ("Fisher alone", [FISHER])):
-            share, rms = forecast(data, noise, some)
-            yield f"last frame, {what}: {share:.2f} within 95%, rms z {rms:.2f}\n"
-    if not seedings:
-        every, noises = [data for data, _ in wells.values()], [noise for _, noise in wells.values()]
-        made = refine(every, _every(structures), noise=noises, structures=[FISHER, POROUS], budget=np.inf)
-        yield told(made, "all seedings")
+        yield f"{forecast(data, noise, structures)}{time.process_time() - begin:.0f} CPU s\n\n"
 
 
 def table(trials: Sequence[AssayFit]) -> str:
@@ -254,14 +308,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="decides assays and noise (default 0)")
     parser.add_argument("--runs", type=int, default=50, help="of six densities each (default 50)")
     parser.add_argument("--twins", action="store_true", help="probabilities of two structures that are nearly equal")
+    parser.add_argument("--figure", type=Path, help="file for the reliability diagram of --twins, such as twins.svg")
     parser.add_argument("--data", type=Path, help="folder with CellDensity_*.csv, which are fitted instead")
-    parser.add_argument(
-        "--seedings", nargs="*", default=(), help="of --data, such as 10 12 (default all, and together)"
-    )
+    parser.add_argument("--seedings", nargs="*", default=(), help="of --data, such as 10 12 (default all)")
+    parser.add_argument("--together", action="store_true", help="--data with the same coefficients for all seedings")
     parser.add_argument("--structures", type=int, default=len(STRUCTURES), help="of --data, the first of the list")
     chosen = parser.parse_args(arguments)
     if chosen.data is not None:
-        for part in report_real(chosen.data, chosen.seedings, STRUCTURES[: chosen.structures]):
+        some = STRUCTURES[: chosen.structures]
+        for part in report_real(chosen.data, chosen.seedings, some, together=chosen.together):
             sys.stdout.write(part)
             sys.stdout.flush()
     elif chosen.twins:
@@ -270,6 +325,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             stated.append(twin(chosen.seed, run))
             sys.stderr.write(f"{run} {stated[-1][0]:.4f} {stated[-1][1]}\n")
         sys.stdout.write(reliability(stated))
+        if chosen.figure is not None:
+            reliability_figure({"two structures": stated}, chosen.figure, both=True)
     else:
         _coverage(chosen.seed, chosen.runs)
 

@@ -59,6 +59,9 @@ def predict(
     ] = False,
     axis: Annotated[list[str], typer.Option(help="A variable of the quantity: x=-1:1:41. May be repeated.")] = [],  # noqa: B006
     level: Level = 0.95,
+    averaged: Annotated[
+        bool, typer.Option("--averaged", help="Over all structures by their probability, not of the selected one.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="NetCDF or CSV file to write.", show_default=False)] = None,
     force: Force = False,
     as_json: Json = False,
@@ -83,7 +86,8 @@ def predict(
     path = result_file(result)
     with readable(path, "a result of bvsi"):
         wanted, axes = None if potential else expression, dict(map(axis_of, axis))
-        quantity = predict_text(Discovery.load(path), wanted, axes, level=level, rng=np.random.default_rng(0))
+        draws = np.random.default_rng(0)
+        quantity = predict_text(Discovery.load(path), wanted, axes, level=level, rng=draws, averaged=averaged)
     if out is not None:
         written(quantity, out)
     where = f"\nfile: {out}" if out is not None else ""

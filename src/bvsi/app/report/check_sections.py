@@ -119,11 +119,12 @@ def refined_section(refined: Refined, weak: Mapping[str, float]) -> Markup:
     weak
         Coefficients of the weak form, by operator.
     """
-    inclusion = refined.inclusion()
+    mixture = refined.mixture()
+    inclusion = mixture.inclusion()
     shown = [name for name in refined.candidates if inclusion[name] > _SHOWN or name in weak]
     rows = []
     for name in shown:
-        own = [short_number(value) for value in refined.moments(name)] if inclusion[name] > 0 else ["–"] * 3
+        own = [short_number(value) for value in mixture.moments(name)] if inclusion[name] > 0 else ["–"] * 3
         rows.append([name, short_number(weak[name]) if name in weak else "–", *own, f"{inclusion[name]:.3f}"])
     chances = zip(refined.models, refined.probabilities(), strict=True)
     structures = [[" + ".join(m.names), f"{p:.3f}", f"{m.chi2:.2f}"] for m, p in chances if p > _SHOWN]

@@ -31,6 +31,7 @@ def predict_text(
     level: float,
     size: int = 1000,
     rng: np.random.Generator,
+    averaged: bool = False,
 ) -> xr.Dataset:
     """Mean, variance and band of an expression; without one, of the potential of the drift.
 
@@ -40,6 +41,8 @@ def predict_text(
         Variables: first value, last value, number.
     size, rng
         Draws of the posterior, where the expression is not linear.
+    averaged
+        Over all structures.
     """
     given = {
         "name": "quantity",
@@ -55,7 +58,7 @@ def predict_text(
         raise BvsiError(f"predict: {complaints(error, given)[0]}") from None
     for problem in axes_faults(settings):
         raise BvsiError(f"predict: {problem}")
-    return Quantity(settings, found.candidates)(found, rng)
+    return Quantity(settings, found.candidates)(found, rng, averaged=averaged)
 
 
 def written(quantity: xr.Dataset, path: Path) -> None:
@@ -69,9 +72,10 @@ def _csv(quantity: xr.Dataset) -> str:
     """One row per point."""
     axes = list(quantity["mean"].dims)
     points = np.meshgrid(*(quantity[str(axis)].values for axis in axes), indexing="ij") if axes else []
-    columns = [*(p.ravel() for p in points), *(np.atleast_1d(quantity[name].values).ravel() for name in _COLUMNS)]
+    kinds = [*_COLUMNS, *(str(name) for name in quantity if name not in _COLUMNS)]
+    columns = [*(p.ravel() for p in points), *(np.atleast_1d(quantity[name].values).ravel() for name in kinds)]
     rows = [",".join(map(repr, map(float, row))) for row in np.stack(columns, axis=1)]
-    return "\n".join([",".join([*map(str, axes), *_COLUMNS]), *rows, ""])
+    return "\n".join([",".join([*map(str, axes), *kinds]), *rows, ""])
 
 
 def axis_of(text: str) -> tuple[str, list[float]]:

@@ -42,15 +42,22 @@ class Quantity:
     settings: QuantitySettings
     candidates: tuple[str, ...]
 
-    def __call__(self, found: Discovery, rng: np.random.Generator) -> xr.Dataset:
-        """Mean, variance and credible band; ``rng`` draws from the posterior where it is not linear."""
+    def __call__(self, found: Discovery, rng: np.random.Generator, *, averaged: bool = False) -> xr.Dataset:
+        """Mean, variance and credible band; ``rng`` draws from the posterior where it is not linear.
+
+        Parameters
+        ----------
+        averaged
+            Over all structures, with the variances of statistics and of structure apart.
+        """
         wanted = self.settings
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", RuntimeWarning)  # what is no number is told below
-            made = found.predict(self.of(found.names), level=wanted.level, size=wanted.draws, rng=rng)
+            names = found.candidates if averaged else found.names
+            made = found.predict(self.of(names), level=wanted.level, size=wanted.draws, rng=rng, averaged=averaged)
         if not np.isfinite(made["mean"]).any():
             raise BvsiError("the quantity is nowhere a number; look for divisions by zero, logarithms and roots.")
-        return made[["mean", "variance", "lower", "upper"]]
+        return made[[name for name in made if name != "samples"]]
 
     def of(self, names: tuple[str, ...]) -> Predictable:
         """What :meth:`bvsi.Discovery.predict` takes, for selected operators: a linear map or a function."""
