@@ -25,7 +25,7 @@ from bvsi.common.naming import COORDINATES
 from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.functions import FoundFunction
 from bvsi.discovery.method import Method
-from bvsi.discovery.refining import Refined, SpacesCompared
+from bvsi.discovery.refining import PredictedExperiment, Refined, SpacesCompared
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
@@ -268,7 +268,12 @@ def _refined_record(refined: Refined) -> dict[str, Any]:
     """Fits by forward solves as JSON values; states and predictions of the most probable structure only."""
     agreement = refined.agreement
     fits = [_fit_record(fit, whole=number == 0) for number, fit in enumerate(refined.models)]
-    return {**vars(refined), "models": fits, "agreement": None if agreement is None else plain(vars(agreement))}
+    experiments = [
+        {key: plain(value) if isinstance(value, dict) else value.tolist() for key, value in vars(one).items()}
+        for one in refined.experiments
+    ]
+    record = {**vars(refined), "models": fits, "experiments": experiments}
+    return record | {"agreement": None if agreement is None else plain(vars(agreement))}
 
 
 def _fit_record(fit: ForwardFit, *, whole: bool) -> dict[str, Any]:
@@ -298,6 +303,17 @@ def _refined(record: dict[str, Any] | None) -> Refined | None:
         left_out=int(record["left_out"]),
         agreement=agreement,
         seconds=float(record["seconds"]),
+        experiments=tuple(map(_predicted_of, record.get("experiments", ()))),
+    )
+
+
+def _predicted_of(record: dict[str, Any]) -> PredictedExperiment:
+    """Measurements beside predictions again."""
+    by_field = ("values", "mean", "statistics", "structure", "noise")
+    plain_arrays = {key: np.array(record[key], dtype=float) for key in ("times", "points")}
+    return PredictedExperiment(
+        **plain_arrays,
+        **{key: {str(f): np.array(v, dtype=float) for f, v in record[key].items()} for key in by_field},
     )
 
 

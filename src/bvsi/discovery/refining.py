@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -82,6 +82,42 @@ class SpacesCompared:
 
 
 @dataclass(frozen=True, eq=False)
+class PredictedExperiment:
+    """The measurements of one experiment beside what all structures together predict of them.
+
+    Attributes
+    ----------
+    times
+        (T,), forecasts included.
+    points
+        Places (n, dim).
+    values
+        By field, (T, n); NaN where nothing was measured.
+    mean, statistics, structure
+        Predictions by field, (T, n), and their standard deviations within structures, and between them.
+    noise
+        Standard deviations of one measurement there: of replicates, their scatter.
+    """
+
+    times: Array
+    points: Array
+    values: Mapping[str, Array]
+    mean: Mapping[str, Array]
+    statistics: Mapping[str, Array]
+    structure: Mapping[str, Array]
+    noise: Mapping[str, Array]
+
+    def residual(self, name: str) -> Array:
+        """(T, n), in units of the noise."""
+        return np.asarray((self.values[name] - self.mean[name]) / self.noise[name])
+
+    def sd(self, name: str) -> Array:
+        """Of a new measurement, (T, n)."""
+        parts = (self.statistics[name], self.structure[name], self.noise[name])
+        return np.asarray(np.sqrt(sum(own**2 for own in parts)))
+
+
+@dataclass(frozen=True, eq=False)
 class Refined:
     """Equations fitted to the measurements by forward solves.
 
@@ -99,6 +135,8 @@ class Refined:
         Neighbours of probable structures that were not fitted, for time.
     agreement
         With the weak form; None where that has no estimate of the same operators.
+    experiments
+        Measurements beside predictions.
     """
 
     fields: tuple[str, ...]
@@ -108,6 +146,7 @@ class Refined:
     left_out: int
     agreement: SpacesCompared | None
     seconds: float
+    experiments: tuple[PredictedExperiment, ...] = ()
 
     @property
     def selected(self) -> float | None:
@@ -153,17 +192,16 @@ class Refined:
         return self.mixture().average(quantity, **options)
 
     def predicted(self, number: int = 0) -> tuple[Array, Array, Array]:
-        """Values (T + L, s) of one experiment over all structures, and their sd of statistics and of structure.
+        """Values (T, s) of one experiment over all structures, and their sd of statistics and of structure.
 
-        The last L frames are forecasts. A result that was loaded has the most probable structure only.
+        Fields one after the other; the last frames are forecasts where times ``later`` were given.
         """
-        pairs = [(m, p) for m, p in zip(self.models, self.probabilities(), strict=True) if len(m.predictions) > number]
-        p = np.array([own for _, own in pairs])[:, None, None]
-        values = np.array([m.predictions[number] for m, _ in pairs])
-        within = np.array([m.spreads[number] ** 2 for m, _ in pairs])
-        mean = np.sum(p * values, axis=0) / p.sum()
-        between = np.sum(p * (values - mean) ** 2, axis=0) / p.sum()
-        return mean, np.sqrt(np.sum(p * within, axis=0) / p.sum()), np.sqrt(between)
+        one = self.experiments[number]
+        mean, statistics, structure = (
+            np.concatenate([by_field[f] for f in self.fields], axis=1)
+            for by_field in (one.mean, one.statistics, one.structure)
+        )
+        return mean, statistics, structure
 
     @property
     def equation(self) -> str:
@@ -284,8 +322,32 @@ def refine(
     fits = sorted(search.fits.values(), key=lambda fit: -fit.log_evidence)
     left = len(search.waiting(first, further=structures is None))
     agreement = None if found is None else _agreement(found, search.fits, measured[0])
-    seconds = time.perf_counter() - begin
-    return Refined(fields, library.names, tuple(fits), tuple(search.refused), left, agreement, seconds)
+    made = Refined(fields, library.names, tuple(fits), tuple(search.refused), left, agreement, 0.0)
+    beside = [_beside(one, number, made) for number, one in enumerate(measured)]
+    return replace(made, experiments=tuple(beside), seconds=time.perf_counter() - begin)
+
+
+def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperiment:
+    """What was measured, and the mean and errors of all structures."""
+    p = made.probabilities()[:, None, None]
+    values = np.array([fit.predictions[number] for fit in made.models])
+    mean = np.sum(p * values, axis=0)
+    statistics = np.sqrt(sum(q * fit.spreads[number] ** 2 for q, fit in zip(p, made.models, strict=True)))
+    structure = np.sqrt(np.sum(p * (values - mean) ** 2, axis=0))
+    later = len(mean) - one.data.n_times
+    frames = np.append(np.arange(one.data.n_times), np.full(later, one.data.n_times - 1))
+    noise = np.sqrt(made.best.level * one.variance(mean, frames))
+    seen = np.where(one.known, one.values, np.nan)
+    seen = np.concatenate([seen, np.full((later, seen.shape[1]), np.nan)])
+
+    def by_field(stacked: Array) -> dict[str, Array]:
+        return dict(zip(one.fields, np.split(stacked, len(one.fields), axis=1), strict=True))
+
+    return PredictedExperiment(
+        np.append(one.data.times, one.later),
+        one.data.geometry.points,
+        *map(by_field, (seen, mean, statistics, structure, noise)),
+    )
 
 
 class _Structures:

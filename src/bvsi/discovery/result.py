@@ -351,19 +351,21 @@ class Discovery:
         """How many there are."""
         return sum(len(blocks) * rows for blocks, rows in zip(self.chi2_blocks, self.block_rows, strict=True))
 
+    def structure_chances(self) -> dict[tuple[str, ...], tuple[float, ...]]:
+        """Probabilities of equations that are not improbable, as they are and with narrower and wider priors."""
+        wide = [self.structures(factor) for factor in (1.0, *INFLUENCE)]
+        chances = [dict(zip(map(frozenset, m.names), m.probabilities.tolist(), strict=True)) for m in wide]
+        every = {own: tuple(p[frozenset(own)] for p in chances) for own in wide[0].names}
+        return {own: ps for own, ps in every.items() if max(ps) > _PROBABLE}
+
     @property
     def structures_text(self) -> str:
-        """The most probable equations, and what narrower and wider priors would make of them; empty for one alone."""
-        wide = {factor: self.structures(factor) for factor in (1.0, *INFLUENCE)}
-        chances = {f: dict(zip(map(frozenset, m.names), m.probabilities, strict=True)) for f, m in wide.items()}
-        shown = [own for own in wide[1.0].names if max(p[frozenset(own)] for p in chances.values()) > _PROBABLE]
-        if len(shown) < 2:
-            return ""
+        """The same as a table; empty for one alone."""
+        chances = self.structure_chances()
         rows = [f"{'P':>6}  {'prior × 1/4':>11}  {'× 4':>6}  structure"]
-        for own in shown:
-            p, narrow, broad = (chances[f][frozenset(own)] for f in wide)
+        for own, (p, narrow, broad) in chances.items():
             rows.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {' + '.join(own) or 'nothing changes'}")
-        return "\n".join(rows)
+        return "\n".join(rows) if len(chances) > 1 else ""
 
     @property
     def table(self) -> str:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from bvsi.app.report.charts import Chart, Curve, Level, chart
 from bvsi.app.report.markup import Markup, element, table
 from bvsi.app.report.svg import figure, short_number
 from bvsi.check import Check
-from bvsi.discovery.refining import Refined
 from bvsi.predict.forecast import Forecast
-
-_SHOWN = 0.01  # probability of operators and structures in tables
 
 
 def comparison_rows(check: Check) -> list[tuple[str, str, str, str]]:
@@ -109,38 +104,3 @@ def _wide(values: np.ndarray) -> bool:
     """Whether positive values span so much that only a logarithmic axis shows them."""
     positive = values[np.isfinite(values) & (values > 0)]
     return bool(positive.size) and float(positive.max()) > 100 * float(positive.min())
-
-
-def refined_section(refined: Refined, weak: Mapping[str, float]) -> Markup:
-    """Coefficients by forward solves beside those of the weak form, and the probabilities of structures.
-
-    Parameters
-    ----------
-    weak
-        Coefficients of the weak form, by operator.
-    """
-    mixture = refined.mixture()
-    inclusion = mixture.inclusion()
-    shown = [name for name in refined.candidates if inclusion[name] > _SHOWN or name in weak]
-    rows = []
-    for name in shown:
-        own = [short_number(value) for value in mixture.moments(name)] if inclusion[name] > 0 else ["–"] * 3
-        rows.append([name, short_number(weak[name]) if name in weak else "–", *own, f"{inclusion[name]:.3f}"])
-    chances = zip(refined.models, refined.probabilities(), strict=True)
-    structures = [[" + ".join(m.names), f"{p:.3f}", f"{m.chi2:.2f}"] for m, p in chances if p > _SHOWN]
-    few = "The frames are too few for the weak form below: trust this section. " if refined.few_frames else ""
-    words = (
-        f"{few}The equation and {len(refined.models) - 1} others were solved from an initial state that is inferred "
-        "with the coefficients, and compared with the values as they were measured."
-    )
-    headings = ["operator", "weak form", "forward solves", "sd (statistics)", "sd (structure)", "P(in)"]
-    return element(
-        "section",
-        element("h2", "Forward solves"),
-        element("p", words),
-        element("p", element("code", refined.equation)),
-        *(element("p", doubt, class_="note") for doubt in refined.doubts),
-        table(headings, rows, caption="Coefficients, over the structures that have them"),
-        table(["structure", "probability", "χ² per degree of freedom"], structures, caption="Structures"),
-        id="refined",
-    )

@@ -14,16 +14,18 @@ import numpy as np
 
 from bvsi._version import __version__
 from bvsi.app.report.changes_section import changes_section
-from bvsi.app.report.check_sections import check_section, forecast_section, refined_section
+from bvsi.app.report.check_sections import check_section, forecast_section
 from bvsi.app.report.frames_section import frames_section
-from bvsi.app.report.markup import Markup, element, joined
+from bvsi.app.report.markup import Markup, element, joined, table
 from bvsi.app.report.matrix_figures import correlation_figure, pairs_figure
 from bvsi.app.report.paper_section import paper_section
 from bvsi.app.report.path_figure import path_figure
 from bvsi.app.report.quantity_section import functions_of, quantity_section
+from bvsi.app.report.refined_section import refined_section
 from bvsi.app.report.settings_section import settings_section
 from bvsi.app.report.summary_section import coefficient_section, equation_section, verdict_section
 from bvsi.discovery import Discovery
+from bvsi.discovery.result import INFLUENCE
 from bvsi.infer.posteriors import GaussianPosterior
 
 if TYPE_CHECKING:
@@ -99,7 +101,8 @@ def html_report(
     if found.forecast is not None:
         sections["forecast"] = forecast_section(found.forecast)
     if found.refined is not None:
-        made = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
+        weak = {name: (v, sd) for name, v, sd in zip(found.names, found.theta, found.sd, strict=True)}
+        made = refined_section(found.refined, weak)
         few = found.refined.few_frames  # the weak form cannot tell then
         sections = {"refined": made, **sections} if few else {**sections, "refined": made}
     sections["settings"] = settings_section(found, settings, timing, study_text)
@@ -109,7 +112,19 @@ def html_report(
 
 def _selection(found: Discovery) -> Markup:
     doubts = element("p", found.path.doubts) if found.path.doubts else ""
-    return element("section", element("h2", "Selection"), doubts, path_figure(found.path, found.fields), id="selection")
+    drawn = path_figure(found.path, found.fields)
+    return element("section", element("h2", "Selection"), doubts, drawn, _structures(found), id="selection")
+
+
+def _structures(found: Discovery) -> Markup:
+    """Probabilities of equations in residual space; nothing for one alone."""
+    chances = found.structure_chances()
+    if len(chances) < 2:
+        return Markup("")
+    rows = [[" + ".join(own) or "nothing changes", *(f"{p:.3f}" for p in ps)] for own, ps in chances.items()]
+    head = ["structure", "P", *(f"P, prior × {factor:g}" for factor in INFLUENCE)]
+    words = "Equations that were compared, with narrower and wider priors of the coefficients beside"
+    return table(head, rows, caption=words)
 
 
 def _posterior(found: Discovery) -> Markup:
