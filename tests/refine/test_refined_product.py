@@ -12,6 +12,8 @@ from bvsi import Discovery, discover
 from bvsi.app.cli.main import app
 from bvsi.app.study import load_study, run_study
 from bvsi.data import Data, Grid
+from bvsi.discovery.refining import refine
+from bvsi.errors import InfeasibleError
 from bvsi.forward.ensemble import simulator
 from bvsi.noise import IID, from_counts
 from bvsi.operators import Library, NoFlux
@@ -120,3 +122,24 @@ def test_the_command_writes_a_result_with_them(data, found, tmp_path, monkeypatc
     told = json.loads(ran.stdout)
     assert told["inclusion"]["u"] == pytest.approx(1.0)
     assert Discovery.load("refined.nc").refined.equation == told["equation"]
+
+
+def test_a_parameter_inside_of_an_operator_is_fitted(tmp_path):
+    """u_t = D u_xx − a u/(K + u) from six frames, with K between bounds; a file keeps it."""
+    t = np.linspace(0.0, 1.0, 6)
+    u0 = 0.8 + 0.6 * np.cos(np.pi * X)
+    true = Library({"u": ["laplacian(u)", "u/(0.5 + u)"]}, boundary=NoFlux())
+    first = Data(t, {"u": np.tile(u0, (len(t), 1))}, Grid(x=X))
+    u, _ = simulator(first, true).run(np.array([0.03, -0.8]), {"u": u0}, t)
+    noisy = first.with_fields({"u": u["u"] + 0.003 * np.random.default_rng(5).standard_normal(u["u"].shape)})
+    names = ("laplacian(u)", "u/(K + u)")
+    looked = Library({"u": list(names)}, boundary=NoFlux(), parameters={"K": (0.05, 5.0)}, keep=list(names))
+    made = refine(noisy, looked, noise=IID(0.003))
+    assert made.parameters == ("K",)
+    fit = made.best
+    truth = [{"laplacian(u)": 0.03, "u/(K + u)": -0.8, "K": 0.5}[name] for name in fit.names]
+    assert np.abs((fit.posterior.mean - truth) / np.sqrt(fit.posterior.variance)).max() < 4
+    assert np.sqrt(fit.posterior.variance)[fit.names.index("K")] < 0.05
+    assert made.equation.splitlines()[1].startswith("K = 0.")
+    with pytest.raises(InfeasibleError, match="K > 6"):
+        refine(noisy, looked, noise=IID(0.003), constraints=["K > 6"])

@@ -25,7 +25,7 @@ from bvsi.common.naming import COORDINATES
 from bvsi.discovery.frames import ExperimentFrames, Frames
 from bvsi.discovery.functions import FoundFunction
 from bvsi.discovery.method import Method
-from bvsi.discovery.refining import PredictedExperiment, Refined, SpacesCompared
+from bvsi.discovery.refined import PredictedExperiment, Refined, SpacesCompared
 from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
@@ -281,7 +281,7 @@ def _fit_record(fit: ForwardFit, *, whole: bool) -> dict[str, Any]:
     base, limits = posterior, None
     if isinstance(posterior, TruncatedPosterior):
         assert isinstance(posterior.base, GaussianPosterior)
-        base, limits = posterior.base, plain(posterior.constraints.rows._asdict())
+        base, limits = posterior.base, plain({**posterior.constraints.rows._asdict(), "mode": posterior.mode})
     arrays = {name: [own.tolist() for own in getattr(fit, name)] if whole else [] for name in _BY_EXPERIMENT}
     law = {"names": fit.names, "mean": base.mean.tolist(), "covariance": base.covariance.tolist(), "limits": limits}
     return {**plain(vars(fit)), **arrays, "posterior": law, "status": status_record(fit.status)}
@@ -304,6 +304,7 @@ def _refined(record: dict[str, Any] | None) -> Refined | None:
         agreement=agreement,
         seconds=float(record["seconds"]),
         experiments=tuple(map(_predicted_of, record.get("experiments", ()))),
+        parameters=tuple(map(str, record.get("parameters", ()))),
     )
 
 
@@ -327,7 +328,7 @@ def _fit_of(record: dict[str, Any]) -> ForwardFit:
         bounds = LinearConstraints(
             names, rows["A"].reshape(-1, len(names)), rows["lower"], rows["upper"], tuple(limits["texts"])
         )
-        posterior = TruncatedPosterior(base, bounds, theta)
+        posterior = TruncatedPosterior(base, bounds, np.array(limits.get("mode", theta), dtype=float))
     arrays = {name: tuple(np.array(own, dtype=float) for own in record[name]) for name in _BY_EXPERIMENT}
     read = {"theta": theta, "scale": np.array(record["scale"], dtype=float), "status": status_of(record["status"])}
     return ForwardFit(**{**record, **arrays, **read, "posterior": posterior})

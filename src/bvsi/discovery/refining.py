@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.linalg
@@ -19,13 +19,14 @@ from scipy.special import chdtrc
 from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
-from bvsi.discovery.result import INFLUENCE, equation_text
+from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
+from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
 from bvsi.errors import InfeasibleError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.posteriors import moved
 from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
-from bvsi.predict.mixture import Averaged, Mixture
 from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward
 
 if TYPE_CHECKING:
@@ -37,228 +38,8 @@ _MOST, _RIVALS = 40, 10.0
 _WINDOW = 20.0
 # log-likelihood by which a smaller structure may fit better: what iterations leave when they end.
 _LOWER = 0.1
-# Probability of a difference between both spaces, or of a misfit, by chance, below which there is a doubt.
-_DOUBTED = 0.01
-_MISFIT = 1e-3  # see above: noise levels are known to a few percent only
-# Frames below which temporal test functions have no room, so that the weak form differences the data in time.
-_FEW_FRAMES = 12
-# Nodes where the equation is solved, by node of the data, beyond which the state between them is a matter of its prior:
-# of one draw of 40 sensors on 307 nodes coefficients were off by up to 3.2 standard deviations.
-_SPARSE = 3.0
-_SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
-
-
-@dataclass(frozen=True, eq=False)
-class SpacesCompared:
-    """The weak form's estimate beside that of forward solves, for the same operators.
-
-    Attributes
-    ----------
-    difference
-        Weak form minus forward solves, (d,).
-    sd
-        Standard deviations of that difference, (d,).
-    p_value
-        Probability of as large a difference by chance.
-    """
-
-    names: tuple[str, ...]
-    difference: Array
-    sd: Array
-    p_value: float
-    cause: str
-
-    @property
-    def doubted(self) -> bool:
-        """Whether noise does not explain the difference."""
-        return self.p_value < _DOUBTED
-
-    def __str__(self) -> str:
-        worst = int(np.argmax(np.abs(self.difference / self.sd)))
-        told = f"{self.names[worst]} by {abs(self.difference[worst] / self.sd[worst]):.1f} standard deviations"
-        if not self.doubted:
-            return f"Weak form and forward solves agree (p = {self.p_value:.2g}); they differ most in {told}."
-        return f"Weak form and forward solves disagree (p = {self.p_value:.2g}), most in {told}. {self.cause}"
-
-
-@dataclass(frozen=True, eq=False)
-class PredictedExperiment:
-    """The measurements of one experiment beside what all structures together predict of them.
-
-    Attributes
-    ----------
-    times
-        (T,), forecasts included.
-    points
-        Places (n, dim).
-    values
-        By field, (T, n); NaN where nothing was measured.
-    mean, statistics, structure
-        Predictions by field, (T, n), and their standard deviations within structures, and between them.
-    noise
-        Standard deviations of one measurement there: of replicates, their scatter.
-    """
-
-    times: Array
-    points: Array
-    values: Mapping[str, Array]
-    mean: Mapping[str, Array]
-    statistics: Mapping[str, Array]
-    structure: Mapping[str, Array]
-    noise: Mapping[str, Array]
-
-    def residual(self, name: str) -> Array:
-        """(T, n), in units of the noise."""
-        return np.asarray((self.values[name] - self.mean[name]) / self.noise[name])
-
-    def sd(self, name: str) -> Array:
-        """Of a new measurement, (T, n)."""
-        parts = (self.statistics[name], self.structure[name], self.noise[name])
-        return np.asarray(np.sqrt(sum(own**2 for own in parts)))
-
-
-@dataclass(frozen=True, eq=False)
-class Refined:
-    """Equations fitted to the measurements by forward solves.
-
-    Attributes
-    ----------
-    fields
-        Fields with an equation.
-    candidates
-        All operators.
-    models
-        One fit for each structure, the most probable first.
-    refused
-        Structures that could not be fitted, with the reason.
-    left_out
-        Neighbours of probable structures that were not fitted, for time.
-    agreement
-        With the weak form; None where that has no estimate of the same operators.
-    experiments
-        Measurements beside predictions.
-    """
-
-    fields: tuple[str, ...]
-    candidates: tuple[str, ...]
-    models: tuple[ForwardFit, ...]
-    refused: tuple[tuple[tuple[str, ...], str], ...]
-    left_out: int
-    agreement: SpacesCompared | None
-    seconds: float
-    experiments: tuple[PredictedExperiment, ...] = ()
-
-    @property
-    def selected(self) -> float | None:
-        """Probability of the structure that the weak form selected; None where it was not fitted."""
-        names = None if self.agreement is None else set(self.agreement.names)
-        return next(
-            (float(p) for m, p in zip(self.models, self.probabilities(), strict=True) if set(m.names) == names), None
-        )
-
-    @property
-    def best(self) -> ForwardFit:
-        """The most probable structure."""
-        return self.models[0]
-
-    @property
-    def few_frames(self) -> bool:
-        """Whether the frames are too few for temporal test functions, so that the weak form differences them."""
-        return any(len(values) < _FEW_FRAMES for values in self.best.predictions)
-
-    def probabilities(self, wider: float = 1.0) -> Array:
-        """Of each structure among those fitted, all equal beforehand.
-
-        Parameters
-        ----------
-        wider
-            Factor on the standard deviations of the prior of the coefficients.
-        """
-        logs = np.array([fit.evidence_with(wider) for fit in self.models])
-        weights = np.exp(logs - logs.max())
-        return np.asarray(weights / weights.sum())
-
-    def mixture(self, wider: float = 1.0) -> Mixture:
-        """Structures, with their posteriors and probabilities."""
-        names, laws = (tuple(getattr(m, what) for m in self.models) for what in ("names", "posterior"))
-        return Mixture(self.candidates, names, self.probabilities(wider), laws)
-
-    def inclusion(self) -> dict[str, float]:
-        """P(in) by operator: the probability of the structures that have it."""
-        return self.mixture().inclusion()
-
-    def average(self, quantity: str | Callable[[dict[str, float]], float], **options: Any) -> Averaged:
-        """A coefficient by name, or a function of all coefficients: :meth:`bvsi.predict.mixture.Mixture.average`."""
-        return self.mixture().average(quantity, **options)
-
-    def predicted(self, number: int = 0) -> tuple[Array, Array, Array]:
-        """Values (T, s) of one experiment over all structures, and their sd of statistics and of structure.
-
-        Fields one after the other; the last frames are forecasts where times ``later`` were given.
-        """
-        one = self.experiments[number]
-        mean, statistics, structure = (
-            np.concatenate([by_field[f] for f in self.fields], axis=1)
-            for by_field in (one.mean, one.statistics, one.structure)
-        )
-        return mean, statistics, structure
-
-    @property
-    def equation(self) -> str:
-        """The most probable structure."""
-        fit = self.best
-        return equation_text(fit.names, fit.posterior.mean, np.sqrt(fit.posterior.variance), self.fields)
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Why the answer may be wrong."""
-        fit, found = self.best, []
-        if not fit.status.converged:
-            found.append(f"Forward solves: {fit.status.message}")
-        if fit.p_value < _MISFIT:
-            found.append(
-                f"The equation does not fit the measurements (χ² per degree of freedom {fit.chi2:.2f}, p = "
-                f"{fit.p_value:.1g}): an operator is missing, or the noise is larger than stated."
-            )
-        if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
-            found.append(
-                "The field between the sensors is told by its smoothness alone: error bars of coefficients that depend "
-                "on it, such as those of growth, may be too small."
-            )
-        if self.selected is not None and not self.selected > _DOUBTED:
-            found.append(
-                f"By forward solves the structure that the weak form selected has probability {self.selected:.2g}; "
-                f"the most probable one is {' + '.join(fit.names)}."
-            )
-        if self.agreement is not None and self.agreement.doubted:
-            found.append(str(self.agreement))
-        return tuple(found)
-
-    @property
-    def text(self) -> str:
-        """Equation, averaged coefficients and structures."""
-        chances, wide = self.probabilities(), [self.probabilities(factor) for factor in INFLUENCE]
-        mixture = self.mixture()
-        inclusion = mixture.inclusion()
-        lines = [f"by forward solves: {self.equation}", f"χ² per degree of freedom {self.best.chi2:.3g}", ""]
-        for name in self.candidates:
-            if inclusion[name] > _SHOWN:
-                mean, statistics, structure = mixture.moments(name)
-                lines.append(
-                    f"{name} = {mean:.4g} ± {statistics:.2g} (statistics) ± {structure:.2g} (structure), "
-                    f"P(in) = {inclusion[name]:.3f}"
-                )
-        lines += ["", f"{'P':>6}  {'prior × 1/4':>11}  {'× 4':>6}  {'χ²/ν':>6}  structure"]
-        for fit, p, narrow, broad in zip(self.models, chances, *wide, strict=True):
-            if max(p, narrow, broad) > 0.1 * _SHOWN:
-                lines.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {fit.chi2:>6.2f}  {' + '.join(fit.names)}")
-        lines += [f"{self.left_out} neighbouring structures were not fitted, for time."] if self.left_out else []
-        lines += [f"not fitted: {' + '.join(names)}: {reason}" for names, reason in self.refused]
-        lines += [] if self.agreement is None else [str(self.agreement)]
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return self.text
+# Times that columns of parameters are made anew, and the move of a parameter in standard deviations that ends it.
+_ROUNDS, _STANDS = 15, 0.05
 
 
 @single_threaded_blas()
@@ -299,16 +80,16 @@ def refine(
         Seconds after which no further structure is begun.
     """
     begin = time.perf_counter()
-    if library.parameters or library.unknown:
-        listed = ", ".join((*library.parameters, *library.unknown))
-        raise RefineError(f"refine: {listed} inside operators cannot be fitted; write numbers in their places.")
+    if library.unknown:
+        listed = ", ".join(library.unknown)
+        raise RefineError(f"refine: the function {listed} cannot be fitted; write it with numbers or parameters.")
     experiments = as_experiments(data)
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
     if len(models) != len(experiments):
         raise RefineError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
     fields = tuple(f for f in experiments[0].names if f in library.equations)
     measured = [Measurements.of(one, own, fields, on, later) for one, own in zip(experiments, models, strict=True)]
-    limits = None if constraints is None else as_linear(constraints, library.names)
+    limits = None if constraints is None else as_linear(constraints, (*library.names, *library.parameters))
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
     search = _Structures(library, measured, limits, found)
@@ -322,7 +103,9 @@ def refine(
     fits = sorted(search.fits.values(), key=lambda fit: -fit.log_evidence)
     left = len(search.waiting(first, further=structures is None))
     agreement = None if found is None else _agreement(found, search.fits, measured[0])
-    made = Refined(fields, library.names, tuple(fits), tuple(search.refused), left, agreement, 0.0)
+    inside = tuple(dict.fromkeys(name for fit in fits for name in fit.names if name not in library.names))
+    every = (*library.names, *inside)
+    made = Refined(fields, every, tuple(fits), tuple(search.refused), left, agreement, 0.0, parameters=inside)
     beside = [_beside(one, number, made) for number, one in enumerate(measured)]
     return replace(made, experiments=tuple(beside), seconds=time.perf_counter() - begin)
 
@@ -376,16 +159,19 @@ class _Structures:
         path = self._found.path
         near = [v for v in path.visited if v.score < path.best.score + _RIVALS]
         ranked = [self._found.names, *(v.names for v in sorted(near, key=lambda v: v.score))]
-        return [names for names in dict.fromkeys(ranked) if names]
+        own = [tuple(name for name in names if name not in self._found.parameters) for names in ranked]
+        return [names for names in dict.fromkeys(own) if names]
 
     def fit(self, names: Sequence[str], *, tolerant: bool = False) -> None:
         """Fit one structure; with ``tolerant`` one that cannot be is noted and left out."""
         some = self._library.subset(names)
         key = frozenset(names)
         try:
-            limits = self._limits.restrict(some.names) if self._limits else None
-            model = ForwardModel.of(self._measured, some, limits)
-            self.fits[key] = self._best_of_two(model)
+            if parameters_of(some, some.names):
+                self.fits[key] = self._with_parameters(some)
+            else:
+                limits = self._limits.restrict(some.names) if self._limits else None
+                self.fits[key] = self._best_of_two(ForwardModel.of(self._measured, some, limits))
         except (RefineError, InfeasibleError) as error:
             if not tolerant:
                 raise
@@ -403,6 +189,48 @@ class _Structures:
         values = dict(zip(better.names, better.theta, strict=True))
         other = fit_forward(model, [np.array([values.get(name, 0.0) for name in model.names])], better)
         return max(fit, other, key=lambda one: one.log_likelihood)
+
+    def _with_parameters(self, some: Library) -> ForwardFit:
+        """θ and κ: columns ∂F/∂κ with the coefficient κ − κ_0 join the operators, and κ_0 moves until that is zero."""
+        weak = self._found
+        known = {} if weak is None else {name: value for name, (value, _) in weak.inside.items()}
+        values = {name: known.get(name, some.parameters[name].first) for name in parameters_of(some, some.names)}
+        if weak is not None and set(some.names) <= set(weak.names):
+            theta = dict(zip(weak.names, weak.theta.tolist(), strict=True))
+        else:
+            plain = ForwardModel.of(self._measured, some.at(values), None)
+            theta = dict(zip(plain.names, plain.start().tolist(), strict=True))
+        fit: ForwardFit | None = None
+        for _ in range(_ROUNDS):
+            model = self._model_at(some.at(values, theta), values)
+            start = np.array([theta.get(name, 0.0) if name in some.names else 0.0 for name in model.names])
+            fit = fit_forward(model, [start], fit)
+            columns, sd = columns_of(model.library), np.sqrt(fit.posterior.variance)
+            at = {made: i for i, made in enumerate(fit.names) if made in columns}
+            if all(abs(fit.theta[i]) < _STANDS * sd[i] for i in at.values()):
+                offset = np.array([values[columns[name]] if name in columns else 0.0 for name in fit.names])
+                return replace(fit, posterior=moved(fit.posterior, offset))
+            values |= {
+                columns[made]: some.parameters[columns[made]].moved(values[columns[made]], fit.theta[i])
+                for made, i in at.items()
+            }
+            theta = {name: float(v) for name, v in zip(fit.names, fit.theta, strict=True) if name in some.names}
+        raise RefineError(
+            f"refine: {', '.join(values)} did not settle in {_ROUNDS} rounds; give narrower bounds or a start."
+        )
+
+    def _model_at(self, at: Library, values: Mapping[str, float]) -> ForwardModel:
+        """Operators and columns at values of the parameters, within their bounds."""
+        columns, known = columns_of(at), self._library.parameters
+        if at.ties:
+            raise RefineError("refine: a parameter that stands in several equations cannot be fitted.")
+        inside = [f"{known[name].low!r} <= {name} <= {known[name].high!r}" for name in values]
+        given = self._limits.texts if self._limits else ()
+        limits = as_linear((*given, *inside), (*self._library.names, *known))
+        model = ForwardModel.of(self._measured, at, limits_of(at, limits, values))
+        sd = {made: known[name].sd for made, name in columns.items()}
+        scale = np.array([sd.get(name, s) for name, s in zip(model.names, model.scale, strict=True)])
+        return replace(model, scale=scale)
 
     def _ranked(self) -> list[ForwardFit]:
         return sorted(self.fits.values(), key=lambda fit: -fit.log_evidence)
@@ -422,7 +250,8 @@ class _Structures:
         ranked = self._ranked()
         likely = [fit for fit in ranked if fit.log_evidence > ranked[0].log_evidence - math.log(_WINDOW)]
         free = [name for name in self._library.names if name not in self._library.keep]
-        changed = [set(fit.names) ^ {name} for fit in likely for name in free]
+        own = set(self._library.names)
+        changed = [(set(fit.names) & own) ^ {name} for fit in likely for name in free]
         return [tuple(name for name in self._library.names if name in one) for one in changed if one]
 
 
@@ -432,8 +261,8 @@ def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: M
     Where forward solves are efficient, Cov(θ_w − θ_f) = Cov θ_w − Cov θ_f (Hausman). In every direction it is taken for
     no less than Cov θ_f: both have errors of approximation.
     """
-    fit = fits.get(frozenset(found.names))
-    if fit is None:
+    fit = fits.get(frozenset(name for name in found.names if name not in found.parameters))
+    if fit is None or set(fit.names) != set(found.names):
         return None
     order = [found.names.index(name) for name in fit.names]
     weak = found.posterior.covariance[np.ix_(order, order)]
@@ -454,11 +283,11 @@ def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: M
 
 def _cause(fit: ForwardFit, data: Measurements) -> str:
     """The likely cause of a disagreement."""
-    if data.data.n_times < _FEW_FRAMES:
+    if data.data.n_times < FEW_FRAMES:
         return (
             f"{data.data.n_times} frames are too few for the weak form, which differences them in time: trust the "
             "forward solves."
         )
-    if fit.p_value < _MISFIT:
+    if fit.p_value < MISFIT:
         return "Neither fits: an operator is missing, or the noise is not what was stated."
     return "The nodes may not resolve the fields: compare with every second node, or with finer data."

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from bvsi.app.plot.accessor import DiscoveryPlots
     from bvsi.data import Data, Grid, Mesh
-    from bvsi.discovery.refining import Refined
+    from bvsi.discovery.refined import Refined
     from bvsi.operators import Library
     from bvsi.predict.forecast import Forecast
     from bvsi.predict.mixture import Mixture

@@ -26,7 +26,8 @@ from bvsi.app.plot.style import BLUE, GREY
 from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
-from bvsi.discovery.refining import Refined, refine
+from bvsi.discovery.refined import Refined
+from bvsi.discovery.refining import refine
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import simulator
 from bvsi.noise import SignalNoise, from_counts

@@ -13,7 +13,7 @@ from bvsi.app.report.svg import Scale, axes, dots_data, figure, line, padded, pa
 from bvsi.app.report.typeset import plain
 from bvsi.common.arrays import Array
 from bvsi.discovery import with_uncertainty
-from bvsi.discovery.refining import PredictedExperiment, Refined
+from bvsi.discovery.refined import PredictedExperiment, Refined
 from bvsi.discovery.result import INFLUENCE
 
 _SHOWN = 0.01  # probability of operators and structures in tables

@@ -1,0 +1,249 @@
+"""What fits by forward solves found: structures with their probabilities, averages, agreement with the weak form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from bvsi.common.arrays import Array
+from bvsi.common.naming import without_equation
+from bvsi.discovery.result import INFLUENCE, equation_text, with_uncertainty
+from bvsi.predict.mixture import Averaged, Mixture
+from bvsi.refine import ForwardFit
+
+# Probability of a difference between both spaces, or of a misfit, by chance, below which there is a doubt.
+_DOUBTED = 0.01
+MISFIT = 1e-3  # see above: noise levels are known to a few percent only
+# Frames below which temporal test functions have no room, so that the weak form differences the data in time.
+FEW_FRAMES = 12
+# Nodes where the equation is solved, by node of the data, beyond which the state between them is a matter of its prior:
+# of one draw of 40 sensors on 307 nodes coefficients were off by up to 3.2 standard deviations.
+_SPARSE = 3.0
+_SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
+
+
+@dataclass(frozen=True, eq=False)
+class SpacesCompared:
+    """The weak form's estimate beside that of forward solves, for the same operators.
+
+    Attributes
+    ----------
+    difference
+        Weak form minus forward solves, (d,).
+    sd
+        Standard deviations of that difference, (d,).
+    p_value
+        Probability of as large a difference by chance.
+    """
+
+    names: tuple[str, ...]
+    difference: Array
+    sd: Array
+    p_value: float
+    cause: str
+
+    @property
+    def doubted(self) -> bool:
+        """Whether noise does not explain the difference."""
+        return self.p_value < _DOUBTED
+
+    def __str__(self) -> str:
+        worst = int(np.argmax(np.abs(self.difference / self.sd)))
+        told = f"{self.names[worst]} by {abs(self.difference[worst] / self.sd[worst]):.1f} standard deviations"
+        if not self.doubted:
+            return f"Weak form and forward solves agree (p = {self.p_value:.2g}); they differ most in {told}."
+        return f"Weak form and forward solves disagree (p = {self.p_value:.2g}), most in {told}. {self.cause}"
+
+
+@dataclass(frozen=True, eq=False)
+class PredictedExperiment:
+    """The measurements of one experiment beside what all structures together predict of them.
+
+    Attributes
+    ----------
+    times
+        (T,), forecasts included.
+    points
+        Places (n, dim).
+    values
+        By field, (T, n); NaN where nothing was measured.
+    mean, statistics, structure
+        Predictions by field, (T, n), and their standard deviations within structures, and between them.
+    noise
+        Standard deviations of one measurement there: of replicates, their scatter.
+    """
+
+    times: Array
+    points: Array
+    values: Mapping[str, Array]
+    mean: Mapping[str, Array]
+    statistics: Mapping[str, Array]
+    structure: Mapping[str, Array]
+    noise: Mapping[str, Array]
+
+    def residual(self, name: str) -> Array:
+        """(T, n), in units of the noise."""
+        return np.asarray((self.values[name] - self.mean[name]) / self.noise[name])
+
+    def sd(self, name: str) -> Array:
+        """Of a new measurement, (T, n)."""
+        parts = (self.statistics[name], self.structure[name], self.noise[name])
+        return np.asarray(np.sqrt(sum(own**2 for own in parts)))
+
+
+@dataclass(frozen=True, eq=False)
+class Refined:
+    """Equations fitted to the measurements by forward solves.
+
+    Attributes
+    ----------
+    fields
+        Fields with an equation.
+    candidates
+        All operators.
+    models
+        One fit for each structure, the most probable first.
+    refused
+        Structures that could not be fitted, with the reason.
+    left_out
+        Neighbours of probable structures that were not fitted, for time.
+    agreement
+        With the weak form; None where that has no estimate of the same operators.
+    experiments
+        Measurements beside predictions.
+    parameters
+        Those of the candidates that are numbers inside of operators, not coefficients.
+    """
+
+    fields: tuple[str, ...]
+    candidates: tuple[str, ...]
+    models: tuple[ForwardFit, ...]
+    refused: tuple[tuple[tuple[str, ...], str], ...]
+    left_out: int
+    agreement: SpacesCompared | None
+    seconds: float
+    experiments: tuple[PredictedExperiment, ...] = ()
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def selected(self) -> float | None:
+        """Probability of the structure that the weak form selected; None where it was not fitted."""
+        names = None if self.agreement is None else set(self.agreement.names)
+        return next(
+            (float(p) for m, p in zip(self.models, self.probabilities(), strict=True) if set(m.names) == names), None
+        )
+
+    @property
+    def best(self) -> ForwardFit:
+        """The most probable structure."""
+        return self.models[0]
+
+    @property
+    def few_frames(self) -> bool:
+        """Whether the frames are too few for temporal test functions, so that the weak form differences them."""
+        return any(len(values) < FEW_FRAMES for values in self.best.predictions)
+
+    def probabilities(self, wider: float = 1.0) -> Array:
+        """Of each structure among those fitted, all equal beforehand.
+
+        Parameters
+        ----------
+        wider
+            Factor on the standard deviations of the prior of the coefficients.
+        """
+        logs = np.array([fit.evidence_with(wider) for fit in self.models])
+        weights = np.exp(logs - logs.max())
+        return np.asarray(weights / weights.sum())
+
+    def mixture(self, wider: float = 1.0) -> Mixture:
+        """Structures, with their posteriors and probabilities."""
+        names, laws = (tuple(getattr(m, what) for m in self.models) for what in ("names", "posterior"))
+        return Mixture(self.candidates, names, self.probabilities(wider), laws)
+
+    def inclusion(self) -> dict[str, float]:
+        """P(in) by operator: the probability of the structures that have it."""
+        return self.mixture().inclusion()
+
+    def average(self, quantity: str | Callable[[dict[str, float]], float], **options: Any) -> Averaged:
+        """A coefficient by name, or a function of all coefficients: :meth:`bvsi.predict.mixture.Mixture.average`."""
+        return self.mixture().average(quantity, **options)
+
+    def predicted(self, number: int = 0) -> tuple[Array, Array, Array]:
+        """Values (T, s) of one experiment over all structures, and their sd of statistics and of structure.
+
+        Fields one after the other; the last frames are forecasts where times ``later`` were given.
+        """
+        one = self.experiments[number]
+        mean, statistics, structure = (
+            np.concatenate([by_field[f] for f in self.fields], axis=1)
+            for by_field in (one.mean, one.statistics, one.structure)
+        )
+        return mean, statistics, structure
+
+    @property
+    def equation(self) -> str:
+        """The most probable structure."""
+        fit = self.best
+        rows = list(zip(fit.names, fit.posterior.mean, np.sqrt(fit.posterior.variance), strict=True))
+        names, *numbers = zip(*(row for row in rows if row[0] not in self.parameters), strict=True)
+        theta, sd = (np.array(own) for own in numbers)
+        inside = [
+            f"{without_equation(name)} = {with_uncertainty(value, sd)}"
+            for name, value, sd in rows
+            if name in self.parameters
+        ]
+        return "\n".join([equation_text(names, theta, sd, self.fields), *inside])
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why the answer may be wrong."""
+        fit, found = self.best, []
+        if not fit.status.converged:
+            found.append(f"Forward solves: {fit.status.message}")
+        if fit.p_value < MISFIT:
+            found.append(
+                f"The equation does not fit the measurements (χ² per degree of freedom {fit.chi2:.2f}, p = "
+                f"{fit.p_value:.1g}): an operator is missing, or the noise is larger than stated."
+            )
+        if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
+            found.append(
+                "The field between the sensors is told by its smoothness alone: error bars of coefficients that depend "
+                "on it, such as those of growth, may be too small."
+            )
+        if self.selected is not None and not self.selected > _DOUBTED:
+            found.append(
+                f"By forward solves the structure that the weak form selected has probability {self.selected:.2g}; "
+                f"the most probable one is {' + '.join(fit.names)}."
+            )
+        if self.agreement is not None and self.agreement.doubted:
+            found.append(str(self.agreement))
+        return tuple(found)
+
+    @property
+    def text(self) -> str:
+        """Equation, averaged coefficients and structures."""
+        chances, wide = self.probabilities(), [self.probabilities(factor) for factor in INFLUENCE]
+        mixture = self.mixture()
+        inclusion = mixture.inclusion()
+        lines = [f"by forward solves: {self.equation}", f"χ² per degree of freedom {self.best.chi2:.3g}", ""]
+        for name in self.candidates:
+            if inclusion[name] > _SHOWN:
+                mean, statistics, structure = mixture.moments(name)
+                lines.append(
+                    f"{name} = {mean:.4g} ± {statistics:.2g} (statistics) ± {structure:.2g} (structure), "
+                    f"P(in) = {inclusion[name]:.3f}"
+                )
+        lines += ["", f"{'P':>6}  {'prior × 1/4':>11}  {'× 4':>6}  {'χ²/ν':>6}  structure"]
+        for fit, p, narrow, broad in zip(self.models, chances, *wide, strict=True):
+            if max(p, narrow, broad) > 0.1 * _SHOWN:
+                lines.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {fit.chi2:>6.2f}  {' + '.join(fit.names)}")
+        lines += [f"{self.left_out} neighbouring structures were not fitted, for time."] if self.left_out else []
+        lines += [f"not fitted: {' + '.join(names)}: {reason}" for names, reason in self.refused]
+        lines += [] if self.agreement is None else [str(self.agreement)]
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text
