@@ -21,7 +21,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
-from bvsi.errors import InfeasibleError
+from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.posteriors import moved
 from bvsi.linalg import single_threaded_blas
@@ -172,7 +172,7 @@ class _Structures:
             else:
                 limits = self._limits.restrict(some.names) if self._limits else None
                 self.fits[key] = self._best_of_two(ForwardModel.of(self._measured, some, limits))
-        except (RefineError, InfeasibleError) as error:
+        except (RefineError, InfeasibleError, NotPositiveDefiniteError) as error:
             if not tolerant:
                 raise
             self.refused.append((tuple(names), str(error)))
