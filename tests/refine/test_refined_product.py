@@ -12,8 +12,10 @@ from bvsi import Discovery, discover
 from bvsi.app.cli.main import app
 from bvsi.app.study import load_study, run_study
 from bvsi.data import Data, Grid
+from bvsi.discovery import refining
+from bvsi.discovery.refined import Refined
 from bvsi.discovery.refining import refine
-from bvsi.errors import InfeasibleError
+from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.forward.ensemble import simulator
 from bvsi.noise import IID, from_counts
 from bvsi.operators import Library, NoFlux
@@ -111,6 +113,32 @@ def test_counts_of_replicates_have_one_law():
     np.testing.assert_allclose(data.fields["u"], np.mean([one.fields["u"] for one in wells], axis=0))
 
 
+def test_structures_that_were_fitted_are_not_fitted_again(data, found, monkeypatch):
+    """Interrupted after one structure, it goes on with the others; all that was found stays."""
+    kept: list[Refined] = []
+
+    class InterruptedError(Exception):
+        pass
+
+    def stop(made: Refined) -> None:
+        kept.append(made)
+        raise InterruptedError
+
+    structures = [NAMES, ("laplacian(u)", "u")]
+    with pytest.raises(InterruptedError):
+        refine(data, library(), noise=IID(SIGMA), structures=structures, keep=stop)
+    begun = []
+    monkeypatch.setattr(refining, "fit_forward", lambda *args: begun.append(args))
+    whole = refine(data, library(), noise=IID(SIGMA), structures=structures, known=kept[0])
+    assert not begun
+    assert {frozenset(fit.names) for fit in whole.models} == {frozenset(names) for names in structures}
+    assert whole.left_out == 0
+    np.testing.assert_allclose(whole.predicted()[0], kept[0].predicted()[0])
+    shown = whole.experiments[0]
+    assert 0.8 < np.nanstd(shown.residual("u")) < 1.2
+    assert np.mean(np.abs(shown.values["u"] - shown.mean["u"]) < 1.96 * shown.sd("u")) > 0.9
+
+
 def test_the_command_writes_a_result_with_them(data, found, tmp_path, monkeypatch):
     data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
     (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
@@ -122,6 +150,21 @@ def test_the_command_writes_a_result_with_them(data, found, tmp_path, monkeypatc
     told = json.loads(ran.stdout)
     assert told["inclusion"]["u"] == pytest.approx(1.0)
     assert Discovery.load("refined.nc").refined.equation == told["equation"]
+    monkeypatch.setattr(refining, "fit_forward", None)  # all is there
+    again = CliRunner().invoke(app, ["refine", "study.toml", "--out", "refined.nc", "--json"])
+    assert again.exit_code == 0, again.output
+    assert json.loads(again.stdout)["equation"] == told["equation"]
+    (tmp_path / "study.toml").write_text(STUDY.replace("sigma = 0.01", "sigma = 0.02"), encoding="utf-8")
+    other = CliRunner().invoke(app, ["refine", "study.toml", "--out", "refined.nc"])
+    assert "another study" in str(other.exception)
+
+
+def test_a_mesh_where_the_equation_is_solved_is_looked_for_before_anything(data, tmp_path):
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY + 'on = "domain.msh"\n', encoding="utf-8")
+    with pytest.raises(BvsiError, match=r"there is no file .*domain.msh"):
+        run_study(load_study(study))
 
 
 def test_a_parameter_inside_of_an_operator_is_fitted(tmp_path):

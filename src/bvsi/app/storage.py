@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 FORMAT = "bvsi discovery 1"
 # What a forward fit has of each experiment.
 _BY_EXPERIMENT = ("initial", "predictions", "spreads", "smoothness")
+# Predicted values of all structures up to which they are kept, so that other structures can be added.
+_WHOLE = 200_000
 # Pictures of a fit are variables called frames_0_times, frames_0_data_u, … by experiment.
 _FRAMES = "frames"
 
@@ -265,9 +267,10 @@ def _check(record: dict[str, Any] | None) -> Check | None:
 
 
 def _refined_record(refined: Refined) -> dict[str, Any]:
-    """Fits by forward solves as JSON values; states and predictions of the most probable structure only."""
+    """Fits by forward solves as JSON values; states and predictions of the most probable structure only where many."""
     agreement = refined.agreement
-    fits = [_fit_record(fit, whole=number == 0) for number, fit in enumerate(refined.models)]
+    all_whole = sum(own.size for fit in refined.models for own in fit.predictions) < _WHOLE
+    fits = [_fit_record(fit, whole=number == 0 or all_whole) for number, fit in enumerate(refined.models)]
     experiments = [
         {key: plain(value) if isinstance(value, dict) else value.tolist() for key, value in vars(one).items()}
         for one in refined.experiments

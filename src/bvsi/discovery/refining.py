@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -54,6 +54,8 @@ def refine(
     on: Grid | Mesh | None = None,
     later: ArrayLike = (),
     budget: float = 300.0,
+    known: Refined | None = None,
+    keep: Callable[[Refined], None] | None = None,
     progress: Progress = silent,
 ) -> Refined:
     """Fit equations to the measurements by forward solves: coefficients, initial states, probabilities of structures.
@@ -78,6 +80,10 @@ def refine(
         Times after the last of the data for which predictions are made, with the others in ``predicted``.
     budget
         Seconds after which no further structure is begun.
+    known
+        What an earlier call found for the same data, noise, constraints and ``on``, which is not fitted again.
+    keep
+        Called after every structure with what there is.
     """
     begin = time.perf_counter()
     if library.unknown:
@@ -92,22 +98,23 @@ def refine(
     limits = None if constraints is None else as_linear(constraints, (*library.names, *library.parameters))
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
-    search = _Structures(library, measured, limits, found)
+    search = _Structures(library, measured, limits, found, known)
     first = [tuple(names) for names in structures] if structures is not None else search.given()
-    search.fit(first[0])  # refused with the reason
+    if not search.fits:
+        search.fit(first[0])  # refused with the reason
+
+    def made() -> Refined:
+        left = len(search.waiting(first, further=structures is None))
+        return search.result(fields, left, time.perf_counter() - begin)
+
     while (names := search.next(first, further=structures is None)) is not None:
         if time.perf_counter() - begin > budget or len(search.tried) >= _MOST:
             break
         search.fit(names, tolerant=True)
+        if keep is not None:
+            keep(made())
         progress(len(search.tried), None, "fitting structures by forward solves")
-    fits = sorted(search.fits.values(), key=lambda fit: -fit.log_evidence)
-    left = len(search.waiting(first, further=structures is None))
-    agreement = None if found is None else _agreement(found, search.fits, measured[0])
-    inside = tuple(dict.fromkeys(name for fit in fits for name in fit.names if name not in library.names))
-    every = (*library.names, *inside)
-    made = Refined(fields, every, tuple(fits), tuple(search.refused), left, agreement, 0.0, parameters=inside)
-    beside = [_beside(one, number, made) for number, one in enumerate(measured)]
-    return replace(made, experiments=tuple(beside), seconds=time.perf_counter() - begin)
+    return made()
 
 
 def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperiment:
@@ -142,10 +149,24 @@ class _Structures:
         measured: Sequence[Measurements],
         limits: LinearConstraints | None,
         found: Discovery | None,
+        known: Refined | None,
     ) -> None:
         self._library, self._measured, self._limits, self._found = library, measured, limits, found
         self.fits: dict[frozenset[str], ForwardFit] = {}
         self.refused: list[tuple[tuple[str, ...], str]] = []
+        if known is not None:
+            whole = [fit for fit in known.models if len(fit.predictions) == len(measured)]
+            self.fits = {frozenset(set(fit.names) - {*known.parameters}): fit for fit in whole}
+            self.refused = list(known.refused)
+
+    def result(self, fields: tuple[str, ...], left: int, seconds: float) -> Refined:
+        """What there is, the most probable structure first."""
+        fits, own = tuple(self._ranked()), self._library.names
+        inside = tuple(dict.fromkeys(name for fit in fits for name in fit.names if name not in own))
+        agreement = None if self._found is None else _agreement(self._found, self.fits, self._measured[0])
+        made = Refined(fields, (*own, *inside), fits, tuple(self.refused), left, agreement, seconds, parameters=inside)
+        beside = [_beside(one, number, made) for number, one in enumerate(self._measured)]
+        return replace(made, experiments=tuple(beside))
 
     @property
     def tried(self) -> set[frozenset[str]]:

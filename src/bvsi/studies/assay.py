@@ -205,13 +205,14 @@ def reliability_figure(stated: Mapping[str, Sequence[tuple[float, bool]]], path:
     for ax, (title, pairs) in zip(fig.subplots(1, len(stated), squeeze=False)[0], stated.items(), strict=True):
         mean, share, spread, number = (np.array(column) for column in zip(*_bins(pairs, both=both), strict=True))
         ax.plot([0, 1], [0, 1], color=GREY, lw=1)
-        ax.errorbar(mean, mean, spread, fmt="none", ecolor=GREY, capsize=4, label="two standard deviations")
+        ends = [mean - np.maximum(mean - spread, 0), np.minimum(mean + spread, 1) - mean]
+        ax.errorbar(mean, mean, ends, fmt="none", ecolor=GREY, capsize=4, label="two standard deviations")
         ax.plot(mean, share, "o", color=BLUE, label="observed")
         for x, y, n in zip(mean, share, number, strict=True):
             ax.annotate(f"{n}", (x, y), textcoords="offset points", xytext=(6, -10), fontsize=8)
         ax.set(xlabel="stated probability", ylabel="share that is right", title=title, xlim=(-0.05, 1.05))
         ax.set(ylim=(-0.05, 1.05), aspect="equal")
-    ax.legend(loc="upper left", frameon=False, fontsize=8)
+    ax.legend(loc="lower right", frameon=False, fontsize=8)
     fig.savefig(path)
 
 

@@ -170,17 +170,17 @@ def refine(
 ) -> None:
     """Fit the equation and its rivals by forward solves.
 
-    Where frames are few: coefficients, initial state, and how probable each structure is.
+    Where frames are few: coefficients, initial state, and how probable each structure is. Interrupted, or out of its
+    budget, it goes on where it ended when it is called again.
     """
     from bvsi.app.study import load_study
     from bvsi.app.study.simulation import refine_study
 
-    free_to_write(out, force=force, option="--out")
+    free_to_write(out, force=True, option="--out")  # what is there already is gone on with
     with shown_progress(quiet=quiet or as_json) as progress:
         loaded, given = load_study(study), None if result is None else result_file(result)
         loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
-        found = refine_study(loaded, given, budget=budget, progress=progress)
-    found.save(out)
+        found = refine_study(loaded, given, out, budget=budget, force=force, progress=progress)
     assert found.refined is not None
     said = "\n".join([f"by the weak form: {found.equation}", found.refined.text, f"file: {out}"])
     record = {"equation": found.refined.equation, "inclusion": found.refined.inclusion(), "file": str(out)}

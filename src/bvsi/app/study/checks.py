@@ -115,6 +115,7 @@ def _files(study: Study) -> Iterator[StudyProblem]:
     data = study.settings.data
     names: list[tuple[Place, str | None]] = [(("data", "file"), data.file), (("data", "mesh"), data.mesh)]
     names += [(("data", "files", number), name) for number, name in enumerate(data.files or ())]
+    names.append((("refine", "on"), study.settings.refine.on))
     for place, name in names:
         if name is None or not name.isprintable():
             continue

@@ -281,7 +281,7 @@ def _repeated(
 
 def _with_data(study: Study, data: Sequence[Path], files: Mapping[str, str], max_memory: float | None) -> Study:
     """The study with the data that were given, which have to be its own; nothing else on this machine is read."""
-    if study.settings.data.mesh is not None:
+    if study.settings.data.mesh is not None or study.settings.refine.on is not None:
         raise BvsiError("the study names a mesh file; to repeat it, run its study file by yourself with bvsi run.")
     if len(data) != len(files):
         raise BvsiError(f"--data: the study has {len(files)} data files, {', '.join(files)}; give each of them.")

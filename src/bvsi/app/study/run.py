@@ -20,6 +20,7 @@ import numpy as np
 
 from bvsi.app.files import netcdf_bytes
 from bvsi.app.readers import read_with_notes
+from bvsi.app.readers.mesh_file import read_mesh
 from bvsi.app.readers.registry import format_of
 from bvsi.app.report import equation_latex, versions
 from bvsi.app.storage import to_bytes
@@ -232,7 +233,7 @@ def _run(
         limit = limited(progress, wanted.budget)
         found = _followed("forecast", stages, digests, found, wanted, lambda: with_forecast(inputs, found, limit))
     if study.settings.refine.enabled:
-        digests["refine"] = digest_of({"forecast": digests["forecast"], "refine": settings["refine"]})
+        digests["refine"] = refine_digest(inputs, digests["forecast"])
         found = stages.done("refine", digests["refine"], lambda: with_refined(inputs, found, progress), *_KEPT)
     if stages.refused:
         what = " and ".join(stages.refused)
@@ -348,11 +349,34 @@ def with_refined(inputs: Inputs, found: Discovery, progress: Progress = silent) 
         return replace(found, settings={**found.settings, "refine": f"none: {error}"})
 
 
-def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress = silent) -> Discovery:
-    """The discovery with fits by forward solves, of data and noise of the study."""
+def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress = silent, **how: Any) -> Discovery:
+    """The discovery with fits by forward solves, of data and noise of the study.
+
+    Parameters
+    ----------
+    how
+        ``known`` and ``keep`` of :func:`bvsi.discovery.refining.refine`.
+    """
     options = options_of(inputs.study)
-    given = {name: options[name] for name in ("noise", "constraints")}
+    given = {name: options[name] for name in ("noise", "constraints")} | how
+    mesh = _mesh_of(inputs.study)
+    if mesh is not None:
+        given["on"] = read_mesh(mesh, allow_outside=inputs.study.allow_outside).mesh
     return found.refine(inputs.data, inputs.library, budget=budget, progress=progress, **given)
+
+
+def refine_digest(inputs: Inputs, discovery: str = "") -> str:
+    """What fits by forward solves depend on."""
+    settings, mesh = resolved(inputs.study), _mesh_of(inputs.study)
+    core = {key: value for key, value in settings.items() if key not in _LATER}
+    used = {"core": core, "discovery": discovery, "refine": settings["refine"]}
+    return digest_of(used | {"on": None if mesh is None else files_digest(mesh)}, data_parts(inputs.data))
+
+
+def _mesh_of(study: Study) -> Path | None:
+    """Where the equation is solved; None for the nodes of the data."""
+    on = study.settings.refine.on
+    return None if on is None else study.path.parent / on
 
 
 def predicted(study: Study, found: Discovery) -> tuple[dict[str, xr.Dataset], tuple[str, ...]]:

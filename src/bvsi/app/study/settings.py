@@ -327,6 +327,11 @@ class RefineSettings(Section):
     budget: Annotated[Number, Field(gt=0, le=86_400)] = Field(
         default=300.0, description="Seconds after which no further structure is begun", examples=[300.0]
     )
+    on: Name | None = Field(
+        default=None,
+        description="Mesh file where the equation is solved, for sensors inside a domain; left out, at the data",
+        examples=["mesh.msh"],
+    )
 
 
 class QuantitySettings(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,18 +12,21 @@ from bvsi.app.files import netcdf_bytes, write_whole
 from bvsi.app.readers import write_vtu
 from bvsi.app.study.build import folder_of
 from bvsi.app.study.result_folder import RESULT, check_no_link
-from bvsi.app.study.run import Inputs, read_inputs, refined
+from bvsi.app.study.run import Inputs, read_inputs, refine_digest, refined
 from bvsi.app.study.toml import Study
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.discovery import Discovery
 from bvsi.discovery.forecasting import simulate_found
+from bvsi.discovery.refined import Refined
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:
     import xarray as xr
 
 ENDINGS = (".nc", ".pvd")
+# Where a result keeps what its fits by forward solves depend on.
+_DIGEST = "refine digest"
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +66,35 @@ def simulate_study(
     return _beside(made, data)
 
 
-def refine_study(study: Study, result: Path | None, *, budget: float, progress: Progress = silent) -> Discovery:
-    """The result of a study with fits by forward solves."""
+def refine_study(
+    study: Study, result: Path | None, out: Path, *, budget: float, force: bool = False, progress: Progress = silent
+) -> Discovery:
+    """The result of a study with fits by forward solves, also in a file, which is written after every structure.
+
+    Where the file is there already, and has fits of the same study, the others are added to them.
+
+    Parameters
+    ----------
+    force
+        Whether another file may be replaced; then nothing is taken from it.
+    """
     found, inputs = _result_of(study, result, progress)
+    digest = refine_digest(inputs, f"{found.names} {found.theta.tolist()}")
+    found = replace(found, settings={**found.settings, _DIGEST: digest})
+    known = None
+    if out.exists() and not force:
+        before = Discovery.load(out)
+        if before.refined is None or before.settings.get(_DIGEST) != digest:
+            raise BvsiError(f"--out: {out} is of another study; choose another name, or write over it with --force.")
+        known = before.refined
     progress(0, None, f"by the weak form: {found.equation}")
-    return refined(inputs, found, budget, progress)
+
+    def keep(made: Refined) -> None:
+        replace(found, refined=made).save(out)
+
+    made = refined(inputs, found, budget, progress, known=known, keep=keep)
+    made.save(out)
+    return made
 
 
 def _result_of(study: Study, result: Path | None, progress: Progress) -> tuple[Discovery, Inputs]:
