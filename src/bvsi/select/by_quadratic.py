@@ -238,8 +238,8 @@ class _Sweeping:
         trusted = chosen.quadratic if not whole.quadratic.swamped else whole.quadratic
         notes = doubts(trusted, chosen.fit.names, self.protection)
         price, rises = math.log(chosen.quadratic.n), self._rises(chosen)
-        best = tuple(self.likelihood.names.index(name) for name in chosen.fit.names)
-        compared = compared_models(best, rises, chosen.quadratic)
+        model = tuple(self.likelihood.names.index(name) for name in chosen.fit.names)
+        compared = compared_models(model, rises, chosen.quadratic)
         name = self.settings.criterion.name
         return SelectionPath(tuple(visited), name, stopped, notes, compared=compared, price=price)
 
@@ -255,7 +255,7 @@ class _Sweeping:
 
         far = 2 * math.log(BESIDE)
         near = near_models(best, Models(names, self.protection), quadratic, lambda Q, size: rise(Q, size) < far)
-        return {model: float(rise(Q, len(model))) for model, Q in near.items()}
+        return {model: float(rise(np.array(Q), len(model))) for model, Q in near.items()}
 
 
 @dataclass(frozen=True)
