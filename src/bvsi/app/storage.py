@@ -313,12 +313,10 @@ def _refined(record: dict[str, Any] | None) -> Refined | None:
 
 def _predicted_of(record: dict[str, Any]) -> PredictedExperiment:
     """Measurements beside predictions again."""
-    by_field = ("values", "mean", "statistics", "structure", "noise")
-    plain_arrays = {key: np.array(record[key], dtype=float) for key in ("times", "points")}
-    return PredictedExperiment(
-        **plain_arrays,
-        **{key: {str(f): np.array(v, dtype=float) for f, v in record[key].items()} for key in by_field},
-    )
+    read: dict[str, Any] = {key: np.array(record[key], dtype=float) for key in ("times", "points")}
+    for key in ("values", "mean", "statistics", "structure", "noise"):
+        read[key] = {str(f): np.array(v, dtype=float) for f, v in record[key].items()}
+    return PredictedExperiment(**read)
 
 
 def _fit_of(record: dict[str, Any]) -> ForwardFit:

@@ -124,9 +124,8 @@ def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperimen
     mean = np.sum(p * values, axis=0)
     statistics = np.sqrt(sum(q * fit.spreads[number] ** 2 for q, fit in zip(p, made.models, strict=True)))
     structure = np.sqrt(np.sum(p * (values - mean) ** 2, axis=0))
-    later = len(mean) - one.data.n_times
-    frames = np.append(np.arange(one.data.n_times), np.full(later, one.data.n_times - 1))
-    noise = np.sqrt(made.best.level * one.variance(mean, frames))
+    later, last = len(mean) - one.data.n_times, one.data.n_times - 1
+    noise = np.sqrt(made.best.level * np.stack([one.variance(u, min(k, last)) for k, u in enumerate(mean)]))
     seen = np.where(one.known, one.values, np.nan)
     seen = np.concatenate([seen, np.full((later, seen.shape[1]), np.nan)])
 

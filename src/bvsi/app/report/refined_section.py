@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -98,12 +99,11 @@ def _field(one: PredictedExperiment, field: str) -> list[Markup]:
     return [_against(one, field, name), _by_time(one, field, name)]
 
 
-def _panel(x: Array, one: PredictedExperiment, field: str, axis: str, words: str, at: object) -> Markup:
+def _panel(x: Array, one: PredictedExperiment, field: str, axis: str, words: str, at: Any) -> Markup:
     """Data as dots, the prediction as a line, and the band within which a measurement lies in 95%."""
     order = np.argsort(x, kind="stable")
     data, mean, half = (
-        np.asarray(v[at], dtype=float)[order]  # type: ignore[index]
-        for v in (one.values[field], one.mean[field], _HALF_WIDTH * one.sd(field))
+        np.asarray(v[at])[order] for v in (one.values[field], one.mean[field], _HALF_WIDTH * one.sd(field))
     )
     across = Scale(*padded(x, 0.0), _LEFT, _WIDTH - 12)
     upwards = Scale(*padded(np.concatenate([data, mean - half, mean + half])), _HEIGHT - _BOTTOM, _TOP)
