@@ -15,10 +15,11 @@ from bvsi.data import Data, Grid
 from bvsi.discovery import refining
 from bvsi.discovery.refined import Refined
 from bvsi.discovery.refining import refine
-from bvsi.errors import BvsiError, InfeasibleError
+from bvsi.errors import BvsiError, InfeasibleError, NotPositiveDefiniteError
 from bvsi.forward.ensemble import simulator
 from bvsi.noise import IID, from_counts
 from bvsi.operators import Library, NoFlux
+from bvsi.refine import fit_forward
 
 X = np.linspace(0.0, 1.0, 24)
 TIMES = np.linspace(0.0, 0.5, 12)
@@ -111,6 +112,22 @@ def test_counts_of_replicates_have_one_law():
     data, noise = from_counts(wells)
     assert noise.b == pytest.approx(1 / 4, rel=0.15)
     np.testing.assert_allclose(data.fields["u"], np.mean([one.fields["u"] for one in wells], axis=0))
+
+
+def test_a_bad_estimate_of_the_weak_form_is_no_start(data, found, monkeypatch):
+    """Where steps from it end nowhere, smoothed data are the start."""
+    begun = []
+
+    def fails(model, starts=(), like=None):
+        begun.append(len(starts))
+        if starts:
+            raise NotPositiveDefiniteError("P: the matrix is not positive definite.", "P", 0)
+        return fit_forward(model, starts, like)
+
+    monkeypatch.setattr(refining, "fit_forward", fails)
+    made = refine(data, library(), found, noise=IID(SIGMA), structures=[NAMES])
+    assert begun == [1, 0]
+    np.testing.assert_allclose(made.best.theta, found.refined.best.theta, rtol=1e-2)
 
 
 def test_structures_that_were_fitted_are_not_fitted_again(data, found, monkeypatch):
