@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -128,6 +129,19 @@ def test_a_bad_estimate_of_the_weak_form_is_no_start(data, found, monkeypatch):
     made = refine(data, library(), found, noise=IID(SIGMA), structures=[NAMES])
     assert begun == [1, 0]
     np.testing.assert_allclose(made.best.theta, found.refined.best.theta, rtol=1e-2)
+
+
+def test_a_larger_structure_never_fits_worse_whatever_the_order(data, monkeypatch):
+    """One that ended in a local minimum is fitted again from a smaller one, also where that comes later."""
+
+    def poor(model, starts):
+        fit = fit_forward(model, starts)
+        return replace(fit, log_likelihood=fit.log_likelihood - 1e4) if len(model.names) == len(NAMES) else fit
+
+    monkeypatch.setattr(refining, "_from_starts", poor)
+    made = refine(data, library(), noise=IID(SIGMA), structures=[NAMES, ("laplacian(u)", "u")])
+    fits = {len(fit.names): fit.log_likelihood for fit in made.models}
+    assert fits[3] > fits[2]
 
 
 def test_structures_that_were_fitted_are_not_fitted_again(data, found, monkeypatch):

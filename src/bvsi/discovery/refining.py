@@ -184,24 +184,36 @@ class _Structures:
 
     def fit(self, names: Sequence[str], *, tolerant: bool = False) -> None:
         """Fit one structure; with ``tolerant`` one that cannot be is noted and left out."""
-        some = self._library.subset(names)
-        key = frozenset(names)
+        some, key = self._library.subset(names), frozenset(names)
         try:
             if parameters_of(some, some.names):
                 self.fits[key] = self._with_parameters(some)
-            else:
-                limits = self._limits.restrict(some.names) if self._limits else None
-                self.fits[key] = self._best_of_two(ForwardModel.of(self._measured, some, limits))
+                return
+            model = self._model(some)
+            self.fits[key] = self._improved(model, _from_starts(model, self._weak_start(model)))
         except (RefineError, InfeasibleError) as error:
             if not tolerant:
                 raise
             self.refused.append((tuple(names), str(error)))
+            return
+        for larger, fit in self.fits.items():
+            if larger > key and set(fit.names) == larger:
+                self.fits[larger] = self._improved(self._model(self._library.subset(fit.names)), fit)
 
-    def _best_of_two(self, model: ForwardModel) -> ForwardFit:
-        """The fit from smoothed data; again from a smaller structure's where that fits better: a local minimum."""
+    def _model(self, some: Library) -> ForwardModel:
+        limits = self._limits.restrict(some.names) if self._limits else None
+        return ForwardModel.of(self._measured, some, limits)
+
+    def _weak_start(self, model: ForwardModel) -> list[Array]:
+        """The estimate of the weak form, where it has all operators."""
         weak = self._found
-        given = [dict(zip(weak.names, weak.theta, strict=True))] if weak and set(model.names) <= set(weak.names) else []
-        fit = _from_starts(model, [np.array([values[name] for name in model.names]) for values in given])
+        if weak is None or not set(model.names) <= set(weak.names):
+            return []
+        values = dict(zip(weak.names, weak.theta, strict=True))
+        return [np.array([values[name] for name in model.names])]
+
+    def _improved(self, model: ForwardModel, fit: ForwardFit) -> ForwardFit:
+        """The fit, or that from a smaller structure's where that fits better: it is in a local minimum."""
         smaller = [one for names, one in self.fits.items() if names < set(model.names)]
         better = max(smaller, key=lambda one: one.log_likelihood, default=fit)
         if better.log_likelihood <= fit.log_likelihood + _LOWER:
