@@ -85,7 +85,8 @@ def __getattr__(name: str) -> Any:
     home = _MODULE_OF.get(name) or _MORE.get(name)
     if home is None:
         raise AttributeError(f"module 'bvsi' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    globals()[name] = value = getattr(importlib.import_module(home), name)  # the next time it is simply there
+    return value
 
 
 def __dir__() -> list[str]:

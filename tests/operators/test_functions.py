@@ -131,7 +131,7 @@ def test_it_is_explained():
 
 def test_components_of_a_vector_share_their_function():
     library = Library({"v": ["k*v"]}, vectors={"v": ("a", "b")}, unknown={"k": "x"})
-    located = library.with_unknown({"k": UnknownFunction(("x",), (0.0,), (1.0,), (4,), (False,))})
+    located = library.with_(unknown={"k": UnknownFunction(("x",), (0.0,), (1.0,), (4,), (False,))})
     made = located.with_functions({"k": None})
     assert "[a: k_1] == [b: k_1]" in made.ties
     assert len(made.ties) == 7

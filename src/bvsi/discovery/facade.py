@@ -114,20 +114,23 @@ def discover(
     _check_cluster(client, stored)
     rounds = _count(relinearise)
     library, experiments = by_experiment(library, as_experiments(data))
-    prior, known = without_functions(prior, library)
+    prior, known = without_functions(prior, library) if library.unknown else (prior, {})
     _check_prior(prior, library)
-    library, prior, constraints, every = told_parameters(library, prior, constraints)
+    every = None
+    if library.parameters:
+        library, prior, constraints, every = told_parameters(library, prior, constraints)
     measures = _units(library, units)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     check_measured(measured, library)
     check_inside(library, client, relinearise)
-    stated, library = with_columns(library, measured)
+    stated, library = with_columns(library, measured) if library.unknown else (library, library)
     chosen = choose_method(measured, library, method)
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
     selected = _relinearised(_selected(setup, given, chosen.method, rng, progress), rounds, progress)
-    model = _fit(selected, chosen.method, measured, selected.inside.joined(prior), rng, progress)
+    joint = selected.inside.joined(prior) if selected.inside.prior else prior
+    model = _fit(selected, chosen.method, measured, joint, rng, progress)
     if not (selected.keep or selected.inside.prior):
         check_found(selected.path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
@@ -146,8 +149,9 @@ def discover(
     settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
     seconds = time.perf_counter() - begin
     found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
-    by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
-    return replace(found, units=by_name) if measures else found
+    if not measures:
+        return found
+    return replace(found, units={n: measures.get(n, measures.get(without_equation(n), "")) for n in found.names})
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +175,10 @@ class _Given:
 
     def on(self, library: Library) -> LinearConstraints | None:
         """Constraints on the coefficients of a library, which has functions written out."""
-        return _constraints(constraints_of(self.constraints, self.library, library.names), library)
+        given = self.constraints
+        if self.library.unknown:
+            given = constraints_of(given, self.library, library.names)
+        return _constraints(given, library)
 
 
 @dataclass(frozen=True, eq=False)
@@ -518,7 +525,9 @@ def _result(
     seconds: float,
 ) -> Discovery:
     library, fit, inside, shapes = one.setup.library, model.fit, one.inside, one.shapes
-    posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(one.path)
+    posterior, path = _widened(model, judged), one.path
+    if inside.values:
+        posterior, path = moved(posterior, inside.offset(fit.names)), inside.shown(path)
     scores = fit.score_covariance
     texts = library.texts
     found = Discovery(

@@ -380,7 +380,7 @@ def with_treatment(setup: Setup, progress: Progress = silent) -> tuple[Setup, Tr
         return setup, TreatmentCheck()
     found = []
     for treatment in options:
-        candidate = setup.with_(library=setup.library.with_biharmonic(treatment))
+        candidate = setup.with_(library=setup.library.with_(biharmonic=treatment))
         try:
             fit = Profile().fit(candidate.likelihood(progress=progress), progress=progress)
         except RankError:  # told where the library is fitted; the comparison has nothing to say
@@ -409,7 +409,7 @@ def selected_order(
     wholes: dict[int, tuple[Setup, ResidualLikelihood]] = {}
     failed, others = list[BvsiError](), list[str]()
     for order in orders:
-        ordered = setup.with_(library=setup.library.with_time_order(order))
+        ordered = setup.with_(library=setup.library.with_(time_order=order))
         try:
             wholes[order] = ordered, ordered.likelihood(progress=progress)
         except BvsiError as error:

@@ -158,8 +158,6 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
     library, prior, plain, every
         ``plain`` are constraints on coefficients alone; ``every`` has those on parameters as well, None without any.
     """
-    if not library.parameters:
-        return library, prior, constraints, None
     names = (*library.names, *library.parameters)
     every = as_linear(constraints, names)
     mine = every.A[:, len(library.names) :]
@@ -185,7 +183,7 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
             prior = replace(prior, terms={key: law for key, law in prior.terms.items() if key not in changed})
     plain = every.rows.take(np.flatnonzero(~mine.any(axis=1)))
     few = LinearConstraints(library.names, plain.A[:, : len(library.names)], *plain[1:])
-    return library.with_parameters(changed), prior, few or None, every or None
+    return library.with_(parameters={**library.parameters, **changed}), prior, few or None, every or None
 
 
 def _of_parameters(given: LinearConstraints | None, library: Library) -> LinearConstraints | None:

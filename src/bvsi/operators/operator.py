@@ -259,6 +259,12 @@ class WeakOperator:
         names |= {lag[0] for name in names if (lag := lag_of(name)) is not None}
         return tuple(f for f in self.words.fields if f in names)
 
+    @cached_property
+    def lags(self) -> frozenset[str]:
+        """Fields at earlier times that the operator reads."""
+        jets = (jet for term in self.terms for jet in self.words.jets(term.integrand).values())
+        return frozenset(name for name, _ in jets if lag_of(name) is not None)
+
     @property
     def state_linear(self) -> bool:
         """Whether the Jacobian is free of the measured fields."""

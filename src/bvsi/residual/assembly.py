@@ -22,7 +22,7 @@ from bvsi.operators.functions import FEW_NODES
 from bvsi.residual.blur import Blur
 from bvsi.residual.discrete import Blocks, State, columns
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
-from bvsi.residual.lags import lag_names, shifts, with_lags, without_history
+from bvsi.residual.lags import shifts, with_lags, without_history
 from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns, touched
 from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
 from bvsi.residual.streamed import Streamed, WeakJacobians
@@ -250,7 +250,7 @@ def _thinned(
     data: Data, operators: tuple[WeakOperator, ...], tests: Discretisation, stencil: Stencil, rules: Thinning
 ) -> tuple[Thinned, Space] | None:
     """Nodes and times that carry the sensitivity, and their space; None for all of them."""
-    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known for o in operators) or lag_names(operators):
+    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known or o.lags for o in operators):
         return None
     derivatives = on_tests(operators)
     if jumps(data, known_fields(operators)) is not None:
@@ -306,8 +306,9 @@ def _residuals(
         structure = _with_densities(structure, layout, {o.equation: (o, time_terms[o.key].J) for o in densities})
     absent = _absent(operators, data)
     monic = [operator.monic() for operator in operators]
-    L = shifts(lag_names(operators), data.times)
-    if L:
+    L: dict[str, Any] = {}
+    if any(o.lags for o in operators):
+        L = shifts(operators, data.times)
         states = (with_lags(states[0], L), with_lags(states[1], L))
         structure = replace(structure, lagged=True)
     used = [one for (one, _), operator in zip(monic, operators, strict=True) if operator.name not in absent]
@@ -423,7 +424,7 @@ def _usable(
 def _read_later(missing: Array, operators: tuple[WeakOperator, ...], data: Data) -> Array:
     """Where a value that was not measured is read at a later time, (n_u, T)."""
     found = np.zeros_like(missing)
-    for L in shifts(lag_names(operators), data.times).values():
+    for L in shifts(operators, data.times).values():
         found = np.maximum(found, (missing @ (L != 0).T.astype(float)) > 0)
     return found
 

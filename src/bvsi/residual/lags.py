@@ -31,12 +31,6 @@ _DEGREE = 3  # cubics, see above
 _ROUNDING = 1e-6
 
 
-def lag_names(operators: Iterable[WeakOperator]) -> list[str]:
-    """Fields at earlier times that operators read, in order."""
-    jets = (jet for o in operators for term in o.terms for jet in o.words.jets(term.integrand).values())
-    return sorted({name for name, _ in jets if lag_of(name) is not None})
-
-
 def shift(times: Array, tau: float, *, rate: bool = False) -> Any:
     """L, or L' of the rate, (T × T), sparse; rows of times less than τ after the first are zero."""
     if len(times) <= _LEAST:
@@ -59,15 +53,14 @@ def shift(times: Array, tau: float, *, rate: bool = False) -> Any:
     return sparse.csr_array((values.ravel(), (rows, columns.ravel())), shape=(len(times), len(times)))
 
 
-def shifts(names: Iterable[str], times: Array) -> dict[str, Any]:
-    """L by the name of a field at an earlier time."""
+def shifts(operators: Iterable[WeakOperator], times: Array) -> dict[str, Any]:
+    """L by the name of a field at an earlier time that operators read."""
+    names = sorted(frozenset[str]().union(*(o.lags for o in operators)))
     return {name: shift(times, lag[1], rate=lag[2]) for name in names if (lag := lag_of(name)) is not None}
 
 
 def with_lags(state: State, L: dict[str, Any]) -> State:
     """The state with fields at earlier times, and the variance of their noise, Σ_j L_lj² Var(û_j)."""
-    if not L:
-        return state
     fields, variance = dict(state.recovered), dict(state.variance)
     for name, matrix in L.items():
         lag = lag_of(name)

@@ -163,7 +163,8 @@ def estimate_memory(
     """What :func:`bvsi.discover` with the same arguments will take; errors are those that it would raise."""
     library, experiments = by_experiment(library, as_experiments(data))
     measured = measure_all(experiments, noise, robust=robust)
-    _, library = with_columns(library, measured)
+    if library.unknown:
+        _, library = with_columns(library, measured)
     chosen = choose_method(measured, library, method)
     estimator, setup = chosen.method.estimator, chosen.setup
     chains = 0 if not isinstance(estimator, Maximum | SVGD | NUTS) else usable_cores() ** isinstance(estimator, NUTS)
