@@ -97,7 +97,7 @@ class NUTS:
         """Chains side by side, each with a seed of its own."""
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
         with _quiet():  # here and not in the threads, since filters of warnings belong to all of them
-            found = likelihood.each(chain, seeds, threads=True)
+            found = list(likelihood.each(chain, seeds, threads=True))
         w, log_density, diverging = (np.stack(arrays) for arrays in zip(*found, strict=True))
         chains = ChainPosterior(likelihood.names, chain.problem.coordinates.theta(w), log_density, diverging)
         return replace(chains, warnings=_doubts(chains))

@@ -169,7 +169,7 @@ class ResidualLikelihood:
 
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
-    ) -> list[Result]:
+    ) -> Iterable[Result]:
         """work(likelihood, item) for every item, in order; independent of each other, so that they may run anywhere.
 
         Parameters
@@ -179,8 +179,7 @@ class ResidualLikelihood:
         threads
             Whether it pays to run them side by side here, since evaluations alone do not keep all cores busy.
         """
-        chosen = list(items)
-        return list(side_by_side(partial(work, self), chosen, threads=usable_cores() if threads else 1))
+        return side_by_side(partial(work, self), list(items), threads=usable_cores() if threads else 1)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -271,8 +270,10 @@ class ResidualLikelihood:
             Also Σ_k log |det C_kk|, which makes it a density of the data.
         """
         vector, of = self.system.vector(theta), self.weighting.density
-        parts = [of(part, vector, gradient=gradient, logdet=logdet, change=change) for part in self.parts]
-        return Density.total(parts)
+        found = []
+        for part in self.parts:
+            found.append(of(part, vector, gradient=gradient, logdet=logdet, change=change))
+        return Density.total(found)
 
     def check_change_of_variables(self) -> None:
         """Refuse where the residuals are no change of variables from the data."""

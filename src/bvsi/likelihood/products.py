@@ -232,6 +232,8 @@ class Whole:
         y and X, (N, K, 1 + d).
     n
         Residuals used.
+    place
+        Where they stand in arrays (N, K, …) of the experiment.
     """
 
     Z: Array
@@ -239,6 +241,7 @@ class Whole:
     theta: Array
     products: Products
     solver: Solver
+    place: Any = np.s_[:, :]
 
     @cached_property
     def r(self) -> Array:

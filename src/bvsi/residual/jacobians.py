@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import methodcaller
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -378,7 +379,8 @@ class Sensitivity:
 
     def at_nodes(self) -> list[Scaled]:
         """The terms as V diag(c_j), on nodal spaces."""
-        return [term.at_nodes() if self.scale == 1.0 else term.at_nodes().times(self.scale) for term in self.terms]
+        found = list(map(methodcaller("at_nodes"), self.terms))
+        return found if self.scale == 1.0 else [term.times(self.scale) for term in found]
 
     def add(self, total: Array, scale: float, time: int) -> None:
         """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""

@@ -358,6 +358,8 @@ class _Subsets:
 
     def settle(self) -> None:
         """Drop what is not supported, one operator after the other, from the model with the lowest score."""
+        if not self.fits:
+            return
         model = min(self.fits, key=lambda model: self.fits[model][0])
         while (smaller := self._smaller(model)) is not None:
             if smaller not in self.fits:
@@ -372,7 +374,9 @@ class _Subsets:
         likelihood, settings = self.likelihood, self.settings
         self.begin()
         if not self.fits:
-            self.propose(self.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(self.rng))), np.inf)
+            moments = self.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(self.rng)))
+            self._fit(self.proposed(moments, np.inf)[1], moments, settings.fitted)
+            self.settle()
         if not self.fits and self.protection.keep.issuperset(likelihood.names):
             self.fit_all()
         if not self.fits:
@@ -384,9 +388,13 @@ class _Subsets:
             best = self.best
             quadratic = around(likelihood, self.fits[best][1], self.rng)
             progress(number + 1, settings.rounds, f"selecting, {len(best)} operators")
-            ladder = self.propose(quadratic, self.fits[best][0] - settings.gain)
+            ladder, models = self.proposed(quadratic, self.fits[best][0] - settings.gain)
+            self._fit(models, quadratic, settings.fitted)
+            self.settle()
             if self.best == best and number == 0 and self.misfits(best):  # other candidates, seen from good weights
-                self.propose(self.moments(quadratic.theta), np.inf)
+                moments = self.moments(quadratic.theta)
+                self._fit(self.proposed(moments, np.inf)[1], moments, settings.fitted)
+                self.settle()
             if self.best == best:  # what a smaller or larger best model hides
                 self.refit_rivals(best, quadratic)
             if self.best == best:
@@ -461,30 +469,27 @@ class _Subsets:
         """The misfit of noise-free data with the weights at given coefficients."""
         return by_moments(self.likelihood, weights, self.rng, self.settings.draws)
 
-    def propose(self, quadratic: Quadratic, bound: float) -> Ladder:
-        """The best models on a quadratic misfit; those that promise a score below the bound are fitted."""
+    def proposed(self, quadratic: Quadratic, bound: float) -> tuple[Ladder, list[Model]]:
+        """The best models on a quadratic misfit, and those that promise a score below the bound, in order."""
         ladder = best_models(quadratic, self.settings.criterion, self.protection, effort=self.effort)
         lowest = min(ladder.values(), default=(np.inf, ()))[0]
         limit = min(bound, lowest + self.settings.near * quadratic.n)
         near = [(score, model) for score, model in ladder.values() if score < limit]
         if not near:
-            return ladder
+            return ladder, []
         small = min(near, key=lambda one: len(one[1]))  # with poor weights the lowest has too many operators
-        models = [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
-        left = self.settings.fitted
-        while models and left:
-            batch, models = models[:left], models[left:]
-            self._fit([model for model in batch if model not in self.fits], quadratic)
-            left -= sum(model in self.fits for model in batch)
-        if self.fits:
-            self.settle()
-        return ladder
+        return ladder, [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
 
-    def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
-        """Fit models from their minima on a quadratic misfit; those that fail are left out."""
-        found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in models])
-        fits = {model: fit for model, fit in zip(models, found, strict=True) if fit is not None}
-        self._enter(fits, quadratic)
+    def _fit(self, models: Sequence[Model], quadratic: Quadratic, enough: int = 1) -> None:
+        """Fit models from their minima on a quadratic misfit until enough of them are; those that fail are left out."""
+        while models and enough > 0:
+            batch, models = models[:enough], models[enough:]
+            new, fits = [model for model in batch if model not in self.fits], dict[Model, Fit]()
+            found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in new])
+            for model, fit in zip(new, found, strict=True):
+                fits |= {} if fit is None else {model: fit}
+            self._enter(fits, quadratic)
+            enough -= sum(model in self.fits for model in batch)
 
     def _enter(self, fits: Mapping[Model, Fit], quadratic: Quadratic) -> None:
         """Models that were fitted, with their scores."""
@@ -564,7 +569,7 @@ class _Subsets:
             margin = predicted - score
             if margin < 2 * math.log(ODDS) and left:
                 left -= 1
-                self._fit([] if model in self.fits else [model], quadratic)
+                self._fit([model], quadratic)
                 known = model in self.fits and self._smaller(model) is None and not self._blind(model)
                 margin = self.fits[model][0] - self.fits[best][0] if known else np.inf
             lowest = min(lowest, margin)
@@ -650,7 +655,8 @@ class _Subsets:
         worth = self.fits[best][0] - self.settings.gain
         near = {model: J for model, J in self._near(best, quadratic).items() if model not in self.fits and worth > J}
         if near:
-            self._fit(sorted(near, key=lambda model: near[model])[: self.settings.fitted], quadratic)
+            some = sorted(near, key=lambda model: near[model])[: self.settings.fitted]
+            self._fit(some, quadratic, len(some))
             self.settle()
 
 
