@@ -13,7 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare
+from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare, poorer
 from bvsi.check.levels import LEVELS, CheckLevels
 from bvsi.check.residual_tests import Growth, ResidualTest, noise_tests, residual_tests
 from bvsi.check.variations import Kind, Variation, variations
@@ -180,7 +180,7 @@ def check(
     verdict, reasons = judge(evidence)
     for one in comparisons:
         # what is not resolved does not converge at the order of the quadrature yet
-        if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
+        if (verdict, poorer(one)) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / levels.first_steps)
     excess = 0 * bias
     if verdict in _MISFITS and fit.posterior is not None and not noise_free:

@@ -64,19 +64,19 @@ class Comparison:
         return replace(self, z=self.z / np.sqrt(scale), statistic=statistic, p=_p_value(statistic, len(self.z)))
 
     @property
-    def poorer(self) -> Kind | None:
-        """In which of time and space it is poorer than the fit: fewer data, or a lower element; None where better."""
-        if self.kind != "width":
-            return self.kind
-        return None if self.better else "space"
-
-    @property
     def summary(self) -> str:
         """In words."""
         return f"{self.name}: coefficients move by up to {np.abs(self.z).max():.2g} sd (p = {self.p:.1g})"
 
     def __str__(self) -> str:
         return self.summary
+
+
+def poorer(one: Comparison) -> Kind | None:
+    """In which of time and space it is poorer than the fit: fewer data, or a lower element; None where better."""
+    if one.kind != "width":
+        return one.kind
+    return None if one.better else "space"
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from scipy.special import ndtr, stdtr
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.infer import Fit
+from bvsi.infer.fit import theta_at_hand
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.products import SpaceTime, weighted_draws
@@ -97,7 +98,7 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     """
     number = _FEW_WEIGHTS if likelihood.costly else _WEIGHTS
     others = [] if fit.posterior is None else list(fit.posterior.sample(number, rng))
-    columns = [_Columns.of(part, likelihood, fit.at_hand(likelihood), others, rng) for part in likelihood.parts]
+    columns = [_Columns.of(part, likelihood, theta_at_hand(fit, likelihood), others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
     n = freedom = float(likelihood.system.n - likelihood.system.d)
     drawn = not likelihood.weighting.exact

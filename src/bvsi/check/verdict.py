@@ -22,7 +22,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bvsi.check.comparison import Comparison
+from bvsi.check.comparison import Comparison, poorer
 from bvsi.check.levels import LEVELS, CheckLevels
 from bvsi.check.residual_tests import ResidualTest, TestKind, misfit_test
 from bvsi.check.variations import Kind
@@ -223,7 +223,7 @@ class Evidence:
     @property
     def rejecting(self) -> list[Comparison]:
         """Comparisons with a poorer discretisation that surely move the estimate."""
-        return [one for one in self.comparisons if one.poorer and one.p < self.levels.surely]
+        return [one for one in self.comparisons if poorer(one) and one.p < self.levels.surely]
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -316,9 +316,10 @@ def _rejected(evidence: Evidence) -> Finding | None:
     if not alone:
         return None
     worst = max(alone, key=lambda c: c.statistic)
-    assert worst.poorer is not None
-    against = [c.summary for c in evidence.comparisons if worst.poorer in c.better and c.p < levels.perhaps]
-    return _verdict(worst.poorer), (worst.summary, *(against or ("nothing that was tried speaks for the fit",)))
+    kind = poorer(worst)
+    assert kind is not None
+    against = [c.summary for c in evidence.comparisons if kind in c.better and c.p < levels.perhaps]
+    return _verdict(kind), (worst.summary, *(against or ("nothing that was tried speaks for the fit",)))
 
 
 def _spoken_for(evidence: Evidence) -> tuple[str, ...]:
@@ -343,7 +344,7 @@ def _quiet(evidence: Evidence) -> Finding:
 def _resolution(evidence: Evidence) -> Finding | None:
     """Time or space, whichever moves the estimate more when it is coarser; else one that is at its limit."""
     levels = evidence.levels
-    moved = [(c.poorer, c) for c in evidence.comparisons if c.poorer and c.scaled(evidence.scale).p < levels.why]
+    moved = [(poorer(c), c) for c in evidence.comparisons if poorer(c) and c.scaled(evidence.scale).p < levels.why]
     if moved:
         kind, worst = max(moved, key=lambda pair: pair[1].statistic)
         return _verdict(kind), (worst.summary,)

@@ -25,7 +25,7 @@ from bvsi.discovery.screening import check_arguments, check_found, check_inside,
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
+from bvsi.infer.fit import CHI2_FACTOR, misfit_excess, theta_at_hand
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
@@ -173,13 +173,6 @@ class _Given:
     every: LinearConstraints | None
     functions: Mapping[str, tuple[float, float]]
 
-    def on(self, library: Library) -> LinearConstraints | None:
-        """Constraints on the coefficients of a library, which has functions written out."""
-        given = self.constraints
-        if self.library.unknown:
-            given = constraints_of(given, self.library, library.names)
-        return _constraints(given, library)
-
 
 @dataclass(frozen=True, eq=False)
 class _Selected:
@@ -225,7 +218,7 @@ class _Selected:
 
 def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: Progress) -> _Selected:
     """Select the operators; with parameters and functions inside of them, these are estimated on the way."""
-    library, allowed = setup.library, given.on(setup.library)
+    library, allowed = setup.library, _constraints(given, setup.library)
     select, keep = _selector(library, method, allowed, rng)
     select = partial(select, keep=keep, progress=progress)
     plain, _ = _selector(library, method, None, rng)
@@ -233,7 +226,7 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
         setup, whole, path, shapes = selected_functions(
             setup, given.library, plain, keep, allowed, given.functions, progress
         )
-        limits, inside = given.on(setup.library), Estimated(prior=shapes.prior)
+        limits, inside = _constraints(given, setup.library), Estimated(prior=shapes.prior)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)
     if library.parameters:
         setup, whole, path, inside = selected_parameters(setup, select, plain, keep, given.every, progress)
@@ -307,9 +300,12 @@ class _Model:
     rounds: int
 
 
-def _constraints(constraints: AnyConstraints, library: Library) -> LinearConstraints | None:
-    """What was given, and that components of a vector equation share their coefficients."""
-    given = None if constraints is None else as_linear(constraints, library.names)
+def _constraints(known: _Given, library: Library) -> LinearConstraints | None:
+    """What was given, on functions that are written out too, and that components of a vector share coefficients."""
+    texts = known.constraints
+    if known.library.unknown:
+        texts = constraints_of(texts, known.library, library.names)
+    given = None if texts is None else as_linear(texts, library.names)
     if not library.ties:
         return given
     return as_linear((*(given.texts if given else ()), *library.ties), library.names)
@@ -409,7 +405,7 @@ def _check(
         return None if judged is None else judged.moved(T), pictures
     setup, path = one.setup, one.path
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
-    shown = model.fit.at_hand(likelihood) if likelihood.d == len(model.fit.theta) else path.best.theta
+    shown = theta_at_hand(model.fit, likelihood) if likelihood.d == len(model.fit.theta) else path.best.theta
     pictures = frames_of(setup.data, likelihood, shown, rng=copy.deepcopy(rng))
     # Constraints mask discretisation drift, so that the unconstrained fit is checked, unless they cause a misfit.
     contradicted = bool(model.limits) and misfit_excess(model.fit.chi2, likelihood.n)

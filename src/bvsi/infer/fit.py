@@ -156,11 +156,6 @@ class Fit:
     score_covariance: Array | None = None
     quadratic: Quadratic | None = None
 
-    def at_hand(self, likelihood: ResidualLikelihood) -> Array:
-        """θ; where data are many the last one evaluated, a hundredth of an error bar away: factors are there."""
-        evaluated = likelihood.costly and self.status.converged and self.quadratic is not None
-        return self.history[-1].theta if evaluated else self.theta
-
     def coefficient(self, name: str) -> float:
         """Coefficient of an operator by name."""
         return float(self.theta[position(name, self.names)])
@@ -174,6 +169,12 @@ class Fit:
         if len(self.status.starts) > 1:
             rows.append(f"starts tried: {', '.join(self.status.starts)}; kept: {self.status.start}")
         return "\n".join(rows)
+
+
+def theta_at_hand(fit: Fit, likelihood: ResidualLikelihood) -> Array:
+    """θ; where data are many the last one evaluated, a hundredth of an error bar away: factors are there."""
+    evaluated = likelihood.costly and fit.status.converged and fit.quadratic is not None
+    return fit.history[-1].theta if evaluated else fit.theta
 
 
 def check_iteration(tol: float, **limit: int) -> None:
@@ -228,8 +229,9 @@ def make_fit(
         alpha = given.alpha + 0.5 * equations.n
         base = NormalInverseGammaPosterior(likelihood.names, centre, covariance, alpha, beta)
         scale = base.noise_variance
-    status = status.noted(active_text(base, constraints))
-    posterior = truncated(base, constraints, theta)
+    posterior: Posterior = base
+    if constraints:
+        status, posterior = status.noted(active_text(base, constraints)), truncated(base, constraints, theta)
     scores = None if scores is None else scale * scores
     fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
     return replace(fit, inverse=inverse, score_covariance=scores, quadratic=quadratic)
@@ -277,10 +279,8 @@ def truncated(base: ClosedForm, constraints: LinearConstraints | None, mode: Arr
     return TruncatedPosterior(base, constraints, mode) if constraints and constraints.reduced[1] else base
 
 
-def active_text(base: ClosedForm, constraints: LinearConstraints | None) -> str:
+def active_text(base: ClosedForm, constraints: LinearConstraints) -> str:
     """Which inequalities the estimate without them violates, and where the data contradict them; empty where none."""
-    if not constraints:
-        return ""
     excess = constraints.excess(base.mean)
     sd = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", constraints.A, base.covariance, constraints.A), 0.0))
     notes = []

@@ -119,7 +119,8 @@ class Profile:
         else:
             best = problem.checked(_tried(problem.minimise(start_vector(likelihood, start)), ["given"], "given"))
         fit = problem.finish(best, noise_prior, rng)
-        return replace(fit, status=fit.status.noted(replaced_text(density)).noted(informative_text(fit)))
+        notes = [text for text in (replaced_text(density), informative_text(fit)) if text]
+        return replace(fit, status=fit.status.noted(" ".join(notes))) if notes else fit
 
 
 @dataclass(frozen=True, eq=False)

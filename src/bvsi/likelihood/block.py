@@ -132,10 +132,10 @@ class Weighting(ABC):
         def of_tile(whole: Whole) -> Density:
             return Density(whole.misfit(gradient), whole.determinant(gradient) if logdet else zero, zero, whole.n)
 
-        parts = [Density(zero, zero, zero, 0)]
+        parts = []
         for count, _, own in self.tiles(part, theta, of_tile):
-            parts.append(own.times(count))
-        found = Density.total(parts)
+            parts.append(own if count == 1 else own.times(count))
+        found = Density.total(parts) if parts else Density(zero, zero, zero, 0)
         return replace(found, change=change_of_variables(part, theta, gradient)) if change else found
 
     @abstractmethod

@@ -41,6 +41,24 @@ class Pattern:
     indptr: Integers
     indices: Integers
 
+    @staticmethod
+    def deferred(shape: tuple[int, int], make: Callable[[], Pattern]) -> Pattern:
+        """A pattern whose entries are worked out when they are first asked for; products of axes never do."""
+        pattern = object.__new__(Pattern)
+        pattern.__dict__.update(shape=shape, _make=make)
+        return pattern
+
+    def __getattr__(self, name: str) -> Any:
+        make = self.__dict__.get("_make")
+        if name not in ("indptr", "indices") or make is None:
+            raise AttributeError(name)
+        made = make()
+        self.__dict__.update(indptr=made.indptr, indices=made.indices)
+        return self.__dict__[name]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pattern, (self.shape, self.indptr, self.indices)  # what makes a deferred one cannot travel
+
     @property
     def nnz(self) -> int:
         """Number of entries."""
@@ -162,36 +180,6 @@ class Pattern:
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         slots = np.repeat(self.indptr[kept] - indptr[:-1], counts) + np.arange(indptr[-1], dtype=np.int64)
         return Pattern((len(kept), self.shape[1]), indptr, self.indices[slots]), slots
-
-
-class DeferredPattern(Pattern):
-    """A pattern whose entries are worked out when they are first asked for; products of axes never do.
-
-    Parameters
-    ----------
-    shape: rows and columns.
-    make: gives the pattern.
-    """
-
-    def __init__(self, shape: tuple[int, int], make: Callable[[], Pattern]) -> None:
-        self.__dict__.update(shape=shape, _make=make)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return Pattern, (self.shape, self.indptr, self.indices)  # a function cannot travel
-
-    @cached_property
-    def _made(self) -> Pattern:
-        return self._make()  # type: ignore[attr-defined, no-any-return]
-
-    @property
-    def indptr(self) -> Integers:
-        """First slot of every row."""
-        return self._made.indptr
-
-    @property
-    def indices(self) -> Integers:
-        """Column of every slot."""
-        return self._made.indices
 
 
 def scatter(positions: ArrayLike, entries: ArrayLike, nnz: int) -> Array:

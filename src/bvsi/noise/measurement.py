@@ -354,7 +354,8 @@ def _without_outliers(
             )
         except DataError:
             return Bridged(data)
-        found = found.where_local(data.fields[f], v, sigma)
+        if v.ndim:
+            found = found.where_local(data.fields[f], v, sigma)
         count = found.outliers.size
         if not count > (0 if robust else most[f]) and not np.any(found.weights < NOISE_LEVELS.far):
             continue

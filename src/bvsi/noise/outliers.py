@@ -108,10 +108,8 @@ class Scattered:
         Parameters
         ----------
         values, variance
-            (T, n_nodes); one number for all leaves everything as it is.
+            (T, n_nodes).
         """
-        if variance.ndim == 0:
-            return self
         own = variance.ravel()[self.outliers]
         spread = self.spread * np.maximum(own / sigma**2, 1.0)
         z = (values.ravel()[self.outliers] - self.predicted) / np.sqrt(own + spread)

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bvsi.common.arrays import Array
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Data, Grid
-from bvsi.linalg import DeferredPattern, Kronecker, Pattern
+from bvsi.linalg import Kronecker, Pattern
 from bvsi.linalg.kronecker import along_axes
 from bvsi.residual.stencils import evenly_spaced
 from bvsi.spaces import Space, is_uniform
@@ -133,7 +133,7 @@ class Blur:
             return Pattern.from_matrix(sparse.csr_array(product.T))
 
         shape = (space.n_dofs, space.n_tests)
-        tests = Evaluation(DeferredPattern(shape, pattern), space.cells.test.offered, space.cells.test.make)
+        tests = Evaluation(Pattern.deferred(shape, pattern), space.cells.test.offered, space.cells.test.make)
         cells = replace(space.cells, test=tests)
         return replace(space, cells=cells, nodal_tests=at_nodes, made_by=partial(self.space, space))
 

@@ -28,7 +28,7 @@ from scipy.special import expit
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
-from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, misfit_excess
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, misfit_excess, theta_at_hand
 from bvsi.infer.quadratic import Minimum, Model, NoiseRatio, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
@@ -721,7 +721,7 @@ def around(likelihood: ResidualLikelihood, fit: Fit, rng: Rng, *, spread: bool =
     spread
         Whether S, and with it error bars, are needed.
     """
-    found = dict(zip(fit.names, fit.at_hand(likelihood), strict=True))
+    found = dict(zip(fit.names, theta_at_hand(fit, likelihood), strict=True))
     theta = np.array([found.get(name, 0.0) for name in likelihood.names])
     return expanded(likelihood, theta, likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=spread))
 

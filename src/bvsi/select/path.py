@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,16 +51,6 @@ class Visited:
     candidates: Mapping[str, float]
     refitted: frozenset[str]
     fit: Fit | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", MappingProxyType(dict(self.candidates)))
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "candidates": dict(self.candidates)}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()  # read-only again
 
     @property
     def predicted(self) -> bool:

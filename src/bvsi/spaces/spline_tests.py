@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
-from bvsi.linalg import DeferredPattern, Kronecker, Pattern
+from bvsi.linalg import Kronecker, Pattern
 from bvsi.spaces.background import BackgroundTests
 from bvsi.spaces.bsplines import UniformSplines
 from bvsi.spaces.domain import Domain
@@ -287,7 +287,7 @@ def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
         return values
 
     weights = kronecker([_weights(grid, name)[:, None] for name in grid.names])[:, 0]
-    pattern = DeferredPattern(shape, lambda: places()[1])
+    pattern = Pattern.deferred(shape, lambda: places()[1])
     test = Evaluation(pattern, tuple(product(*(range(s.degree) for s in axes))), make)
     return Measure(weights, grid.points, None, own, test)
 
