@@ -9,7 +9,7 @@ import pytest
 
 import bvsi
 from bvsi.check import Verdict
-from bvsi.check.levels import CheckLevels
+from bvsi.check.comparison import CheckLevels
 from discovery.exact_cases import BURGERS_TRUTH, burgers, noisy
 
 

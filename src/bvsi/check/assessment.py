@@ -13,8 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare, poorer
-from bvsi.check.levels import LEVELS, CheckLevels
+from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, FailedComparison, bias_estimate, compare, poorer
 from bvsi.check.residual_tests import Growth, ResidualTest, noise_tests, residual_tests
 from bvsi.check.variations import Kind, Variation, variations
 from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge

@@ -22,8 +22,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bvsi.check.comparison import Comparison, poorer
-from bvsi.check.levels import LEVELS, CheckLevels
+from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, poorer
 from bvsi.check.residual_tests import ResidualTest, TestKind, misfit_test
 from bvsi.check.variations import Kind
 

@@ -11,7 +11,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.residual import Stencil, TemporalTests
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.axis import UniformSplines
 
 Array = NDArray[np.float64]
 

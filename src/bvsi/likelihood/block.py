@@ -38,8 +38,14 @@ from bvsi.likelihood.covariance import (
     plan_covariance,
     stencil_row,
 )
-from bvsi.likelihood.density import Density, ValueGradient, change_of_variables, logdet_slope
-from bvsi.likelihood.equations import NormalEquations, ProfileEquations
+from bvsi.likelihood.equations import (
+    Density,
+    NormalEquations,
+    ProfileEquations,
+    ValueGradient,
+    change_of_variables,
+    logdet_slope,
+)
 from bvsi.likelihood.products import Factored, SpaceTime, Whole
 from bvsi.noise.models import Noise
 from bvsi.residual import Structure

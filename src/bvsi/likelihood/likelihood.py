@@ -18,12 +18,13 @@ from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood.block import Block, Isotropic, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, side_by_side
-from bvsi.likelihood.density import Density, check_change_of_variables
 from bvsi.likelihood.equations import (
+    Density,
     InstrumentalEquations,
     MomentEquations,
     NormalEquations,
     ProfileEquations,
+    check_change_of_variables,
     instrumental_equations,
 )
 from bvsi.likelihood.products import NoiseShare, moment_equations, noise_estimate, noise_sizes

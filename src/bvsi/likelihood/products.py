@@ -37,8 +37,7 @@ import numpy as np
 
 from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.likelihood.covariance import Part, Weights
-from bvsi.likelihood.density import ValueGradient
-from bvsi.likelihood.equations import MomentEquations, NormalEquations
+from bvsi.likelihood.equations import MomentEquations, NormalEquations, ValueGradient
 from bvsi.linalg import Factor
 from bvsi.linalg.kronecker import dense_if_full
 from bvsi.residual import Sensitivity, Structure

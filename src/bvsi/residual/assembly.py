@@ -20,11 +20,10 @@ from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
 from bvsi.operators.functions import FEW_NODES
 from bvsi.residual.blur import Blur
-from bvsi.residual.discrete import Blocks, State, columns
+from bvsi.residual.discrete import Blocks, State, columns, with_lags
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
-from bvsi.residual.lags import shifts, with_lags, without_history
 from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns, touched
-from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
+from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests, shifts, without_history
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.residual.thinning import Thinned, Thinning, half_noisy

@@ -23,7 +23,7 @@ from bvsi.data._arrays import release
 from bvsi.data.smoothness import of_materials
 from bvsi.errors import OperatorError
 from bvsi.operators import Vocabulary
-from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
+from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME, lag_of
 from bvsi.spaces import Measure, Reach, Space
 
 if TYPE_CHECKING:
@@ -551,3 +551,17 @@ class SymbolValues(Mapping["sp.Symbol", Array]):
         normals = self._measure.normals
         assert normals is not None, "normals stand in boundary terms only"
         return normals[:, [self._words.n.index(symbol)]]
+
+
+def with_lags(state: State, L: dict[str, Any]) -> State:
+    """The state with fields at earlier times, and the variance of their noise, Σ_j L_lj² Var(û_j)."""
+    fields, variance = dict(state.recovered), dict(state.variance)
+    for name, matrix in L.items():
+        lag = lag_of(name)
+        assert lag is not None
+        fields[name] = np.ascontiguousarray((matrix @ state.fields[lag[0]].T).T)
+        if lag[0] in variance:
+            own = variance[lag[0]]
+            everywhere = np.broadcast_to(own, (own.shape[0], state.n_times))
+            variance[name] = np.ascontiguousarray((matrix.multiply(matrix) @ everywhere.T).T)
+    return replace(state, recovered=fields, variance=variance)

@@ -3,7 +3,7 @@
     Matrix     one sparse matrix for each time, or one for all times
     Scaled     V diag(c_j): a Kronecker product V times a diagonal matrix for each time, or one for all times. This is
                what nodal quadrature makes of operators without derivatives on the data.
-    Delayed    Σ_j J(û_l) L_lj of fields at earlier times (:mod:`bvsi.residual.lags`)
+    Delayed    Σ_j J(û_l) L_lj of fields at earlier times (:mod:`bvsi.residual.stencils`)
     Streamed   Σ_i w_i J_i(û_j), worked out from the weak form whenever it is asked for, all operators in one pass
                (:mod:`bvsi.residual.streamed`)
 

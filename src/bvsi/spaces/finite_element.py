@@ -20,9 +20,8 @@ from skfem.quadrature import get_quadrature
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.axis import into_first_period
-from bvsi.spaces.cells import Places, locate, tetrahedron_rule
+from bvsi.spaces.cells import Facets, Places, locate, tetrahedron_rule
 from bvsi.spaces.element import Lagrange, penalty_constant
-from bvsi.spaces.facets import Facets
 from bvsi.spaces.measure import Evaluation, Measure, derivatives
 
 Array = NDArray[np.float64]

@@ -23,8 +23,8 @@ from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
+from bvsi.spaces.axis import UniformSplines
 from bvsi.spaces.background import BackgroundTests
-from bvsi.spaces.bsplines import UniformSplines
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.measure import Evaluation, Measure
 from bvsi.spaces.nodal_derivatives import (
