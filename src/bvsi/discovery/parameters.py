@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.discovery.parameter_search import (
@@ -113,7 +113,8 @@ def selected_parameters(
     select: Select,
     plain: Select,
     keep: Sequence[str],
-    limits: LinearConstraints | None = None,
+    limits: LinearConstraints | None,
+    rng: Rng,
     progress: Progress = silent,
 ) -> Result:
     """The setup at the estimate of all parameters, its likelihood, the selected model, and the parameters in it.
@@ -127,7 +128,7 @@ def selected_parameters(
     limits
         Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
-    search = ParameterSearch(setup, ParameterGrid.of(setup, progress), keep, _of_parameters(limits, setup.library))
+    search = ParameterSearch(setup, ParameterGrid.of(setup, rng, progress), keep, _of_parameters(limits, setup.library))
     point = started(search, search.table.first(setup.library, plain, keep, progress))
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):

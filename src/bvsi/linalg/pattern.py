@@ -2,7 +2,7 @@
 
 Assembled matrices of one space differ in their values only. A :class:`Pattern` holds the structure once,
 values are plain arrays of length ``nnz`` beside it, and whatever depends on the structure alone (an
-elimination ordering, a symbolic factorisation, a product plan) is worked out once. A :class:`Product` is a plan for many
+elimination ordering, a symbolic factorisation, a product plan) is worked out once. A :class:`Product` plans for many
 value sets: Σ_m A_m B_mᵀ, and a :class:`Congruence` for Aᵀ diag(c) B.
 """
 

@@ -55,6 +55,8 @@ from bvsi.select.search import (
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
+#: Estimator, names and start of a fit, and the generator of its draws.
+Task = tuple[Profile, list[str], Array | None, Rng]
 
 # 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
 # have 5e-7. Noise makes it far larger.
@@ -452,7 +454,7 @@ class _Subsets:
 
     def _fit_alone(self, names: Sequence[str], start: Array | None) -> Model | None:
         """Fit a model without a misfit of all operators at hand; None where that fails."""
-        fit = fit_candidate(self.likelihood, (self.settings.estimator, list(names), start))
+        fit = fit_candidate(self.likelihood, (self.settings.estimator, list(names), start, self.rng))
         if fit is None:
             return None
         model = tuple(self.likelihood.names.index(name) for name in names)
@@ -497,10 +499,9 @@ class _Subsets:
         for model, fit in fits.items():
             self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
 
-    def _task(self, model: Model, quadratic: Quadratic) -> tuple[Profile, list[str], Array]:
-        """Estimator, names and start of a fit."""
+    def _task(self, model: Model, quadratic: Quadratic) -> Task:
         start = quadratic.solve([model])[0][0]
-        return self.settings.estimator, [self.likelihood.names[i] for i in model], start
+        return self.settings.estimator, [self.likelihood.names[i] for i in model], start, self.rng
 
     def _score(self, q: float, size: int, quadratic: Quadratic) -> float:
         return float(self.settings.criterion.values(np.array(q), size, quadratic))
@@ -660,18 +661,18 @@ class _Subsets:
             self.settle()
 
 
-def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str], Array | None]) -> Fit | None:
+def fit_candidate(likelihood: ResidualLikelihood, task: Task) -> Fit | None:
     """A model fitted from a start; None where that fails, or noise swamps the model. It may run on another machine."""
-    estimator, names, start = task
+    estimator, names, start, rng = task
     own = likelihood.restrict(names)
     try:
-        fit = estimator.fit(own, start=start if start is None else _nearer(own, start))
+        fit = estimator.fit(own, start=start if start is None else _nearer(own, start, rng))
     except (RankError, NotPositiveDefiniteError):
         return None
     return None if quadratic_of(fit).swamped else fit
 
 
-def _nearer(likelihood: ResidualLikelihood, theta: Array) -> Array:
+def _nearer(likelihood: ResidualLikelihood, theta: Array, rng: Rng) -> Array:
     """A start moved by moments with its own weights, as often as that halves a misfit that noise does not explain.
 
     Far from the minimum steps of the estimator may end on a plateau of large coefficients, whose noise hides all.
@@ -680,7 +681,7 @@ def _nearer(likelihood: ResidualLikelihood, theta: Array) -> Array:
         misfit = likelihood.density(theta, logdet=False).q.value
         if misfit < CHI2_FACTOR * likelihood.n:
             break
-        moved = by_moments(likelihood, theta, np.random.default_rng(0)).solve([tuple(range(likelihood.d))])[0][0]
+        moved = by_moments(likelihood, theta, rng).solve([tuple(range(likelihood.d))])[0][0]
         if not likelihood.density(moved, logdet=False).q.value < 0.5 * misfit:
             break
         theta = moved
