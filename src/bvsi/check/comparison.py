@@ -5,7 +5,7 @@
 For two estimates of the same data of which one is efficient Cov(Δ) is the difference of their covariances (Hausman);
 |·| takes absolute eigenvalues relative to V, φ is for what the two lack of efficiency. With a quadrature error that
 falls as h^p, that of θ is Δ/(ratio^p − 1) (Richardson). Where the ratio of the errors is measured, s is that of this
-bias, with V besides: it asks whether the bias is beyond the error bars.
+bias, with V added: it asks whether the bias is beyond the error bars.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from bvsi.infer.fit import OPEN, SEEN
 class CheckLevels:
     """Thresholds of the check. Probabilities are p-values, frequencies are in cycles per step of the data.
 
-    Values without a run named here were not measured one by one; ``docs/trust.md`` tells what they do together.
+    Values without a run named here were not measured one by one; ``docs/trust.md`` measures what they do together.
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ class CheckLevels:
     alone
         The same for correlated residuals, which have to be an alarm without any other sign.
     why
-        p below which a test tells why, once there is an alarm.
+        p below which a test gives the cause, once there is an alarm.
     noise
         p of tests of the noise by itself. These see what signal is left in the data too, and need strong evidence.
     surely

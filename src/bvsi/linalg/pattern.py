@@ -2,7 +2,7 @@
 
 Assembled matrices of one space differ in their values only. A :class:`Pattern` holds the structure once,
 values are plain arrays of length ``nnz`` beside it, and whatever depends on the structure alone (an
-elimination ordering, a symbolic factorisation, a product plan) is worked out once.
+elimination ordering, a symbolic factorisation, a product plan) is computed once.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Pattern:
 
 
 class DeferredPattern(Pattern):
-    """A pattern whose entries are worked out when they are first asked for; products of axes never do.
+    """A pattern whose entries are computed when they are first asked for; products of axes never do.
 
     Parameters
     ----------

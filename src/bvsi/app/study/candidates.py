@@ -1,4 +1,4 @@
-"""Operators to begin with: what equations of physics are mostly made of, few enough to be told apart."""
+"""Operators to begin with: what equations of physics are mostly made of, few enough to be distinguished."""
 
 from __future__ import annotations
 

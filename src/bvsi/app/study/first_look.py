@@ -1,4 +1,4 @@
-"""Data of a file that nobody has written settings for yet: what the file suggests, and what of it is a guess."""
+"""Data of a file without settings yet: what the file suggests, and what of it is a guess."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def walks_at_random(data: Data, name: str) -> bool:
 
 
 def guesses(reading: Reading) -> list[str]:
-    """What a file does not tell, in words."""
+    """What a file does not state, in words."""
     found = []
     if reading.dims is not None:
         found.append(f"guessed from lengths: dims = {', '.join(reading.dims)}; give --dims where that is wrong")

@@ -130,7 +130,7 @@ def inspect(
     limits: Reading | None = None,
     progress: Progress = silent,
 ) -> Inspection:
-    """Look at a file; what it does not tell is suggested, within ``limits`` as in :func:`bvsi.app.readers.suggest`."""
+    """Look at a file; what it does not state is suggested, within ``limits`` as in :func:`bvsi.app.readers.suggest`."""
     listed = contents(path, reading or limits)
     try:
         data, wanted, notes = first_look(path, reading, limits=limits, progress=progress)

@@ -104,7 +104,7 @@ def study_text(
     parts = [
         f"#:schema {SCHEMA_FILE.as_uri()}",
         "# A study of bvsi; run it with: bvsi run study.toml",
-        "# Lines that begin with # and a letter are settings at hand: take the # away and change the value.",
+        "# Lines that begin with # and a letter are further settings: remove the # and change the value.",
         f"title = {toml_value(title)}",
         "",
         *(f"# NOTE: {note}" for note in notes),
@@ -120,7 +120,7 @@ def study_text(
 
 
 def _named(line: str, field: str) -> str:
-    """A setting at hand, for the field of the data instead of u."""
+    """A commented setting, for the field of the data instead of u."""
     return re.sub(r"\bu\b", lambda _: field, line) if re.match(r"#\w", line) else line
 
 
@@ -154,7 +154,7 @@ def _library(operators: Mapping[str, Sequence[str]], left: Mapping[str, str]) ->
     yield f"# {LibrarySettings.model_fields['equations'].description}: {side} = Σ_i θ_i F_i."
     yield "# Fields, x, y, z, t, + - * / **, sin cos exp log sqrt …, dx dy dz grad div dot laplacian biharmonic diff."
     yield "# Not: noise in the equation (take densities, or means of many runs); fields that were not measured (known"
-    yield "# ones go to data.auxiliary, a missing rate is time_order = 2); integrals (work them out, as auxiliary)."
+    yield "# ones go to data.auxiliary, a missing rate is time_order = 2); integrals (compute them, as auxiliary)."
     for field, texts in operators.items():
         items = ",\n".join(f"  {toml_value(text)}" for text in texts)
         yield f"{toml_key(field)} = [\n{items},\n]"

@@ -41,7 +41,7 @@ class Sampling:
 
     @property
     def classic(self) -> Classic:
-        """The case, under a name that tells the sampling."""
+        """The case, under a name with the sampling."""
         whole = CLASSICS[self.case]
         if not self.settings:
             return whole
