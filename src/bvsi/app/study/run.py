@@ -228,12 +228,18 @@ def _run(
         write(finished(found), study)
     if answered is not None:
         answered(found, folder)
+    end = time.monotonic() + wanted.budget
     if study.settings.forecast.enabled or "forecast" in wanted.insisted:
-        limit = limited(progress, wanted.budget)
+        share = 0.5 if study.settings.refine.enabled else 1.0  # both fit into the budget
+        limit = limited(progress, share * wanted.budget)
         found = _followed("forecast", stages, digests, found, wanted, lambda: with_forecast(inputs, found, limit))
     if study.settings.refine.enabled:
         digests["refine"] = digest_of({"forecast": digests["forecast"], "refine": settings["refine"]})
-        found = stages.done("refine", digests["refine"], lambda: with_refined(inputs, found, progress), *_KEPT)
+        left = max(0.0, end - time.monotonic())
+        insisted = replace(wanted, insisted=wanted.insisted | {"refine"})  # it is for answers that are in doubt
+        found = _followed(
+            "refine", stages, digests, found, insisted, lambda: with_refined(inputs, found, left, progress)
+        )
     if stages.refused:
         what = " and ".join(stages.refused)
         _log.warning("%s in %s: damaged, or not computed on this machine; computed again", what, stages.folder)
@@ -340,10 +346,10 @@ def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent)
     return replace(found, forecast=made)
 
 
-def with_refined(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:
-    """The discovery with fits by forward solves, or with the reason why there are none."""
+def with_refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress = silent) -> Discovery:
+    """The discovery with fits by forward solves within so many seconds, or with the reason why there are none."""
     try:
-        return refined(inputs, found, float(inputs.study.settings.refine.budget), progress)
+        return refined(inputs, found, budget, limited(progress, budget))
     except BvsiError as error:
         return replace(found, settings={**found.settings, "refine": f"none: {error}"})
 

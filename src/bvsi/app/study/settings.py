@@ -324,9 +324,6 @@ class RefineSettings(Section):
     """The selected equation and its rivals fitted to the measurements by forward solves, for data with few frames."""
 
     enabled: Switch = Field(default=False, description="Whether these fits are made", examples=[True])
-    budget: Annotated[Number, Field(gt=0, le=86_400)] = Field(
-        default=300.0, description="Seconds after which no further structure is begun", examples=[300.0]
-    )
 
 
 class QuantitySettings(Section):
@@ -367,7 +364,9 @@ class OutputSettings(Section):
     )
     seed: Whole = Field(default=0, description="Seed of draws of the posterior", examples=[0])
     budget: Annotated[Number, Field(ge=0, le=86_400)] = Field(
-        default=60.0, description="Seconds for what follows equation and verdict: the forecast", examples=[60.0]
+        default=60.0,
+        description="Seconds for what follows equation and verdict: forecast, and fits by forward solves",
+        examples=[60.0],
     )
 
 
