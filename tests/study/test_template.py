@@ -11,6 +11,7 @@ from bvsi import Data, Grid
 from bvsi.app.readers import read
 from bvsi.app.study import Settings, load_study, suggested_operators, validate
 from bvsi.app.study.build import files_of, reading_of
+from bvsi.app.study.candidates import densities_of
 from bvsi.app.study.schema import SCHEMA_FILE, schema_text
 from bvsi.app.study.template import study_text, template
 from bvsi.operators import Library, Mixed, Vocabulary
@@ -36,6 +37,24 @@ def test_suggested_operators_have_weak_forms_and_differ(fields, dim):
         library = Library(operators)
         forms = library.weak(words, trial_order=orders[0], test_order=orders[1], biharmonic=Mixed())
         assert len(forms) == len(library)
+
+
+def cloud(growth: float = 0.0, **periodic) -> Data:
+    """A cloud that drifts and spreads, and may grow."""
+    x, t = np.linspace(-5.0, 5.0, 60), np.linspace(0.0, 1.0, 12)
+    width = 0.5 + 0.4 * t[:, None]
+    u = np.exp(growth * t[:, None] - ((x - t[:, None]) / width) ** 2) / width
+    u += 0.05 * np.random.default_rng(0).standard_normal(u.shape)
+    return Data.from_arrays({"p": u}, times=t, geometry=Grid(x=x, **periodic))
+
+
+def test_a_conserved_density_may_drift_in_a_potential():
+    assert densities_of(cloud()) == ("p",)
+    assert densities_of(cloud(growth=1.0)) == densities_of(cloud(periodic={"x": 10.2})) == ()
+    operators = suggested_operators(("p",), ("x", "y"), densities=("p",))["p"]
+    assert operators[3:6] == ["div(p*grad(x**2))", "div(p*grad(x*y))", "div(p*grad(y**2))"]
+    assert len(operators) == len(set(operators)) == 14
+    assert "div(p*grad(x**2))" not in suggested_operators(("p",), ("x", "y"))["p"]
 
 
 def test_the_text_loads_with_and_without_the_comments(tmp_path):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.app.readers import Contents, Reading, contents
-from bvsi.app.study.candidates import steady_sides, suggested_operators
+from bvsi.app.study.candidates import densities_of, steady_sides, suggested_operators
 from bvsi.app.study.first_look import first_look
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
@@ -136,7 +136,8 @@ def inspect(
         data, wanted, notes = first_look(path, reading, limits=limits, progress=progress)
     except BvsiError as error:
         return Inspection(listed, reading or Reading(), obstacle=str(error))
-    operators = suggested_operators(data.names, data.geometry.names, splines=takes_high_orders(data))
+    high, dense = takes_high_orders(data), densities_of(data)
+    operators = suggested_operators(data.names, data.geometry.names, splines=high, densities=dense)
     left: dict[str, str] = {}
     if data.n_times == 1:
         operators, left = steady_sides(operators)

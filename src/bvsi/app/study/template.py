@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bvsi.app.study.candidates import steady_sides, suggested_operators
+from bvsi.app.study.candidates import densities_of, steady_sides, suggested_operators
 from bvsi.app.study.schema import SCHEMA_FILE
 from bvsi.app.study.settings import (
     CheckSettings,
@@ -71,7 +71,9 @@ def template(
     data, wanted, notes = first_look(file, reading, limits=limits)
     given = _reading_keys(wanted, study_file)
     named = _ascii(given.get("fields", list(data.names)))
-    operators = suggested_operators(tuple(named), data.geometry.names, splines=takes_high_orders(data))
+    high, found = takes_high_orders(data), densities_of(data)
+    dense = [new for new, name in zip(named, data.names, strict=True) if name in found]
+    operators = suggested_operators(tuple(named), data.geometry.names, splines=high, densities=dense)
     left: dict[str, str] = {}
     if data.n_times == 1:
         operators, left = steady_sides(operators)
