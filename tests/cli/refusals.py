@@ -457,7 +457,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "Invalid value for '--draws'": ("bvsi 'simulate study.toml --result found.nc --draws 1'",),
     "'matlab' is not one of": ("bvsi 'export found.nc --to matlab'",),
     "does not name its coordinates": ("bvsi 'export found.nc'", "bvsi 'export found.nc --to numpy'"),
-    "good.nc is there already; choose another name, or write over": ("bvsi 'export found.nc --to csv --out good.nc'",),
+    "good.nc exists already; choose another name, or overwrite": ("bvsi 'export found.nc --to csv --out good.nc'",),
     "good.nc is a NetCDF file, but not a discovery": ("bvsi 'export good.nc --to csv'",),
     "there is no such folder; give that of a result": ("bvsi 'pack absent'", "bvsi 'pack found.nc'"),
     "result.nc is missing; this is not all of a result": ("bvsi 'pack empty'",),

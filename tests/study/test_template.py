@@ -12,6 +12,7 @@ from bvsi.app.readers import read
 from bvsi.app.study import Settings, load_study, suggested_operators, validate
 from bvsi.app.study.build import files_of, reading_of
 from bvsi.app.study.candidates import densities_of
+from bvsi.app.study.inspection import inspect
 from bvsi.app.study.schema import SCHEMA_FILE, schema_text
 from bvsi.app.study.template import study_text, template
 from bvsi.operators import Library, Mixed, Vocabulary
@@ -55,6 +56,22 @@ def test_a_conserved_density_may_drift_in_a_potential():
     assert operators[3:6] == ["div(p*grad(x**2))", "div(p*grad(x*y))", "div(p*grad(y**2))"]
     assert len(operators) == len(set(operators)) == 14
     assert "div(p*grad(x**2))" not in suggested_operators(("p",), ("x", "y"))["p"]
+
+
+def test_units_of_the_file_are_those_of_the_study(tmp_path):
+    pytest.importorskip("pint")
+    ds = cloud().to_xarray()
+    for name, unit in (("p", "mg/L"), ("x", "mm"), ("time", "h")):
+        ds[name].attrs["units"] = unit
+    ds.to_netcdf(tmp_path / "cloud.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    study.write_text(template(tmp_path / "cloud.nc", study_file=study), encoding="utf-8")
+    assert load_study(study).settings.data.units == {"p": "mg/L", "t": "h", "x": "mm"}
+    assert "units: p in mg/L, t in h, x in mm" in str(inspect(tmp_path / "cloud.nc"))
+    ds["p"].attrs["units"] = "as measured"
+    ds.to_netcdf(tmp_path / "cloud.nc", engine="h5netcdf")
+    study.write_text(template(tmp_path / "cloud.nc", study_file=study), encoding="utf-8")
+    assert load_study(study).settings.data.units is None
 
 
 def test_the_text_loads_with_and_without_the_comments(tmp_path):

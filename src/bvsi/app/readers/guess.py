@@ -35,6 +35,7 @@ _ROUND = {
     **dict.fromkeys(("z", "height", "axial"), "z"),
 }
 _UNIT = re.compile(r"[\[(].*")  # as in "x [m]"
+_LONGEST_UNIT = 40  # characters; longer ones are remarks
 
 # Nodes along an axis from which on a field can be one in space; fewer columns are as many series.
 _NODES = 16
@@ -292,6 +293,15 @@ def _example(array: Array) -> str:
 def _line(dims: tuple[str, ...]) -> str:
     """Line of a settings file."""
     return f"dims = {list(dims)}".replace("'", '"')
+
+
+def unit_of(array: Array) -> str:
+    """The unit of an array by its attribute ``units``, or by its name, as in ``x [m]``; of dates seconds."""
+    if array.dtype.kind in "mM":
+        return "s"
+    behind = _UNIT.search(array.name)
+    unit = str(array.attributes.get("units", "" if behind is None else behind[0].strip("[]() ")))
+    return unit if len(unit) <= _LONGEST_UNIT and unit.isprintable() and "$" not in unit else ""
 
 
 def _field_names(names: Iterable[str], *, series: bool = False) -> dict[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.app.readers.guess import suggestion, table_suggestion
+from bvsi.app.readers.guess import suggestion, table_suggestion, unit_of
 from bvsi.app.readers.layout import ArrayLayout, require_numbers, resolve
 from bvsi.app.readers.names import file_names
 from bvsi.app.readers.reading import Contents, Reading, Variable
@@ -158,7 +158,9 @@ def _check_stored(path: Path, layout: ArrayLayout, max_memory: float) -> None:
 
 
 def _listed(path: Path, source: DataSource) -> Contents:
-    variables = tuple(Variable(a.name, a.dims, tuple(a.shape), str(a.dtype)) for a in source.arrays.values())
+    variables = tuple(
+        Variable(a.name, a.dims, tuple(a.shape), str(a.dtype), unit_of(a)) for a in source.arrays.values()
+    )
     return Contents(path, source.format, variables, dict(source.attributes), source.notes)
 
 

@@ -85,12 +85,21 @@ class Reading:
 
 @dataclass(frozen=True)
 class Variable:
-    """An array in a file; ``dims`` is None where the file does not name its axes."""
+    """An array in a file.
+
+    Attributes
+    ----------
+    dims
+        None where the file does not name its axes.
+    unit
+        Of its values as they are read, where the file states it: seconds for dates.
+    """
 
     name: str
     dims: tuple[str, ...] | None
     shape: tuple[int, ...]
     dtype: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,10 @@ def template(
     reading
         What to take from the file; by default what the file suggests, within ``limits``.
     """
-    from bvsi.app.study.first_look import first_look
+    from bvsi.app.readers import contents
+    from bvsi.app.study.first_look import first_look, fitting_units, stated_units
     from bvsi.discovery.method import takes_high_orders
+    from bvsi.operators import Library
 
     data, wanted, notes = first_look(file, reading, limits=limits)
     given = _reading_keys(wanted, study_file)
@@ -78,6 +80,10 @@ def template(
     if data.n_times == 1:
         operators, left = steady_sides(operators)
         notes = (*notes, "one frame: the equation is taken for a steady one; a known source goes to library.left")
+    units = stated_units(contents(file, wanted), wanted, data)
+    if list(named) == list(data.names):
+        fitting = fitting_units(units, data, Library(operators, left=left or None))
+        given |= {"units": fitting} if fitting else {}
     keys = {"file": _relative(file, study_file), **given, "fields": named}
     return study_text(keys, operators, left=left, title=file.stem.replace("*", ""), notes=notes)
 
