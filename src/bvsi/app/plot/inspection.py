@@ -54,7 +54,7 @@ def _at(name: str, data: Data, frame: int, units: Mapping[str, str]) -> str:
     return f"{name} at t = {data.times[frame]:.3g} {units.get('t', '')}".rstrip()
 
 
-def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None) -> None:
+def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None, units: Mapping[str, str] = NO_UNITS) -> None:
     """Power of a field along every axis, averaged over the others, and the level of the noise."""
     assert isinstance(data.geometry, Grid)
     cube = np.asarray(data.fields[name]).reshape(data.n_times, *data.geometry.shape)
@@ -65,5 +65,6 @@ def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None) -> None
         ax.set_yscale("log")
     if sigma:
         ax.axhline(sigma**2, color="0.5", linestyle="--", label="noise")
-    ax.set(xlabel="cycles per step", ylabel="power", title=f"spectrum of {name}")
+    shown = f"power (({units[name]})²)" if units.get(name) else "power"
+    ax.set(xlabel="cycles per step", ylabel=shown, title=f"spectrum of {name}")
     ax.legend()

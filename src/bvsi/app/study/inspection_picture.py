@@ -26,5 +26,5 @@ def write_picture(seen: Inspection, path: Path) -> None:
     for row, name in zip(axes, names, strict=True):
         field_view(row[0], data, name, seen.units)
         if columns == 2:
-            spectrum(row[1], data, name, measured.filtered.get(name))
+            spectrum(row[1], data, name, measured.filtered.get(name), seen.units)
     write_whole(path, png_bytes(figure, dpi=110))
