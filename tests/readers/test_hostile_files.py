@@ -256,7 +256,7 @@ def test_a_collection_names_files_of_its_folder(tmp_path):
 
 
 def npz(path: Path, shape: tuple[int, ...], values: bytes = b"") -> Path:
-    """An archive with t, x, and u whose header tells this shape."""
+    """An archive with t, x, and u whose header states this shape."""
     np.savez(path, t=T, x=X)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("u.npy", "w") as stream:
         np.lib.format.write_array_header_1_0(stream, {"shape": shape, "fortran_order": False, "descr": "<f8"})

@@ -1,4 +1,4 @@
-"""What is wrong with a study file is told with line, place and nearest name, all at once."""
+"""What is wrong with a study file is reported with line, place and nearest name, all at once."""
 
 import pytest
 

@@ -128,7 +128,7 @@ def test_arrays_without_names_get_their_axes(tmp_path):
 
 
 def test_the_shipped_schema_is_that_of_the_settings():
-    """Write it anew with ``python -m bvsi.app.study.schema``."""
+    """Write it again with ``python -m bvsi.app.study.schema``."""
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == json.loads(schema_text())  # 0 and 0.0 alike
     assert study_text({"file": "a"}, {"u": ["u"]}).startswith(f"#:schema {SCHEMA_FILE.as_uri()}\n")
 
