@@ -37,7 +37,7 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_ipywidgets_js: dict[str, Any] = {}  # they would come from the network
-suppress_warnings = ["myst-nb.lexer"] if nb_execution_mode == "off" else []  # only a kernel tells its language
+suppress_warnings = ["myst-nb.lexer"] if nb_execution_mode == "off" else []  # only a kernel names its language
 
 autosummary_generate = False
 autodoc_member_order = "bysource"

@@ -116,7 +116,7 @@ class Setup:
     ) -> ResidualLikelihood:
         """A likelihood of this setup with Jacobians taken at the states û − ε̂(θ), which its residuals smooth.
 
-        ε − ε̂ is not correlated with the residuals, and so are no longer the weights: with Jacobians at û the mean of a
+        ε − ε̂ is not correlated with the residuals, and neither are the weights then: with Jacobians at û the mean of a
         quadratic operator is off by tr(F'' P Σ_u), P Σ_u the covariance of ε̂.
         """
         for _ in range(rounds):
@@ -169,7 +169,7 @@ class Setup:
         return self._at(frames, places, _narrower_tests(self.tests, places[0][0], nodes))
 
     def coarser(self) -> tuple[Setup, float] | None:
-        """The same at fewer nodes of meshes, and how much farther apart they are; None where that cannot be."""
+        """The same at fewer nodes of meshes, and how much farther apart they are; None where that is impossible."""
         places: list[Place] = []
         for data in self.data:
             found = coarser(data.geometry) if isinstance(data.geometry, Mesh) else None

@@ -2,7 +2,7 @@
 
     r = C ε,   ε ~ N(0, Σ_u),      w = W r,      r⊥ = r − X̃ (X̃ᵀWX̃)⁻¹ X̃ᵀ w
 
-Every statistic is worked out for the residuals of the fit and for draws of ε that go through the same C, W and
+Every statistic is computed for the residuals of the fit and for draws of ε that go through the same C, W and
 projection; mean and spread of the draws say how unusual it is. Nothing else is assumed about its distribution. What
 W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with draws of θ from the posterior.
 
@@ -111,7 +111,7 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     across = "in space" if likelihood.parts[0].residuals.structure.coordinates.shape[1] else "between equations"
     uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
-    # one block, or one row, tells nothing of neighbours, and frames of a steady problem are none
+    # one block, or one row, has no neighbours, and frames of a steady problem are not neighbours
     blocks, rows = (max(part.residuals.y.shape[axis] for part in likelihood.parts) for axis in (1, 0))
     moving = blocks > 1 and likelihood.evolves
     tests += [_against_draws("residuals correlated in time", "structure", in_time)] if moving else []

@@ -191,7 +191,7 @@ def density(piece: Piece, model: PieceModel, theta: Array, gradient: bool, logde
 
 
 def check_change(piece: Piece, model: PieceModel) -> None:
-    """Refuse where residuals are no change of variables."""
+    """Refuse where residuals are not a change of variables."""
     check_change_of_variables(piece.of(model).part)
 
 

@@ -176,7 +176,7 @@ def check_field_name(name: object, what: str = "field", *, series: bool = False)
     what
         The noun for the error message, such as ``"auxiliary field"``.
     series
-        Whether there is no space, so that x, y, z are no coordinates and fields may be called so.
+        Whether there is no space, so that x, y, z are not coordinates and fields may be called so.
     """
     if not isinstance(name, str):
         raise DataError(f"{what} name {name!r} is not a text; name it like 'u'")

@@ -302,7 +302,7 @@ class Data:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew when unpickled or copied, since arrays lose their read-only mark on the way.
+        # Made again when unpickled or copied, since arrays lose their read-only mark on the way.
         masks = None if self.measured is None else dict(self.measured)
         return Data, (self.times, dict(self.fields), self.geometry, dict(self.auxiliary), masks)
 

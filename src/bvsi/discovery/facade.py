@@ -89,15 +89,15 @@ def discover(
         Texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities tie
         together are selected together; inequalities hold in the posterior.
     relinearise
-        How often operators are linearised anew, at states smoothed by the residual of those selected, which are then
+        How often operators are linearised again, at states smoothed by the residual of those selected, which are then
         selected again; it matters where nonlinear operators meet large noise. By default once where they take
         derivatives of the data, such as ``dx(u)**2``, else never.
     check
         Whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
         thresholds of that check.
     client
-        A ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same result
-        to rounding. Noise is measured and the answer checked here, with the selected operators only.
+        A ``dask.distributed.Client``: selection and posterior are then computed on its cluster, with the same result
+        to rounding. Noise is measured and the answer checked on this machine, with the selected operators only.
     stored
         With a client, the files of the experiments, one each: workers then read their frames themselves, unless
         outliers were replaced or the data were coarsened.
@@ -119,7 +119,7 @@ def discover(
     every = None
     if library.parameters:
         library, prior, constraints, every = told_parameters(library, prior, constraints)
-    measures = _units(library, units)
+    measures, shown = _units(library, units)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     check_measured(measured, library)
@@ -151,7 +151,8 @@ def discover(
     found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
     if not measures:
         return found
-    return replace(found, units={n: measures.get(n, measures.get(without_equation(n), "")) for n in found.names})
+    by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
+    return replace(found, units=by_name, data_units=shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +194,7 @@ class _Selected:
     inside, shapes
         Parameters inside operators, and unknown functions; no shapes where there are none.
     rounds
-        How often operators were linearised anew, None where that is open.
+        How often operators were linearised again, None where that is open.
     left_open
         What the data leave open of parameters, in words.
     """
@@ -217,7 +218,7 @@ class _Selected:
 
 
 def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: Progress) -> _Selected:
-    """Select the operators; with parameters and functions inside of them, these are estimated on the way."""
+    """Select the operators; with parameters and functions inside them, these are estimated on the way."""
     library, allowed = setup.library, _constraints(given, setup.library)
     select, keep = _selector(library, method, allowed, rng)
     select = partial(select, keep=keep, progress=progress)
@@ -242,7 +243,7 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
 
 
 def _relinearised(one: _Selected, rounds: int | None, progress: Progress) -> _Selected:
-    """Selected once more with operators linearised anew, as often as was asked for or as derivatives of data need."""
+    """Selected once more with operators linearised again, as often as was asked for or as derivatives of data need."""
     rounds = one.rounds if one.rounds is not None else rounds
     rounds = int(one.setup.derives(one.path.best.names)) if rounds is None else rounds
     if not rounds or one.setup.client is not None:
@@ -272,13 +273,13 @@ def _settings(
     }
 
 
-def _units(library: Library, units: Mapping[str, str] | None) -> dict[str, str]:
-    """Units of all coefficients; none where none were given."""
+def _units(library: Library, units: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Units of all coefficients, and those of fields, coordinates and time; none where none were given."""
     if units is None:
-        return {}
-    from bvsi.app.units import coefficient_units
+        return {}, {}
+    from bvsi.app.units import coefficient_units, shown_units
 
-    return coefficient_units(library, units)
+    return coefficient_units(library, units), shown_units(units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +291,7 @@ class _Model:
     here
         Whether the residuals of the likelihood are on this machine.
     rounds
-        How often its operators were linearised anew.
+        How often its operators were linearised again.
     """
 
     likelihood: ResidualLikelihood
@@ -322,14 +323,14 @@ def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequen
     if client is None:
         return setup
     if setup.library.steady:
-        raise BvsiError("client: a steady problem has few residuals, and is worked out here; leave client out.")
+        raise BvsiError("client: a steady problem has few residuals, and is solved on this machine; leave client out.")
     from bvsi.cluster import sources
 
     return setup.with_(client=client, sources=sources(setup.data, given, stored))
 
 
 def _check_cluster(client: Any, stored: Sequence[Stored] | None) -> None:
-    """Refuse what is no client, and files without one."""
+    """Refuse what is not a client, and files without one."""
     if client is not None:
         from bvsi.cluster import check_client
 
@@ -370,7 +371,7 @@ def _fit(
     path, setup, rounds = one.path, one.setup, one.rounds or 0
     selected, here = one.whole.restrict(path.best.names), setup.client is None
     limits = one.allowed.restrict(selected.names) if one.allowed else None
-    if rounds and not here:  # of the library that a cluster has, only what was selected is linearised anew
+    if rounds and not here:  # of the library that a cluster has, only what was selected is linearised again
         selected = setup.relinearised(setup.here.likelihood(selected.names), path.best.theta, rounds)
         here = True
     level = _level_prior(measured, path) if selected.scale_known else None

@@ -58,7 +58,7 @@ _LINE = 9000
 _TILE = 3000
 # Part by which tiles make error bars wider, on KS 512 × 160 and on these data.
 _LOST = {True: "9 to 16%", False: "2 to 9%"}
-# Times as many residuals as are used from which on it is told that the spectrum asks for more; not measured.
+# Times as many residuals as are used from which on the reason says that the spectrum asks for more; not measured.
 _FEWER = 1.2
 
 # Models of one size and equation that are looked at in a series: all of four operators among the twenty monomials of
@@ -120,7 +120,7 @@ class Method:
         except (SyntaxError, ValueError, TypeError) as error:
             raise BvsiError(f"method: {text!r} is not understood: {error}") from None
         if not isinstance(made, Method):
-            raise BvsiError(f"method: {text!r} is no Method(...).")
+            raise BvsiError(f"method: {text!r} is not a Method(...).")
         return made
 
 
@@ -204,7 +204,7 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
         return _elements(experiments, library, asked), "elements, to go with Block() weighting"
     if obstacle := spline_obstacle_of(experiments, library):
         if not experiments[0].geometry.names:
-            _on_splines(experiments[0], library)  # an operator that cannot be there is told by itself
+            _on_splines(experiments[0], library)  # an impossible operator is reported by itself
             raise DataError(f"times: {obstacle}; give more samples, or averages over equal steps of time.")
         return _elements(experiments, library, asked), f"elements: {obstacle}"
     on_data = _on_data(experiments[0], library)
@@ -383,9 +383,9 @@ def with_treatment(setup: Setup, progress: Progress = silent) -> tuple[Setup, Tr
         candidate = setup.with_(library=setup.library.with_(biharmonic=treatment))
         try:
             fit = Profile().fit(candidate.likelihood(progress=progress), progress=progress)
-        except RankError:  # told where the library is fitted; the comparison has nothing to say
+        except RankError:  # reported where the library is fitted; the comparison has nothing to add
             return setup, TreatmentCheck()
-        # with unknown noise χ²/n is one for both, and the noise level tells them apart
+        # with unknown noise χ²/n is one for both, and the noise level distinguishes them
         found.append((fit.equations.q / fit.equations.n, treatment.name, candidate))
     found.sort(key=lambda entry: entry[0])
     return found[0][2], TreatmentCheck(tuple((name, chi2) for chi2, name, _ in found))
@@ -436,7 +436,7 @@ def selected_order(
 
 
 def _unexplained(whole: ResidualLikelihood) -> float:
-    """‖y − Xθ‖²/‖y‖² of least squares with all operators; one where they cannot be told apart."""
+    """‖y − Xθ‖²/‖y‖² of least squares with all operators; one where they cannot be distinguished."""
     try:
         theta = LeastSquares().fit(whole).theta
     except RankError:

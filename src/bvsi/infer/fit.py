@@ -37,7 +37,7 @@ ClosedForm = GaussianPosterior | NormalInverseGammaPosterior
 def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) -> bool:
     """Whether χ²/n of n residuals is more than noise explains: beyond one by ``least`` and by ``sds`` deviations.
 
-    The default is for what people are told: below a tenth a misfit hardly matters. Decisions inside of a search take
+    The default is for messages: below a tenth a misfit hardly matters. Decisions inside a search take
     fewer standard deviations, since they cost an evaluation and not a false alarm.
     """
     return chi2 > 1 + max(least, sds * math.sqrt(2 / n))
@@ -99,7 +99,7 @@ class Status:
             return self
         reasons = self.reasons if reason is None else self.reasons | {reason}
         converged = self.converged and not failed
-        # one status: what ended well and is no estimate after all is not called converged first
+        # one status: what ended well but is not an estimate after all is not called converged first
         said = f"not {self.message}" if self.converged and failed else self.message
         return replace(self, converged=converged, message=f"{said} {text}", reasons=reasons)
 

@@ -101,9 +101,9 @@ class Profile:
         """Minimise Q; arguments as for :meth:`Lagged.fit`.
 
         Without a start it begins with the weights of the noisiest operators. Where the iteration fails, stops at a
-        misfit, or noise makes up much of the operators, it goes on from an instrumental estimate and from stronger
+        misfit, or noise makes up much of the operators, it continues from an instrumental estimate and from stronger
         weights; where none of these converges with a plausible misfit, from a lagged estimate, from zero, and along a
-        path from the lagged to the profile equations. It keeps the lowest Q. The status tells which starts were tried,
+        path from the lagged to the profile equations. It keeps the lowest Q. The status says which starts were tried,
         where two of these estimates differ and fit equally well, and where a given start leads to a plateau.
 
         Parameters
@@ -199,7 +199,7 @@ class _Problem:
         """Gauss–Newton step (X̃ᵀWX̃ + Σ_0⁻¹)⁻¹ (−½∇Q), the matrix corrected by earlier steps.
 
         The noise that is left in X̃ makes the Gauss–Newton matrix too large and its steps too short; BFGS updates with
-        the pairs (step, change of ½∇Q) mend that.
+        the pairs (step, change of ½∇Q) correct that.
         """
         if not secants:
             return point.solver.update(point.theta, self.downhill(point)) - point.theta
@@ -404,7 +404,7 @@ class _Problem:
     def _unambiguous(self, best: _Attempt, attempts: Sequence[_Attempt | None]) -> _Attempt:
         """Not converged, with the reason, where another minimum is clearly elsewhere and hardly higher.
 
-        Q of the truth varies by (2n)^½ with the noise, so that a difference of less does not tell two minima apart.
+        Q of the truth varies by (2n)^½ with the noise, so that a difference of less does not distinguish two minima.
         """
         point, _ = _known(best)
         allowed = np.sqrt(2 * self.likelihood.n) * self._scale(point)
@@ -518,7 +518,7 @@ def informative_text(fit: Fit) -> str:
     precision = fit.quadratic.precision
     try:
         share = scipy.linalg.eigh(precision, precision + fit.quadratic.A, eigvals_only=True)[-1]
-    except np.linalg.LinAlgError:  # A, less its noise, tells nothing in some direction
+    except np.linalg.LinAlgError:  # A, less its noise, has no information in some direction
         share = 1.0
     return _INFORMATIVE if share > _WEIGHTY else ""
 

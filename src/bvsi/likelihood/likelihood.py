@@ -226,7 +226,7 @@ class ResidualLikelihood:
         return any(experiment.structure.a.nnz for experiment in self.system.experiments)
 
     def time_signal(self, theta: ArrayLike, rng: Rng, scale: float = 1.0) -> float:
-        """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights tell from noise.
+        """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights separate from noise.
 
         With large coefficients that nearly cancel, noise in the operators explains any y, and this is next to nothing.
 
@@ -249,7 +249,7 @@ class ResidualLikelihood:
         return NoiseShare.of([noise_sizes(part, own) for part, own in pairs])
 
     def noise_estimates(self, theta: Array) -> tuple[dict[str, Array], ...]:
-        """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals tell of the noise of the states.
+        """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals say about the noise of the states.
 
         Nonlinear operators can be linearised at û − ε̂, see ``assemble(linearise_at=...)``.
         """
@@ -277,7 +277,7 @@ class ResidualLikelihood:
         return Density.total(found)
 
     def check_change_of_variables(self) -> None:
-        """Refuse where the residuals are no change of variables from the data."""
+        """Refuse where the residuals are not a change of variables from the data."""
         for part in self.parts:
             check_change_of_variables(part)
 

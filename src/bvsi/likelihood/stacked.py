@@ -64,7 +64,7 @@ class Work:
     Parameters
     ----------
     rows
-        Rows with fewer, a factor is quick enough that nobody asks.
+        Rows with fewer, a factor is quick enough.
     entry
         An entry of Σ is a sum over nodes, and takes as long to form as so many multiplications.
     value
@@ -123,7 +123,7 @@ class StackedPlan(CovariancePlan):
     _last: dict[tuple[Any, ...], Factor] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_last": {}}  # a factor is large, and made anew for less than it costs to send
+        return {**self.__dict__, "_last": {}}  # a factor is large, and made again for less than it costs to send
 
     @property
     def threads(self) -> int:

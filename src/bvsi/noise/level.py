@@ -288,7 +288,7 @@ def _filter_banks(geometry: Geometry, times: Array, blur: Blur | None = None) ->
 
 
 def _blurred(one: AxisFilter, kernel: Any, wider: Any) -> AxisFilter:
-    """The filter for noise that a kernel (n × n) makes of white noise; a wider one tells how well it is known."""
+    """The filter for noise that a kernel (n × n) makes of white noise; a wider one shows how well it is known."""
     white = (one.K @ kernel).tocsr()
     gain, other = (_mean_square(K) for K in (white, (one.K @ wider).tocsr()))
     norms = np.sqrt(np.maximum(white.power(2).sum(axis=1), np.finfo(float).tiny))

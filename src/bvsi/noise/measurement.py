@@ -1,4 +1,4 @@
-"""What the data say of their own noise: level, dependence on the signal, outliers.
+"""What the data say about their own noise: level, dependence on the signal, outliers.
 
     Var(ε) = σ_f²,  or  a_f² + b_f |u| + c_f² u²  where the data show it,  more where gaps and outliers are interpolated
 
@@ -52,7 +52,8 @@ class NoiseLevels:
         Part of ``tail`` up to which, with no weight below ``far`` over it, the first look at the data decides that they
         have no outliers: later ones take values off that were near an outlier, and it takes five of them. Not measured.
     resolved
-        Cycles per step up to which signal reaches where correlated noise is told from it, the ``suspect`` of the check.
+        Cycles per step up to which signal reaches where correlated noise is distinguished from it, the ``suspect`` of
+        the check.
     """
 
     rounding: float = 1e-8
@@ -171,7 +172,7 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
 
 
 def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[str, float] | None:
-    """Noise by field of data with gaps, in units of which their variance is told: as stated, else by filters."""
+    """Noise by field of data with gaps, in units of which their variance is given: as stated, else by filters."""
     assert data.measured is not None
     stated = None if noise is None else stated_variance(noise, data)
     if stated is not None:
@@ -181,7 +182,7 @@ def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class _Law:
-    """What filters tell of the noise: level, growth with the signal, widths of kernels.
+    """What filters say about the noise: level, growth with the signal, widths of kernels.
 
     Attributes
     ----------
@@ -226,7 +227,7 @@ class _Law:
 
 
 def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> Measurement:
-    """What filters tell, and outliers, which hang on it; where there are any, what filters tell without them.
+    """What filters say, and outliers, which depend on it; where there are any, what filters say without them.
 
     Parameters
     ----------
@@ -263,7 +264,7 @@ def _without(data: Data, masks: Mapping[str, Mask]) -> Data:
 
 
 def _masks(factor: dict[str, Array]) -> dict[str, Mask]:
-    """Where values are no measurements."""
+    """Where values are not measurements."""
     return {name: one != 1 for name, one in factor.items()}
 
 
@@ -315,7 +316,7 @@ def _model(variance: dict[str, Array], data: Data) -> Noise:
 
 
 def _notes(replaced: Bridged) -> list[str]:
-    """What was done about outliers, in words."""
+    """How outliers were treated, in words."""
     counts = {f: int(np.count_nonzero(one != 1)) for f, one in sorted(replaced.factor.items())}
     return [f"{f}: {n} outliers are replaced, and count as missing" for f, n in counts.items()]
 

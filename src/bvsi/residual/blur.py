@@ -35,7 +35,7 @@ _NARROWEST = 0.2
 # Part of the largest weight at which a kernel ends; the variance beyond is 1e-5 of all. Not measured. Differences of
 # high order see the end of a kernel before they see the noise: for them it is cut later.
 _TAIL, _LONG_TAIL = 1e-2, 1e-7
-_PERIOD = 512  # steps in which kernels are worked out; twenty times the widest
+_PERIOD = 512  # steps in which kernels are computed; twenty times the widest
 
 
 def correlation(width: float, steps: NDArray[Any]) -> Array:

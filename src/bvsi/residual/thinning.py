@@ -248,7 +248,7 @@ HALF = 0.5  # part of the variance of the noise that states keep, see above
 _LONGEST = 1200
 
 
-# Smoothers of data that are in use: one set of data is assembled anew for every value of parameters in its operators.
+# Smoothers of data that are in use: one set of data is assembled again for every value of parameters in its operators.
 _KNOWN: WeakKeyDictionary[Data, dict[str, Smoother]] = WeakKeyDictionary()
 
 

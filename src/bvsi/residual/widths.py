@@ -222,7 +222,7 @@ def highest(
     """
     n = int(cube.shape[axis])
     ends = ends and not periodic and n <= _LONGEST
-    if cube.ndim > 1 and cube.size > _ENOUGH:  # some of the lines tell as much as all
+    if cube.ndim > 1 and cube.size > _ENOUGH:  # some of the lines are as good as all
         every: Any = [slice(None)] * cube.ndim
         every[0 if axis else 1] = slice(None, None, max(1, cube.size // _ENOUGH))
         cube = np.ascontiguousarray(cube[tuple(every)])

@@ -1,9 +1,9 @@
-"""Selection on a quadratic misfit: models are proposed on it, fitted, and the misfit is expanded anew at the fit.
+"""Selection on a quadratic misfit: models are proposed on it, fitted, and the misfit is expanded again at the fit.
 
     Q(θ) ≈ q − 2 gᵀ(θ−θ_0) + (θ−θ_0)ᵀ A (θ−θ_0)
 
-gives every sub-model of the library from one evaluation of all operators. Both searches go on until the models that it
-proposes are no better than the one at which it was expanded.
+gives every sub-model of the library from one evaluation of all operators. Both searches continue until the models that
+it proposes are no better than the one at which it was expanded.
 
 :class:`Sweep` comes from above: it fits the whole library and eliminates operators on its quadratic misfit.
 
@@ -86,7 +86,7 @@ class Sweep:
     rounds
         Refits at most, where the check selects another model.
     patience
-        Steps to go on after the criterion has begun to rise (the lowest model met is selected).
+        Further steps after the criterion has begun to rise (the lowest model met is selected).
     """
 
     criterion: QuadraticCriterion = Wald()  # noqa: RUF009 (frozen)
@@ -247,7 +247,7 @@ class BestSubset:
     Parameters
     ----------
     rounds
-        Times that the search goes on from a better model, at most.
+        Times that the search continues from a better model, at most.
     draws
         Draws of noise, for the moment equations.
     estimator
@@ -440,7 +440,7 @@ class _Subsets:
             self._fit([tuple(sorted(found))], self.moments(theta))
 
     def fit_all(self) -> None:
-        """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart.
+        """Fit all operators from the estimator's own starts: where all stay, no moments have to distinguish them.
 
         However much of them is noise: what that leaves is said by error bars and by the verdict.
         """
@@ -453,7 +453,7 @@ class _Subsets:
         self.fits[tuple(range(self.likelihood.d))] = (score, fit)
 
     def _fit_alone(self, names: Sequence[str], start: Array | None) -> Model | None:
-        """Fit a model without a misfit of all operators at hand; None where that fails."""
+        """Fit a model where no misfit of all operators is available; None where that fails."""
         fit = fit_candidate(self.likelihood, (self.settings.estimator, list(names), start, self.rng))
         if fit is None:
             return None
@@ -561,7 +561,7 @@ class _Subsets:
         """The lowest margin of other models.
 
         Some that would leave the choice open are fitted: far from the expansion a predicted score may be much too low.
-        Not where the best model is no good itself.
+        Not where the best model itself is poor.
         """
         equations = self.fits[best][1].equations
         hopeless = self.likelihood.scale_known and misfit_excess(equations.q / equations.n, equations.n)
@@ -609,7 +609,7 @@ class _Subsets:
             return ""
         if self._score(still, 0, quadratic) > self.fits[best][0]:
             return ""
-        return "No operator at all explains the data as well: perhaps nothing moves in them."
+        return "A model without any operator explains the data as well: perhaps nothing changes in them."
 
     def _one_more(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
         """How much higher the score of the best model with an operator more is, by its score test, by operator.

@@ -84,8 +84,8 @@ class SelectionPath:
         about it. Zero for operators that could not be tested: the data would not show them if they were as large as all
         others. Empty where none were looked for.
     seen
-        How much of the time terms the weights of the selected model tell from noise, in parts of what those of no
-        operator at all do; None where that was not worked out.
+        How much of the time terms the weights of the selected model distinguish from noise, in parts of what those of
+        no operator at all do; None where that was not computed.
     """
 
     visited: tuple[Visited, ...]

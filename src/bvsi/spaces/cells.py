@@ -3,7 +3,7 @@
     φ = φ̂(ξ)      ∇φ = F⁻ᵀ ∇̂φ̂      ∇²φ = F⁻ᵀ (∇̂²φ̂ − Σ_k ∂_kφ ∇̂²x_k) F⁻¹      F = ∂x/∂ξ
     x = F_c(ξ) = Σ_i v_ci φ_i(ξ),    v_ci the vertices of cell c, φ_i linear (simplices) or linear per axis (boxes)
 
-On simplices ∇̂²x vanishes. The faces of a hexahedron are not flat, so only inverting F_c tells on which side of one a
+On simplices ∇̂²x vanishes. The faces of a hexahedron are not flat, so only inverting F_c shows on which side of one a
 point lies. Facets are on the boundary, between two cells, and in pairs on the ends of periodic axes.
 """
 

@@ -96,7 +96,7 @@ class FiniteElements:
         return Measure((np.abs(mapping.detDF(xi)) * w).ravel(), points, None, evaluation, evaluation)
 
     def boundary(self, quadrature: int) -> Measure:
-        """Quadrature over the boundary facets; faces of periodic axes are no boundary."""
+        """Quadrature over the boundary facets; faces of periodic axes are not a boundary."""
         facets = self.facets.boundary
         rule = get_quadrature(self.mesh.brefdom, quadrature)
         cells = self.mesh.f2t[0, facets]

@@ -73,7 +73,7 @@ class Space:
     made_by: Callable[[], Space] | None = None
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        # Measures are made when asked for, by functions that cannot travel: the space is made anew where it arrives.
+        # Measures are made when asked for, by functions that cannot travel: the space is made again where it arrives.
         if self.made_by is None:
             return super().__reduce__()
         return _made_anew, (pickle.dumps(self.made_by),)

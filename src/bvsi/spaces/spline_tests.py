@@ -165,7 +165,7 @@ class SplineTests:
         )
 
     def count(self, geometry: Grid | Mesh) -> int:
-        """Test functions whose support lies inside the domain of the nodes, where they are no uniform grid."""
+        """Test functions whose support lies inside the domain of the nodes, where they are not a uniform grid."""
         try:
             return len(self._background(geometry).index)
         except SpaceError:
@@ -209,7 +209,7 @@ class SplineTests:
         return _of_axis("reach", self.reach, name, float(NARROWEST))
 
     def _ball(self, geometry: Grid | Mesh) -> Array:
-        """Half axes of the window where the nodes are no uniform grid, in spacings, (dim,)."""
+        """Half axes of the window where the nodes are not a uniform grid, in spacings, (dim,)."""
         least = narrowest_ball(geometry.dim)
         return np.array([_of_axis("reach", self.reach, name, least) for name in geometry.names])
 

@@ -61,7 +61,7 @@ class Timed:
 
 
 class Counter:
-    """Counts evaluations, and kills a process while the one after a certain number is under way, once it is told."""
+    """Counts evaluations, and kills a process while the one after a certain number is under way, once asked to."""
 
     def __init__(self) -> None:
         self.evaluations, self.after, self.pid = 0, 0, 0
