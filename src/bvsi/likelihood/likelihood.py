@@ -248,13 +248,23 @@ class ResidualLikelihood:
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
         return NoiseShare.of([noise_sizes(part, own) for part, own in pairs])
 
-    def noise_estimates(self, theta: Array) -> tuple[dict[str, Array], ...]:
+    def noise_estimates(
+        self, theta: Array, times: Sequence[slice | Integers] | None = None
+    ) -> tuple[dict[str, Array], ...]:
         """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals tell of the noise of the states.
 
         Nonlinear operators can be linearised at û − ε̂, see ``assemble(linearise_at=...)``.
+
+        Parameters
+        ----------
+        times
+            Which times of every experiment, (K,) each; all by default.
         """
-        one = self.weighting
-        return tuple(noise_estimate(part, theta, one.weights(part, theta), one.estimates(part)) for part in self.parts)
+        one, chosen = self.weighting, times or [slice(None)] * len(self.parts)
+        return tuple(
+            noise_estimate(part, theta, one.weights(part, theta), one.estimates(part), own)
+            for part, own in zip(self.parts, chosen, strict=True)
+        )
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False

@@ -312,8 +312,17 @@ class BestSubset:
 class _Subsets:
     """What the search has met: models fitted, with their scores."""
 
-    def __init__(self, settings: BestSubset, likelihood: ResidualLikelihood, protection: Protection, rng: Rng) -> None:
+    def __init__(
+        self,
+        settings: BestSubset,
+        likelihood: ResidualLikelihood,
+        protection: Protection,
+        rng: Rng,
+        *,
+        pilot: bool = False,
+    ) -> None:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
+        self.is_pilot = pilot  # its model is judged again, on all residuals
         self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
         self.few = likelihood.pilot(settings.estimator.starts.pilot)
@@ -403,7 +412,7 @@ class _Subsets:
         if self.few is None:
             self._begin_apart()
             return
-        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng))
+        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
         try:
             fit = pilot.fits[pilot.found()[0]][1]
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
@@ -462,7 +471,10 @@ class _Subsets:
         return by_moments(self.likelihood, weights, self.rng, self.settings.draws)
 
     def propose(self, quadratic: Quadratic, bound: float) -> Ladder:
-        """The best models on a quadratic misfit; those that promise a score below the bound are fitted."""
+        """The best models on a quadratic misfit; those that promise a score below the bound are fitted.
+
+        A pilot fits them one by one, up to the first that noise explains: the misfit around that one tells of the rest.
+        """
         ladder = best_models(quadratic, self.settings.criterion, self.protection, effort=self.effort)
         lowest = min(ladder.values(), default=(np.inf, ()))[0]
         limit = min(bound, lowest + self.settings.near * quadratic.n)
@@ -471,11 +483,13 @@ class _Subsets:
             return ladder
         small = min(near, key=lambda one: len(one[1]))  # with poor weights the lowest has too many operators
         models = [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
-        left = self.settings.fitted
-        while models and left:
-            batch, models = models[:left], models[left:]
+        left, explained = self.settings.fitted, False
+        while models and left and not explained:
+            some = 1 if self.is_pilot else left
+            batch, models = models[:some], models[some:]
             self._fit([model for model in batch if model not in self.fits], quadratic)
-            left -= sum(model in self.fits for model in batch)
+            fitted = [model for model in batch if model in self.fits]
+            left, explained = left - len(fitted), self.is_pilot and not all(map(self.misfits, fitted))
         if self.fits:
             self.settle()
         return ladder
