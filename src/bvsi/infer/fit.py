@@ -157,7 +157,7 @@ class Fit:
     quadratic: Quadratic | None = None
 
     def at_hand(self, likelihood: ResidualLikelihood) -> Array:
-        """θ; where data are many the last one evaluated, a hundredth of an error bar away: factors are there."""
+        """θ; where data are many the last one evaluated, from where a short step led to it: factors are there."""
         evaluated = likelihood.costly and self.status.converged and self.quadratic is not None
         return self.history[-1].theta if evaluated else self.theta
 
