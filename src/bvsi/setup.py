@@ -15,6 +15,7 @@ import numpy as np
 from bvsi.common.arrays import Array, Mask
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh
+from bvsi.data._arrays import taken
 from bvsi.data.scattered import coarser
 from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
@@ -246,7 +247,7 @@ def _thinned(data: Data, frames: slice, place: Place) -> Data:
     geometry, mask = place
     if mask is None:
         return data
-    fields = {name: values[:, mask] for name, values in data.fields.items()}
+    fields = {name: taken(values, ALL, mask) for name, values in data.fields.items()}
     known = {name: values[..., mask] for name, values in data.auxiliary.items()}
     measured = None if data.measured is None else {name: m[:, mask] for name, m in data.measured.items()}
     return Data(data.times, fields, geometry, known, measured)

@@ -98,7 +98,8 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     """
     number = _FEW_WEIGHTS if likelihood.costly else _WEIGHTS
     others = [] if fit.posterior is None else list(fit.posterior.sample(number, rng))
-    columns = [_Columns.of(part, likelihood, theta_at_hand(fit, likelihood), others, rng) for part in likelihood.parts]
+    weights = theta_at_hand(fit, likelihood)
+    columns = [_Columns.of(part, likelihood, fit.theta, weights, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
     n = freedom = float(likelihood.system.n - likelihood.system.d)
     drawn = not likelihood.weighting.exact
@@ -159,11 +160,13 @@ class _Columns:
     lag_space: Array
 
     @staticmethod
-    def of(part: Part, likelihood: ResidualLikelihood, theta: Array, others: Sequence[Array], rng: Rng) -> _Columns:
-        """Draw, weight, project, a few draws at a time; then weight the residuals of the fit as other θ would."""
-        products = SpaceTime(part, theta)
+    def of(
+        part: Part, likelihood: ResidualLikelihood, theta: Array, near: Array, others: Sequence[Array], rng: Rng
+    ) -> _Columns:
+        """Draw, weight as at a θ near that of the fit, project, a few draws at a time; then weight as other θ would."""
+        products = SpaceTime(part, near)
         weighting = likelihood.weighting
-        weigh = weighting.weights(part, theta)
+        weigh = weighting.weights(part, near)
         own = part.residuals.residual(theta)[:, :, None]
         w = weigh(own)
         X = part.residuals.X - products.operators(products.spread(w[:, :, 0]))

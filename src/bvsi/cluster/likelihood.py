@@ -167,6 +167,9 @@ class ClusterLikelihood(ResidualLikelihood):
     def some_tiles(self) -> None:
         """None: they are on the workers."""
 
+    def slope_near(self, theta: Array, near: Array) -> None:
+        """None: factors are on the workers."""
+
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
     ) -> list[Result]:

@@ -172,7 +172,7 @@ class Fit:
 
 
 def theta_at_hand(fit: Fit, likelihood: ResidualLikelihood) -> Array:
-    """θ; where data are many the last one evaluated, a hundredth of an error bar away: factors are there."""
+    """θ; where data are many the last one evaluated, from where a short step led to it: factors are there."""
     evaluated = likelihood.costly and fit.status.converged and fit.quadratic is not None
     return fit.history[-1].theta if evaluated else fit.theta
 

@@ -212,6 +212,11 @@ class ResidualLikelihood:
             found.append(of(part, vector, smoothing=smoothing, rng=own, spread=spread))
         return ProfileEquations.total(found)
 
+    def slope_near(self, theta: Array, near: Array) -> Array | None:
+        """−½∇Q at θ with the factors of a θ close by, which are at hand, (d,); None where that would be no gain."""
+        found = [self.weighting.slope_near(part, theta, near) for part in self.parts]
+        return None if any(one is None for one in found) else np.sum(found, axis=0)
+
     def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""
         vector, weights = self.system.vector(theta), self.weighting.weights
@@ -248,13 +253,23 @@ class ResidualLikelihood:
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
         return NoiseShare.of([noise_sizes(part, own) for part, own in pairs])
 
-    def noise_estimates(self, theta: Array) -> tuple[dict[str, Array], ...]:
+    def noise_estimates(
+        self, theta: Array, times: Sequence[slice | Integers] | None = None
+    ) -> tuple[dict[str, Array], ...]:
         """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals say about the noise of the states.
 
         Nonlinear operators can be linearised at û − ε̂, see ``assemble(linearise_at=...)``.
+
+        Parameters
+        ----------
+        times
+            Which times of every experiment, (K,) each; all by default.
         """
-        one = self.weighting
-        return tuple(noise_estimate(part, theta, one.weights(part, theta), one.estimates(part)) for part in self.parts)
+        one, chosen = self.weighting, times or [slice(None)] * len(self.parts)
+        return tuple(
+            noise_estimate(part, theta, one.weights(part, theta), one.estimates(part), own)
+            for part, own in zip(self.parts, chosen, strict=True)
+        )
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False

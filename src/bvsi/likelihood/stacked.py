@@ -314,6 +314,15 @@ class Tiles(Weighting):
         except NotPositiveDefiniteError:
             return self.weights(part, theta)(Z)
 
+    def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
+        """X̃ᵀWr of one tile, W r by conjugate gradients."""
+        if _plan(part).tiles:
+            return None
+        products, r = SpaceTime(part, theta), part.residuals.residual(theta)[:, :, None]
+        w = self.reweighted(part, theta, self.weights(part, near), r)[:, :, 0]
+        X = part.residuals.X - products.operators(products.spread(w))
+        return np.einsum("nki,nk->i", X, w)
+
     def estimates(self, part: Part) -> Array:
         """Number of tiles that touch the state of each node and time, less those that count −1, (n_u, T)."""
         structure, tiles = part.residuals.structure, _plan(part).tiles

@@ -137,10 +137,10 @@ class Blur:
         cells = replace(space.cells, test=tests)
         return replace(space, cells=cells, nodal_tests=at_nodes, made_by=partial(self.space, space))
 
-    def everywhere(self, values: Array) -> Array:
-        """k ∗ ξ for values (n, T)."""
+    def everywhere(self, values: Array, times: slice | NDArray[np.int64]) -> Array:
+        """k ∗ ξ for values (n, T) at some times, (n, K)."""
         blurred = along_axes(self.axes, values, 1, values.shape[1]).reshape(values.shape)
-        return np.asarray((self.time @ blurred.T).T)
+        return np.asarray((self.time[times] @ blurred.T).T)
 
 
 def _blurred(space: Space, axes: tuple[Any, ...], index: MultiIndex) -> Kronecker:

@@ -236,10 +236,10 @@ class Thinned:
         some = values[:, self.time.chosen] if values.shape[1] > 1 else values
         return some[self.nodes] if len(some) > 1 else some
 
-    def everywhere(self, values: Array) -> Array:
-        """Values (points, times) of a smooth function at all nodes and times, (n, T)."""
-        some = along_axes([axis.between for axis in self.axes], values, 1, values.shape[1])
-        return np.asarray(some.reshape(-1, values.shape[1]) @ self.time.between.T)
+    def everywhere(self, values: Array, times: slice | Integers) -> Array:
+        """Values (points, times) of a smooth function at all nodes and some times of the data, (n, K)."""
+        some = np.asarray(values @ self.time.between[times].T)
+        return along_axes([axis.between for axis in self.axes], some, 1, some.shape[1]).reshape(-1, some.shape[1])
 
 
 HALF = 0.5  # part of the variance of the noise that states keep, see above

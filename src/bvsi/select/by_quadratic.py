@@ -314,8 +314,17 @@ class BestSubset:
 class _Subsets:
     """What the search has met: models fitted, with their scores."""
 
-    def __init__(self, settings: BestSubset, likelihood: ResidualLikelihood, protection: Protection, rng: Rng) -> None:
+    def __init__(
+        self,
+        settings: BestSubset,
+        likelihood: ResidualLikelihood,
+        protection: Protection,
+        rng: Rng,
+        *,
+        pilot: bool = False,
+    ) -> None:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
+        self.is_pilot = pilot  # its model is judged again, on all residuals
         self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
         self.few = likelihood.pilot(settings.estimator.starts.pilot)
@@ -413,7 +422,7 @@ class _Subsets:
         if self.few is None:
             self._begin_apart()
             return
-        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng))
+        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
         try:
             fit = pilot.fits[pilot.found()[0]][1]
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
@@ -483,15 +492,21 @@ class _Subsets:
         return ladder, [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
 
     def _fit(self, models: Sequence[Model], quadratic: Quadratic, enough: int = 1) -> None:
-        """Fit models from their minima on a quadratic misfit until enough of them are; those that fail are left out."""
-        while models and enough > 0:
-            batch, models = models[:enough], models[enough:]
+        """Fit models from their minima on a quadratic misfit until enough of them are; those that fail are left out.
+
+        A pilot fits them one by one, up to the first that noise explains: the misfit around that one shows the rest.
+        """
+        explained = False
+        while models and enough > 0 and not explained:
+            some = 1 if self.is_pilot else enough
+            batch, models = models[:some], models[some:]
             new, fits = [model for model in batch if model not in self.fits], dict[Model, Fit]()
             found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in new])
             for model, fit in zip(new, found, strict=True):
                 fits |= {} if fit is None else {model: fit}
             self._enter(fits, quadratic)
-            enough -= sum(model in self.fits for model in batch)
+            fitted = [model for model in batch if model in self.fits]
+            enough, explained = enough - len(fitted), self.is_pilot and not all(map(self.misfits, fitted))
 
     def _enter(self, fits: Mapping[Model, Fit], quadratic: Quadratic) -> None:
         """Models that were fitted, with their scores."""

@@ -407,7 +407,7 @@ _KEPT = (to_bytes, Discovery.load)
 def _read(
     study: Study, path: Path, number: int, stages: Stages | None, progress: Progress
 ) -> tuple[Data, tuple[str, ...]]:
-    """Data and notes; what comes from a large file is kept."""
+    """Data and notes; what a large file was coarsened to is kept. Whole data are read again as quickly as a copy."""
 
     def compute() -> tuple[Data, tuple[str, ...]]:
         data, notes = read_with_notes(path, reading_of(study), progress=progress)
@@ -415,7 +415,7 @@ def _read(
 
     _check_link(study, path)
     files = existing_files(path)
-    if stages is None or sum(p.stat().st_size for p in files) < _LARGE:
+    if stages is None or not reading_of(study).coarsen or sum(p.stat().st_size for p in files) < _LARGE:
         return compute()
     digest = digest_of(resolved(study)["data"], file_parts(files))
     return stages.done(f"data{number}", digest, compute, _save_data, _load_data)
