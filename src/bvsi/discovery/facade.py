@@ -18,14 +18,23 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.functions import Shapes, constraints_of, selected_functions, with_columns, without_functions
-from bvsi.discovery.method import Choice, Estimator, Method, Selection, choose_method, selected_order, with_treatment
+from bvsi.discovery.method import (
+    Choice,
+    Estimator,
+    Method,
+    Selection,
+    choose_method,
+    selected_order,
+    to_the_ends,
+    with_treatment,
+)
 from bvsi.discovery.parameters import Estimated, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
@@ -40,6 +49,7 @@ from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.select.by_fits import without_weakest
 from bvsi.select.path import needed, ties_of
 from bvsi.setup import Setup
+from bvsi.spaces import SplineTests
 
 if TYPE_CHECKING:
     from bvsi.cluster import Stored
@@ -126,7 +136,11 @@ def discover(
     chosen = choose_method(measured, library, method)
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
-    selected = _relinearised(_selected(setup, given, chosen.method, rng, progress), rounds, progress)
+    selected = _selected(setup, given, chosen.method, rng, progress)
+    if client is None and selected.plain and selected.path.left_open(OPEN):
+        if (further := to_the_ends(measured, library, method)) is not None:
+            chosen, selected = further, _selected(further.setup, given, further.method, rng, progress)
+    selected = _relinearised(selected, rounds, progress)
     model = _fit(selected, chosen.method, measured, selected.inside.joined(prior), rng, progress)
     if not (selected.keep or selected.inside.prior):
         check_found(selected.path.best.fit or model.fit, library, [m.data for m in measured])
@@ -209,6 +223,12 @@ class _Selected:
     shapes: Shapes | None = None
     rounds: int | None = None
     left_open: tuple[str, ...] = ()
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but coefficients is unknown, on splines."""
+        splines = isinstance(self.setup.tests, SplineTests)
+        return splines and self.shapes is None and not (self.inside.values or self.inside.prior)
 
     @property
     def knows_more(self) -> bool:

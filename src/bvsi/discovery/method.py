@@ -34,6 +34,8 @@ from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tes
 from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved
 from bvsi.residual.layout import known_fields
 from bvsi.residual.mask_widths import count_in_mask
+from bvsi.residual.stencils import evenly_spaced
+from bvsi.residual.thinning import THINNING
 from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
 from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
 from bvsi.setup import Setup
@@ -270,7 +272,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         cycles = cycles_of(measured, steady=library.steady)
         seen = [_away_from_jumps(data, operators) for data in experiments]
         plain = all(m.blur is None and not m.bridged and m.data.measured is None for m in measured)
-        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain)
+        ends = max(library.orders) if isinstance(asked.tests, SplineTests) and asked.tests.ends else None
+        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain, ends=ends)
         if waves := [1 / f for name, f in (cycles or {}).items() if name != "time"]:
             reason = f"{reason}; {_waves_text(*waves)}"
     else:
@@ -299,6 +302,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         used = residual_counts(gaps, experiments, equations)
         if masked and tests.degree is not None:  # those that touch no missing value
             used = [equations * count_in_mask(data, tests, time, tests.degree) for data in experiments]
+        elif tests.ends:
+            used = [float(equations * _functions(data, tests, time, operators)) for data in experiments]
         line = experiments[0].geometry.dim == 1
         if asked.weighting is None and max(used) > 2 * (_LINE if line else _TILE):
             weighting = Tiles(_LINE) if line else Tiles(_TILE, shared=0.0)
@@ -316,6 +321,29 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     if not experiments[0].geometry.dim and asked.selection is None:
         asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
     return _complete(asked, tests, asked.stencil or time or EachFrame(), asked.weighting or weighting), reason
+
+
+def _functions(data: Data, tests: SplineTests, time: TemporalTests | None, operators: tuple[WeakOperator, ...]) -> int:
+    """Test functions in space and time."""
+    in_space = tests.build(data.geometry, 0, on_tests(operators)).n_tests
+    return in_space * (data.n_times if time is None else time.splines(data.times).n)
+
+
+def to_the_ends(measured: Sequence[Measurement], library: Library, asked: Method | None) -> Choice | None:
+    """The choice with test functions that reach the ends of the axes; None where there are none, or too many data.
+
+    They see more of the data, at the price of quadrature that is exact to sixth order only.
+    """
+    asked = asked or Method()
+    if asked != dataclasses.replace(Method(), selection=asked.selection, estimator=asked.estimator):
+        return None
+    values = sum(len(m.data.fields) * m.data.n_nodes * m.data.n_times for m in measured)
+    plain = all(m.blur is None and not m.bridged and m.data.measured is None and not m.noise_free for m in measured)
+    even = all(is_uniform(m.data.geometry) and evenly_spaced(m.data.times) for m in measured)
+    if not (plain and even) or library.longest_lag or values > THINNING.values:
+        return None
+    chosen = choose_method(measured, library, dataclasses.replace(asked, tests=SplineTests(ends=True)))
+    return dataclasses.replace(chosen, reason=f"{chosen.reason}; functions reach the ends of the axes")
 
 
 def _away_from_jumps(data: Data, operators: tuple[WeakOperator, ...]) -> Data:

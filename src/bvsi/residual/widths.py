@@ -22,6 +22,7 @@ from bvsi.residual.blur import spectral_density
 from bvsi.residual.mask_widths import gaps_in_mask
 from bvsi.residual.stencils import irregular
 from bvsi.spaces import SplineTests
+from bvsi.spaces.bsplines import most_pieces
 from bvsi.spaces.nodal_derivatives import NARROWEST, noise_gain
 
 # Degree of the splines in time: smooth enough that quadrature over steps is exact to sixth order.
@@ -248,6 +249,7 @@ def choose_tests(
     cycles: Mapping[str, float] | None = None,
     *,
     narrow: bool = True,
+    ends: int | None = None,
 ) -> tuple[SplineTests, TemporalTests | None, float]:
     """Test functions for experiments on uniform grids, and about how many residuals the spectrum asks for.
 
@@ -264,6 +266,8 @@ def choose_tests(
         as narrow as the kernel see how well that is known, and with noise blurred in time 5 of 10 right answers were
         called a missing operator. Nor where values are missing or replaced, which wide ones average out: with 5% of
         outliers 2 of 8 answers were wrong.
+    ends
+        Order of the time derivative, where functions are to reach the ends of all axes; then none are made narrower.
     """
     if cycles is None:
         cycles = widest_band([bandwidth(data, level) for data, level in zip(experiments, sigma, strict=True)])
@@ -276,13 +280,15 @@ def choose_tests(
     for data in experiments:
         gaps, widest = (_fitting(some, data, degree, in_time) for some in (gaps, widest))
     wanted = sum(residual_counts(gaps, experiments, equations))
-    if narrow and experiments[0].geometry.names:
+    if ends is not None:
+        gaps = _with_room(gaps, experiments, {"time": (in_time, ends)}, (degree, derivatives))
+    elif narrow and experiments[0].geometry.names:
         gaps = _narrower(gaps, experiments, sigma, equations, (degree, in_time))
     gaps = _aligned(_fewer(gaps, widest, experiments, equations), experiments[0], degree, in_time)
     if any(data.measured is not None for data in experiments):
         gaps = gaps_in_mask(gaps, experiments, (degree, in_time), fewest=WIDTHS.least**2, most=WIDTHS.most)
-    time = TemporalTests(in_time, gaps.pop("time")) if "time" in gaps else None
-    return SplineTests(gaps, degree), time, wanted
+    time = TemporalTests(in_time, gaps.pop("time"), ends is not None) if "time" in gaps else None
+    return SplineTests(gaps, degree, ends=ends is not None), time, wanted
 
 
 def time_degree(experiments: Sequence[Data], sigma: Sequence[Mapping[str, float]]) -> int:
@@ -408,6 +414,22 @@ def _narrower(
         if few and np.sqrt(noise) <= WIDTHS.quiet * np.prod(list(narrow.values())):
             return narrow
     return gaps
+
+
+def _with_room(
+    gaps: dict[str, float],
+    experiments: Sequence[Data],
+    splines: Mapping[str, tuple[int, int]],
+    in_space: tuple[int, int],
+) -> dict[str, float]:
+    """Gaps so wide that functions which reach the ends of the axes, by degree and vanishing, are not too many."""
+    wide = dict(gaps)
+    for data in experiments:
+        sizes, periodic = _axes(data)
+        for name in gaps.keys() - periodic:
+            most = most_pieces(sizes[name], *splines.get(name, in_space))
+            wide[name] = max(wide[name], (sizes[name] - 1) / most)
+    return wide
 
 
 def _aligned(gaps: dict[str, float], data: Data, degree: int, in_time: int) -> dict[str, float]:

@@ -6,7 +6,8 @@ columns X T, and the path is written in θ again. η are some of the coefficient
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -76,6 +77,12 @@ class Visited:
         return Visited(fit.names, score, fit.theta, fit.chi2, changed, candidates, refitted, fit)
 
 
+def open_margins(margins: Mapping[str, float], names: Sequence[str], odds: float) -> dict[str, float]:
+    """Margins of selected operators with odds below some, and those of others, which have one only where it matters."""
+    far = 2 * math.log(odds)
+    return {name: margin for name, margin in margins.items() if (margin < far if name in names else far > 0)}
+
+
 @dataclass(repr=False, frozen=True, eq=False)
 class SelectionPath:
     """Models in the order visited; ``best`` is the one with the lowest score.
@@ -114,6 +121,10 @@ class SelectionPath:
     def decided(self) -> bool:
         """Whether the data single the selected model out."""
         return not self.doubts
+
+    def left_open(self, odds: float) -> dict[str, float]:
+        """Margins of the operators about which the selection may be wrong, those with odds below some."""
+        return open_margins(self.margins, self.best.names, odds)
 
     @property
     def best(self) -> Visited:
