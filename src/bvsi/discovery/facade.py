@@ -24,8 +24,10 @@ from bvsi.discovery.method import (
     Method,
     Selection,
     choose_method,
+    reaches_ends,
     selected_order,
     to_the_ends,
+    wide,
     with_treatment,
 )
 from bvsi.discovery.parameters import Estimated, selected_parameters, told_parameters
@@ -49,7 +51,6 @@ from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.select.by_fits import without_weakest
 from bvsi.select.path import needed, ties_of
 from bvsi.setup import Setup
-from bvsi.spaces import SplineTests
 
 if TYPE_CHECKING:
     from bvsi.cluster import Stored
@@ -134,12 +135,14 @@ def discover(
     check_inside(library, client, relinearise)
     stated, library = with_columns(library, measured)
     chosen = choose_method(measured, library, method)
+    linear = client is None and stated is library and not library.parameters
+    further = partial(to_the_ends, measured, library, method) if linear else lambda: None
+    chosen = (further() if wide(chosen) else None) or chosen
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
     selected = _selected(setup, given, chosen.method, rng, progress)
-    if client is None and selected.plain and selected.path.left_open(OPEN):
-        if (further := to_the_ends(measured, library, method)) is not None:
-            chosen, selected = further, _selected(further.setup, given, further.method, rng, progress)
+    if selected.path.left_open(OPEN) and not reaches_ends(chosen) and (choice := further()) is not None:
+        chosen, selected = choice, _selected(choice.setup, given, choice.method, rng, progress)
     selected = _relinearised(selected, rounds, progress)
     model = _fit(selected, chosen.method, measured, selected.inside.joined(prior), rng, progress)
     if not (selected.keep or selected.inside.prior):
@@ -223,12 +226,6 @@ class _Selected:
     shapes: Shapes | None = None
     rounds: int | None = None
     left_open: tuple[str, ...] = ()
-
-    @property
-    def plain(self) -> bool:
-        """Whether nothing but coefficients is unknown, on splines."""
-        splines = isinstance(self.setup.tests, SplineTests)
-        return splines and self.shapes is None and not (self.inside.values or self.inside.prior)
 
     @property
     def knows_more(self) -> bool:

@@ -36,7 +36,16 @@ from bvsi.residual.layout import known_fields
 from bvsi.residual.mask_widths import count_in_mask
 from bvsi.residual.stencils import evenly_spaced
 from bvsi.residual.thinning import THINNING
-from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
+from bvsi.residual.widths import (
+    FEW_FRAMES,
+    FEWEST_FRAMES,
+    SLOW,
+    WIDTHS,
+    choose_tests,
+    cycles_between_frames,
+    derivative_reach,
+    residual_counts,
+)
 from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
 from bvsi.setup import Setup
 from bvsi.spaces import H3, P1, P2, Q1, Q2, Element, Galerkin, SplineTests, is_uniform
@@ -330,20 +339,50 @@ def _functions(data: Data, tests: SplineTests, time: TemporalTests | None, opera
 
 
 def to_the_ends(measured: Sequence[Measurement], library: Library, asked: Method | None) -> Choice | None:
-    """The choice with test functions that reach the ends of the axes; None where there are none, or too many data.
+    """The choice with test functions that reach the ends of the axes; None where that cannot be.
 
-    They see more of the data, at the price of quadrature that is exact to sixth order only.
+    They see more of the data. Their quadrature is exact to sixth order only, so that data must vary slowly; noise must
+    be independent and values there, since narrow functions see how well the noise is known.
     """
     asked = asked or Method()
-    if asked != dataclasses.replace(Method(), selection=asked.selection, estimator=asked.estimator):
+    if asked != Method(selection=asked.selection, estimator=asked.estimator):
         return None
     values = sum(len(m.data.fields) * m.data.n_nodes * m.data.n_times for m in measured)
     plain = all(m.blur is None and not m.bridged and m.data.measured is None and not m.noise_free for m in measured)
     even = all(is_uniform(m.data.geometry) and evenly_spaced(m.data.times) for m in measured)
-    if not (plain and even) or library.longest_lag or values > THINNING.values:
+    if not (plain and even) or library.longest_lag or values > THINNING.values or not _slow(measured, library):
         return None
     chosen = choose_method(measured, library, dataclasses.replace(asked, tests=SplineTests(ends=True)))
     return dataclasses.replace(chosen, reason=f"{chosen.reason}; functions reach the ends of the axes")
+
+
+def _slow(measured: Sequence[Measurement], library: Library) -> bool:
+    """Whether the data vary slowly along the axes with ends."""
+    closed = {name for m in measured if isinstance(m.data.geometry, Grid) for name in m.data.geometry.periods}
+    found = [f for name, f in (cycles_of(measured, steady=library.steady) or {}).items() if name not in closed]
+    if not library.steady and min(m.data.n_times for m in measured) < FEW_FRAMES:
+        found.append(cycles_between_frames([m.data for m in measured], [m.sigma for m in measured]))
+    return max(found, default=0.0) <= SLOW
+
+
+def reaches_ends(chosen: Choice) -> bool:
+    """Whether its functions do, or there are none to do so."""
+    return not isinstance(chosen.setup.tests, SplineTests) or chosen.setup.tests.ends
+
+
+def wide(chosen: Choice) -> bool:
+    """Whether functions that would hang over the ends of the axes are so many that the others see little."""
+    setup, kept = chosen.setup, 1.0
+    if not (isinstance(setup.tests, SplineTests) and setup.tests.degree and is_uniform(setup.data[0].geometry)):
+        return False
+    grid = setup.data[0].geometry
+    assert isinstance(grid, Grid)
+    for name, n in zip(grid.names, grid.shape, strict=True):
+        if name not in grid.periods:
+            kept *= 1 - (setup.tests.degree + 1) * setup.tests.gap_of(name) / n
+    if isinstance(setup.stencil, TemporalTests):
+        kept *= 1 - (setup.stencil.degree + 1) * setup.stencil.gap / setup.data[0].n_times
+    return kept < WIDTHS.kept
 
 
 def _away_from_jumps(data: Data, operators: tuple[WeakOperator, ...]) -> Data:

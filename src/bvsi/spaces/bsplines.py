@@ -60,7 +60,14 @@ class UniformSplines:
 
     @staticmethod
     def by_gap(
-        start: float, length: float, gap: float, degree: int, *, periodic: bool, nodes: int = 0, vanishing: int | None = None
+        start: float,
+        length: float,
+        gap: float,
+        degree: int,
+        *,
+        periodic: bool,
+        nodes: int = 0,
+        vanishing: int | None = None,
     ) -> UniformSplines:
         """Pieces as near to ``gap`` as fill the axis evenly; at least as many as one function needs.
 
