@@ -34,7 +34,7 @@ def test_with_all_functions_they_sum_to_one_and_the_inner_ones_are_the_usual():
     assert_allclose(every.sum(axis=0), 1, rtol=1e-12)
     assert_allclose(every[~splines(0).at_ends], inner, atol=1e-12)
     begin, end = splines(0).supports
-    assert np.all(every[(AXIS < begin[:, None] - 1e-9) | (AXIS > end[:, None] + 1e-9)] == 0)
+    assert np.all(every[(begin[:, None] - 1e-9 > AXIS) | (end[:, None] + 1e-9 < AXIS)] == 0)
 
 
 @pytest.mark.parametrize("pieces", [5, 13, 28])

@@ -26,7 +26,7 @@ from bvsi.check.comparison import Comparison
 from bvsi.check.levels import LEVELS, CheckLevels
 from bvsi.check.residual_tests import ResidualTest, TestKind, misfit_test
 from bvsi.check.variations import Kind
-from bvsi.select.path import open_margins
+from bvsi.infer.fit import open_margins
 
 
 class Verdict(enum.Enum):

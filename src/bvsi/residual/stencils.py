@@ -25,7 +25,7 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import DataError, SpaceError
 from bvsi.spaces.bsplines import LOCAL, UniformSplines, between, lagrange, local_map, nearest, spline_matrix, with_ends
 

@@ -6,8 +6,7 @@ columns X T, and the path is written in θ again. η are some of the coefficient
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
@@ -19,6 +18,7 @@ from bvsi.common.naming import position
 from bvsi.common.progress import Progress
 from bvsi.infer import Fit
 from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.fit import open_margins
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -75,12 +75,6 @@ class Visited:
     ) -> Visited:
         """Record of a fitted model."""
         return Visited(fit.names, score, fit.theta, fit.chi2, changed, candidates, refitted, fit)
-
-
-def open_margins(margins: Mapping[str, float], names: Sequence[str], odds: float) -> dict[str, float]:
-    """Margins of selected operators with odds below some, and those of others, which have one only where it matters."""
-    far = 2 * math.log(odds)
-    return {name: margin for name, margin in margins.items() if (margin < far if name in names else far > 0)}
 
 
 @dataclass(repr=False, frozen=True, eq=False)
