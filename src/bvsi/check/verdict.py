@@ -25,6 +25,7 @@ from dataclasses import dataclass, field
 from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, poorer
 from bvsi.check.residual_tests import ResidualTest, TestKind, misfit_test
 from bvsi.check.variations import Kind
+from bvsi.infer.fit import open_margins
 
 
 class Verdict(enum.Enum):
@@ -243,8 +244,7 @@ def judge(evidence: Evidence) -> Finding:
 
 def _rivals(evidence: Evidence) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
-    far = 2 * math.log(evidence.levels.odds)  # those that are left out have margins only where they matter
-    close = {name: m for name, m in evidence.margins.items() if (m < far if name in evidence.names else far > 0)}
+    close = open_margins(evidence.margins, evidence.names, evidence.levels.odds)
     if evidence.clean is not None:  # odds are those of noise; what cannot be distinguished at all stays so
         close = {name: m for name, m in close.items() if name not in evidence.names and m == 0}
     return tuple(

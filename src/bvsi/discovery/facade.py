@@ -18,14 +18,25 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.functions import Shapes, constraints_of, selected_functions, with_columns, without_functions
-from bvsi.discovery.method import Choice, Estimator, Method, Selection, choose_method, selected_order, with_treatment
+from bvsi.discovery.method import (
+    Choice,
+    Estimator,
+    Method,
+    Selection,
+    choose_method,
+    reaches_ends,
+    selected_order,
+    to_the_ends,
+    wide,
+    with_treatment,
+)
 from bvsi.discovery.parameters import Estimated, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import CHI2_FACTOR, misfit_excess, theta_at_hand
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess, theta_at_hand
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
@@ -126,9 +137,15 @@ def discover(
     check_inside(library, client, relinearise)
     stated, library = with_columns(library, measured) if library.unknown else (library, library)
     chosen = choose_method(measured, library, method)
+    linear = client is None and stated is library and not library.parameters
+    further = partial(to_the_ends, measured, library, method) if linear else lambda: None
+    chosen = (further() if wide(chosen) else None) or chosen
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
-    selected = _relinearised(_selected(setup, given, chosen.method, rng, progress), rounds, progress)
+    selected = _selected(setup, given, chosen.method, rng, progress)
+    if selected.path.left_open(OPEN) and not reaches_ends(chosen) and (choice := further()) is not None:
+        chosen, selected = choice, _selected(choice.setup, given, choice.method, rng, progress)
+    selected = _relinearised(selected, rounds, progress)
     joint = selected.inside.joined(prior) if selected.inside.prior else prior
     model = _fit(selected, chosen.method, measured, joint, rng, progress)
     if not (selected.keep or selected.inside.prior):

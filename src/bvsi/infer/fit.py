@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -32,6 +33,12 @@ OPEN = 12.0
 _VIOLATED = 1e-9
 
 ClosedForm = GaussianPosterior | NormalInverseGammaPosterior
+
+
+def open_margins(margins: Mapping[str, float], names: Sequence[str], odds: float) -> dict[str, float]:
+    """Margins of selected operators with odds below some, and those of others, which have one only where it matters."""
+    far = 2 * math.log(odds)
+    return {name: margin for name, margin in margins.items() if (margin < far if name in names else far > 0)}
 
 
 def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) -> bool:

@@ -17,6 +17,7 @@ from bvsi.common.naming import position
 from bvsi.common.progress import Progress
 from bvsi.infer import Fit
 from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.fit import open_margins
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -103,6 +104,10 @@ class SelectionPath:
     def decided(self) -> bool:
         """Whether the data single the selected model out."""
         return not self.doubts
+
+    def left_open(self, odds: float) -> dict[str, float]:
+        """Margins of the operators about which the selection may be wrong, those with odds below some."""
+        return open_margins(self.margins, self.best.names, odds)
 
     @property
     def best(self) -> Visited:
