@@ -163,7 +163,6 @@ class Weighting(ABC):
         """−½∇Q at θ with the factors of a θ close by, (d,); None where that would be no gain."""
         del part, theta, near
         return None
-        del part, theta, near
 
     def pilot(self, part: Part) -> tuple[Part, ...]:
         """A few tiles as experiments of their own, for rough estimates; none where that would save little."""
