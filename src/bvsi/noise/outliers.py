@@ -221,7 +221,7 @@ def patches(index: Integers, grid: Grid) -> Integers:
     near = np.zeros((3,) * there.ndim, dtype=bool)
     near[1] = True
     labels = label(there, near)[0].ravel()
-    return np.bincount(labels)[labels[place]]
+    return np.asarray(np.bincount(labels)[labels[place]])
 
 
 def _suspects(u: Array, noise: float) -> Integers:
