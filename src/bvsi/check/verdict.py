@@ -344,7 +344,8 @@ def _quiet(evidence: Evidence) -> Finding:
 def _resolution(evidence: Evidence) -> Finding | None:
     """Time or space, whichever moves the estimate more when it is coarser; else one that is at its limit."""
     levels = evidence.levels
-    moved = [(kind, c) for c in evidence.comparisons if (kind := poorer(c)) and c.scaled(evidence.scale).p < levels.why]
+    found = [(kind, c) for c in evidence.comparisons if (kind := poorer(c)) is not None]
+    moved = [(kind, c) for kind, c in found if c.scaled(evidence.scale).p < levels.why]
     if moved:
         kind, worst = max(moved, key=lambda pair: pair[1].statistic)
         return _verdict(kind), (worst.summary,)

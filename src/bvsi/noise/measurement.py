@@ -20,7 +20,7 @@ from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.correlation import Blurred, estimate_widths, shape_of, widths_of
 from bvsi.noise.level import WIDTH_ERROR, observed
-from bvsi.noise.outliers import Bridged, bridge, scattered_outliers
+from bvsi.noise.outliers import Bridged, bridge, patches, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
@@ -51,6 +51,10 @@ class NoiseLevels:
     clear
         Part of ``tail`` up to which, with no weight below ``far`` over it, the first look at the data decides that they
         have no outliers: later ones take values off that were near an outlier, and it takes five of them. Not measured.
+    patch
+        Outliers of a frame that hang together beyond which they are a ridge of the signal, if neighbours hardly predict
+        them: with 33 such values drawn to their predictions coefficients of Fokker–Planck at 50 × 50 were 5% off
+        (seed 1), with what was measured 0.6%. Outliers at random places, 5% of all, rarely make a patch of six.
     resolved
         Cycles per step up to which signal reaches where correlated noise is distinguished from it, the ``suspect`` of
         the check.
@@ -64,6 +68,7 @@ class NoiseLevels:
     least: float = 1e-3
     crowded: float = 0.2
     clear: float = 0.5
+    patch: int = 8
     resolved: float = 0.25
 
 
@@ -367,7 +372,11 @@ def _without_outliers(
         frames = found.outliers // data.fields[f].shape[1]
         crowded = np.bincount(frames, minlength=len(data.times)) > NOISE_LEVELS.crowded * data.fields[f].shape[1]
         sure = (found.spread <= own) & ~crowded[frames] & isinstance(data.geometry, Grid)
-        fields[f].ravel()[found.outliers] = np.where(sure, found.predicted, found.values)
+        kept = found.values
+        if isinstance(data.geometry, Grid):  # a ridge that is hardly resolved stays what it is
+            ridge = (patches(found.outliers, data.geometry) > NOISE_LEVELS.patch) & ~crowded[frames]
+            kept = np.where(ridge, data.fields[f].ravel()[found.outliers], kept)
+        fields[f].ravel()[found.outliers] = np.where(sure, found.predicted, kept)
         fields[f].ravel()[found.missing] = found.filled
         weight = np.maximum(found.weights, NOISE_LEVELS.least)
         factor[f].ravel()[found.outliers] = np.where(sure, (2 - part) / (1 - part), 1 / weight)

@@ -211,6 +211,19 @@ def scattered_outliers(
     return Scattered(flagged, weights, drawn, predicted, spread, missing, clean.ravel()[missing])
 
 
+def patches(index: Integers, grid: Grid) -> Integers:
+    """How many outliers of its frame hang together with each, corners included, (k,), for flat indices (k,)."""
+    from scipy.ndimage import label
+
+    frames, row = np.unique(index // grid.n_nodes, return_inverse=True)
+    place, there = row * grid.n_nodes + index % grid.n_nodes, np.zeros((len(frames), *grid.shape), dtype=bool)
+    there.ravel()[place] = True
+    near = np.zeros((3,) * there.ndim, dtype=bool)
+    near[1] = True
+    labels = label(there, near)[0].ravel()
+    return np.asarray(np.bincount(labels)[labels[place]])
+
+
 def _suspects(u: Array, noise: float) -> Integers:
     """Values far from the medians of their neighbours in time, and in time and along each axis; flat, increasing. ::
 
