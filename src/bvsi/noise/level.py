@@ -151,7 +151,7 @@ def lattice_step(values: Array) -> float | None:
         Of any shape, NaN where missing; of many every k-th is looked at.
     """
     every, width = max(1, values.size // _LATTICE), values[0].size
-    some = np.concatenate([values[rows].ravel()[-rows.start * width % every :: every] for rows in slabs(values)])
+    some = np.concatenate([values[rows].ravel()[-rows.start * width % every :: every].copy() for rows in slabs(values)])
     levels = np.unique(some[np.isfinite(some)])
     if levels.size < 3 or levels.size > _REPEATED * some.size:
         return None

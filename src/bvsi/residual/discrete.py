@@ -234,6 +234,8 @@ def _weight(b: Any) -> float:
 
 def _streamed_values(operators: Sequence[WeakOperator], space: Space, state: State) -> Iterator[Array]:
     """F of operators whose Jacobians are not kept; J at the time of the largest fields decides what is rounding."""
+    if not operators:  # most often, and data may be many
+        return
     sizes = np.max([np.abs(values).max(axis=0) for values in state.fields.values()], axis=0)
     largest = state.at(slice(int(sizes.argmax()), int(sizes.argmax()) + 1))
     values = _integrated(operators, space, state)

@@ -17,6 +17,7 @@ import numpy as np
 
 from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
+from bvsi.data._arrays import slabs
 from bvsi.residual import TemporalTests
 from bvsi.residual.blur import spectral_density
 from bvsi.residual.mask_widths import gaps_in_mask
@@ -409,7 +410,8 @@ def _narrower(
             width = degrees[name == "time"] + 1
             lost[name] = max(lost.get(name, 0.0), width / sizes[name])
     noise = max(
-        level.get(name, 0.0) ** 2 / max(float(np.mean(np.square(u))), np.finfo(float).tiny)
+        level.get(name, 0.0) ** 2
+        / max(sum(float(np.vdot(u[rows], u[rows])) for rows in slabs(u)) / u.size, np.finfo(float).tiny)
         for data, level in zip(experiments, sigma, strict=True)
         for name, u in data.fields.items()
     )

@@ -58,6 +58,7 @@ from bvsi.check import Verdict
 from bvsi.cluster import Stored, seen_by_workers
 from bvsi.common.progress import OutOfTimeError, Progress, limited, silent
 from bvsi.data import Data
+from bvsi.data._arrays import mapped
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
 from bvsi.errors import BvsiError
@@ -285,9 +286,12 @@ def memory_of(inputs: Inputs) -> Memory:
 
 
 def _warn_of_memory(inputs: Inputs) -> None:
-    """Warn at once where memory is not enough; small data are not checked. The warning is not part of the results."""
-    free = free_memory()
-    size = sum(values.nbytes for data in inputs.data for values in data.fields.values())
+    """Warn at once where memory is not enough; small data, and those kept in files, are not checked.
+
+    The warning is not part of the results.
+    """
+    free, arrays = free_memory(), [values for data in inputs.data for values in data.fields.values()]
+    size = sum(values.nbytes for values in arrays if mapped(values) is None)
     if free is None or size < _ROOM * free:
         return
     try:
