@@ -1,7 +1,7 @@
 """Unknown functions inside operators: estimated with a smoothness prior, selected with their operators.
 
 The coefficients c of k = Σ_m c_m B_m are those of one operator each (:mod:`bvsi.operators.functions`). With the scores
-s of the data, of mean Aθ and covariance S, what the data tell is I = AᵀS⁻¹A and b = AᵀS⁻¹s, and what is known of c
+s of the data, of mean Aθ and covariance S, what the data say is I = AᵀS⁻¹A and b = AᵀS⁻¹s, and what is known of c
 beforehand is a Gaussian, smooth to an unknown degree, of differences of the first or the second order:
 
     p(c | λ) ∝ exp(−½ λ cᵀKc),    −2 log p(data | λ) = log |I + P| − log |P| − bᵀ(I + P)⁻¹b + …,   P = λK
@@ -56,7 +56,7 @@ _REWEIGHTED, _ROUNDS = 2, 4
 _RIDGE = 1e-12
 # Part of the prior's precision below which a difference from it is rounding.
 _LOST = 1e-10
-# Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data tell is lost in λ.
+# Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data say is lost in λ.
 _FITTED = 1.0
 # Estimates on the way, to a hundredth of a standard deviation.
 _ROUGHLY = Profile(tol=1e-2)
@@ -205,7 +205,7 @@ class _Smooth:
 
 @dataclass(frozen=True, eq=False)
 class _Information:
-    """What the data tell of θ: log p = bᵀθ − ½ θᵀIθ + …"""
+    """What the data say about θ: log p = bᵀθ − ½ θᵀIθ + …"""
 
     I: Array  # noqa: E741 (information)
     b: Array
@@ -321,7 +321,7 @@ class _Information:
         try:
             return np.asarray(np.linalg.cholesky(scaled)), size
         except np.linalg.LinAlgError:
-            raise RankError("unknown: the data do not tell a function from the other operators.", ()) from None
+            raise RankError("unknown: the data do not distinguish a function from the other operators.", ()) from None
 
 
 @dataclass(frozen=True, eq=False)

@@ -169,7 +169,7 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
         if isinstance(law, Normal):
             law = (law.mean, law.variance)
         if not isinstance(law, tuple | None):
-            raise BvsiError(f"prior: {name} is inside of operators; give it a Normal(...), or bounds in the library.")
+            raise BvsiError(f"prior: {name} is inside operators; give it a Normal(...), or bounds in the library.")
         known = (
             library.parameters[name]
             if law is None
@@ -291,7 +291,7 @@ def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str,
 
 
 def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
-    """What the data do tell where they leave parameters open."""
+    """What the data do determine where they leave parameters open."""
     assert fit.posterior is not None
     made = columns_of(library)
     names = {o.name for o in carrying(library, fit.names)} | {*made}
@@ -302,7 +302,7 @@ def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
 
 
 def identified(labels: Sequence[str], relative: Array) -> str:
-    """The product of powers that data tell of numbers which they leave open, in words.
+    """The product of powers that data determine of numbers which they leave open, in words.
 
     The eigenvector of the smallest eigenvalue of Cov(log κ) has the powers, of those numbers that stand in the
     directions of the largest.

@@ -44,7 +44,7 @@ class Pattern:
 
     @staticmethod
     def deferred(shape: tuple[int, int], make: Callable[[], Pattern]) -> Pattern:
-        """A pattern whose entries are worked out when they are first asked for; products of axes never do."""
+        """A pattern whose entries are computed when they are first asked for; products of axes never do."""
         pattern = object.__new__(Pattern)
         pattern.__dict__.update(shape=shape, _make=make)
         return pattern
