@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.units import coefficient_units, shown_units
 from bvsi.check import Check, CheckLevels, check_discovery, with_bias
 from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
@@ -130,7 +131,8 @@ def discover(
     every = None
     if library.parameters:
         library, prior, constraints, every = told_parameters(library, prior, constraints)
-    measures, shown = _units(library, units)
+    measures = {} if units is None else coefficient_units(library, units)
+    shown = {} if units is None else shown_units(units)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     check_measured(measured, library)
@@ -288,15 +290,6 @@ def _settings(
         "constraints": "; ".join(one.allowed.texts) if one.allowed else "",
         **({"time order": one.order} if one.order else {}),
     }
-
-
-def _units(library: Library, units: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Units of all coefficients, and those of fields, coordinates and time; none where none were given."""
-    if units is None:
-        return {}, {}
-    from bvsi.app.units import coefficient_units, shown_units
-
-    return coefficient_units(library, units), shown_units(units)
 
 
 @dataclass(frozen=True, eq=False)
