@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
@@ -79,7 +79,7 @@ def refine(
     later
         Times after the last of the data for which predictions are made, with the others in ``predicted``.
     budget
-        Seconds after which no further structure is begun.
+        Seconds after which no further structure is begun, and one under way is given up; the first is always fitted.
     known
         What an earlier call found for the same data, noise, constraints and ``on``, which is not fitted again.
     keep
@@ -98,7 +98,7 @@ def refine(
     limits = None if constraints is None else as_linear(constraints, (*library.names, *library.parameters))
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
-    search = _Structures(library, measured, limits, found, known)
+    search = _Structures(library, measured, limits, found, known, lambda: _watch(search, begin + budget, progress))
     first = [tuple(names) for names in structures] if structures is not None else search.given()
     if not search.fits:
         search.fit(first[0])  # refused with the reason
@@ -110,10 +110,12 @@ def refine(
     while (names := search.next(first, further=structures is None)) is not None:
         if time.perf_counter() - begin > budget or len(search.tried) >= _MOST:
             break
-        search.fit(names, tolerant=True)
+        try:
+            search.fit(names, tolerant=True)
+        except OutOfTimeError:
+            break
         if keep is not None:
             keep(made())
-        progress(len(search.tried), None, "fitting structures by forward solves")
     return made()
 
 
@@ -139,8 +141,15 @@ def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperimen
     )
 
 
+def _watch(search: _Structures, end: float, progress: Progress) -> None:
+    """Report to whoever waits, and end the fit under way where its time is over and another one is there."""
+    if search.fits and time.perf_counter() > end:
+        raise OutOfTimeError("fitting structures by forward solves")
+    progress(len(search.tried), None, "fitting structures by forward solves")
+
+
 class _Structures:
-    """Structures that were fitted, and which to fit next."""
+    """Structures that were fitted, and which to fit next; ``watch`` is called before every solve."""
 
     def __init__(
         self,
@@ -149,8 +158,10 @@ class _Structures:
         limits: LinearConstraints | None,
         found: Discovery | None,
         known: Refined | None,
+        watch: Callable[[], None],
     ) -> None:
         self._library, self._measured, self._limits, self._found = library, measured, limits, found
+        self._watch = watch
         self.fits: dict[frozenset[str], ForwardFit] = {}
         self.refused: list[tuple[tuple[str, ...], str]] = []
         if known is not None:
@@ -202,7 +213,7 @@ class _Structures:
 
     def _model(self, some: Library) -> ForwardModel:
         limits = self._limits.restrict(some.names) if self._limits else None
-        return ForwardModel.of(self._measured, some, limits)
+        return replace(ForwardModel.of(self._measured, some, limits), watch=self._watch)
 
     def _weak_start(self, model: ForwardModel) -> list[Array]:
         """The estimate of the weak form, where it has all operators."""
@@ -219,7 +230,10 @@ class _Structures:
         if better.log_likelihood <= fit.log_likelihood + _LOWER:
             return fit
         values = dict(zip(better.names, better.theta, strict=True))
-        other = fit_forward(model, [np.array([values.get(name, 0.0) for name in model.names])], better)
+        try:
+            other = fit_forward(model, [np.array([values.get(name, 0.0) for name in model.names])], better)
+        except (RefineError, NotPositiveDefiniteError):
+            return fit
         return max(fit, other, key=lambda one: one.log_likelihood)
 
     def _with_parameters(self, some: Library) -> ForwardFit:
@@ -262,7 +276,7 @@ class _Structures:
         model = ForwardModel.of(self._measured, at, limits_of(at, limits, values))
         sd = {made: known[name].sd for made, name in columns.items()}
         scale = np.array([sd.get(name, s) for name, s in zip(model.names, model.scale, strict=True)])
-        return replace(model, scale=scale)
+        return replace(model, scale=scale, watch=self._watch)
 
     def _ranked(self) -> list[ForwardFit]:
         return sorted(self.fits.values(), key=lambda fit: -fit.log_evidence)

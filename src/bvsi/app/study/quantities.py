@@ -52,11 +52,11 @@ class Quantity:
         """
         wanted = self.settings
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore", RuntimeWarning)  # what is no number is told below
+            warnings.simplefilter("ignore", RuntimeWarning)  # what is not a number is reported below
             names = found.candidates if averaged else found.names
             made = found.predict(self.of(names), level=wanted.level, size=wanted.draws, rng=rng, averaged=averaged)
         if not np.isfinite(made["mean"]).any():
-            raise BvsiError("the quantity is nowhere a number; look for divisions by zero, logarithms and roots.")
+            raise BvsiError("the quantity is not a number anywhere; look for divisions by zero, logarithms and roots.")
         return made[[name for name in made if name != "samples"]]
 
     def of(self, names: tuple[str, ...]) -> Predictable:
