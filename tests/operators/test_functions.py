@@ -113,9 +113,9 @@ def test_operators_are_linear_in_their_function(text):
     ("given", "match"),
     [
         ({"k": "x", "m": "x"}, "stands in no operator"),
-        ({"u": "x"}, "cannot be a name"),
+        ({"u": "x"}, "is reserved"),
         ({"k": 3}, "unknown"),
-        ("k", "no mapping"),
+        ("k", "not a mapping"),
     ],
 )
 def test_unknown_functions_that_cannot_be_are_refused(given, match):

@@ -5,7 +5,7 @@
 For two estimates of the same data of which one is efficient Cov(Δ) is the difference of their covariances (Hausman);
 |·| takes absolute eigenvalues relative to V, φ is for what the two lack of efficiency. With a quadrature error that
 falls as h^p, that of θ is Δ/(ratio^p − 1) (Richardson). Where the ratio of the errors is measured, s is that of this
-bias, with V besides: it asks whether the bias is beyond the error bars.
+bias, with V added: it asks whether the bias is beyond the error bars.
 """
 
 from __future__ import annotations
@@ -15,22 +15,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.special import gammaincc
 
 from bvsi.check.variations import Kind, Variation
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit
 from bvsi.infer.fit import OPEN, SEEN
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class CheckLevels:
     """Thresholds of the check. Probabilities are p-values, frequencies are in cycles per step of the data.
 
-    Values without a run named here were not measured one by one; ``docs/trust.md`` tells what they do together.
+    Values without a run named here were not measured one by one; ``docs/trust.md`` measures what they do together.
 
     Parameters
     ----------
@@ -39,7 +37,7 @@ class CheckLevels:
     alone
         The same for correlated residuals, which have to be an alarm without any other sign.
     why
-        p below which a test tells why, once there is an alarm.
+        p below which a test gives the cause, once there is an alarm.
     noise
         p of tests of the noise by itself. These see what signal is left in the data too, and need strong evidence.
     surely

@@ -12,21 +12,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.app.units import coefficient_units
+from bvsi.app.units import coefficient_units, shown_units
 from bvsi.check import Check, CheckLevels, check_discovery, with_bias
 from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.functions import Shapes, constraints_of, selected_functions, with_columns, without_functions
-from bvsi.discovery.method import Choice, Estimator, Method, Selection, choose_method, selected_order, with_treatment
+from bvsi.discovery.method import (
+    Choice,
+    Estimator,
+    Method,
+    Selection,
+    choose_method,
+    reaches_ends,
+    selected_order,
+    to_the_ends,
+    wide,
+    with_treatment,
+)
 from bvsi.discovery.parameters import Estimated, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import CHI2_FACTOR, misfit_excess, theta_at_hand
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess, theta_at_hand
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
@@ -90,15 +101,15 @@ def discover(
         Texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities tie
         together are selected together; inequalities hold in the posterior.
     relinearise
-        How often operators are linearised anew, at states smoothed by the residual of those selected, which are then
+        How often operators are linearised again, at states smoothed by the residual of those selected, which are then
         selected again; it matters where nonlinear operators meet large noise. By default once where they take
         derivatives of the data, such as ``dx(u)**2``, else never.
     check
         Whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
         thresholds of that check.
     client
-        A ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same result
-        to rounding. Noise is measured and the answer checked here, with the selected operators only.
+        A ``dask.distributed.Client``: selection and posterior are then computed on its cluster, with the same result
+        to rounding. Noise is measured and the answer checked on this machine, with the selected operators only.
     stored
         With a client, the files of the experiments, one each: workers then read their frames themselves, unless
         outliers were replaced or the data were coarsened.
@@ -127,9 +138,15 @@ def discover(
     check_inside(library, client, relinearise)
     stated, library = with_columns(library, measured) if library.unknown else (library, library)
     chosen = choose_method(measured, library, method)
+    linear = client is None and stated is library and not library.parameters
+    further = partial(to_the_ends, measured, library, method) if linear else lambda: None
+    chosen = (further() if wide(chosen) else None) or chosen
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
-    selected = _relinearised(_selected(setup, given, chosen.method, rng, progress), rounds, progress)
+    selected = _selected(setup, given, chosen.method, rng, progress)
+    if selected.path.left_open(OPEN) and not reaches_ends(chosen) and (choice := further()) is not None:
+        chosen, selected = choice, _selected(choice.setup, given, choice.method, rng, progress)
+    selected = _relinearised(selected, rounds, progress)
     joint = selected.inside.joined(prior) if selected.inside.prior else prior
     model = _fit(selected, chosen.method, measured, joint, rng, progress)
     if not (selected.keep or selected.inside.prior):
@@ -150,9 +167,10 @@ def discover(
     settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
     seconds = time.perf_counter() - begin
     found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
-    if not measures:
+    if units is None:
         return found
-    return replace(found, units={n: measures.get(n, measures.get(without_equation(n), "")) for n in found.names})
+    by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
+    return replace(found, units=by_name, data_units=shown_units(units))
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +212,7 @@ class _Selected:
     inside, shapes
         Parameters inside operators, and unknown functions; no shapes where there are none.
     rounds
-        How often operators were linearised anew, None where that is open.
+        How often operators were linearised again, None where that is open.
     left_open
         What the data leave open of parameters, in words.
     """
@@ -218,7 +236,7 @@ class _Selected:
 
 
 def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: Progress) -> _Selected:
-    """Select the operators; with parameters and functions inside of them, these are estimated on the way."""
+    """Select the operators; with parameters and functions inside them, these are estimated on the way."""
     library, allowed = setup.library, _constraints(given, setup.library)
     select, keep = _selector(library, method, allowed, rng)
     select = partial(select, keep=keep, progress=progress)
@@ -243,7 +261,7 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
 
 
 def _relinearised(one: _Selected, rounds: int | None, progress: Progress) -> _Selected:
-    """Selected once more with operators linearised anew, as often as was asked for or as derivatives of data need."""
+    """Selected once more with operators linearised again, as often as was asked for or as derivatives of data need."""
     rounds = one.rounds if one.rounds is not None else rounds
     rounds = int(one.setup.derives(one.path.best.names)) if rounds is None else rounds
     if not rounds or one.setup.client is not None:
@@ -282,7 +300,7 @@ class _Model:
     here
         Whether the residuals of the likelihood are on this machine.
     rounds
-        How often its operators were linearised anew.
+        How often its operators were linearised again.
     """
 
     likelihood: ResidualLikelihood
@@ -314,14 +332,14 @@ def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequen
     if client is None:
         return setup
     if setup.library.steady:
-        raise BvsiError("client: a steady problem has few residuals, and is worked out here; leave client out.")
+        raise BvsiError("client: a steady problem has few residuals, and is solved on this machine; leave client out.")
     from bvsi.cluster import sources
 
     return setup.with_(client=client, sources=sources(setup.data, given, stored))
 
 
 def _check_cluster(client: Any, stored: Sequence[Stored] | None) -> None:
-    """Refuse what is no client, and files without one."""
+    """Refuse what is not a client, and files without one."""
     if client is not None:
         from bvsi.cluster import check_client
 
@@ -362,7 +380,7 @@ def _fit(
     path, setup, rounds = one.path, one.setup, one.rounds or 0
     selected, here = one.whole.restrict(path.best.names), setup.client is None
     limits = one.allowed.restrict(selected.names) if one.allowed else None
-    if rounds and not here:  # of the library that a cluster has, only what was selected is linearised anew
+    if rounds and not here:  # of the library that a cluster has, only what was selected is linearised again
         selected = setup.relinearised(setup.here.likelihood(selected.names), path.best.theta, rounds)
         here = True
     level = _level_prior(measured, path) if selected.scale_known else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -34,10 +35,16 @@ _VIOLATED = 1e-9
 ClosedForm = GaussianPosterior | NormalInverseGammaPosterior
 
 
+def open_margins(margins: Mapping[str, float], names: Sequence[str], odds: float) -> dict[str, float]:
+    """Margins of selected operators with odds below some, and those of others, which have one only where it matters."""
+    far = 2 * math.log(odds)
+    return {name: margin for name, margin in margins.items() if (margin < far if name in names else far > 0)}
+
+
 def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) -> bool:
     """Whether χ²/n of n residuals is more than noise explains: beyond one by ``least`` and by ``sds`` deviations.
 
-    The default is for what people are told: below a tenth a misfit hardly matters. Decisions inside of a search take
+    The default is for messages: below a tenth a misfit hardly matters. Decisions inside a search take
     fewer standard deviations, since they cost an evaluation and not a false alarm.
     """
     return chi2 > 1 + max(least, sds * math.sqrt(2 / n))
@@ -99,7 +106,7 @@ class Status:
             return self
         reasons = self.reasons if reason is None else self.reasons | {reason}
         converged = self.converged and not failed
-        # one status: what ended well and is no estimate after all is not called converged first
+        # one status: what ended well but is not an estimate after all is not called converged first
         said = f"not {self.message}" if self.converged and failed else self.message
         return replace(self, converged=converged, message=f"{said} {text}", reasons=reasons)
 
@@ -172,7 +179,7 @@ class Fit:
 
 
 def theta_at_hand(fit: Fit, likelihood: ResidualLikelihood) -> Array:
-    """θ; where data are many the last one evaluated, a hundredth of an error bar away: factors are there."""
+    """θ; where data are many the last one evaluated, from where a short step led to it: factors are there."""
     evaluated = likelihood.costly and fit.status.converged and fit.quadratic is not None
     return fit.history[-1].theta if evaluated else fit.theta
 

@@ -77,7 +77,7 @@ class NUTS:
     ) -> Fit:
         """Sample the target; arguments as for :meth:`SVGD.fit`."""
         with _quiet():
-            _nutpie()  # refuses before anything is worked out
+            _nutpie()  # refuses before anything is computed
         rng = np.random.default_rng(0) if rng is None else rng
         objective = settled(self.objective, likelihood)
         target, begin = started(likelihood, objective, prior, constraints, noise_prior, start, progress)
@@ -151,7 +151,7 @@ class _Chain:
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise BvsiError(
-                f"NUTS: the sampler could not start or go on ({reason}); is there room between the constraints?"
+                f"NUTS: the sampler could not start or continue ({reason}); is there room between the constraints?"
             ) from None
 
 

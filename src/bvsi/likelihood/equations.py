@@ -311,7 +311,7 @@ def _newest(part: Part, blocks: Integers) -> list[int]:
 
 
 def check_change_of_variables(part: Part) -> None:
-    """Refuse where the residuals are no change of variables: as many per block as unknowns, a new time in each."""
+    """Refuse where the residuals are not a change of variables: as many per block as unknowns, a new time in each."""
     structure = part.residuals.structure
     if structure.active is not None:
         raise BvsiError(

@@ -212,6 +212,11 @@ class ResidualLikelihood:
             found.append(of(part, vector, smoothing=smoothing, rng=own, spread=spread))
         return ProfileEquations.total(found)
 
+    def slope_near(self, theta: Array, near: Array) -> Array | None:
+        """−½∇Q at θ with the factors of a θ close by, which are at hand, (d,); None where that would be no gain."""
+        found = [one for part in self.parts if (one := self.weighting.slope_near(part, theta, near)) is not None]
+        return np.asarray(np.sum(found, axis=0)) if len(found) == len(self.parts) else None
+
     def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""
         vector, weights = self.system.vector(theta), self.weighting.weights
@@ -226,7 +231,7 @@ class ResidualLikelihood:
         return any(experiment.structure.a.nnz for experiment in self.system.experiments)
 
     def time_signal(self, theta: ArrayLike, rng: Rng, scale: float = 1.0) -> float:
-        """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights tell from noise.
+        """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights separate from noise.
 
         With large coefficients that nearly cancel, noise in the operators explains any y, and this is next to nothing.
 
@@ -248,13 +253,23 @@ class ResidualLikelihood:
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
         return NoiseShare.of([noise_sizes(part, own) for part, own in pairs])
 
-    def noise_estimates(self, theta: Array) -> tuple[dict[str, Array], ...]:
-        """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals tell of the noise of the states.
+    def noise_estimates(
+        self, theta: Array, times: Sequence[slice | Integers] | None = None
+    ) -> tuple[dict[str, Array], ...]:
+        """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals say about the noise of the states.
 
         Nonlinear operators can be linearised at û − ε̂, see ``assemble(linearise_at=...)``.
+
+        Parameters
+        ----------
+        times
+            Which times of every experiment, (K,) each; all by default.
         """
-        one = self.weighting
-        return tuple(noise_estimate(part, theta, one.weights(part, theta), one.estimates(part)) for part in self.parts)
+        one, chosen = self.weighting, times or [slice(None)] * len(self.parts)
+        return tuple(
+            noise_estimate(part, theta, one.weights(part, theta), one.estimates(part), own)
+            for part, own in zip(self.parts, chosen, strict=True)
+        )
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False
@@ -277,7 +292,7 @@ class ResidualLikelihood:
         return Density.total(found)
 
     def check_change_of_variables(self) -> None:
-        """Refuse where the residuals are no change of variables from the data."""
+        """Refuse where the residuals are not a change of variables from the data."""
         for part in self.parts:
             check_change_of_variables(part)
 

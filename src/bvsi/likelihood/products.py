@@ -289,8 +289,10 @@ def weighted_draws(products: SpaceTime, weights: Weights, n: int, rng: Rng) -> I
         yield r, weights(r)
 
 
-def noise_estimate(part: Part, theta: Array, weights: Weights, estimates: Array) -> dict[str, Array]:
-    """ε̂ = Σ_u Cᵀ W r by field, (T, n_dofs) each; û − ε̂ satisfies the equation to first order.
+def noise_estimate(
+    part: Part, theta: Array, weights: Weights, estimates: Array, times: slice | Integers
+) -> dict[str, Array]:
+    """ε̂ = Σ_u Cᵀ W r by field at some times, (K, n_dofs) each; û − ε̂ satisfies the equation to first order.
 
     Parameters
     ----------
@@ -300,9 +302,8 @@ def noise_estimate(part: Part, theta: Array, weights: Weights, estimates: Array)
     structure, r = part.residuals.structure, part.residuals.residual(theta)
     estimate = SpaceTime(part, theta).spread(weights(r[:, :, None])[:, :, 0]) / estimates
     by_field = estimate.reshape(len(structure.fields), structure.n_dofs, structure.n_times)
-    seen = structure.thinned or structure.blur
-    everywhere = seen.everywhere if seen else np.asarray
-    return {field: everywhere(values).T for field, values in zip(structure.fields, by_field, strict=True)}
+    seen, pairs = structure.thinned or structure.blur, zip(structure.fields, by_field, strict=True)
+    return {field: (seen.everywhere(own, times) if seen else own[:, times]).T for field, own in pairs}
 
 
 def moment_equations(part: Part, theta: Array, weights: Weights, *, rng: Rng, draws: int) -> MomentEquations:

@@ -64,7 +64,7 @@ class Work:
     Parameters
     ----------
     rows
-        Rows with fewer, a factor is quick enough that nobody asks.
+        Rows with fewer, a factor is quick enough.
     entry
         An entry of Σ is a sum over nodes, and takes as long to form as so many multiplications.
     value
@@ -123,7 +123,7 @@ class StackedPlan(CovariancePlan):
     _last: dict[tuple[Any, ...], Factor] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_last": {}}  # a factor is large, and made anew for less than it costs to send
+        return {**self.__dict__, "_last": {}}  # a factor is large, and made again for less than it costs to send
 
     @property
     def threads(self) -> int:
@@ -313,6 +313,15 @@ class Tiles(Weighting):
             return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
         except NotPositiveDefiniteError:
             return self.weights(part, theta)(Z)
+
+    def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
+        """X̃ᵀWr of one tile, W r by conjugate gradients."""
+        if _plan(part).tiles:
+            return None
+        products, r = SpaceTime(part, theta), part.residuals.residual(theta)[:, :, None]
+        w = self.reweighted(part, theta, self.weights(part, near), r)[:, :, 0]
+        X = part.residuals.X - products.operators(products.spread(w))
+        return np.asarray(np.einsum("nki,nk->i", X, w))
 
     def estimates(self, part: Part) -> Array:
         """Number of tiles that touch the state of each node and time, less those that count −1, (n_u, T)."""

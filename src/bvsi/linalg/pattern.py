@@ -2,7 +2,7 @@
 
 Assembled matrices of one space differ in their values only. A :class:`Pattern` holds the structure once,
 values are plain arrays of length ``nnz`` beside it, and whatever depends on the structure alone (an
-elimination ordering, a symbolic factorisation, a product plan) is worked out once. A :class:`Product` plans for many
+elimination ordering, a symbolic factorisation, a product plan) is computed once. A :class:`Product` plans for many
 value sets: Σ_m A_m B_mᵀ, and a :class:`Congruence` for Aᵀ diag(c) B.
 """
 
@@ -256,7 +256,7 @@ class Product:
 
     @staticmethod
     def plan(left: Pattern, right: Pattern) -> Product:
-        """A Bᵀ for matrices on two patterns; that of the product is worked out when it is first asked for."""
+        """A Bᵀ for matrices on two patterns; that of the product is computed when it is first asked for."""
         if left.shape[1] != right.shape[1]:
             raise BvsiError(f"A Bᵀ needs as many columns in A as in B; shapes {left.shape} and {right.shape}")
         return Product(left, right)
@@ -340,7 +340,7 @@ class Congruence:
 
     @staticmethod
     def plan(left: Pattern, right: Pattern) -> Congruence:
-        """Work out the pattern of AᵀB."""
+        """Find the pattern of AᵀB."""
         if left.shape[0] != right.shape[0]:
             raise BvsiError(f"Aᵀ B needs as many rows in A as in B; shapes {left.shape} and {right.shape}")
         transposed, _ = left.transpose

@@ -1,4 +1,4 @@
-"""What the data say of their own noise: level, dependence on the signal, outliers.
+"""What the data say about their own noise: level, dependence on the signal, outliers.
 
     Var(ε) = σ_f²,  or  a_f² + b_f |u| + c_f² u²  where the data show it,  more where gaps and outliers are interpolated
 
@@ -56,7 +56,8 @@ class NoiseLevels:
         them: with 33 such values drawn to their predictions coefficients of Fokker–Planck at 50 × 50 were 5% off
         (seed 1), with what was measured 0.6%. Outliers at random places, 5% of all, rarely make a patch of six.
     resolved
-        Cycles per step up to which signal reaches where correlated noise is told from it, the ``suspect`` of the check.
+        Cycles per step up to which signal reaches where correlated noise is distinguished from it, the ``suspect`` of
+        the check.
     """
 
     rounding: float = 1e-8
@@ -176,7 +177,7 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
 
 
 def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[str, float] | None:
-    """Noise by field of data with gaps, in units of which their variance is told: as stated, else by filters."""
+    """Noise by field of data with gaps, in units of which their variance is given: as stated, else by filters."""
     assert data.measured is not None
     stated = None if noise is None else stated_variance(noise, data)
     if stated is not None:
@@ -186,7 +187,7 @@ def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class _Law:
-    """What filters tell of the noise: level, growth with the signal, widths of kernels.
+    """What filters say about the noise: level, growth with the signal, widths of kernels.
 
     Attributes
     ----------
@@ -231,7 +232,7 @@ class _Law:
 
 
 def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> Measurement:
-    """What filters tell, and outliers, which hang on it; where there are any, what filters tell without them.
+    """What filters say, and outliers, which depend on it; where there are any, what filters say without them.
 
     Parameters
     ----------
@@ -268,7 +269,7 @@ def _without(data: Data, masks: Mapping[str, Mask]) -> Data:
 
 
 def _masks(factor: dict[str, Array]) -> dict[str, Mask]:
-    """Where values are no measurements."""
+    """Where values are not measurements."""
     return {name: one != 1 for name, one in factor.items()}
 
 
@@ -320,7 +321,7 @@ def _model(variance: dict[str, Array], data: Data) -> Noise:
 
 
 def _notes(replaced: Bridged) -> list[str]:
-    """What was done about outliers, in words."""
+    """How outliers were treated, in words."""
     counts = {f: int(np.count_nonzero(one != 1)) for f, one in sorted(replaced.factor.items())}
     return [f"{f}: {n} outliers are replaced, and count as missing" for f, n in counts.items()]
 

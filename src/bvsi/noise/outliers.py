@@ -11,8 +11,8 @@ variance σ²/((1 − p) n), and with independent gaps it has the same where the
 interpolation misses of the signal, as noise alone makes e_L² at most σ².
 
 Every residual that depends on a gap would be lost otherwise, and with a few percent of scattered gaps that is all of
-them. Gaps inside larger holes, of which hidden values tell nothing, stay gaps: residuals that touch them are left out.
-What stands there is interpolated too, so that nothing hangs on what the data held, and is used for nothing but the
+them. Gaps inside larger holes, about which hidden values say nothing, stay gaps: residuals that touch them are left
+out. Values there are interpolated too, so that nothing depends on what the data held; they are used only for the
 spectrum.
 """
 
@@ -45,9 +45,9 @@ _RULED = 3.0  # sd of value minus prediction, in units of the noise, that noise 
 _WINDOW, _SUSPECT = 5, 8.0
 _AT_ONCE = 200_000  # values whose windows are in memory at a time
 _ROUNDING = 1e-5  # of the range of the values: numerical solutions miss smooth functions by as much
-# Runs of gaps that are told apart: of one, two, and three to five values. Longer ones are holes.
+# Runs of gaps that are distinguished: of one, two, and three to five values. Longer ones are holes.
 _LONGEST, _CLASSES = 5, 3
-# Share of the measured values that is hidden at a time, how often, and how many of a class tell its error.
+# Share of the measured values that is hidden at a time, how often, and how many of a class determine its error.
 _HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
 # Values of a field beyond which one round is enough.
 _MANY = 200_000
@@ -340,7 +340,7 @@ class Bridged:
     factor: dict[str, Array] = field(default_factory=dict)
 
     def summary(self, name: str) -> str:
-        """What was done about one field, in words."""
+        """How one field was treated, in words."""
         bridged = self.factor[name][self.factor[name] != 1]
         low, high = bridged.min(), bridged.max()
         times = f"{low:.2g}" if high < 1.05 * low else f"{low:.2g} to {high:.2g}"

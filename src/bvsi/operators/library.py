@@ -90,7 +90,7 @@ class Library:
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
-                f"library: {equations!r} is no mapping of fields to operators; "
+                f"library: {equations!r} is not a mapping of fields to operators; "
                 "pass for example {'u': ['laplacian(u)', 'u']}."
             )
         self._vectors = check_vectors(vectors)
@@ -129,7 +129,7 @@ class Library:
     def _by_component(
         self, field: str, sources: list[Source | Operator]
     ) -> Iterator[tuple[str, list[Source | Operator]]]:
-        """Equations of the components of a vector; others as they are, with operators of vectors worked out."""
+        """Equations of the components of a vector; others as they are, with operators of vectors computed."""
         parts = self._vectors.get(field, (field,))
         rank = int(field in self._vectors)
         found: dict[str, list[Source | Operator]] = {part: [] for part in parts}
@@ -224,9 +224,9 @@ class Library:
     def unsimulated(self) -> str:
         """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
         if self.steady:
-            return "the equation is steady, and nothing moves; leave it out."
+            return "the equation is steady, so that nothing changes in time; leave it out."
         if self.longest_lag:
-            return "lag(...) looks back in time, which the solver does not."
+            return "lag(...) looks back in time, which the solver cannot do."
         if any(left.text for left in self._left.values()):
             return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
         return ""
@@ -391,8 +391,9 @@ class Library:
     def keeps_inside(self, operator: WeakOperator) -> bool:
         """Whether the operator is right only for test functions away from the boundary.
 
-        So it is with more than two derivatives, unless all fields that it reads are declared to go on as mirror images
-        and the form imposes that: biharmonic(...) does, integration by parts alone leaves boundary terms with ∂v/∂n.
+        So it is with more than two derivatives, unless all fields that it reads are declared to continue as mirror
+        images and the form imposes that: biharmonic(...) does, integration by parts alone leaves boundary terms with
+        ∂v/∂n.
         """
         fields = {operator.equation, *operator.reads}
         mirrored = all(isinstance(self._conditions.get(f), ZeroNeumann) for f in fields)
@@ -470,7 +471,7 @@ class Library:
         dim
             Spatial dimension; by default the lowest that the operators mention.
         auxiliary
-            Names of known fields; by default every name that is no field of an equation.
+            Names of known fields; by default every name that is not a field of an equation.
         """
         names = frozenset[str]().union(*(syntax.names for syntax in self._syntaxes()))
         functions = frozenset[str]().union(*(syntax.functions for syntax in self._syntaxes()))
@@ -503,7 +504,7 @@ class Inserted(ast.NodeTransformer):
 
 def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:
     if not isinstance(field, str):
-        raise OperatorError(f"library: the field {field!r} is no text; the keys are names of fields.")
+        raise OperatorError(f"library: the field {field!r} is not a text; the keys are names of fields.")
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         raise OperatorError(f"library: the operators of {field!r} must be a list of texts, not {sources!r}.")
     return list(sources)
@@ -553,7 +554,7 @@ def _conditions(
         return dict.fromkeys(fields, boundary)
     if not isinstance(boundary, Mapping):
         raise OperatorError(
-            f"boundary: {boundary!r} is no condition; pass an instance such as NoFlux(), or one per field."
+            f"boundary: {boundary!r} is not a condition; pass an instance such as NoFlux(), or one per field."
         )
     for field, condition in boundary.items():
         if field not in fields:
@@ -565,8 +566,10 @@ def _conditions(
 
 def _definitions(definitions: Mapping[str, str | Syntax], fields: tuple[str, ...]) -> dict[str, Syntax]:
     if not isinstance(definitions, Mapping):
-        raise OperatorError(f"definitions: {definitions!r} is no mapping of names to texts, such as {{'phi': 'u**2'}}.")
+        raise OperatorError(
+            f"definitions: {definitions!r} is not a mapping of names to texts, such as {{'phi': 'u**2'}}."
+        )
     for name in definitions:
         if not isinstance(name, str) or not name.isidentifier() or name in (*fields, *RESERVED_NAMES):
-            raise OperatorError(f"definitions: {name!r} cannot be a name here; choose one that means nothing else.")
+            raise OperatorError(f"definitions: {name!r} is reserved; choose another name.")
     return {name: text if isinstance(text, Syntax) else read(text) for name, text in definitions.items()}

@@ -59,7 +59,7 @@ class Kernel:
     made_from: tuple[Any, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compile_kernel, self.made_from  # compiled anew where it arrives
+        return compile_kernel, self.made_from  # compiled again where it arrives
 
     def __call__(self, values: Mapping[sp.Symbol, Array]) -> list[Array]:
         """Evaluate; ``values`` maps symbols to arrays that broadcast against each other."""
@@ -411,7 +411,7 @@ def build_operator(
             raise OperatorError("recover(...) needs elements; use Galerkin().")
         known = {f: c if isinstance(c, ZeroNeumann) else Assembled() for f, c in conditions.items()}
         recovered = {inner: build(strong, known, {}) for inner, strong in parsed.recovered.items()}
-        # what is recovered from fields that go on as their mirror images does so as well
+        # what is recovered from fields that continue as their mirror images does so as well
         mirrored = {w for w, o in recovered.items() if all(isinstance(conditions.get(f), ZeroNeumann) for f in o.reads)}
         return build(parsed.form, {**conditions, **dict.fromkeys(mirrored, ZeroNeumann())}, recovered)
     except OperatorError as error:

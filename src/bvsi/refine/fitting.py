@@ -238,6 +238,7 @@ def _first(
 
 def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     """Sums over the data at a point; None where the equation cannot be solved there."""
+    model.watch()
     curvatures, slopes, deviance = [], [], 0.0
     for number, one in enumerate(model.experiments):
         p = len(point.theta) + len(one.mu)

@@ -442,10 +442,11 @@ def _something(data: Data, fields: tuple[str, ...], operators: tuple[WeakOperato
 
     Residuals over hardly anything but zeros are zero whatever the equation: they would count as too small a misfit.
     """
-    values = np.concatenate([np.asarray(data.fields[f]).T for f in fields])
-    if np.mean(values == 0) < _ZEROS or any(operator.has_source for operator in operators):
+    values = [data.fields[f] for f in fields]
+    zeros = sum(int(np.sum(u[rows] == 0)) for u in values for rows in slabs(u)) / sum(u.size for u in values)
+    if zeros < _ZEROS or any(operator.has_source for operator in operators):
         return None
-    return np.asarray(values != 0, dtype=float)
+    return np.concatenate([np.asarray(u.T != 0, dtype=float) for u in values])
 
 
 def _touched_part(M: Any, a: Any, b: Any, there: Array) -> Array:

@@ -1,4 +1,4 @@
-"""How wide test functions are where the nodes are no uniform grid, and over which nodes derivatives are fitted.
+"""How wide test functions are where the nodes are not a uniform grid, and over which nodes derivatives are fitted.
 
     gap = max(1.6, g/3) spacings,      reach = 0.4 g,      λ = g/0.38
 

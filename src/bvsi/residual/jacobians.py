@@ -4,7 +4,7 @@
     Scaled     V diag(c_j): a Kronecker product V times a diagonal matrix for each time, or one for all times. This is
                what nodal quadrature makes of operators without derivatives on the data.
     Delayed    Σ_j J(û_l) L_lj of fields at earlier times (:mod:`bvsi.residual.stencils`)
-    Streamed   Σ_i w_i J_i(û_j), worked out from the weak form whenever it is asked for, all operators in one pass
+    Streamed   Σ_i w_i J_i(û_j), computed from the weak form whenever it is asked for, all operators in one pass
                (:mod:`bvsi.residual.streamed`)
 
 A new kind needs the methods of :class:`JacobianKind`; nothing else asks which kind a Jacobian has.
@@ -64,7 +64,7 @@ class Slots:
 
 
 class JacobianSource(Protocol):
-    """What works out Jacobians that are not kept, those of several operators in one pass; operators have numbers."""
+    """What computes Jacobians that are not kept, those of several operators in one pass; operators have numbers."""
 
     def apply(self, chosen: Sequence[int], time: int, V: Array) -> Array:
         """J_i(û_time) V of the chosen operators, (N, m, chosen)."""
@@ -90,7 +90,7 @@ class JacobianKind(ABC):
         """Terms with equal keys can be added with :meth:`plus`."""
 
     def streamed(self) -> tuple[JacobianSource, Mapping[int, float]] | None:
-        """What works it out together with other terms, and its weights there by number; None for what is kept."""
+        """What computes it together with other terms, and its weights there by number; None for what is kept."""
         return None
 
     @abstractmethod
@@ -373,7 +373,7 @@ class Sensitivity:
         return all(term.constant for term in self.terms)
 
     def streamed(self) -> tuple[JacobianSource, Mapping[int, float]] | None:
-        """What works out all of it together with other operators, and its weights there; None for what is kept."""
+        """What computes all of it together with other operators, and its weights there; None for what is kept."""
         found = self.terms[0].streamed() if len(self.terms) == 1 else None
         return found and (found[0], {i: self.scale * w for i, w in found[1].items()})
 

@@ -33,10 +33,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import DataError, SpaceError
 from bvsi.operators.vocabulary import lag_of
-from bvsi.spaces.axis import UniformSplines
+from bvsi.spaces.axis import LOCAL, UniformSplines, between, lagrange, local_map, nearest, spline_matrix, with_ends
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
@@ -45,8 +45,6 @@ if TYPE_CHECKING:
 _GAP = 1.5
 # Steps that differ by less than this part are even; not measured.
 _EVEN = 1e-3
-# Degree of the polynomials between uneven steps: as high as that of the default splines.
-_LOCAL = 5
 # Steps that differ from the median by less than this part are alike; where fewer than half are, and one is longer than
 # so many medians, times are irregular. Not measured.
 _ALIKE, _LONG = 0.01, 2.5
@@ -142,21 +140,31 @@ class TemporalTests:
         Degree of the splines; p − 1 derivatives are continuous.
     gap
         Steps between knots, and between one function and the next; a function is degree + 1 gaps wide.
+    ends
+        Whether there are functions that reach the first and the last frame too, narrower ones, which vanish there with
+        as many derivatives as go onto them; otherwise all vanish there with all derivatives.
     """
 
     degree: int = 5
     gap: float = 2.0
+    ends: bool = False
 
     def __post_init__(self) -> None:
         if self.degree < 2 or not (np.isfinite(self.gap) and self.gap > 0):
             raise DataError(f"degree must be 2 or more and gap positive; got {self.degree} and {self.gap}.")
 
-    def splines(self, times: Array) -> UniformSplines:
-        """The functions ψ_k on the span of the times."""
-        length = float(times[-1] - times[0])
+    def splines(self, times: Array, order: int = 1) -> UniformSplines:
+        """The functions ψ_k on the span of the times, for the time derivative of an order."""
+        length, vanishing = float(times[-1] - times[0]), order if self.ends else None
         try:
             return UniformSplines.by_gap(
-                float(times[0]), length, self.gap * typical_step(times), self.degree, periodic=False
+                float(times[0]),
+                length,
+                self.gap * typical_step(times),
+                self.degree,
+                periodic=False,
+                nodes=len(times),
+                vanishing=vanishing,
             )
         except SpaceError as error:
             raise DataError(f"times: {error}") from None
@@ -165,22 +173,20 @@ class TemporalTests:
         """The first of every so many times, as far from one end as the last is from the other."""
         return (len(times) - 1) % every // 2
 
-    def whole(self, times: Array) -> Mask:
+    def whole(self, times: Array, order: int = 1) -> Mask:
         """Functions without missing frames inside their support, (n,)."""
-        splines = self.splines(times)
-        steps, begin = np.diff(times), splines.start + np.arange(splines.n) * splines.gap
+        splines = self.splines(times, order)
+        steps, (begin, end) = np.diff(times), splines.supports
         missing = np.flatnonzero(steps > max(_GAP * typical_step(times), splines.gap))
-        end, tolerance = begin + (splines.degree + 1) * splines.gap, 1e-9 * splines.length
+        tolerance = 1e-9 * splines.length
         over = (times[missing + 1] > begin[:, None] + tolerance) & (times[missing] < end[:, None] - tolerance)
         return np.asarray(~over.any(axis=1))
 
     def at(self, times: Array, chosen: slice, order: int = 1) -> tuple[Any, Any]:
         """The same a and b at some of the times, evenly spaced: the trapezoidal rule with longer steps."""
-        splines, points = self.splines(times), times[chosen]
-        step, functions = float(points[1] - points[0]), splines.functions(points)
-        values = (-1) ** order * splines.values(points, order), splines.values(points)
-        a, b = (_spline_matrix(step * own, functions, splines.n) for own in values)
-        return a, b
+        splines, points = self.splines(times, order), times[chosen]
+        step = float(points[1] - points[0])
+        return (-1) ** order * step * spline_matrix(splines, points, order), step * spline_matrix(splines, points)
 
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """a = (−1)^m ψ^(m)(t) w, b = ψ(t) w for the m-th time derivative."""
@@ -192,15 +198,15 @@ class TemporalTests:
             )
         if order >= self.degree:
             raise DataError(f"degree: time derivatives of order {order} need test functions of degree {order + 1}.")
-        splines = self.splines(times)
+        splines = self.splines(times, order)
         points, weights, interpolation = _quadrature(splines, times)
-        functions = splines.functions(points)
+        weigh = sparse.diags_array(weights) @ interpolation
 
-        def integrals(values: Array) -> Any:
-            return sparse.csr_array(_spline_matrix(values * weights[:, None], functions, splines.n) @ interpolation)
+        def integrals(m: int) -> Any:
+            inner = sparse.csr_array(spline_matrix(splines, points, m) @ weigh)
+            return with_ends(inner, splines, times, m) if evenly_spaced(times) else inner
 
-        a, b = integrals((-1) ** order * splines.values(points, order)), integrals(splines.values(points))
-        whole = self.whole(times)
+        a, b, whole = (-1) ** order * integrals(order), integrals(0), self.whole(times, order)
         if not whole.any():
             raise DataError("times: every temporal test function spans missing frames; use a smaller gap.")
         return a[whole], b[whole]
@@ -230,13 +236,6 @@ def trapezoidal(points: Array) -> Array:
     return np.asarray(0.5 * (np.append(steps, 0.0) + np.insert(steps, 0, 0.0)))
 
 
-def _spline_matrix(values: Array, functions: Integers, n: int) -> Any:
-    """Values (T, p + 1) of some functions at every time as a sparse matrix (n, T), zeros left out."""
-    times = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
-    there = (functions >= 0) & (values != 0)
-    return sparse.csr_array((values[there], (functions[there], times[there])), shape=(n, len(values)))
-
-
 def _quadrature(splines: UniformSplines, times: Array) -> tuple[Array, Array, Any]:
     """Points, weights, and the map E (points × T) that gives the data there.
 
@@ -245,21 +244,14 @@ def _quadrature(splines: UniformSplines, times: Array) -> tuple[Array, Array, An
     smoothing spline of irregular times.
     """
     smooth = irregular(times) and len(times) >= _NEAR
-    count = _NEAR if smooth else _LOCAL + 1
+    count = _NEAR if smooth else LOCAL + 1
     if evenly_spaced(times) or len(times) < count:
         return times, trapezoidal(times), sparse.eye_array(len(times), format="csr")
-    cuts = np.unique(np.concatenate([times, splines.start + np.arange(splines.pieces + 1) * splines.gap]))
-    cuts = cuts[np.append(True, np.diff(cuts) > 1e-12 * splines.length)]
-    nodes, weights = np.polynomial.legendre.leggauss(_LOCAL + 1)
-    widths = np.diff(cuts)[:, None]
-    points = (cuts[:-1, None] + widths * (nodes + 1) / 2).ravel()
-    first = np.clip(np.searchsorted(times, points) - count // 2, 0, len(times) - count)
-    near = first[:, None] + np.arange(count)
+    points, weights = between(splines, times)
+    near = nearest(points, times, count)
     nugget = _SMOOTHING * splines.gap**8 / typical_step(times)
-    values = _smoothing(points, times[near], nugget) if smooth else _lagrange(points, times[near])
-    rows = np.repeat(np.arange(len(points)), count)
-    E = sparse.csr_array((values.ravel(), (rows, near.ravel())), shape=(len(points), len(times)))
-    return points, (widths * weights / 2).ravel(), E
+    values = _smoothing(points, times[near], nugget) if smooth else lagrange(points, times[near])
+    return points, weights, local_map(near, values, len(times))
 
 
 def _smoothing(points: Array, nodes: Array, nugget: float) -> Array:
@@ -280,16 +272,6 @@ def _smoothing(points: Array, nodes: Array, nugget: float) -> Array:
     system[:, k:, :k] = np.swapaxes(system[:, :k, k:], 1, 2)
     wanted = np.concatenate([np.abs(at - x) ** 7, at**powers], axis=1)
     return np.asarray(np.linalg.solve(system, wanted[..., None])[:, :k, 0])
-
-
-def _lagrange(points: Array, nodes: Array) -> Array:
-    """ℓ_m(x) = Π_{n ≠ m} (x − x_n)/(x_m − x_n) at points (N,) for nodes (N, q + 1) of each, (N, q + 1)."""
-    q = nodes.shape[1]
-    values = [
-        np.prod([(points - nodes[:, n]) / (nodes[:, m] - nodes[:, n]) for n in range(q) if n != m], axis=0)
-        for m in range(q)
-    ]
-    return np.stack(values, axis=1)
 
 
 # Frames on each side of t − τ that the fit of cubics takes, and that it has at least where the record begins; not

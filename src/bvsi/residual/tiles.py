@@ -66,7 +66,7 @@ class Tile:
     _kept: WeakKeyDictionary[Sensitivity, Sensitivity] = field(default_factory=WeakKeyDictionary, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_kept": None}  # it cannot be sent, and is made anew
+        return {**self.__dict__, "_kept": None}  # it cannot be sent, and is made again
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, _kept=WeakKeyDictionary())

@@ -1,9 +1,9 @@
-"""Selection on a quadratic misfit: models are proposed on it, fitted, and the misfit is expanded anew at the fit.
+"""Selection on a quadratic misfit: models are proposed on it, fitted, and the misfit is expanded again at the fit.
 
     Q(θ) ≈ q − 2 gᵀ(θ−θ_0) + (θ−θ_0)ᵀ A (θ−θ_0)
 
-gives every sub-model of the library from one evaluation of all operators. Both searches go on until the models that it
-proposes are no better than the one at which it was expanded.
+gives every sub-model of the library from one evaluation of all operators. Both searches continue until the models that
+it proposes are no better than the one at which it was expanded.
 
 :class:`Sweep` comes from above: it fits the whole library and eliminates operators on its quadratic misfit.
 
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
@@ -53,8 +54,6 @@ from bvsi.select.search import (
     walk,
 )
 
-Array = NDArray[np.float64]
-Rng = np.random.Generator
 #: Estimator, names and start of a fit, and the generator of its draws.
 Task = tuple[Profile, list[str], Array | None, Rng]
 
@@ -86,7 +85,7 @@ class Sweep:
     rounds
         Refits at most, where the check selects another model.
     patience
-        Steps to go on after the criterion has begun to rise (the lowest model met is selected).
+        Further steps after the criterion has begun to rise (the lowest model met is selected).
     """
 
     criterion: QuadraticCriterion = Wald()  # noqa: RUF009 (frozen)
@@ -247,7 +246,7 @@ class BestSubset:
     Parameters
     ----------
     rounds
-        Times that the search goes on from a better model, at most.
+        Times that the search continues from a better model, at most.
     draws
         Draws of noise, for the moment equations.
     estimator
@@ -314,8 +313,17 @@ class BestSubset:
 class _Subsets:
     """What the search has met: models fitted, with their scores."""
 
-    def __init__(self, settings: BestSubset, likelihood: ResidualLikelihood, protection: Protection, rng: Rng) -> None:
+    def __init__(
+        self,
+        settings: BestSubset,
+        likelihood: ResidualLikelihood,
+        protection: Protection,
+        rng: Rng,
+        *,
+        pilot: bool = False,
+    ) -> None:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
+        self.is_pilot = pilot  # its model is judged again, on all residuals
         self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
         self.few = likelihood.pilot(settings.estimator.starts.pilot)
@@ -413,7 +421,7 @@ class _Subsets:
         if self.few is None:
             self._begin_apart()
             return
-        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng))
+        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
         try:
             fit = pilot.fits[pilot.found()[0]][1]
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
@@ -440,7 +448,7 @@ class _Subsets:
             self._fit([tuple(sorted(found))], self.moments(theta))
 
     def fit_all(self) -> None:
-        """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart.
+        """Fit all operators from the estimator's own starts: where all stay, no moments have to distinguish them.
 
         However much of them is noise: what that leaves is said by error bars and by the verdict.
         """
@@ -453,7 +461,7 @@ class _Subsets:
         self.fits[tuple(range(self.likelihood.d))] = (score, fit)
 
     def _fit_alone(self, names: Sequence[str], start: Array | None) -> Model | None:
-        """Fit a model without a misfit of all operators at hand; None where that fails."""
+        """Fit a model where no misfit of all operators is available; None where that fails."""
         fit = fit_candidate(self.likelihood, (self.settings.estimator, list(names), start, self.rng))
         if fit is None:
             return None
@@ -483,15 +491,21 @@ class _Subsets:
         return ladder, [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
 
     def _fit(self, models: Sequence[Model], quadratic: Quadratic, enough: int = 1) -> None:
-        """Fit models from their minima on a quadratic misfit until enough of them are; those that fail are left out."""
-        while models and enough > 0:
-            batch, models = models[:enough], models[enough:]
+        """Fit models from their minima on a quadratic misfit until enough of them are; those that fail are left out.
+
+        A pilot fits them one by one, up to the first that noise explains: the misfit around that one shows the rest.
+        """
+        explained = False
+        while models and enough > 0 and not explained:
+            some = 1 if self.is_pilot else enough
+            batch, models = models[:some], models[some:]
             new, fits = [model for model in batch if model not in self.fits], dict[Model, Fit]()
             found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in new])
             for model, fit in zip(new, found, strict=True):
                 fits |= {} if fit is None else {model: fit}
             self._enter(fits, quadratic)
-            enough -= sum(model in self.fits for model in batch)
+            fitted = [model for model in batch if model in self.fits]
+            enough, explained = enough - len(fitted), self.is_pilot and not all(map(self.misfits, fitted))
 
     def _enter(self, fits: Mapping[Model, Fit], quadratic: Quadratic) -> None:
         """Models that were fitted, with their scores."""
@@ -561,7 +575,7 @@ class _Subsets:
         """The lowest margin of other models.
 
         Some that would leave the choice open are fitted: far from the expansion a predicted score may be much too low.
-        Not where the best model is no good itself.
+        Not where the best model itself is poor.
         """
         equations = self.fits[best][1].equations
         hopeless = self.likelihood.scale_known and misfit_excess(equations.q / equations.n, equations.n)
@@ -609,7 +623,7 @@ class _Subsets:
             return ""
         if self._score(still, 0, quadratic) > self.fits[best][0]:
             return ""
-        return "No operator at all explains the data as well: perhaps nothing moves in them."
+        return "A model without any operator explains the data as well: perhaps nothing changes in them."
 
     def _one_more(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
         """How much higher the score of the best model with an operator more is, by its score test, by operator.

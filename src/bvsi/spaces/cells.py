@@ -3,7 +3,7 @@
     φ = φ̂(ξ)      ∇φ = F⁻ᵀ ∇̂φ̂      ∇²φ = F⁻ᵀ (∇̂²φ̂ − Σ_k ∂_kφ ∇̂²x_k) F⁻¹      F = ∂x/∂ξ
     x = F_c(ξ) = Σ_i v_ci φ_i(ξ),    v_ci the vertices of cell c, φ_i linear (simplices) or linear per axis (boxes)
 
-On simplices ∇̂²x vanishes. The faces of a hexahedron are not flat, so only inverting F_c tells on which side of one a
+On simplices ∇̂²x vanishes. The faces of a hexahedron are not flat, so only inverting F_c shows on which side of one a
 point lies. Facets are on the boundary, between two cells, and in pairs on the ends of periodic axes.
 """
 
@@ -15,17 +15,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import roots_jacobi
 from skfem.quadrature import get_quadrature, get_quadrature_tet
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.jets import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import facet_size
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Steps of Newton's method. Not measured; it converges quadratically, so that degenerate cells alone take so many.
 _MAX_NEWTON = 30
