@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.common.jets import Sided
+from bvsi.common.naming import Sided
 from bvsi.data import Data
 from bvsi.operators import Library, Vocabulary
 from bvsi.operators.vocabulary import TIME, lag_of

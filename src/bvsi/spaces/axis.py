@@ -24,7 +24,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import Element, Hermite

@@ -19,7 +19,7 @@ import scipy.sparse as sparse
 from numpy.polynomial.legendre import leggauss
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.common.jets import MultiIndex, Weighted
+from bvsi.common.naming import MultiIndex, Weighted
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
 from bvsi.spaces.axis import UniformSplines

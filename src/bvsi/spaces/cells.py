@@ -20,7 +20,7 @@ from scipy.special import roots_jacobi
 from skfem.quadrature import get_quadrature, get_quadrature_tet
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import facet_size
 

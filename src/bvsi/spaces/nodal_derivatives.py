@@ -28,7 +28,7 @@ from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.reconstruction import cell_graph, derivative_weights, exponents, monomials, nearest, nodes_around

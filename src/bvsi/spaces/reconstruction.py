@@ -19,7 +19,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.domain import Domain
 

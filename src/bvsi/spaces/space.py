@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array
-from bvsi.common.jets import Jet, MultiIndex, Sided, Where
+from bvsi.common.naming import Jet, MultiIndex, Sided, Where
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern, Product
 from bvsi.spaces.measure import Bilinear, Measure

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bvsi.common.arrays import Array, Integers, Mask
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern

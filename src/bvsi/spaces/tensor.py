@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid
 from bvsi.spaces.axis import AxisBasis, AxisValues, axis_basis, into_first_period
 from bvsi.spaces.element import Element, facet_size, penalty_constant

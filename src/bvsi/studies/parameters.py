@@ -35,7 +35,7 @@ from bvsi.discovery import discover
 from bvsi.errors import BvsiError
 from bvsi.noise import add_noise
 from bvsi.operators import Library
-from bvsi.operators.experiments import with_marks, written_out
+from bvsi.operators.families import with_marks, written_out
 from bvsi.studies.repeats import run_cases
 
 Array = NDArray[np.float64]
