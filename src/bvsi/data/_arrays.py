@@ -101,7 +101,7 @@ def taken(values: NDArray[Any], rows: Any, columns: NDArray[np.bool_] | None = N
         Mask (n,), all if None.
     """
     if mapped(values) is None:
-        return values[rows] if columns is None else values[rows][:, columns]
+        return np.asarray(values[rows] if columns is None else values[rows][:, columns])
     index = np.arange(len(values))[rows]
     step = max(1, _SLAB // values.shape[1])
     with tempfile.TemporaryFile() as file:  # it is gone with the last array that stands in it

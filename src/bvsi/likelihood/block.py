@@ -158,6 +158,7 @@ class Weighting(ABC):
     def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
         """−½∇Q at θ with the factors of a θ close by, (d,); None where that would be no gain."""
         del part, theta, near
+        return None
 
     def pilot(self, part: Part) -> tuple[Part, ...]:
         """A few tiles as experiments of their own, for rough estimates; none where that would save little."""

@@ -215,7 +215,8 @@ class ResidualLikelihood:
     def slope_near(self, theta: Array, near: Array) -> Array | None:
         """−½∇Q at θ with the factors of a θ close by, which are at hand, (d,); None where that would be no gain."""
         found = [self.weighting.slope_near(part, theta, near) for part in self.parts]
-        return None if any(one is None for one in found) else np.sum(found, axis=0)
+        known = [one for one in found if one is not None]
+        return np.sum(known, axis=0) if len(known) == len(found) else None
 
     def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""

@@ -328,7 +328,7 @@ class Tiles(Weighting):
         products, r = SpaceTime(part, theta), part.residuals.residual(theta)[:, :, None]
         w = self.reweighted(part, theta, self.weights(part, near), r)[:, :, 0]
         X = part.residuals.X - products.operators(products.spread(w))
-        return np.einsum("nki,nk->i", X, w)
+        return np.asarray(np.einsum("nki,nk->i", X, w))
 
     def estimates(self, part: Part) -> Array:
         """Number of tiles that touch the state of each node and time, less those that count −1, (n_u, T)."""
