@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from bvsi.data import Data, Grid, Mesh
     from bvsi.discovery.refined import Refined
     from bvsi.operators import Library
-    from bvsi.predict.forecast import Forecast
     from bvsi.predict.mixture import Mixture
+    from bvsi.predict.push import Forecast
 
 Array = NDArray[np.float64]
 

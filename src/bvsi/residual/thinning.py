@@ -34,6 +34,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.linalg.kronecker import along_axes
@@ -42,9 +43,6 @@ from bvsi.residual.stencils import Stencil, TemporalTests, evenly_spaced
 from bvsi.spaces import SplineTests, is_uniform
 from bvsi.spaces.nodal_derivatives import DEGREE, derivative_matrix
 from bvsi.spaces.spline_tests import axis_gap
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

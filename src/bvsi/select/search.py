@@ -24,6 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import RankError
@@ -31,7 +32,6 @@ from bvsi.infer.quadratic import Model, Quadratic
 from bvsi.select.criterion import SubsetCriterion
 from bvsi.select.path import Compared, Visited
 
-Array = NDArray[np.float64]
 Direction = Literal["exhaustive", "forward", "backward"]
 Ladder = dict[int, tuple[float, Model]]
 """The best model of each size, with its score."""

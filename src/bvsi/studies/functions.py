@@ -304,7 +304,7 @@ def summary(name: str, outcomes: Sequence[FunctionRun]) -> str:
     )
 
 
-def _line(one: FunctionRun) -> str:
+def _told(one: FunctionRun) -> str:
     told = "constant" if one.constant else f"covered {one.covered:.3f}"
     place = f", step off by {one.off:.3f}" if np.isfinite(one.off) else ""
     times = f"{one.seconds:.1f} CPU s, fixed {one.fixed_seconds:.1f}"
@@ -313,7 +313,7 @@ def _line(one: FunctionRun) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and print a line for each repeat and case."""
-    return run_cases(__doc__.splitlines()[0], CASES, repeat, _line, summary, arguments)
+    return run_cases(__doc__.splitlines()[0], CASES, repeat, _told, summary, arguments)
 
 
 if __name__ == "__main__":

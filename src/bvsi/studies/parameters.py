@@ -35,7 +35,7 @@ from bvsi.discovery import discover
 from bvsi.errors import BvsiError
 from bvsi.noise import add_noise
 from bvsi.operators import Library
-from bvsi.operators.experiments import with_marks, written_out
+from bvsi.operators.families import with_marks, written_out
 from bvsi.studies.repeats import run_cases
 
 Array = NDArray[np.float64]
@@ -289,7 +289,7 @@ def summary(name: str, outcomes: Sequence[ParameterRun]) -> str:
     )
 
 
-def _line(one: ParameterRun) -> str:
+def _told(one: ParameterRun) -> str:
     z = ", ".join(f"{key} {value:+.2f}" for key, value in one.z.items())
     times = f"{one.seconds:.1f} CPU s, fixed {one.fixed_seconds:.1f}"
     return f"{'right' if one.right else 'wrong'}, {one.verdict}, z {z}; {times}. {one.said}"
@@ -297,7 +297,7 @@ def _line(one: ParameterRun) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and print a line for each repeat and case."""
-    return run_cases(__doc__.splitlines()[0], CASES, repeat, _line, summary, arguments)
+    return run_cases(__doc__.splitlines()[0], CASES, repeat, _told, summary, arguments)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from bvsi.app.report.markup import Markup, element, table
 from bvsi.app.report.svg import figure, short_number
 from bvsi.app.units import NO_UNITS, labelled
 from bvsi.check import Check
-from bvsi.predict.forecast import Forecast
+from bvsi.predict.push import Forecast
 
 
 def comparison_rows(check: Check) -> list[tuple[str, str, str, str]]:
