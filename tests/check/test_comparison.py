@@ -8,8 +8,9 @@ import numpy as np
 from numpy.testing import assert_allclose
 
 from bvsi.check import Comparison
-from bvsi.check.comparison import (, chance
+from bvsi.check.comparison import (
     bias_estimate,
+    chance,
     compare,
     covariance_of,
     difference_covariance,

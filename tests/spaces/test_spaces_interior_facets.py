@@ -6,7 +6,7 @@ import skfem
 from geometries import AXES, MIDDLE, UNIFORM, close, grid, mesh, quad_mesh_of
 from measures import GRIDS, MESHES, derivative, geometry_of, gradient, label, measures_of, normal_jump, unit
 
-from bvsi.common.jets import Sided
+from bvsi.common.naming import Sided
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.cells import Facets

@@ -27,14 +27,14 @@ from bvsi.discovery.functions import of_found
 from bvsi.discovery.method import choose_method, with_treatment
 from bvsi.discovery.parameters import at_estimate
 from bvsi.errors import BvsiError
-from bvsi.infer.gaussian_prior import prior_density
+from bvsi.infer.lagged import prior_density
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.products import SpaceTime
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
-from bvsi.operators.experiments import by_experiment
+from bvsi.operators.families import by_experiment
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -33,7 +33,7 @@ from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
 from bvsi.operators import Vocabulary
 from bvsi.operators.functions import UnknownFunction
-from bvsi.predict.forecast import Forecast
+from bvsi.predict.push import Forecast
 from bvsi.refine import ForwardFit
 from bvsi.select import SelectionPath, Visited
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, FailedComparison, bias_estimate, compare, poorer
 from bvsi.check.residual_tests import Growth, ResidualTest, noise_tests, residual_tests
 from bvsi.check.variations import Kind, Variation, variations
 from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge
 from bvsi.check.well_posed import grows_without_bound
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError, DataError, NotPositiveDefiniteError, OperatorError, RankError, SpaceError
@@ -28,8 +28,6 @@ from bvsi.infer.quadratic import factorise, sandwich
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement, cycles_of
 from bvsi.setup import Setup
-
-Array = NDArray[np.float64]
 
 # A hundredth of a standard deviation is near enough to compare estimates.
 _ROUGHLY = Profile(tol=1e-2, max_iterations=10)

@@ -15,16 +15,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.special import gammaincc
 
 from bvsi.check.variations import Kind, Variation
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit
 from bvsi.infer.fit import OPEN, SEEN
-
-Array = NDArray[np.float64]
-
 
 # Probability below which only that is said.
 _NEVER = 1e-99

@@ -19,10 +19,10 @@ from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtr, stdtr
 
 from bvsi.check.comparison import chance
+from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.infer import Fit
@@ -35,8 +35,6 @@ from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
 from bvsi.noise.level import observed
 from bvsi.residual.blur import Blur
 
-Array = NDArray[np.float64]
-Rng = np.random.Generator
 TestKind = Literal["misfit", "structure", "uneven", "white", "signal"]
 
 # Draws of the noise that a statistic is compared with, and of θ for other weights; not measured: the spread of 40 draws

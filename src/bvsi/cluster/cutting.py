@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.residual import Stencil, TemporalTests
 from bvsi.spaces.axis import UniformSplines
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bvsi.cluster import piece
 from bvsi.cluster.piece import PieceModel
 from bvsi.cluster.place import Here, Place
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.covariance import Part
@@ -26,9 +27,6 @@ from bvsi.likelihood.equations import MomentEquations, instrument_shift
 from bvsi.likelihood.products import NoiseShare
 from bvsi.noise import IID, UnknownScale
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Rng = np.random.Generator
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

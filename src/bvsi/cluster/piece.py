@@ -9,15 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.equations import MomentEquations, Neighbours, check_change_of_variables, instrumental_equations
 from bvsi.likelihood.products import NoiseSizes, moment_equations, noise_sizes
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Rng = np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)

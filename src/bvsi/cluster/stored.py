@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bvsi.app.readers import Reading, read
+from bvsi.common.arrays import Array
 from bvsi.data import Data
 from bvsi.errors import DataError
-
-Array = NDArray[np.float64]
 
 # Bytes: more than any file has, so that nothing is coarsened.
 _ALL = 1e18

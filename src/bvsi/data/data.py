@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -30,7 +31,12 @@ from bvsi.errors import DataError, MissingValuesError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from bvsi.data.denoise import Smoother
+
 Geometry = Grid | Mesh
+# Values of an axis, nodes of a mesh too, beyond which it is smoothed in parts: a decomposition of 1,200 takes half a
+# second.
+_LONGEST = 1200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -191,6 +197,13 @@ class Data:
     def n_times(self) -> int:
         """Number of times T."""
         return int(self.times.size)
+
+    @cached_property
+    def smoothers(self) -> dict[str, Smoother]:
+        """Smoothers of its fields, with long axes in parts; kept, since data are assembled anew for other operators."""
+        from bvsi.data.denoise import smoothers  # which needs this module
+
+        return smoothers(self, _LONGEST)
 
     @property
     def n_nodes(self) -> int:

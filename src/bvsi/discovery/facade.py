@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.app.units import coefficient_units, shown_units
 from bvsi.check import Check, CheckLevels, check_discovery, with_bias
 from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
@@ -37,7 +38,7 @@ from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess, theta_at_hand
-from bvsi.infer.gaussian_prior import prior_density
+from bvsi.infer.lagged import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
 from bvsi.infer.profile import with_unknown_scale
@@ -46,7 +47,7 @@ from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise, UnknownScale
 from bvsi.noise.measurement import NOISE_LEVELS, Measurement, measure_all
 from bvsi.operators import Library, Vocabulary
-from bvsi.operators.experiments import by_experiment
+from bvsi.operators.families import by_experiment
 from bvsi.select import Backward, BestSubset, SelectionPath, Sweep
 from bvsi.select.by_fits import without_weakest
 from bvsi.select.path import needed, ties_of
@@ -130,7 +131,7 @@ def discover(
     every = None
     if library.parameters:
         library, prior, constraints, every = told_parameters(library, prior, constraints)
-    measures, shown = _units(library, units)
+    measures = {} if units is None else coefficient_units(library, units)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     check_measured(measured, library)
@@ -166,10 +167,10 @@ def discover(
     settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
     seconds = time.perf_counter() - begin
     found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
-    if not measures:
+    if units is None:
         return found
     by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
-    return replace(found, units=by_name, data_units=shown)
+    return replace(found, units=by_name, data_units=shown_units(units))
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,15 +289,6 @@ def _settings(
         "constraints": "; ".join(one.allowed.texts) if one.allowed else "",
         **({"time order": one.order} if one.order else {}),
     }
-
-
-def _units(library: Library, units: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
-    """Units of all coefficients, and those of fields, coordinates and time; none where none were given."""
-    if units is None:
-        return {}, {}
-    from bvsi.app.units import coefficient_units, shown_units
-
-    return coefficient_units(library, units), shown_units(units)
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,9 @@ from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.linalg import single_threaded_blas
 from bvsi.operators import Library
-from bvsi.operators.experiments import by_experiment, of_experiment
+from bvsi.operators.families import by_experiment, of_experiment
 from bvsi.predict.ensemble import Start, compared, labelled, simulated
-from bvsi.predict.forecast import Forecast, ForecastError
+from bvsi.predict.push import Forecast, ForecastError
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -243,8 +243,8 @@ class Refined:
             )
         if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
             found.append(
-                "The field between the sensors is known by its smoothness alone: error bars of coefficients that need "
-                "it, such as those of growth, may be too small."
+                "The field between the sensors is known by its smoothness alone: error bars of coefficients that "
+                "depend on it, such as those of growth, may be too small."
             )
         if self.selected is not None and not self.selected > _DOUBTED:
             found.append(

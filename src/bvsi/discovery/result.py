@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bvsi.data import Data, Grid, Mesh
     from bvsi.discovery.refining import Refined
     from bvsi.operators import Library
-    from bvsi.predict.forecast import Forecast
+    from bvsi.predict.push import Forecast
 
 Array = NDArray[np.float64]
 

@@ -22,7 +22,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.infer.constraints import AnyConstraints
 from bvsi.infer.fit import Fit, Reason, Status
-from bvsi.infer.gaussian_prior import AnyPrior
+from bvsi.infer.lagged import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective, settled
 from bvsi.infer.posteriors import ChainPosterior
 from bvsi.infer.priors import InverseGammaPrior

@@ -20,8 +20,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
 from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
-from bvsi.infer.gaussian_prior import AnyPrior, bound, matched, replaced_text, with_support
-from bvsi.infer.lagged import Lagged
+from bvsi.infer.lagged import AnyPrior, Lagged, bound, matched, replaced_text, with_support
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.quadratic import Solver, constrained, expanded, factorise, noise_share
 from bvsi.infer.starts import (

@@ -26,7 +26,7 @@ from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import Fit, Status, assessed
-from bvsi.infer.gaussian_prior import AnyPrior, prior_density, with_support
+from bvsi.infer.lagged import AnyPrior, prior_density, with_support
 from bvsi.infer.objective import LogLikelihood, Objective
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity

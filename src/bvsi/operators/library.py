@@ -11,8 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from bvsi.common.jets import order
-from bvsi.common.naming import COORDINATE_NAMES, position, squeeze, without_equation
+from bvsi.common.naming import COORDINATE_NAMES, order, position, squeeze, without_equation
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann

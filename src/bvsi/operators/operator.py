@@ -22,7 +22,7 @@ import numpy as np
 import sympy as sp
 
 from bvsi.common.arrays import Array
-from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Weighted, Where, order
+from bvsi.common.naming import MEASURES, Jet, MultiIndex, Sided, Weighted, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
 from bvsi.operators.bounds import power_values

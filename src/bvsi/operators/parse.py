@@ -31,8 +31,16 @@ import sympy as sp
 from sympy.core.function import AppliedUndef
 from sympy.printing.str import StrPrinter
 
-from bvsi.common.jets import MEASURES, Sided, Where
-from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FUNCTION_NAMES, squeeze
+from bvsi.common.naming import (
+    CONSTANT_NAMES,
+    COORDINATE_NAMES,
+    DERIVATIVES,
+    FUNCTION_NAMES,
+    MEASURES,
+    Sided,
+    Where,
+    squeeze,
+)
 from bvsi.errors import OperatorError
 from bvsi.operators import strong
 from bvsi.operators.bounds import checked, number, real_value, tidy

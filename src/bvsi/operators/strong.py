@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
+from bvsi.common.naming import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.errors import OperatorError
 from bvsi.operators.bounds import apply, checked, is_constant
 from bvsi.operators.bounds import power as bounded_power

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bvsi.common.jets import Jet, MultiIndex, Sided, order
-from bvsi.common.naming import COORDINATE_NAMES, COORDINATES
+from bvsi.common.naming import COORDINATE_NAMES, COORDINATES, Jet, MultiIndex, Sided, order
 from bvsi.errors import OperatorError
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from bvsi.forward.splines import Splines
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure
 from bvsi.operators import Library
-from bvsi.predict.forecast import (
+from bvsi.predict.push import (
     LEVEL,
     Forecast,
     ForecastError,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bvsi.common.arrays import Array, Mask
-from bvsi.common.jets import Jet, MultiIndex, Sided, order
+from bvsi.common.naming import Jet, MultiIndex, Sided, order
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Mesh, as_experiments
 from bvsi.data._arrays import slabs

@@ -22,7 +22,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.data import Data, Grid
 from bvsi.linalg import Kronecker, Pattern
 from bvsi.linalg.kronecker import along_axes

@@ -18,7 +18,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array, Integers, Mask
-from bvsi.common.jets import Jet
+from bvsi.common.naming import Jet
 from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.linalg import Pattern

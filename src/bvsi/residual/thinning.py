@@ -30,23 +30,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
-from bvsi.data.denoise import Smoother, smoothers
 from bvsi.linalg.kronecker import along_axes
 from bvsi.residual.discrete import State
 from bvsi.residual.stencils import Stencil, TemporalTests, evenly_spaced
 from bvsi.spaces import SplineTests, is_uniform
 from bvsi.spaces.nodal_derivatives import DEGREE, derivative_matrix
 from bvsi.spaces.spline_tests import axis_gap
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -245,13 +241,6 @@ class Thinned:
 
 
 HALF = 0.5  # part of the variance of the noise that states keep, see above
-# Values of an axis, nodes of a mesh too, beyond which it is smoothed in parts: a decomposition of 1,200 takes half a
-# second.
-_LONGEST = 1200
-
-
-# Smoothers of data that are in use: one set of data is assembled again for every value of parameters in its operators.
-_KNOWN: WeakKeyDictionary[Data, dict[str, Smoother]] = WeakKeyDictionary()
 
 
 def half_noisy(state: State, data: Data) -> State:
@@ -263,9 +252,7 @@ def half_noisy(state: State, data: Data) -> State:
         Where and when its values are, on the nodes of the space.
     """
     fields, variance = dict(state.fields), dict(state.variance)
-    if data not in _KNOWN:
-        _KNOWN[data] = smoothers(data, _LONGEST)
-    for name, smoother in _KNOWN[data].items():
+    for name, smoother in data.smoothers.items():
         values, kept = smoother.keeping(HALF, state.fields[name].T)
         fields[name], variance[name] = values.T, kept * state.variance[name]
     return replace(state, fields=fields, variance=variance)

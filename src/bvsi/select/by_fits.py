@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
@@ -24,8 +23,6 @@ from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.criterion import Criterion, ProfileBIC, Wald, check_criterion, minimum_of
 from bvsi.select.path import SelectionPath, Visited
 from bvsi.select.search import Models, Protection, walk
-
-Array = NDArray[np.float64]
 
 # Predicted scores this close to the best are refitted, as a number and as a part of the best change: the closed form is
 # a quadratic model of the misfit. Not measured; fits that are saved against the order in which operators go.

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
@@ -53,8 +54,6 @@ from bvsi.select.search import (
     walk,
 )
 
-Array = NDArray[np.float64]
-Rng = np.random.Generator
 #: Estimator, names and start of a fit, and the generator of its draws.
 Task = tuple[Profile, list[str], Array | None, Rng]
 

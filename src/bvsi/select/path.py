@@ -10,17 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import position
 from bvsi.common.progress import Progress
 from bvsi.infer import Fit
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.fit import open_margins
 from bvsi.likelihood import ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,13 +24,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
 from bvsi.infer.quadratic import Model, Quadratic
 from bvsi.select.criterion import SubsetCriterion
 from bvsi.select.path import Visited
 
-Array = NDArray[np.float64]
 Direction = Literal["exhaustive", "forward", "backward"]
 Ladder = dict[int, tuple[float, Model]]
 """The best model of each size, with its score."""

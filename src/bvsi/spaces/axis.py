@@ -23,13 +23,11 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import Element, Hermite
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Degree of polynomials through neighbouring points: as high as that of the default splines in time.
 LOCAL = 5

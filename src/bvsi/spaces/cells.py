@@ -15,17 +15,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 from scipy.special import roots_jacobi
 from skfem.quadrature import get_quadrature, get_quadrature_tet
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import facet_size
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Steps of Newton's method. Not measured; it converges quadratically, so that degenerate cells alone take so many.
 _MAX_NEWTON = 30

@@ -11,12 +11,11 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.jets import Jet, MultiIndex, Sided, Where
+from bvsi.common.arrays import Array
+from bvsi.common.naming import Jet, MultiIndex, Sided, Where
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern, Product
 from bvsi.spaces.measure import Bilinear, Measure
-
-Array = NDArray[np.float64]
 
 Reach: TypeAlias = Literal["cells", "facets", "recovered"]
 """How far an operator couples: within a cell, across a facet, or through a field recovered at the nodes."""

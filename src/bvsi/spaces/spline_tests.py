@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
@@ -39,10 +39,6 @@ from bvsi.spaces.nodal_derivatives import (
 )
 from bvsi.spaces.space import Space
 from bvsi.spaces.tensor import kronecker, numbers, tensor_points
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 # Derivatives that may go onto a test function. Not measured; each makes the functions one gap wider.
 MAX_DERIVATIVES = 8

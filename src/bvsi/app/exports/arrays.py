@@ -12,8 +12,7 @@ import numpy as np
 
 from bvsi.app.exports.differences import derivative_matrix, inner_nodes
 from bvsi.app.exports.system import EquationSystem, Flux, Target, system_of
-from bvsi.common.jets import MultiIndex
-from bvsi.common.naming import without_equation
+from bvsi.common.naming import MultiIndex, without_equation
 from bvsi.data import Grid, Mesh
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.operators.vocabulary import TIME

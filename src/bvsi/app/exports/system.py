@@ -15,8 +15,7 @@ from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from bvsi.app.report.equation import split_name
-from bvsi.common.jets import MultiIndex, Sided
-from bvsi.common.naming import AXIS_NAMES, without_equation
+from bvsi.common.naming import AXIS_NAMES, MultiIndex, Sided, without_equation
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.operators import Vocabulary
 from bvsi.operators.vocabulary import TIME

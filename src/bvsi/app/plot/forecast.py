@@ -7,7 +7,7 @@ from typing import Any
 
 from bvsi.app.plot.style import BLUE, GREY, ORANGE, SERIES
 from bvsi.app.units import NO_UNITS, labelled
-from bvsi.predict.forecast import Forecast
+from bvsi.predict.push import Forecast
 
 
 def forecast_errors(ax: Any, forecast: Forecast, *, units: Mapping[str, str] = NO_UNITS) -> None:

@@ -12,7 +12,7 @@ from bvsi.app.report.svg import figure, short_number
 from bvsi.app.units import NO_UNITS, labelled
 from bvsi.check import Check
 from bvsi.discovery.refining import Refined
-from bvsi.predict.forecast import Forecast
+from bvsi.predict.push import Forecast
 
 _SHOWN = 0.01  # probability of operators and structures in tables
 

@@ -26,7 +26,7 @@ from bvsi.linalg.machine import usable_cores
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
-from bvsi.operators.experiments import by_experiment
+from bvsi.operators.families import by_experiment
 from bvsi.residual.assembly import discretise_library
 from bvsi.setup import Setup
 from bvsi.spaces import SplineTests

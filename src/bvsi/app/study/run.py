@@ -63,7 +63,7 @@ from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
 from bvsi.errors import BvsiError
 from bvsi.operators import Library
-from bvsi.predict.forecast import SimulationError
+from bvsi.predict.push import SimulationError
 
 if TYPE_CHECKING:
     import xarray as xr

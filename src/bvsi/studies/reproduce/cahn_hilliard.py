@@ -18,7 +18,7 @@ from bvsi.discovery.method import TreatmentCheck, with_treatment
 from bvsi.errors import RankError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.infer.fit import misfit_excess
-from bvsi.infer.gaussian_prior import column_prior
+from bvsi.infer.lagged import column_prior
 from bvsi.infer.posteriors import NormalInverseGammaPosterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
 from bvsi.likelihood import Block, ResidualLikelihood, residual_likelihood
