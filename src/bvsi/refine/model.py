@@ -91,7 +91,7 @@ class ForwardModel:
     def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
         """Values (T, s) of one experiment."""
         one, made = self.experiments[number], self.simulators[number]
-        frames = solve_with_tangents(made, theta, one.initial(z), one.V[:, :0], one.data.times, steps)
+        frames = solve_with_tangents(made, theta, one.initial(z), None, one.data.times, steps)
         return np.stack([one.measured(u) for u, _ in frames])
 
     def growth(self, theta: Array, states: Sequence[Array]) -> float:
@@ -155,7 +155,7 @@ class ForwardFit:
     predictions, spreads
         Fitted values (T + L, s) and their standard deviations, one per experiment; the last L are forecasts.
     smoothness
-        τ of each mode of each.
+        Law of the modes of each, (fields, 3); see :meth:`Measurements.precisions`.
     level
         σ² where the noise is known up to a factor, else one.
     steps
