@@ -66,6 +66,25 @@ def solve_with_tangents(
             u, du = stepper.step(u, du, float(start) + k * h, h)
 
 
+def propagator(simulator: Simulator, theta: Array, interval: float, steps: int) -> Array:
+    """Φ (s, s) of a linear equation: nodal values after an interval by those before it.
+
+    Parameters
+    ----------
+    steps
+        Within the interval, a power of two.
+    """
+    n = len(simulator.fields) * simulator.equation.space.n_dofs
+    n = n if simulator.unknowns is None else _mapped(simulator, np.zeros((1, n)), "nodal").shape[1]
+    *_, (_, G) = solve_with_tangents(
+        simulator, theta, np.zeros(n), np.eye(n), np.array([0.0, interval / steps]), steps=1
+    )
+    Phi = G[:, len(theta) :]
+    for _ in range(steps.bit_length() - 1):
+        Phi = Phi @ Phi
+    return Phi
+
+
 def weak_terms(simulator: Simulator, states: Array, times: Array) -> tuple[Array, Array]:
     """M u (T, free) and F_i(u, t) (T, free, d) of nodal values (T, s)."""
     degrees = _mapped(simulator, states, "coefficients")

@@ -31,7 +31,8 @@ from bvsi.forward.tangents import solve_with_tangents
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
-from bvsi.refine.measurements import Measurements, RefineError
+from bvsi.refine.linear import Propagated
+from bvsi.refine.measurements import RefineError
 from bvsi.refine.model import ForwardFit, ForwardModel
 from bvsi.refine.spectrum import first_law, law_curvature, law_slope, likely_law
 from bvsi.residual.discrete import NotFiniteError
@@ -56,6 +57,11 @@ _ROOM = 0.02  # distance of a start from bounds, in units of s
 _TIE = 0.01  # by which Φ may grow in a step: the integral of the deviance is not exact
 _SETTLED = 0.05  # change of log p and log σ² below which they stand
 _STRIDE = 10.0  # factor by which σ² changes in one step, at most
+_WIDEST = 30  # wide test functions of a second start: fields that move by their own width between frames have no other
+_DRAWS = 32  # of initial states with many modes, for the spread of predictions: known to an eighth
+_ROUGH = 8  # times as long are steps in time of θ alone: errors are 500 times those that are allowed
+_FALLS = 0.02  # part of the misfit by which steps of θ alone fall, below which they end
+_FAR = 10.0  # standard deviations beyond which a propagator is made anew
 _TINY = 1e-300  # precision of free modes, for logarithms
 _FLAT = 1e-3  # curvature of −2 log p by the parameters of a law below which their priors do not hold them either
 # Factor by which the prior of a state between sensors is made wider than it is likely to be. States are no draws of a
@@ -73,13 +79,23 @@ _STALLED = "No step lowers the misfit, or all steps were used up: the estimate i
 
 @dataclass(frozen=True, eq=False)
 class _Parameters:
-    """Parameters: θ (d,), z (m,) and the law of it (fields, 3) of each experiment, σ², and steps between frames."""
+    """Parameters: θ (d,), z (m,) and the law of it (fields, 3) of each experiment, σ², and steps between frames.
+
+    Attributes
+    ----------
+    near
+        Propagators of linear equations, at coefficients not far from θ.
+    longer
+        How many times as long as those of the state the steps of its derivatives are: one until steps are short enough.
+    """
 
     theta: Array
     z: tuple[Array, ...]
     law: tuple[Array, ...]
     level: float
     steps: int
+    near: tuple[Propagated | None, ...]
+    longer: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +189,7 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
     like
         Fit of fewer operators to the same data, from which alone to begin.
     """
-    begin = [*starts, model.start()] if like is None else list(starts)
+    begin = [*starts, model.start(), model.start(_WIDEST)] if like is None else list(starts)
     steps = 1 if like is None else like.steps
     while steps <= _MOST_STEPS:
         first = _first(model, begin, like, steps)
@@ -201,6 +217,7 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
     volume: _Volume | None = None
     promised = np.inf
     for iteration in range(1, _ITERATIONS + 1):
+        point, sums = _near(model, point, sums)
         point, moved = _with_laws(model, point, sums, volume)
         near = _CLOSE if promised < _CONVERGED else _APART
         if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
@@ -231,6 +248,20 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
 
 
+def _near(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
+    """The same, with propagators that are not far from θ."""
+    known = next((one for one in point.near if one is not None), None)
+    if known is None:
+        return point, sums
+    x = point.theta - known.theta
+    S, _ = (at := _Expansion.of(model, point, sums)).reduced([scipy.linalg.cho_factor(C) for C in at.C])
+    if known.steps == point.steps and x @ S @ x <= _FAR**2:
+        return point, sums
+    point = _renewed(model, point)
+    again = _solved(model, point)
+    return point, sums if again is None else again
+
+
 def _first(
     model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int
 ) -> tuple[_Parameters, _Sums]:
@@ -244,12 +275,85 @@ def _first(
     inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
     level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
-        points = [_Parameters(theta, z, law, level, steps) for theta in inside]
+        points = [_Parameters(theta, z, law, level, steps, (None,) * len(z)) for theta in inside]
+        if model.propagating:
+            points = _first_linear(model, points)
         solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
         if solved:
-            return min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
+            best = min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
+            return _short_enough(model, *best)
         steps *= 2
     raise RefineError(_UNSOLVED)
+
+
+def _short_enough(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
+    """With steps in time that are short enough, and longer ones for derivatives."""
+    found = replace(point, steps=_short_steps(model, point), longer=_LONGER)
+    again = _solved(model, found)
+    return (point, sums) if again is None else (found, again)
+
+
+def _short_steps(model: ForwardModel, point: _Parameters) -> int:
+    """Steps between two frames that change the predictions little when they are halved."""
+    while 2 * point.steps <= _MOST_STEPS and _differs(model, point, halved := replace(point, steps=2 * point.steps)):
+        point = halved
+    return point.steps
+
+
+def _first_linear(model: ForwardModel, points: Sequence[_Parameters]) -> list[_Parameters]:
+    """The best start after steps of θ alone, with propagators there; none where nothing is solved."""
+    begun = [(sums.deviance, p) for p in points if (sums := _alone(model, p)) is not None]
+    if not begun:
+        return []
+    point = min(begun, key=lambda pair: pair[0])[1]
+    point = _alone_fitted(model, point)
+    rough = max(point.steps, _short_steps(model, point) // _ROUGH)
+    point = _alone_fitted(model, replace(point, steps=rough))
+    return [_renewed(model, replace(point, steps=_short_steps(model, point)))]
+
+
+def _alone_fitted(model: ForwardModel, point: _Parameters) -> _Parameters:
+    """Where θ alone fits nearly as well as it can, z being what it is."""
+    damping, better, worse, least, last = _DAMPING
+    sums = _alone(model, point)
+    while sums is not None and damping <= last:
+        S = sum(sums.curvature) / point.level + np.diag(model.scale**-2.0)
+        damped = S + damping * np.diag(np.diag(S))
+        slope = sum(sums.slope) / point.level - point.theta / model.scale**2
+        step = replace(point, theta=solve_program(damped, damped @ point.theta + slope, model.bounds))
+        tried = _alone(model, step)
+        if tried is None or tried.deviance >= sums.deviance:
+            damping = worse * max(damping, least)
+            continue
+        fall = 1 - tried.deviance / sums.deviance
+        damping, sums, point = better * damping, tried, step
+        if fall < _FALLS:
+            break
+    return point
+
+
+def _alone(model: ForwardModel, point: _Parameters) -> _Sums | None:
+    """Sums over the data of θ alone, z being what it is; None where the equation cannot be solved there."""
+    curvatures, slopes, deviance = [], [], 0.0
+    for number, one in enumerate(model.experiments):
+        made, start = model.simulators[number], one.initial(point.z[number])
+        try:
+            frames = list(solve_with_tangents(made, point.theta, start, one.V[:, :0], one.data.times, point.steps))
+        except (StepFailedError, NotFiniteError):
+            return None
+        u, G = np.stack([one.measured(u) for u, _ in frames]), np.stack([one.measured(G) for _, G in frames])
+        weighted = (one.known / one.variance(u))[:, :, None] * G
+        curvatures.append(np.einsum("tsd,tse->de", G, weighted))
+        slopes.append(np.einsum("tsd,ts->d", weighted, one.values - u))
+        deviance += sum(one.deviance(values, k) for k, values in enumerate(u))
+    return _Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def _renewed(model: ForwardModel, point: _Parameters) -> _Parameters:
+    """With propagators at θ."""
+    pairs = enumerate(zip(model.experiments, model.simulators, strict=True))
+    near = [Propagated.of(*pair, point.theta, point.steps) if model.propagates(k) else None for k, pair in pairs]
+    return replace(point, near=tuple(near))
 
 
 def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
@@ -260,6 +364,13 @@ def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
         H, slope = np.zeros((p, p)), np.zeros(p)
         try:
             states = model.predicted(point.theta, point.z[number], number, point.steps)
+            if (near := point.near[number]) is not None:
+                made, z = model.simulators[number], point.z[number]
+                H, slope = near.sums(one, made, point.theta, z, states, point.longer)
+                curvatures.append(H)
+                slopes.append(slope)
+                deviance += sum(one.deviance(u, k) for k, u in enumerate(states))
+                continue
             for k, (_, tangents) in enumerate(_tangents(model, point, number)):
                 u, G = states[k], one.measured(tangents)
                 weight = one.known[k] / one.variance(u, k)
@@ -274,15 +385,26 @@ def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
 
 
 def _tangents(model: ForwardModel, point: _Parameters, number: int) -> Iterator[tuple[Array, Array]]:
-    return _frames(model, replace(point, steps=max(1, point.steps // _LONGER)), number)
+    return _frames(model, replace(point, steps=max(1, point.steps // point.longer)), number)
 
 
 def _frames(
-    model: ForwardModel, point: _Parameters, number: int, later: Sequence[float] | Array = ()
+    model: ForwardModel,
+    point: _Parameters,
+    number: int,
+    later: Sequence[float] | Array = (),
+    drawn: tuple[Array, Array] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later."""
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later.
+
+    Parameters
+    ----------
+    drawn
+        Changes of θ and z, (d, k) and (m, k); derivatives are then along those of z, (S, d + k).
+    """
     one, z = model.experiments[number], point.z[number]
     start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
+    slopes = slopes if drawn is None else slopes @ drawn[1]
     return solve_with_tangents(model.simulators[number], point.theta, start, slopes, times, point.steps)
 
 
@@ -328,8 +450,19 @@ class _Joint:
             told += float(one.precisions(law) @ np.diag(covariance))
         return len(point.theta) + sum(map(len, point.z)) - told
 
-    def spread(self, number: int, G: Array) -> Array:
-        """Standard deviations (s,) of values of an experiment with derivatives G (s, d + m)."""
+    def drawn(self, number: int, count: int) -> tuple[Array, Array]:
+        """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
+        rng = np.random.default_rng(0)
+        x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
+        K = self.coupled[number]
+        own = self.of_z[number] - K @ self.inverse @ K.T
+        return x, np.linalg.cholesky(own) @ rng.standard_normal((len(own), count)) - K @ x
+
+    def spread(self, number: int, G: Array, drawn: tuple[Array, Array] | None = None) -> Array:
+        """Standard deviations (s,) of values of an experiment with derivatives G (s, d + m), or along draws."""
+        if drawn is not None:
+            d = len(self.inverse)
+            return np.asarray(np.sqrt(np.mean((G[:, :d] @ drawn[0] + G[:, d:]) ** 2, axis=1)))
         cross = -self.inverse @ self.coupled[number].T
         covariance = np.block([[self.inverse, cross], [cross.T, self.of_z[number]]])
         return np.asarray(np.sqrt(np.einsum("sp,pq,sq->s", G, covariance, G, optimize=True)))
@@ -342,18 +475,14 @@ def _linear(sums: _Sums, point: _Parameters, number: int) -> tuple[Array, Array]
     return K, sums.slope[number][d:] / point.level + K @ point.z[number]
 
 
-def _weaker(one: Measurements) -> Array:
-    """What the most likely law of the modes between sensors loses, (3,)."""
-    return np.array([2 * math.log(_WEAKER) if one.sparse else 0.0, 0.0, 0.0])
-
-
 def _with_laws(
     model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None
 ) -> tuple[_Parameters, float]:
     """The most likely laws, and σ² where it is not known; and by how much their parameters moved."""
     laws = tuple(
-        likely_law(one, *_linear(sums, point, k), law) - _weaker(one)
-        for k, (one, law) in enumerate(zip(model.experiments, point.law, strict=True))
+        (first_law(one, z) if model.propagates(k) else likely_law(one, *_linear(sums, point, k), law))
+        - np.array([2 * math.log(_WEAKER) if model.profiled else 0.0, 0.0, 0.0])
+        for k, (one, z, law) in enumerate(zip(model.experiments, point.z, point.law, strict=True))
     )
     moved = max(
         float(np.abs(np.log(np.maximum(one.precisions(new), _TINY) / np.maximum(one.precisions(old), _TINY))).max())
@@ -378,7 +507,7 @@ def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Volume:
     at = _Expansion.of(model, point, sums)
     factors = [scipy.linalg.cho_factor(C) for C in at.C]
     S, _ = at.reduced(factors)
-    if any(one.sparse for one in model.experiments):
+    if model.profiled:
         return _Volume(point.theta, 0 * point.theta, 0 * S, S, 0 * S)
     values, Q = np.linalg.eigh(S)
     R = Q / np.sqrt(values)
@@ -451,10 +580,11 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     states, values, spreads = [], [], []
     for number, one in enumerate(model.experiments):
-        frames = list(_frames(model, point, number, one.later))
+        drawn = law.drawn(number, _DRAWS) if model.propagates(number) else None
+        frames = list(_frames(model, point, number, one.later, drawn))
         states.append(np.stack([u for u, _ in frames]))
         values.append(np.stack([one.measured(u) for u, _ in frames]))
-        spreads.append(np.stack([law.spread(number, one.measured(G)) for _, G in frames]))
+        spreads.append(np.stack([law.spread(number, one.measured(G), drawn) for _, G in frames]))
     if (
         model.growth(point.theta, [own[: one.data.n_times] for own, one in zip(states, model.experiments, strict=True)])
         > _RUNS_AWAY

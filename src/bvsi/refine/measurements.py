@@ -14,7 +14,7 @@ larger than what is counted, and far above b the state is V z. The deviance is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -39,6 +39,7 @@ from bvsi.spaces.spline_tests import USUAL_RECONSTRUCTION
 
 # Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
 _MOST_MODES = 400
+_MOST_LINEAR = 3000  # those of linear equations, whose propagator is a dense matrix of that size
 # Those of a field between sensors, by sensor. Of 40 sensors and bumps 0.45 spacings wide 5 modes left out as much as
 # 0.5 sd of the noise, and 8 of them 0.2, which is what the mesh did.
 _PER_SENSOR = 8
@@ -128,7 +129,8 @@ class Measurements:
         further = np.asarray(later, dtype=float)
         if further.ndim != 1 or not np.all(np.diff(np.append(data.times[-1], further)) > 0):
             raise RefineError(f"later: increasing times after the last of the data, {data.times[-1]:g}, are needed.")
-        measured = measure(data, noise)
+        # a peak that moves by its own width between frames looks like outliers; of stated noise the misfit tells them
+        measured = measure(data, noise, robust=None if noise is None else False)
         if correlated(measured.noise):
             raise RefineError(
                 "refine: noise that is correlated between nodes or times cannot be used; state noise=IID, PerField, "
@@ -140,7 +142,7 @@ class Measurements:
         every = np.ones(shape, dtype=bool)
         known = {f: every if data.measured is None else data.measured[f] for f in fields}
         place = _finer(data) if on is None else on
-        V, mu = _modes(place, min(_MOST_MODES, data.n_nodes * (_PER_SENSOR if on is not None else 1)))
+        V, mu = _modes(place, _most_modes(place, data, on is not None))
         P = None
         if place is not data.geometry:
             if data.auxiliary:
@@ -251,6 +253,12 @@ class Measurements:
         """Whether the state between the places of the data is a matter of its prior."""
         return self.on.n_nodes > _SPARSE * self.data.n_nodes
 
+    def some_modes(self) -> Measurements:
+        """The same with modes that nonlinear equations can carry."""
+        count = len(self.mu) // len(self.fields)
+        kept = np.concatenate([np.arange(min(count, _MOST_MODES)) + i * count for i in range(len(self.fields))])
+        return self if len(kept) == len(self.mu) else replace(self, V=self.V[:, kept], mu=self.mu[kept])
+
     @property
     def rank(self) -> int:
         """Modes that the prior holds."""
@@ -328,6 +336,13 @@ def _finer(data: Data) -> Grid | Mesh:
     (name,), (x,) = grid.names, grid.axes.values()
     between = np.sort(np.concatenate([x, 0.5 * (x[1:] + x[:-1])]))
     return Grid(coordinates=grid.coordinates, **{name: between})
+
+
+def _most_modes(place: Grid | Mesh, data: Data, sensors: bool) -> int:
+    """How many there are at most: all on grids of a middle size, which linear equations can carry."""
+    if sensors:
+        return min(_MOST_MODES, data.n_nodes * _PER_SENSOR)
+    return min(_MOST_LINEAR if isinstance(place, Grid) and place.n_nodes <= _MOST_LINEAR else _MOST_MODES, data.n_nodes)
 
 
 def _modes(geometry: Grid | Mesh, most: int) -> tuple[Array, Array]:
