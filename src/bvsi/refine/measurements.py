@@ -279,7 +279,7 @@ class Measurements:
         """∂ log p/∂ law of each mode, by the parameters of its own field, (3, m)."""
         _, scale, q = np.repeat(np.exp(law), len(self.mu) // len(law), axis=0).T
         x = self.fineness / scale
-        return (self.mu > 0) * np.stack([np.ones_like(x), -q * x / (1 + x), q * np.log1p(x)])
+        return np.asarray((self.mu > 0) * np.stack([np.ones_like(x), -q * x / (1 + x), q * np.log1p(x)]))
 
 
 def _law(noise: Noise | None, measured: Measurement, name: str) -> SignalNoise | None:
