@@ -44,6 +44,9 @@ _MOST_STEPS = 256  # between two frames, not measured
 # Times as long as the steps of the state are those of its derivatives: errors of 4³ times 10⁻⁴ or so change estimates
 # by as small a part of their standard deviations.
 _LONGER = 4
+# Times as many steps as a start can be solved with that are tried before the fit: far from the solution many may be
+# needed.
+_SHORT = 8
 # Change of Φ that a step promises below which the iteration ends: estimates within 0.03 of their standard deviation.
 _CONVERGED = 1e-3
 _ITERATIONS = 80  # the assays take 6 to 20
@@ -233,6 +236,7 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
                     return None
                 point, sums = halved, again
                 continue
+            point = replace(point, longer=_LONGER)
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
         step, hoped = _step(model, point, at, damping)
@@ -287,15 +291,20 @@ def _first(
 
 
 def _short_enough(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
-    """With steps in time that are short enough, and longer ones for derivatives."""
-    found = replace(point, steps=_short_steps(model, point), longer=_LONGER)
+    """With steps in time that are short enough, and longer ones for derivatives; as it is where a start needs many."""
+    short = _short_steps(model, point, _SHORT * point.steps)
+    if short is None:
+        return point, sums
+    found = replace(point, steps=short, longer=_LONGER)
     again = _solved(model, found)
     return (point, sums) if again is None else (found, again)
 
 
-def _short_steps(model: ForwardModel, point: _Parameters) -> int:
-    """Steps between two frames that change the predictions little when they are halved."""
-    while 2 * point.steps <= _MOST_STEPS and _differs(model, point, halved := replace(point, steps=2 * point.steps)):
+def _short_steps(model: ForwardModel, point: _Parameters, most: int = _MOST_STEPS) -> int | None:
+    """Steps between two frames that change the predictions little when they are halved; None where more are needed."""
+    while _differs(model, point, halved := replace(point, steps=2 * point.steps)):
+        if halved.steps > most:
+            return None
         point = halved
     return point.steps
 
@@ -307,9 +316,9 @@ def _first_linear(model: ForwardModel, points: Sequence[_Parameters]) -> list[_P
         return []
     point = min(begun, key=lambda pair: pair[0])[1]
     point = _alone_fitted(model, point)
-    rough = max(point.steps, _short_steps(model, point) // _ROUGH)
+    rough = max(point.steps, (_short_steps(model, point) or _MOST_STEPS) // _ROUGH)
     point = _alone_fitted(model, replace(point, steps=rough))
-    return [_renewed(model, replace(point, steps=_short_steps(model, point)))]
+    return [_renewed(model, replace(point, steps=_short_steps(model, point) or _MOST_STEPS))]
 
 
 def _alone_fitted(model: ForwardModel, point: _Parameters) -> _Parameters:

@@ -7,7 +7,7 @@
     bound_i = ([(A − BᵀC⁻¹B)⁻¹]_ii)^½   at the truth, without noise and without a prior of the initial state
 
 beside the weak form where it has frames enough. The first frame is at t = 0.04: before, the density is narrower than a
-cell. ``--case sensors``: advection, diffusion and growth around a hole, seen by 40 sensors at 41 times with 2% noise,
+cell. ``--case sensors``: advection, diffusion and growth around a hole, seen by 40 sensors at 21 times with 2% noise,
 the operators being known: how often 95% intervals hold the truth.
 """
 
@@ -40,8 +40,8 @@ _SIGMA, _BEGIN = 1e-3, 0.04
 _RATES = np.array([2.0, 10.0])  # of the drift towards (2.5, 2.5), along x and y
 _COVERED = 1.96
 # Sensors, frames until t = 1, noise relative to the field, and sides of the triangles that data and fits are solved on.
-_SENSORS, _TIMES, _NOISE = 40, 41, 0.02
-_FINE, _COARSE = 0.045, 0.08  # see above
+_SENSORS, _TIMES, _NOISE = 40, 21, 0.02
+_FINE, _COARSE = 0.045, 0.09  # see above
 _ENOUGH = 50  # frames with which the weak form is shown
 
 
