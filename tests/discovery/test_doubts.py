@@ -10,7 +10,7 @@ from bvsi.app.report.summary_section import judgement
 from bvsi.discovery import Discovery, discover
 from bvsi.infer import Reason, Status
 from bvsi.operators import Library
-from bvsi.predict.forecast import Forecast
+from bvsi.predict.push import Forecast
 from discovery.exact_cases import BURGERS, burgers, noisy
 
 

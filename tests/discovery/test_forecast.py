@@ -16,7 +16,7 @@ from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.priors import Normal, Prior
 from bvsi.noise import IID, Diagonal, PerTime, add_noise
 from bvsi.operators import Library
-from bvsi.predict.forecast import Forecast, ForecastError, band_variance, forecast_status
+from bvsi.predict.push import Forecast, ForecastError, band_variance, forecast_status
 
 TIMES = np.linspace(0, 2, 41)
 SIGMA = 0.02

@@ -16,7 +16,7 @@ from bvsi.infer.fit import misfit_by_block
 from bvsi.likelihood import Stacked
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
-from bvsi.predict.forecast import ForecastError
+from bvsi.predict.push import ForecastError
 from bvsi.residual.widths import residual_counts
 
 TIMES, RING = np.linspace(0, 1, 61), np.arange(96) * 2 * np.pi / 96

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
 from bvsi.infer import Lagged, Profile
-from bvsi.infer.gaussian_prior import column_prior
+from bvsi.infer.lagged import column_prior
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux

@@ -3,7 +3,7 @@
 import pytest
 import sympy as sp
 
-from bvsi.common.jets import Sided
+from bvsi.common.naming import Sided
 from bvsi.errors import OperatorError
 from bvsi.operators import (
     Assembled,

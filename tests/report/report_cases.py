@@ -9,7 +9,7 @@ import xarray as xr
 
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.frames import ExperimentFrames, Frames
-from bvsi.predict.forecast import Forecast
+from bvsi.predict.push import Forecast
 from discovery.discovery_cases import made
 from discovery.exact_cases import BURGERS, ROTATION, burgers, noisy, rotation
 

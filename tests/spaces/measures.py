@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from geometries import AXES, MIDDLE, grid, mesh
 
-from bvsi.common.jets import Sided
+from bvsi.common.naming import Sided
 from bvsi.data import Grid
 from bvsi.spaces import tensor
 from bvsi.spaces.element import H3, P1, P2, Q1, Q2

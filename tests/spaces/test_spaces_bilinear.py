@@ -6,7 +6,7 @@ from geometries import UNIFORM, grid, mesh
 from measures import GRIDS, MESHES, geometry_of, label
 from numpy.testing import assert_allclose
 
-from bvsi.common.jets import MEASURES, Sided
+from bvsi.common.naming import MEASURES, Sided
 from bvsi.errors import SpaceError
 from bvsi.spaces import H3, P1, P2, Q1, Q2, Galerkin
 

@@ -5,7 +5,7 @@ import pytest
 from geometries import AXES, UNIFORM, close, grid
 from measures import GRIDS, away_from_the_seam, derivative, geometry_of, gradient_jump, measures_of, powers
 
-from bvsi.common.jets import Sided
+from bvsi.common.naming import Sided
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
 from bvsi.spaces import tensor

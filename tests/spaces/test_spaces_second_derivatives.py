@@ -5,7 +5,7 @@ import pytest
 from geometries import close, grid, mesh, quad_mesh_of
 from measures import GRIDS, MESHES, away_from_the_seam, derivative, geometry_of, label, measures_of, powers, unit
 
-from bvsi.common.jets import Sided
+from bvsi.common.naming import Sided
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
 from bvsi.spaces.cells import Places, locate

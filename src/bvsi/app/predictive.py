@@ -27,14 +27,14 @@ from bvsi.discovery.functions import of_found
 from bvsi.discovery.method import choose_method, with_treatment
 from bvsi.discovery.parameters import at_estimate
 from bvsi.errors import BvsiError
-from bvsi.infer.gaussian_prior import prior_density
+from bvsi.infer.lagged import prior_density
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.products import SpaceTime
 from bvsi.noise import Noise
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
-from bvsi.operators.experiments import by_experiment
+from bvsi.operators.families import by_experiment
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -189,7 +189,7 @@ def likelihood_of(
     if found.method is None or found.method.weighting is None or not found.method.weighting.uses_noise:
         raise BvsiError("to_arviz: the method of this result is not kept, or takes no noise; discover it again.")
     if len(library.orders) > 1:
-        library = library.with_time_order(found.time_order)
+        library = library.with_(time_order=found.time_order)
     library, experiments = by_experiment(library, as_experiments(data))
     library = of_found(library, found.functions, expanded=True)
     missing = [name for name in found.names if name not in (*library.names, *found.parameters)]

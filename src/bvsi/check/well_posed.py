@@ -14,9 +14,9 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bvsi.common.jets import Sided
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import Sided
 from bvsi.data import Data
 from bvsi.operators import Library, Vocabulary
 from bvsi.operators.vocabulary import TIME, lag_of
@@ -25,8 +25,6 @@ from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Wave numbers at which rates are compared, in radians per spacing of the nodes: far beyond what data resolve, so that
 # the highest derivatives rule. Rates that grow with k do so at least in proportion.

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sparse
-from numpy.typing import NDArray
 
 from bvsi.cluster.piece import Piece
 from bvsi.cluster.stored import StoredFrames
+from bvsi.common.arrays import Array
 from bvsi.data import Data
 from bvsi.likelihood import CovariancePlan, ResidualLikelihood, Weighting
 from bvsi.noise import Noise, StateCovariance
@@ -19,8 +19,6 @@ from bvsi.operators import Library
 from bvsi.residual import Stencil, Structure, assemble, discretise_library
 from bvsi.residual.assembly import Discretisation, Discretised
 from bvsi.residual.thinning import Thinning
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from bvsi.cluster import piece
 from bvsi.cluster.piece import PieceModel
 from bvsi.cluster.place import Here, Place
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.covariance import Part
@@ -26,9 +27,6 @@ from bvsi.likelihood.equations import MomentEquations, instrument_shift
 from bvsi.likelihood.products import NoiseShare
 from bvsi.noise import IID, UnknownScale
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Rng = np.random.Generator
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -134,7 +132,7 @@ class ClusterLikelihood(ResidualLikelihood):
 
     @property
     def evolves(self) -> bool:
-        """Always: steady problems stay here."""
+        """Always: steady problems stay on this machine."""
         return True
 
     @property
@@ -166,6 +164,9 @@ class ClusterLikelihood(ResidualLikelihood):
 
     def some_tiles(self) -> None:
         """None: they are on the workers."""
+
+    def slope_near(self, theta: Array, near: Array) -> None:
+        """None: factors are on the workers."""
 
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
@@ -249,7 +250,7 @@ class ClusterLikelihood(ResidualLikelihood):
         return Density.total(self._sum(piece.density, self.vector(theta), gradient, logdet, change))
 
     def check_change_of_variables(self) -> None:
-        """Refuse where the residuals are no change of variables from the data."""
+        """Refuse where the residuals are not a change of variables from the data."""
         self._sum(piece.check_change)
 
     def _model(self, seat: Seat) -> PieceModel:

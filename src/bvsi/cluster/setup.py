@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bvsi.cluster.building import Ingredients, Recipe, build, prepare
 from bvsi.cluster.cutting import Cut, SplineRows, StencilRows, cuts, rows_of
@@ -29,7 +28,6 @@ from bvsi.residual.assembly import Discretisation, Variance, per_experiment
 from bvsi.residual.thinning import Thinning
 from bvsi.spaces import Galerkin
 
-Array = NDArray[np.float64]
 Source: TypeAlias = Data | Stored
 """An experiment: in memory, or in a file."""
 

@@ -1,4 +1,4 @@
-"""Data in a file that every worker can open: each reads the frames of its own pieces, and nobody all of them."""
+"""Data in a file that every worker can open: each reads the frames of its own pieces, and none reads all of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bvsi.app.readers import Reading, read
+from bvsi.common.arrays import Array
 from bvsi.data import Data
 from bvsi.errors import DataError
-
-Array = NDArray[np.float64]
 
 # Bytes: more than any file has, so that nothing is coarsened.
 _ALL = 1e18
@@ -117,7 +115,7 @@ def seen_by_workers(client: Any, path: Path) -> bool:
     """Whether all workers there are see a file, or a pattern of files, under its name."""
     try:
         return all(client.run(_is_there, path).values())
-    except OSError:  # a cluster that is lost is told of by who needs it
+    except OSError:  # a cluster that is lost is reported by whoever needs it
         return False
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from bvsi.common.arrays import Array, Mask
-from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
+from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs, taken
 from bvsi.data._given import (
     TIME,
     arrange,
@@ -30,7 +31,12 @@ from bvsi.errors import DataError, MissingValuesError
 if TYPE_CHECKING:
     import xarray as xr
 
+    from bvsi.data.denoise import Smoother
+
 Geometry = Grid | Mesh
+# Values of an axis, nodes of a mesh too, beyond which it is smoothed in parts: a decomposition of 1,200 takes half a
+# second.
+_LONGEST = 1200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -192,6 +198,13 @@ class Data:
         """Number of times T."""
         return int(self.times.size)
 
+    @cached_property
+    def smoothers(self) -> dict[str, Smoother]:
+        """Smoothers of its fields, with long axes in parts; kept, since data are assembled anew for other operators."""
+        from bvsi.data.denoise import smoothers  # which needs this module
+
+        return smoothers(self, _LONGEST)
+
     @property
     def n_nodes(self) -> int:
         """Number of nodes of the geometry."""
@@ -246,7 +259,7 @@ class Data:
             raise DataError("index must select several times; pass a slice, a list of integers or a mask")
         return Data(
             self.times[chosen],
-            {name: values[chosen] for name, values in self.fields.items()},
+            {name: taken(values, chosen) for name, values in self.fields.items()},
             self.geometry,
             {name: values[chosen] if values.ndim == 2 else values for name, values in self.auxiliary.items()},
             None if self.measured is None else {name: mask[chosen] for name, mask in self.measured.items()},
@@ -302,7 +315,7 @@ class Data:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew when unpickled or copied, since arrays lose their read-only mark on the way.
+        # Made again when unpickled or copied, since arrays lose their read-only mark on the way.
         masks = None if self.measured is None else dict(self.measured)
         return Data, (self.times, dict(self.fields), self.geometry, dict(self.auxiliary), masks)
 

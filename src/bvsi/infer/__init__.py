@@ -1,8 +1,7 @@
 """Estimators for a fixed list of operators."""
 
 from bvsi.infer.fit import Fit, Reason, Status, Step
-from bvsi.infer.gaussian_prior import column_prior
-from bvsi.infer.lagged import Lagged
+from bvsi.infer.lagged import Lagged, column_prior
 from bvsi.infer.maximum import Maximum
 from bvsi.infer.nuts import NUTS
 from bvsi.infer.objective import FrozenCovariance, Objective, ProfileDensity, ResidualDensity

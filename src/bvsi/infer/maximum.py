@@ -22,7 +22,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, project
 from bvsi.infer.fit import Fit, Reason, Status, assessed, check_iteration, truncated
-from bvsi.infer.gaussian_prior import AnyPrior
+from bvsi.infer.lagged import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.infer.posteriors.closed_form import covariance_root

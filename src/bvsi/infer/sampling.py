@@ -26,13 +26,13 @@ from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import Fit, Status, assessed
-from bvsi.infer.gaussian_prior import AnyPrior, prior_density, with_support
+from bvsi.infer.lagged import AnyPrior, prior_density, with_support
 from bvsi.infer.objective import LogLikelihood, Objective
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
 from bvsi.likelihood import ResidualLikelihood, ValueGradient
 
-#: Draws of the approximate posterior from which m and L are worked out where there are inequalities. The error of m is
+#: Draws of the approximate posterior from which m and L are computed where there are inequalities. The error of m is
 #: 1.6% of a standard deviation, which the sampler makes up for.
 DRAWS = 4000
 # Draws by which an approximation is checked to lie inside the constraints.

@@ -25,7 +25,7 @@ from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import AnyConstraints
 from bvsi.infer.fit import Fit, Reason, Status, check_iteration
-from bvsi.infer.gaussian_prior import AnyPrior
+from bvsi.infer.lagged import AnyPrior
 from bvsi.infer.objective import Objective, ProfileDensity, check_objective
 from bvsi.infer.posteriors import ParticlePosterior
 from bvsi.infer.priors import InverseGammaPrior

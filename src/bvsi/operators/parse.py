@@ -31,8 +31,16 @@ import sympy as sp
 from sympy.core.function import AppliedUndef
 from sympy.printing.str import StrPrinter
 
-from bvsi.common.jets import MEASURES, Sided, Where
-from bvsi.common.naming import CONSTANT_NAMES, COORDINATE_NAMES, DERIVATIVES, FUNCTION_NAMES, squeeze
+from bvsi.common.naming import (
+    CONSTANT_NAMES,
+    COORDINATE_NAMES,
+    DERIVATIVES,
+    FUNCTION_NAMES,
+    MEASURES,
+    Sided,
+    Where,
+    squeeze,
+)
 from bvsi.errors import OperatorError
 from bvsi.operators import strong
 from bvsi.operators.bounds import checked, number, real_value, tidy
@@ -190,7 +198,7 @@ class _Translator:
         known = self._callable()
         if name not in known and name in _INTEGRALS:
             raise OperatorError(
-                f"{name}(...) is an integral, and operators are local; work it out from the data and give it as an "
+                f"{name}(...) is an integral, and operators are local; compute it from the data and give it as an "
                 "auxiliary field"
             )
         if name not in known:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from bvsi.common.jets import MEASURES, Jet, MultiIndex, Sided, Where
+from bvsi.common.naming import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.errors import OperatorError
 from bvsi.operators.bounds import apply, checked, is_constant
 from bvsi.operators.bounds import power as bounded_power
@@ -232,7 +232,7 @@ def _need_strong(form: Scalar) -> None:
 
 
 def need_scalar(value: Strong, where: str) -> Scalar:
-    """The value, which must be no vector."""
+    """The value, which must not be a vector."""
     if isinstance(value, Vector):
         raise OperatorError(f"a vector cannot stand in {where}; did you forget div(...) or dot(...)?")
     return value

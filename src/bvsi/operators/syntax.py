@@ -11,8 +11,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
-from bvsi.common.jets import MEASURES
-from bvsi.common.naming import CONSTANT_NAMES
+from bvsi.common.naming import CONSTANT_NAMES, MEASURES
 from bvsi.errors import OperatorError
 
 if TYPE_CHECKING:

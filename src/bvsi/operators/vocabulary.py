@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from bvsi.common.jets import Jet, MultiIndex, Sided, order
-from bvsi.common.naming import COORDINATE_NAMES, COORDINATES
+from bvsi.common.naming import COORDINATE_NAMES, COORDINATES, Jet, MultiIndex, Sided, order
 from bvsi.errors import OperatorError
 
 if TYPE_CHECKING:
@@ -182,7 +181,7 @@ class Vocabulary:
         total = sp.Add(*terms)
         if total.has(sp.DiracDelta):
             raise OperatorError(
-                "the derivative of a jump (the sign in the derivative of an absolute value) is no function; "
+                "the derivative of a jump (the sign in the derivative of an absolute value) is not a function; "
                 "keep it as a flux inside div(...)."
             )
         return total

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 import sympy as sp
 
-from bvsi.common.jets import Jet, MultiIndex, Sided, Where, order
+from bvsi.common.naming import Jet, MultiIndex, Sided, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.antiderivative import antiderivative
 from bvsi.operators.boundary import BoundaryCondition, NoFlux, Unknown, ZeroNeumann

@@ -367,6 +367,7 @@ def _renewed(model: ForwardModel, point: _Parameters) -> _Parameters:
 
 def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     """Sums over the data at a point; None where the equation cannot be solved there."""
+    model.watch()
     curvatures, slopes, deviance = [], [], 0.0
     for number, one in enumerate(model.experiments):
         p = len(point.theta) + len(one.mu)
@@ -453,7 +454,7 @@ class _Joint:
         return _Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
 
     def used(self, model: ForwardModel, point: _Parameters) -> float:
-        """Parameters that the data determine: all, less what the priors tell of them."""
+        """Parameters that the data determine: all, less what the priors say about them."""
         told = float(np.sum(np.diag(self.inverse) / model.scale**2))
         for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
             told += float(one.precisions(law) @ np.diag(covariance))

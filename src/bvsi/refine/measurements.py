@@ -232,7 +232,7 @@ class Measurements:
 
     @property
     def extremes(self) -> Data:
-        """Smooth states; those that noise does not tell from zero are zero."""
+        """Smooth states; those that noise does not distinguish from zero are zero."""
         noise = float(np.sqrt(np.mean(self.variance(self.values))))
         return self.as_data(np.where(np.abs(self.smooth) < _UNCLEAR * noise, 0.0, self.smooth))
 

@@ -1,4 +1,4 @@
-"""Jacobians of nonlinear operators on elements, worked out when they are asked for; none is kept.
+"""Jacobians of nonlinear operators on elements, computed when they are asked for; none is kept.
 
     J_i(û_j) = Σ_terms E_αᵀ diag(w ∘ c_i(û_j)) E_β           c_i = ∂g_i/∂u_β at the quadrature points
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bvsi.common.arrays import Array
-from bvsi.common.jets import Jet, Where
+from bvsi.common.naming import Jet, Where
 from bvsi.linalg import Pattern
 from bvsi.residual.discrete import State, check_finite, integrands, reach_of
 from bvsi.residual.jacobians import JacobianKind, Sums, over_blocks

@@ -30,23 +30,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
-from bvsi.data.denoise import Smoother, smoothers
 from bvsi.linalg.kronecker import along_axes
 from bvsi.residual.discrete import State
 from bvsi.residual.stencils import Stencil, TemporalTests, evenly_spaced
 from bvsi.spaces import SplineTests, is_uniform
 from bvsi.spaces.nodal_derivatives import DEGREE, derivative_matrix
 from bvsi.spaces.spline_tests import axis_gap
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -169,6 +165,8 @@ class Thinned:
             return None
         assert isinstance(tests, SplineTests)
         assert isinstance(stencil, TemporalTests)
+        if tests.ends or stencil.ends:  # sums over some of the points do not see narrow functions at the ends
+            return None
         gap = stencil.splines(times).gap / float(np.median(np.diff(times)))
         time = ThinAxis.of(len(times), gap, periodic=False, nodes=rules.nodes)
         time = replace(time, first=stencil.first(times, time.every))  # that of a part is as in the whole
@@ -236,20 +234,13 @@ class Thinned:
         some = values[:, self.time.chosen] if values.shape[1] > 1 else values
         return some[self.nodes] if len(some) > 1 else some
 
-    def everywhere(self, values: Array) -> Array:
-        """Values (points, times) of a smooth function at all nodes and times, (n, T)."""
-        some = along_axes([axis.between for axis in self.axes], values, 1, values.shape[1])
-        return np.asarray(some.reshape(-1, values.shape[1]) @ self.time.between.T)
+    def everywhere(self, values: Array, times: slice | Integers) -> Array:
+        """Values (points, times) of a smooth function at all nodes and some times of the data, (n, K)."""
+        some = np.asarray(values @ self.time.between[times].T)
+        return along_axes([axis.between for axis in self.axes], some, 1, some.shape[1]).reshape(-1, some.shape[1])
 
 
 HALF = 0.5  # part of the variance of the noise that states keep, see above
-# Values of an axis, nodes of a mesh too, beyond which it is smoothed in parts: a decomposition of 1,200 takes half a
-# second.
-_LONGEST = 1200
-
-
-# Smoothers of data that are in use: one set of data is assembled anew for every value of parameters in its operators.
-_KNOWN: WeakKeyDictionary[Data, dict[str, Smoother]] = WeakKeyDictionary()
 
 
 def half_noisy(state: State, data: Data) -> State:
@@ -261,9 +252,7 @@ def half_noisy(state: State, data: Data) -> State:
         Where and when its values are, on the nodes of the space.
     """
     fields, variance = dict(state.fields), dict(state.variance)
-    if data not in _KNOWN:
-        _KNOWN[data] = smoothers(data, _LONGEST)
-    for name, smoother in _KNOWN[data].items():
+    for name, smoother in data.smoothers.items():
         values, kept = smoother.keeping(HALF, state.fields[name].T)
         fields[name], variance[name] = values.T, kept * state.variance[name]
     return replace(state, fields=fields, variance=variance)

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.infer.quadratic import Minimum, Quadratic
 from bvsi.likelihood import ResidualLikelihood
-
-Array = NDArray[np.float64]
 
 
 class Criterion(Protocol):

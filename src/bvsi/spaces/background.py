@@ -17,18 +17,15 @@ from itertools import product
 import numpy as np
 import scipy.sparse as sparse
 from numpy.polynomial.legendre import leggauss
-from numpy.typing import NDArray
 
-from bvsi.common.jets import MultiIndex, Weighted
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import MultiIndex, Weighted
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.axis import UniformSplines
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.nodal_derivatives import scattered_derivative
 from bvsi.spaces.reconstruction import reconstruction
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Spacings between the ends of a box, by dimension. The bias of data without noise is 0.12 standard deviations from 300
 # sensors, and 0.35 from 150; with the quadrature of cells, which knots cut, it was 0.3 to 0.7 and 0.9 to 1.3. On 1331

@@ -11,10 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import CELL_TYPES, Grid, Mesh
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Part of a box by which a facet may reach into it: those that touch it do so by rounding.
 _TOUCHES = 1e-9

@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.errors import SpaceError
-
-Array = NDArray[np.float64]
 
 # α is twice what coercivity needs, so that the form stays positive with rounding and boundary facets.
 _SAFETY = 2.0

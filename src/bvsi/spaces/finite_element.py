@@ -17,16 +17,13 @@ from scipy.spatial import cKDTree
 from skfem.assembly import Dofs
 from skfem.quadrature import get_quadrature
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.axis import into_first_period
-from bvsi.spaces.cells import Places, locate, tetrahedron_rule
+from bvsi.spaces.cells import Facets, Places, locate, tetrahedron_rule
 from bvsi.spaces.element import Lagrange, penalty_constant
-from bvsi.spaces.facets import Facets
 from bvsi.spaces.measure import Evaluation, Measure, derivatives
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Cells by name: mesh, families of elements, and the elements of first and second degree.
 _CELLS: dict[str, tuple[Any, str, Any, Any]] = {
@@ -97,7 +94,7 @@ class FiniteElements:
         return Measure((np.abs(mapping.detDF(xi)) * w).ravel(), points, None, evaluation, evaluation)
 
     def boundary(self, quadrature: int) -> Measure:
-        """Quadrature over the boundary facets; faces of periodic axes are no boundary."""
+        """Quadrature over the boundary facets; faces of periodic axes are not a boundary."""
         facets = self.facets.boundary
         rule = get_quadrature(self.mesh.brefdom, quadrature)
         cells = self.mesh.f2t[0, facets]

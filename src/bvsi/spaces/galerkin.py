@@ -14,6 +14,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces import tensor
@@ -24,7 +25,6 @@ from bvsi.spaces.space import Space
 if TYPE_CHECKING:
     from bvsi.spaces.finite_element import FiniteElements
 
-Array = NDArray[np.float64]
 Geometry = Grid | Mesh
 
 # Smallest eigenvalue of an element's Gram matrix, over its largest, from which on it counts as regular. Not measured;

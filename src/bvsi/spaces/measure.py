@@ -16,14 +16,11 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bvsi.common.jets import Jet, MultiIndex, Sided
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import Jet, MultiIndex, Sided
 from bvsi.errors import SpaceError
 from bvsi.linalg import Congruence, Pattern
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Highest order of the derivatives that a measure offers: C1 elements have no more.
 _ORDER = 2

@@ -27,13 +27,11 @@ import scipy.sparse as sparse
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.reconstruction import cell_graph, derivative_weights, exponents, monomials, nearest, nodes_around
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Degree of the polynomials: at the same error of 1e-3 the variance of a first derivative is half of that of degree 6,
 # and 1.6 times that of degree 10, which needs windows 1.4 times as wide.

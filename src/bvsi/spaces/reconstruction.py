@@ -18,12 +18,10 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.domain import Domain
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 # Nodes per coefficient of the polynomial, by dimension: from 150 sensors in 2D the bias fell from 1.7 to 1.1 sd between
 # 2.5 and 4; in 3D more would take gigabytes.

@@ -13,14 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common.jets import MultiIndex
+from bvsi.common.arrays import Array, Integers
+from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid
 from bvsi.spaces.axis import AxisBasis, AxisValues, axis_basis, into_first_period
 from bvsi.spaces.element import Element, facet_size, penalty_constant
 from bvsi.spaces.measure import Evaluation, Measure, derivatives
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)

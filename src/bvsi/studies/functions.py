@@ -1,7 +1,7 @@
 """Unknown functions inside operators, estimated from noisy data: rates over drawn cases.
 
 ``python -m bvsi.studies.functions --cases step bump --repeats 20 --seed 1`` draws functions, initial states and noise
-anew for every repeat, and discovers the equation among ``u``, ``u**2``, ``dx(u)`` and ``u*dx(u)``. It reports which
+for every repeat, and discovers the equation among ``u``, ``u**2``, ``dx(u)`` and ``u*dx(u)``. It reports which
 part of the domain that the data visited the 95% band covers, whether constants are found to be constant, verdicts, and
 the CPU time over that with the function fixed at the true one. 5% noise, 128 nodes × 101 frames on a line of length 10:
 
@@ -19,7 +19,6 @@ the CPU time over that with the function fixed at the true one. 5% noise, 128 no
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -35,6 +34,7 @@ from bvsi.discovery import Discovery, discover
 from bvsi.errors import BvsiError
 from bvsi.noise import add_noise
 from bvsi.operators import Library
+from bvsi.studies.repeats import run_cases
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -43,7 +43,6 @@ Function = Callable[..., Array]
 _LENGTH, _NODES, _FRAMES, _DECAY = 10.0, 128, 101, 0.3
 _WAVES = 6  # of an initial state
 _FINE = 4  # cells of the solution in the place of one
-_TIMED = 5  # repeats whose model is fitted with a fixed function too
 _SENSORS, _SPACING = 150, (2.0 / 150) ** 0.5
 
 
@@ -305,27 +304,16 @@ def summary(name: str, outcomes: Sequence[FunctionRun]) -> str:
     )
 
 
+def _told(one: FunctionRun) -> str:
+    told = "constant" if one.constant else f"covered {one.covered:.3f}"
+    place = f", step off by {one.off:.3f}" if np.isfinite(one.off) else ""
+    times = f"{one.seconds:.1f} CPU s, fixed {one.fixed_seconds:.1f}"
+    return f"{told}{place}; {one.verdict}; beside it {', '.join(one.others) or 'nothing'}; {times}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and print a line for each repeat and case."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", choices=[*CASES], default=[*CASES])
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    outcomes: dict[str, list[FunctionRun]] = {name: [] for name in given.cases}
-    for number in range(given.repeats):  # all cases have as many, wherever it is cut off
-        for name in given.cases:
-            one = repeat(name, number, given.seed, timed=number < _TIMED)
-            outcomes[name].append(one)
-            told = "constant" if one.constant else f"covered {one.covered:.3f}"
-            place = f", step off by {one.off:.3f}" if np.isfinite(one.off) else ""
-            others = ", ".join(one.others) or "nothing"
-            times = f"{one.seconds:.1f} CPU s, fixed {one.fixed_seconds:.1f}"
-            sys.stdout.write(f"{name} {number}: {told}{place}; {one.verdict}; beside it {others}; {times}\n")
-            sys.stdout.flush()
-    for name in given.cases:
-        sys.stdout.write(summary(name, outcomes[name]) + "\n")
-    return 0
+    return run_cases(__doc__.splitlines()[0], CASES, repeat, _told, summary, arguments)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Parameters inside operators, estimated and selected from noisy data: rates over drawn cases.
 
-``python -m bvsi.studies.parameters --cases michaelis hill --repeats 20 --seed 1`` draws initial states and noise anew
+``python -m bvsi.studies.parameters --cases michaelis hill --repeats 20 --seed 1`` draws new initial states and noise
 for every repeat, discovers the equation among candidates, and reports how often the operators are right, coverage of
 the 95% intervals of coefficients and parameters, verdicts, and the CPU time over that with the parameters fixed at
 their true values. 5% noise; 128 nodes × 101 frames, or 801 samples:
@@ -21,7 +21,6 @@ their true values. 5% noise; 128 nodes × 101 frames, or 801 samples:
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +35,8 @@ from bvsi.discovery import discover
 from bvsi.errors import BvsiError
 from bvsi.noise import add_noise
 from bvsi.operators import Library
-from bvsi.operators.experiments import with_marks, written_out
+from bvsi.operators.families import with_marks, written_out
+from bvsi.studies.repeats import run_cases
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
@@ -45,7 +45,6 @@ _COVERED = 1.96
 _NOISE = 0.05
 _LENGTH, _NODES, _FRAMES, _SAMPLES = 20.0, 128, 101, 801
 _WAVES = 4  # of an initial state
-_TIMED = 5  # repeats whose model is fitted with fixed parameters too
 
 
 @dataclass(frozen=True)
@@ -290,26 +289,15 @@ def summary(name: str, outcomes: Sequence[ParameterRun]) -> str:
     )
 
 
+def _told(one: ParameterRun) -> str:
+    z = ", ".join(f"{key} {value:+.2f}" for key, value in one.z.items())
+    times = f"{one.seconds:.1f} CPU s, fixed {one.fixed_seconds:.1f}"
+    return f"{'right' if one.right else 'wrong'}, {one.verdict}, z {z}; {times}. {one.said}"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the cases and print a line for each repeat and case."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cases", nargs="+", choices=[*CASES], default=[*CASES])
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args(arguments)
-    outcomes: dict[str, list[ParameterRun]] = {name: [] for name in given.cases}
-    for number in range(given.repeats):  # all cases have as many, wherever it is cut off
-        for name in given.cases:
-            one = repeat(name, number, given.seed, timed=number < _TIMED)
-            outcomes[name].append(one)
-            z = ", ".join(f"{key} {value:+.2f}" for key, value in one.z.items())
-            right = "right" if one.right else "wrong"
-            times = f"{one.seconds:.1f} CPU s, fixed {one.fixed_seconds:.1f}"
-            sys.stdout.write(f"{name} {number}: {right}, {one.verdict}, z {z}; {times}. {one.said}\n")
-            sys.stdout.flush()
-    for name in given.cases:
-        sys.stdout.write(summary(name, outcomes[name]) + "\n")
-    return 0
+    return run_cases(__doc__.splitlines()[0], CASES, repeat, _told, summary, arguments)
 
 
 if __name__ == "__main__":

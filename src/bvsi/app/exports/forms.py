@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from bvsi.app.exports.system import EquationSystem, Flux, Target, system_of
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.errors import BvsiError, MissingDependencyError
 from bvsi.operators.vocabulary import TIME, lowered, raised
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bvsi.app.exports.system import Target, system_of
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.operators.vocabulary import TIME, Vocabulary
 
 if TYPE_CHECKING:

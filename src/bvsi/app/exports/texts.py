@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bvsi.app.exports.system import EquationSystem, Flux, Target
-from bvsi.common.jets import MultiIndex
+from bvsi.common.naming import MultiIndex
 from bvsi.operators import Vocabulary
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from bvsi.app.report.settings_section import flat_settings, timing_texts, versio
 from bvsi.app.report.summary_section import coefficient_rows, judgement, signed, verdict_lines
 from bvsi.app.report.svg import short_number
 from bvsi.discovery import Discovery
-from bvsi.predict.forecast import Forecast
+from bvsi.predict.push import Forecast
 
 if TYPE_CHECKING:
     import xarray as xr

@@ -65,7 +65,7 @@ def library_of(study: Study) -> Library:
 
 def coefficient_names(study: Study) -> tuple[str, ...]:
     """Names of all coefficients and parameters, of every experiment where they differ."""
-    from bvsi.operators.experiments import written_out
+    from bvsi.operators.families import written_out
 
     library = library_of(study)
     if library.per_experiment:

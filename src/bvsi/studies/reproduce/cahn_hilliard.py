@@ -18,7 +18,7 @@ from bvsi.discovery.method import TreatmentCheck, with_treatment
 from bvsi.errors import RankError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.infer.fit import misfit_excess
-from bvsi.infer.gaussian_prior import column_prior
+from bvsi.infer.lagged import column_prior
 from bvsi.infer.posteriors import NormalInverseGammaPosterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
 from bvsi.likelihood import Block, ResidualLikelihood, residual_likelihood
@@ -143,7 +143,7 @@ def run(
 
 
 def _selected(likelihood: ResidualLikelihood, library: Library, progress: Progress) -> SelectionPath:
-    """Selection from the dictionary; the true operators, with the reason, where the data cannot tell it apart."""
+    """Selection from the dictionary; the true operators, with the reason, where the data cannot distinguish it."""
     try:
         return Sweep(Wald()).select(likelihood, keep=library.keep, progress=progress)
     except RankError as lost:
