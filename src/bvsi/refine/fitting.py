@@ -277,12 +277,16 @@ def _first(
     room = np.where(np.isinf(model.bounds.upper), _ROOM * np.abs(model.bounds.A) @ model.scale, 0.0)
     inner = replace(model.bounds, lower=model.bounds.lower + room)
     inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
+    still = solve_program(centre, 0 * model.scale, inner)  # where hardly anything moves, if no other start is solved
     level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
         points = [_Parameters(theta, z, law, level, steps, (None,) * len(z)) for theta in inside]
         if model.propagating:
             points = _first_linear(model, points)
         solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
+        if not solved and like is None and not model.propagating:
+            point = _Parameters(still, z, law, level, steps, (None,) * len(z))
+            solved = [(point, sums)] if (sums := _solved(model, point)) is not None else []
         if solved:
             best = min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
             return _short_enough(model, *best)
