@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from bvsi.check import Comparison
 from bvsi.check.comparison import (
     bias_estimate,
+    chance,
     compare,
     covariance_of,
     difference_covariance,
@@ -105,3 +106,7 @@ def test_where_the_ratio_of_errors_is_measured_the_bias_counts_not_the_differenc
     assert measured.p > 0.1  # a tenth of it is 1.2 standard deviations
     assert_allclose(measured.bias, plain.bias)
     assert compare(fit, replace(variation, ratio=2.0, order=1.0, measured=True), far).p < 1e-6
+
+
+def test_chances_in_words_are_never_zero():
+    assert (chance(0.034), chance(0.034, 2), chance(0.0)) == ("p = 0.03", "p = 0.034", "p < 1e-99")

@@ -49,8 +49,8 @@ def test_waves_are_of_second_order(name):
 
 def test_an_order_of_which_nothing_is_explained_is_not_searched():
     """Elastic waves, u_tt = λ ∇(∇·u) + 2μ ∇·ε(u) with λ = 1.2, μ = 0.8: u_t is a quarter of a period behind."""
-    rng, n = np.random.default_rng(6), 24
-    x, times = 2 * np.pi * np.arange(n) / n, np.linspace(0, 4, 41)
+    rng, n = np.random.default_rng(6), 16
+    x, times = 2 * np.pi * np.arange(n) / n, np.linspace(0, 3, 31)
     grid = bvsi.Grid(x=x, y=x, periodic=("x", "y"))
     u = np.zeros((2, len(times), grid.n_nodes))
     for k in ([1, 0], [1, 1], [0, 2], [2, -1]):

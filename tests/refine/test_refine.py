@@ -9,9 +9,12 @@ import scipy.sparse as sparse
 from bvsi.data import Data, Grid
 from bvsi.discovery.refining import refine
 from bvsi.forward.ensemble import simulator
+from bvsi.forward.tangents import solve_with_tangents
 from bvsi.noise import IID, Covariance, Diagonal, SignalNoise, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.refine import ForwardModel, Measurements, RefineError, fit_forward
+from bvsi.refine.linear import Propagated, propagates
+from bvsi.refine.spectrum import law_slope, likely_law
 
 X = np.linspace(0.0, 1.0, 16)
 TIMES = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
@@ -54,7 +57,7 @@ def test_a_linear_problem_has_its_closed_form():
     fit, one = fit_forward(model), model.experiments[0]
     n, T = len(X), len(TIMES)
     G = np.concatenate([np.kron(TIMES[:, None], np.ones((n, 1))), np.kron(np.ones((T, 1)), one.P @ one.V)], axis=1)
-    prior = np.concatenate([model.scale**-2.0, fit.smoothness[0] * one.mu])
+    prior = np.concatenate([model.scale**-2.0, one.precisions(fit.smoothness[0])])
     H = G.T @ G / SIGMA**2 + np.diag(prior)
     solved, covariance = np.linalg.solve(H, G.T @ data.fields["u"].ravel() / SIGMA**2), np.linalg.inv(H)
     np.testing.assert_allclose(fit.theta, solved[:1], rtol=1e-4)
@@ -62,7 +65,7 @@ def test_a_linear_problem_has_its_closed_form():
     np.testing.assert_allclose(fit.predictions[0].ravel(), G @ solved, atol=1e-4)
     np.testing.assert_allclose(fit.spreads[0].ravel(), np.sqrt(np.einsum("ip,pq,iq->i", G, covariance, G)), rtol=1e-6)
     # modes without a prior are integrated over with measure one; constants, μ among them, are left out
-    held = np.log(fit.smoothness[0][one.mu > 0]).sum() - 2 * np.log(model.scale).sum()
+    held = np.log(one.precisions(fit.smoothness[0])[one.mu > 0]).sum() - 2 * np.log(model.scale).sum()
     exponent = np.sum((data.fields["u"].ravel() - G @ solved) ** 2) / SIGMA**2 + solved @ (prior * solved)
     log = -0.5 * exponent + 0.5 * held - 0.5 * np.linalg.slogdet(H)[1]
     assert fit.log_evidence == pytest.approx(log, abs=1e-2)
@@ -196,3 +199,53 @@ def test_forecasts_have_bands():
     assert np.sqrt(np.mean(z**2)) < 1.7
     with pytest.raises(RefineError, match="later"):
         refine(known, library(), noise=IID(SIGMA), later=[0.0])
+
+
+def on_a_plane(noise=0.01):
+    axis, times = np.linspace(0.0, 1.0, 8), np.linspace(0.0, 0.3, 7)
+    x, y = np.meshgrid(axis, axis, indexing="ij")
+    values = np.tile((1 + np.cos(np.pi * x) * y).ravel(), (len(times), 1))
+    values = values + noise * np.random.default_rng(0).standard_normal(values.shape)
+    return Data(times, {"u": values}, Grid(x=axis, y=axis))
+
+
+def test_the_propagator_has_the_sums_of_all_derivatives():
+    data = on_a_plane()
+    model = ForwardModel.of([Measurements.of(data, IID(0.01), ("u",))], library("laplacian(u)", "dx(u)"), None)
+    (one,), (made,), theta, z = model.experiments, model.simulators, np.array([0.1, 0.4]), np.ones(64)
+    frames = list(solve_with_tangents(made, theta, one.initial(z), one.V, data.times, 4))
+    states, G = np.stack([u for u, _ in frames]), np.concatenate([G for _, G in frames])
+    H, slope = Propagated.of(one, made, theta, 4).sums(one, made, theta, z, states, 1)
+    np.testing.assert_allclose(H, G.T @ G / 0.01**2, rtol=1e-8, atol=1e-6 * np.abs(H).max())
+    np.testing.assert_allclose(slope, G.T @ (one.values - states).ravel() / 0.01**2, rtol=1e-6)
+    assert not propagates(one, ForwardModel.of([one], library("laplacian(u)", "u**2"), None).simulators[0])
+
+
+def test_a_fit_by_the_propagator_is_that_of_all_modes(monkeypatch):
+    """Weak priors and no log-determinant in both: nearly the same estimate and error bars."""
+    monkeypatch.setattr("bvsi.refine.model.MANY_MODES", 10)
+    some = [Measurements.of(on_a_plane(), IID(0.01), ("u",))]
+    made = ForwardModel.of(some, library("laplacian(u)", "dx(u)"), None)
+    assert made.propagating
+    fit = fit_forward(made)
+    monkeypatch.setattr(ForwardModel, "propagates", lambda self, number: False)
+    monkeypatch.setattr(ForwardModel, "profiled", True)
+    other = fit_forward(made)
+    assert fit.status.converged
+    sd = np.sqrt(other.posterior.variance)
+    assert np.abs((fit.theta - other.theta) / sd).max() < 0.3
+    np.testing.assert_allclose(np.sqrt(fit.posterior.variance), sd, rtol=0.15)
+    assert np.mean(fit.spreads[0] / other.spreads[0]) == pytest.approx(1.0, abs=0.2)  # of 32 draws
+
+
+def test_the_law_of_the_modes_is_where_its_slope_is_zero():
+    sensors = Data(TIMES, {"u": measured(11).fields["u"][:, ::3]}, Grid(x=X[::3]))
+    one = Measurements.of(sensors, IID(SIGMA), ("u",), Grid(x=np.linspace(0.0, 1.0, 31)))
+    assert one.sparse
+    rng = np.random.default_rng(1)
+    G, true = rng.standard_normal((60, len(one.mu))), np.array([[0.5, 1.0, 1.0]])
+    held = np.where(one.mu > 0, one.precisions(true), 1.0)
+    b = G.T @ (G @ (rng.standard_normal(len(held)) / np.sqrt(held)) + rng.standard_normal(60))
+    law = likely_law(one, G.T @ G, b, true)
+    assert np.abs(law_slope(one, G.T @ G, b, law)).max() < 0.05
+    assert np.abs(np.log(one.precisions(law)[one.mu > 0] / held[one.mu > 0])).max() < 4

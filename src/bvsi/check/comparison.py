@@ -23,6 +23,14 @@ from bvsi.errors import BvsiError
 from bvsi.infer import Fit
 from bvsi.infer.fit import OPEN, SEEN
 
+# Probability below which only that is said.
+_NEVER = 1e-99
+
+
+def chance(p: float, digits: int = 1) -> str:
+    """A p-value in words, ``p = 0.03``; never zero."""
+    return f"p < {_NEVER:g}" if p < _NEVER else f"p = {p:.{digits}g}"
+
 
 @dataclass(frozen=True)
 class CheckLevels:
@@ -131,7 +139,7 @@ class Comparison:
     @property
     def summary(self) -> str:
         """In words."""
-        return f"{self.name}: coefficients move by up to {np.abs(self.z).max():.2g} sd (p = {self.p:.1g})"
+        return f"{self.name}: coefficients move by up to {np.abs(self.z).max():.2g} sd ({chance(self.p)})"
 
     def __str__(self) -> str:
         return self.summary

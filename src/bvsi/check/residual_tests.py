@@ -21,6 +21,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from scipy.special import ndtr, stdtr
 
+from bvsi.check.comparison import chance
 from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
@@ -68,7 +69,7 @@ class ResidualTest:
     def __str__(self) -> str:
         if np.isnan(self.p):
             return f"{self.name}: could not be tested, since data are few or rounded, or filters leave signal in them"
-        return f"{self.name}: {self.statistic:.3g} (p = {self.p:.2g})"
+        return f"{self.name}: {self.statistic:.3g} ({chance(self.p, 2)})"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, poorer
+from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, chance, poorer
 from bvsi.check.residual_tests import ResidualTest, TestKind, misfit_test
 from bvsi.check.variations import Kind
 from bvsi.infer.fit import open_margins
@@ -268,7 +268,7 @@ def _of_clean(clean: Clean, levels: CheckLevels) -> Finding:
 def _of_noise(evidence: Evidence) -> Finding:
     """The verdict on a fit to data with noise, whatever other models there are."""
     levels = evidence.levels
-    noise = [f"{t.name} (p = {t.p:.1g})" for t in evidence.of_test("white", "signal") if t.p < levels.noise]
+    noise = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("white", "signal") if t.p < levels.noise]
     if far := [t for t in evidence.of_test("misfit") if t.statistic < levels.far_below and t.p < levels.alarm]:
         return Verdict.NOISE, (_misfit(far[0]), "the noise is much smaller than stated")
     alarms = _alarms(evidence)
@@ -283,7 +283,7 @@ def _of_noise(evidence: Evidence) -> Finding:
     level = _level(evidence)
     if level is not None:
         return Verdict.NOISE, (*alarms, level)
-    structure = [f"{t.name} (p = {t.p:.1g})" for t in evidence.of_test("structure") if t.p < levels.why]
+    structure = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("structure") if t.p < levels.why]
     better = [c for c in evidence.comparisons if c.better and c.scaled(evidence.scale).p < levels.alarm]
     if structure or better:
         left_out = " and ".join(name for kind, name in _LEFT_OUT.items() if evidence.of_kind(kind))
@@ -299,14 +299,14 @@ def _alarms(evidence: Evidence) -> tuple[str, ...]:
     """Signs that something is wrong with the fit."""
     levels = evidence.levels
     found = [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm and t.z > 0]
-    found += [f"{t.name} (p = {t.p:.1g})" for t in evidence.of_test("structure") if t.p < levels.alone]
+    found += [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("structure") if t.p < levels.alone]
     moved = [c for c in evidence.comparisons if c.better and c.p < levels.alarm]
     return (*found, *(c.summary for c in moved))
 
 
 def _misfit(test: ResidualTest) -> str:
     """The misfit in words; per degree of freedom, of which there are fewer than the n of χ²/n."""
-    return f"{test.name} {test.statistic:.3g} (p = {test.p:.1g})"
+    return f"{test.name} {test.statistic:.3g} ({chance(test.p)})"
 
 
 def _rejected(evidence: Evidence) -> Finding | None:
@@ -325,7 +325,7 @@ def _rejected(evidence: Evidence) -> Finding | None:
 def _spoken_for(evidence: Evidence) -> tuple[str, ...]:
     """Comparisons that reject a poorer discretisation, each with the one that speaks for the fit."""
     pairs = [(one, evidence.speaks_for(one)) for one in evidence.rejecting]
-    return tuple(f"{one.summary}, but not with {other.name} (p = {other.p:.1g})" for one, other in pairs if other)
+    return tuple(f"{one.summary}, but not with {other.name} ({chance(other.p)})" for one, other in pairs if other)
 
 
 def _quiet(evidence: Evidence) -> Finding:

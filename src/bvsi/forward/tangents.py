@@ -3,9 +3,10 @@
     M (U_i − u) = h Σ_{j≤i} a_ij F(U_j),     u(t + h) = U_3
     (M − hγ J(U_i)) U_i′ = M u′ + h Σ_{j<i} a_ij F_j′ + hγ ∂F/∂θ(U_i),     hγ F_i′ = M (U_i′ − u′) − h Σ_{j<i} a_ij F_j′
 
-′ are derivatives by all parameters at once: the factors of the last Newton iteration for U_i serve all of them. Where
-J(U_i) changes by less than the Newton tolerance, they are the derivatives of the numbers computed. The scheme is
-L-stable: R. Alexander, SIAM J. Numer. Anal. 14 (1977).
+′ are derivatives by all parameters at once, with factors of J at the last Newton iterate for U_i. Where J(U_i) changes
+by less than the Newton tolerance, they are the derivatives of the numbers computed. Newton's iterations share their
+factors, over steps as well, as long as they converge fast. The scheme is L-stable: R. Alexander, SIAM J. Numer. Anal.
+14 (1977).
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ _A = ((), ((1 - _GAMMA) / 2,), (_B1, _B2))  # see above: a_ij below the diagonal
 _C = (_GAMMA, (1 + _GAMMA) / 2, 1.0)  # see above: where the stages are in time
 # Newton's method ends when an update is below this part of max|u|; derivatives are then exact to about the same.
 _NEWTON = 1e-7
-_MAX_NEWTON = 12  # it takes two to four; more mean that the step is too long
+_MAX_NEWTON = 16  # it takes two to five; more mean that the step is too long
+_SLOW = 0.1  # part of the update before, above which factors are made anew
 
 
 def solve_with_tangents(
-    simulator: Simulator, theta: Array, initial: Array, basis: Array, times: Array, steps: int
+    simulator: Simulator, theta: Array, initial: Array, basis: Array | None, times: Array, steps: int
 ) -> Iterator[tuple[Array, Array]]:
     """Solve u_t = Σ_i θ_i F_i(u): for each time nodal values (s,) and their derivatives (s, d + m) by θ and z.
 
@@ -45,7 +47,7 @@ def solve_with_tangents(
     initial
         Nodal values (s,) at times[0], fields one after the other.
     basis
-        Their derivatives by further parameters z, (s, m).
+        Their derivatives by further parameters z, (s, m); None where no derivatives are wanted, which are (s, 0) then.
     times
         Output times (T,).
     steps
@@ -53,8 +55,8 @@ def solve_with_tangents(
     """
     d = len(theta)
     u = _mapped(simulator, initial[None], "coefficients")[0]
-    du = np.zeros((len(u), d + basis.shape[1]))
-    if basis.shape[1]:
+    du = np.zeros((len(u), 0 if basis is None else d + basis.shape[1]))
+    if basis is not None and basis.shape[1]:
         du[:, d:] = _mapped(simulator, basis.T, "coefficients").T
     stepper = _TangentStepper(simulator, theta)
     for start, interval in zip(times, np.append(np.diff(times), 0.0), strict=True):
@@ -62,6 +64,25 @@ def solve_with_tangents(
         h = float(f"{interval / steps:.12g}")  # so that equal intervals share their factors
         for k in range(steps if interval else 0):
             u, du = stepper.step(u, du, float(start) + k * h, h)
+
+
+def propagator(simulator: Simulator, theta: Array, interval: float, steps: int) -> Array:
+    """Φ (s, s) of a linear equation: nodal values after an interval by those before it.
+
+    Parameters
+    ----------
+    steps
+        Within the interval, a power of two.
+    """
+    n = len(simulator.fields) * simulator.equation.space.n_dofs
+    n = n if simulator.unknowns is None else _mapped(simulator, np.zeros((1, n)), "nodal").shape[1]
+    *_, (_, G) = solve_with_tangents(
+        simulator, theta, np.zeros(n), np.eye(n), np.array([0.0, interval / steps]), steps=1
+    )
+    Phi = G[:, len(theta) :]
+    for _ in range(steps.bit_length() - 1):
+        Phi = Phi @ Phi
+    return Phi
 
 
 def weak_terms(simulator: Simulator, states: Array, times: Array) -> tuple[Array, Array]:
@@ -91,6 +112,7 @@ class _TangentStepper:
         self._before: Array | None = None  # the state one step ago
         self._interval = 1.0
         self._factors = StepFactors(simulator.structure, self._system.linear)
+        self._kept: tuple[float, StepFactor] | None = None  # the step, and factors that Newton's method goes on with
         self._constant = [
             None if known is None else (self._equation.layout.pattern.matrix(known[0]), known[1])
             for known in self._equation.constant
@@ -124,8 +146,12 @@ class _TangentStepper:
             U = U if last == 0 else u + (U - u) * (c / last)  # on a line, for Newton's method to begin with
             last = c
             known = Mu + h * sum((x * f for x, f in zip(a, F, strict=True)), np.zeros(len(free)))
-            U, factor, J = self._newton(U, known, t + c * h, h)
+            U = self._newton(U, known, t + c * h, h)
             F.append((M @ U - known) / (h * _GAMMA))
+            if not du.shape[1]:
+                continue
+            J = self._merged.J(U, t + c * h)
+            factor = self._factor(J, h)
             dknown = Mdu + h * sum((x * f for x, f in zip(a, dF, strict=True)), np.zeros((len(free), 1)))
             columns = self.columns(U, t + c * h)
             b = dknown.copy()
@@ -137,21 +163,31 @@ class _TangentStepper:
             dU[free] = factor.solve(b / (h * _GAMMA))
             dF.append((M @ dU - dknown) / (h * _GAMMA))
         self._before, self._interval = u, h
-        return U, dU
+        return U, dU if du.shape[1] else du
 
-    def _newton(self, U: Array, known: Array, t: float, h: float) -> tuple[Array, StepFactor, Array]:
-        """U with M U − hγ F(U) = known, the factors of M/(hγ) − J, and J."""
+    def _factor(self, J: Array, h: float) -> StepFactor:
+        """Factors of M/(hγ) − J."""
+        factor = self._factors.at(h, partial(_pair, self._merged.M.data / (h * _GAMMA), J))
+        self._kept = h, factor
+        return factor
+
+    def _newton(self, U: Array, known: Array, t: float, h: float) -> Array:
+        """U with M U − hγ F(U) = known."""
         s, free, g = self._merged, self._equation.free, h * _GAMMA
-        U = U.copy()
+        U, before = U.copy(), np.inf
         for _ in range(_MAX_NEWTON):
-            J = s.J(U, t)
-            factor = self._factors.at(h, partial(_pair, s.M.data / g, J))
+            kept = self._kept
+            factor = kept[1] if kept is not None and kept[0] == h else self._factor(s.J(U, t), h)
             update = factor.solve((known - s.M @ U) / g + s.F(U, t))
             if not np.all(np.isfinite(update)):
                 raise StepFailedError("The solution runs away to infinity.")
             U[free] += update
-            if s.linear or np.abs(update).max() <= _NEWTON * (np.abs(U).max() or 1.0):
-                return U, factor, J
+            size = np.abs(update).max()
+            if s.linear or size <= _NEWTON * (np.abs(U).max() or 1.0):
+                return U
+            if size > _SLOW * before:
+                self._kept = None
+            before = size
         raise StepFailedError(f"Newton's method does not converge in {_MAX_NEWTON} iterations.")
 
 

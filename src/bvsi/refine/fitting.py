@@ -1,18 +1,18 @@
 """One equation fitted to the measurements themselves, by forward solves: the observation-space posterior.
 
-    û_j = P u(t_j) + ε_j,     u_t = Σ_i θ_i F_i(u),     u(t_0) from V z,     p(z | τ) ∝ τ^{r/2} exp(−½ τ zᵀμz)
+    û_j = P u(t_j) + ε_j,     u_t = Σ_i θ_i F_i(u),     u(t_0) from V z,     z_i ~ N(0, 1/p_i), p from a law
 
-r is the number of positive μ; the other modes are free.
 With Φ the deviance plus both exponents, H its Gauss–Newton curvature with the blocks A = Φ_θθ, B = Φ_zθ, C = Φ_zz:
 
-    S = A − BᵀC⁻¹B,     θ | û ~ N(θ̂, S⁻¹) within bounds,     τ = (r − τ tr(μ Σ_z))/zᵀμz    (its most likely value)
+    S = A − BᵀC⁻¹B,     θ | û ~ N(θ̂, S⁻¹) within bounds
     log p(û | model) = log p(û | θ̂) − Σ_i (½ θ̂_i²/s_i² + log s_i) − ½ log|S|
-    log p(û | θ) = −½ (Φ − Σ_i θ_i²/s_i²) + ½ r log τ − ½ log|C|
+    log p(û | θ) = −½ (Φ − Σ_i θ_i²/s_i²) + ½ Σ log p_i − ½ log|C|
 
 up to what all models share.
 
 θ̂ is where log p(û | θ) − Σ_i ½ θ_i²/s_i² is largest, and S is taken there with half the curvature of log|C|: the
-initial state is marginalised, not profiled. Every experiment has its own.
+initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most likely
+one (:mod:`bvsi.refine.spectrum`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
 """
 
 from __future__ import annotations
@@ -31,14 +31,22 @@ from bvsi.forward.tangents import solve_with_tangents
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
-from bvsi.refine.measurements import Measurements, RefineError
+from bvsi.refine.linear import Propagated
+from bvsi.refine.measurements import RefineError
 from bvsi.refine.model import ForwardFit, ForwardModel
+from bvsi.refine.spectrum import first_law, law_curvature, law_slope, likely_law
 from bvsi.residual.discrete import NotFiniteError
 
 # Change of the predictions, in standard deviations of the noise summed over all data, that halved steps may make: no
 # estimate is then off by more than this part of its standard deviation.
 _TIME_ERROR = 0.1
 _MOST_STEPS = 256  # between two frames, not measured
+# Times as long as the steps of the state are those of its derivatives: errors of 4³ times 10⁻⁴ or so change estimates
+# by as small a part of their standard deviations.
+_LONGER = 4
+# Times as many steps as a start can be solved with that are tried before the fit: far from the solution many may be
+# needed.
+_SHORT = 8
 # Change of Φ that a step promises below which the iteration ends: estimates within 0.03 of their standard deviation.
 _CONVERGED = 1e-3
 _ITERATIONS = 80  # the assays take 6 to 20
@@ -50,9 +58,20 @@ _APART = 0.5  # standard deviations over which they are differenced, and up to w
 _CLOSE = 0.1  # those within which they were taken, in the end
 _ROOM = 0.02  # distance of a start from bounds, in units of s
 _TIE = 0.01  # by which Φ may grow in a step: the integral of the deviance is not exact
-_SETTLED = 0.02  # change of log τ and log σ² below which they stand
-_STRIDE = 10.0  # factor by which τ and σ² change in one step, at most
-_SMOOTHEST = 1e-6  # roughness, as a part of the mean square of the field, that an initial state has at least
+_SETTLED = 0.05  # change of log p and log σ² below which they stand
+_STRIDE = 10.0  # factor by which σ² changes in one step, at most
+_WIDEST = 30  # wide test functions of a second start: fields that move by their own width between frames have no other
+_DRAWS = 32  # of initial states with many modes, for the spread of predictions: known to an eighth
+_ROUGH = 8  # times as long are steps in time of θ alone: errors are 500 times those that are allowed
+_FALLS = 0.02  # part of the misfit by which steps of θ alone fall, below which they end
+_FAR = 10.0  # standard deviations beyond which a propagator is made anew
+_TINY = 1e-300  # precision of free modes, for logarithms
+_FLAT = 1e-3  # curvature of −2 log p by the parameters of a law below which their priors do not hold them either
+# Factor by which the prior of a state between sensors is made wider than it is likely to be. States are no draws of a
+# Gaussian field: of bumps above zero seen by 40 sensors, coefficients were off by up to 3 sd with 1, which log|C| made
+# no better, and by 1.1, 0.5 and 0.1 with 2, 4 and 10, whose error bars are 1.3, 1.5 and 2 times as wide (3 draws).
+_WEAKER = 4.0
+_MOST_FREED = 0.9  # part of the information on coefficients that unknown laws may take, at most
 _UNSOLVED = "refine: the equation cannot be solved from the smoothed first frame; is it stable?"
 # Powers of e by which short waves may grow in a solution that goes where diffusion is negative: what rounding and
 # interpolation leave around zero of degenerate diffusion stays harmless below one.
@@ -63,13 +82,23 @@ _STALLED = "No step lowers the misfit, or all steps were used up: the estimate i
 
 @dataclass(frozen=True, eq=False)
 class _Parameters:
-    """Parameters: θ (d,), z (m,) of each experiment, τ of each of their modes (m,), σ², and steps between frames."""
+    """Parameters: θ (d,), z (m,) and the law of it (fields, 3) of each experiment, σ², and steps between frames.
+
+    Attributes
+    ----------
+    near
+        Propagators of linear equations, at coefficients not far from θ.
+    longer
+        How many times as long as those of the state the steps of its derivatives are: one until steps are short enough.
+    """
 
     theta: Array
     z: tuple[Array, ...]
-    tau: tuple[Array, ...]
+    law: tuple[Array, ...]
     level: float
     steps: int
+    near: tuple[Propagated | None, ...]
+    longer: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,12 +112,19 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Volume:
-    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which says how far is far."""
+    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which tells how far is far.
+
+    Attributes
+    ----------
+    freed
+        (d, d), what S loses since the laws of the initial states follow θ.
+    """
 
     theta: Array
     gradient: Array
     curvature: Array
     S: Array
+    freed: Array
 
     def slope(self, theta: Array) -> Array:
         """Gradient (d,) at another θ."""
@@ -121,12 +157,12 @@ class _Expansion:
         """Data and priors together."""
         d, scale = len(point.theta), model.scale
         H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
-        held = [tau * one.mu for one, tau in zip(model.experiments, point.tau, strict=True)]
+        held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
         phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
         C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
         gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
-        curvature = np.zeros((d, d)) if volume is None else volume.curvature
+        curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
         return _Expansion(
             phi,
             sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
@@ -156,7 +192,7 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
     like
         Fit of fewer operators to the same data, from which alone to begin.
     """
-    begin = [*starts, model.start()] if like is None else list(starts)
+    begin = [*starts, model.start(), model.start(_WIDEST)] if like is None else list(starts)
     steps = 1 if like is None else like.steps
     while steps <= _MOST_STEPS:
         first = _first(model, begin, like, steps)
@@ -184,7 +220,8 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
     volume: _Volume | None = None
     promised = np.inf
     for iteration in range(1, _ITERATIONS + 1):
-        point, moved = _with_strengths(model, point, sums, volume)
+        point, sums = _near(model, point, sums)
+        point, moved = _with_laws(model, point, sums, volume)
         near = _CLOSE if promised < _CONVERGED else _APART
         if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
             volume = _volume(model, point, sums)
@@ -199,6 +236,7 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
                     return None
                 point, sums = halved, again
                 continue
+            point = replace(point, longer=_LONGER)
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
         step, hoped = _step(model, point, at, damping)
@@ -214,26 +252,121 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
 
 
+def _near(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
+    """The same, with propagators that are not far from θ."""
+    known = next((one for one in point.near if one is not None), None)
+    if known is None:
+        return point, sums
+    x = point.theta - known.theta
+    S, _ = (at := _Expansion.of(model, point, sums)).reduced([scipy.linalg.cho_factor(C) for C in at.C])
+    if known.steps == point.steps and x @ S @ x <= _FAR**2:
+        return point, sums
+    point = _renewed(model, point)
+    again = _solved(model, point)
+    return point, sums if again is None else again
+
+
 def _first(
     model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int
 ) -> tuple[_Parameters, _Sums]:
     """The start with the lowest Φ; steps in time are halved until one can be solved."""
     states = [one.smooth[0] for one in model.experiments] if like is None else like.initial
     z = tuple(one.modes(state) for one, state in zip(model.experiments, states, strict=True))
-    tau = tuple(_strengths(one, own, np.ones(len(one.fields))) for one, own in zip(model.experiments, z, strict=True))
-    tau = tau if like is None else like.smoothness
+    law = tuple(map(first_law, model.experiments, z)) if like is None else like.smoothness
     centre = np.diag(model.scale**-2.0)
     room = np.where(np.isinf(model.bounds.upper), _ROOM * np.abs(model.bounds.A) @ model.scale, 0.0)
     inner = replace(model.bounds, lower=model.bounds.lower + room)
     inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
+    still = solve_program(centre, 0 * model.scale, inner)  # where hardly anything moves, if no other start is solved
     level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
-        points = [_Parameters(theta, z, tau, level, steps) for theta in inside]
+        points = [_Parameters(theta, z, law, level, steps, (None,) * len(z)) for theta in inside]
+        if model.propagating:
+            points = _first_linear(model, points)
         solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
+        if not solved and like is None and not model.propagating:
+            point = _Parameters(still, z, law, level, steps, (None,) * len(z))
+            solved = [(point, sums)] if (sums := _solved(model, point)) is not None else []
         if solved:
-            return min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
+            best = min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
+            return _short_enough(model, *best)
         steps *= 2
     raise RefineError(_UNSOLVED)
+
+
+def _short_enough(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
+    """With steps in time that are short enough, and longer ones for derivatives; as it is where a start needs many."""
+    short = _short_steps(model, point, _SHORT * point.steps)
+    if short is None:
+        return point, sums
+    found = replace(point, steps=short, longer=_LONGER)
+    again = _solved(model, found)
+    return (point, sums) if again is None else (found, again)
+
+
+def _short_steps(model: ForwardModel, point: _Parameters, most: int = _MOST_STEPS) -> int | None:
+    """Steps between two frames that change the predictions little when they are halved; None where more are needed."""
+    while _differs(model, point, halved := replace(point, steps=2 * point.steps)):
+        if halved.steps > most:
+            return None
+        point = halved
+    return point.steps
+
+
+def _first_linear(model: ForwardModel, points: Sequence[_Parameters]) -> list[_Parameters]:
+    """The best start after steps of θ alone, with propagators there; none where nothing is solved."""
+    begun = [(sums.deviance, p) for p in points if (sums := _alone(model, p)) is not None]
+    if not begun:
+        return []
+    point = min(begun, key=lambda pair: pair[0])[1]
+    point = _alone_fitted(model, point)
+    rough = max(point.steps, (_short_steps(model, point) or _MOST_STEPS) // _ROUGH)
+    point = _alone_fitted(model, replace(point, steps=rough))
+    return [_renewed(model, replace(point, steps=_short_steps(model, point) or _MOST_STEPS))]
+
+
+def _alone_fitted(model: ForwardModel, point: _Parameters) -> _Parameters:
+    """Where θ alone fits nearly as well as it can, z being what it is."""
+    damping, better, worse, least, last = _DAMPING
+    sums = _alone(model, point)
+    while sums is not None and damping <= last:
+        S = sum(sums.curvature) / point.level + np.diag(model.scale**-2.0)
+        damped = S + damping * np.diag(np.diag(S))
+        slope = sum(sums.slope) / point.level - point.theta / model.scale**2
+        step = replace(point, theta=solve_program(damped, damped @ point.theta + slope, model.bounds))
+        tried = _alone(model, step)
+        if tried is None or tried.deviance >= sums.deviance:
+            damping = worse * max(damping, least)
+            continue
+        fall = 1 - tried.deviance / sums.deviance
+        damping, sums, point = better * damping, tried, step
+        if fall < _FALLS:
+            break
+    return point
+
+
+def _alone(model: ForwardModel, point: _Parameters) -> _Sums | None:
+    """Sums over the data of θ alone, z being what it is; None where the equation cannot be solved there."""
+    curvatures, slopes, deviance = [], [], 0.0
+    for number, one in enumerate(model.experiments):
+        made, start = model.simulators[number], one.initial(point.z[number])
+        try:
+            frames = list(solve_with_tangents(made, point.theta, start, one.V[:, :0], one.data.times, point.steps))
+        except (StepFailedError, NotFiniteError):
+            return None
+        u, G = np.stack([one.measured(u) for u, _ in frames]), np.stack([one.measured(G) for _, G in frames])
+        weighted = (one.known / one.variance(u))[:, :, None] * G
+        curvatures.append(np.einsum("tsd,tse->de", G, weighted))
+        slopes.append(np.einsum("tsd,ts->d", weighted, one.values - u))
+        deviance += sum(one.deviance(values, k) for k, values in enumerate(u))
+    return _Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def _renewed(model: ForwardModel, point: _Parameters) -> _Parameters:
+    """With propagators at θ."""
+    pairs = enumerate(zip(model.experiments, model.simulators, strict=True))
+    near = [Propagated.of(*pair, point.theta, point.steps) if model.propagates(k) else None for k, pair in pairs]
+    return replace(point, near=tuple(near))
 
 
 def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
@@ -244,9 +377,16 @@ def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
         p = len(point.theta) + len(one.mu)
         H, slope = np.zeros((p, p)), np.zeros(p)
         try:
-            frames = _frames(model, point, number)
-            for k, (state, tangents) in enumerate(frames):
-                u, G = one.measured(state), one.measured(tangents)
+            states = model.predicted(point.theta, point.z[number], number, point.steps)
+            if (near := point.near[number]) is not None:
+                made, z = model.simulators[number], point.z[number]
+                H, slope = near.sums(one, made, point.theta, z, states, point.longer)
+                curvatures.append(H)
+                slopes.append(slope)
+                deviance += sum(one.deviance(u, k) for k, u in enumerate(states))
+                continue
+            for k, (_, tangents) in enumerate(_tangents(model, point, number)):
+                u, G = states[k], one.measured(tangents)
                 weight = one.known[k] / one.variance(u, k)
                 H += G.T @ (weight[:, None] * G)
                 slope += G.T @ (weight * (one.values[k] - u))
@@ -258,12 +398,27 @@ def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     return _Sums(tuple(curvatures), tuple(slopes), deviance)
 
 
+def _tangents(model: ForwardModel, point: _Parameters, number: int) -> Iterator[tuple[Array, Array]]:
+    return _frames(model, replace(point, steps=max(1, point.steps // point.longer)), number)
+
+
 def _frames(
-    model: ForwardModel, point: _Parameters, number: int, later: Sequence[float] | Array = ()
+    model: ForwardModel,
+    point: _Parameters,
+    number: int,
+    later: Sequence[float] | Array = (),
+    drawn: tuple[Array, Array] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later."""
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later.
+
+    Parameters
+    ----------
+    drawn
+        Changes of θ and z, (d, k) and (m, k); derivatives are then along those of z, (S, d + k).
+    """
     one, z = model.experiments[number], point.z[number]
     start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
+    slopes = slopes if drawn is None else slopes @ drawn[1]
     return solve_with_tangents(model.simulators[number], point.theta, start, slopes, times, point.steps)
 
 
@@ -305,77 +460,115 @@ class _Joint:
     def used(self, model: ForwardModel, point: _Parameters) -> float:
         """Parameters that the data determine: all, less what the priors say about them."""
         told = float(np.sum(np.diag(self.inverse) / model.scale**2))
-        for one, tau, covariance in zip(model.experiments, point.tau, self.of_z, strict=True):
-            told += float(np.sum(tau * one.mu * np.diag(covariance)))
+        for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
+            told += float(one.precisions(law) @ np.diag(covariance))
         return len(point.theta) + sum(map(len, point.z)) - told
 
-    def spread(self, number: int, G: Array) -> Array:
-        """Standard deviations (s,) of values of an experiment with derivatives G (s, d + m)."""
+    def drawn(self, number: int, count: int) -> tuple[Array, Array]:
+        """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
+        rng = np.random.default_rng(0)
+        x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
+        K = self.coupled[number]
+        own = self.of_z[number] - K @ self.inverse @ K.T
+        return x, np.linalg.cholesky(own) @ rng.standard_normal((len(own), count)) - K @ x
+
+    def spread(self, number: int, G: Array, drawn: tuple[Array, Array] | None = None) -> Array:
+        """Standard deviations (s,) of values of an experiment with derivatives G (s, d + m), or along draws."""
+        if drawn is not None:
+            d = len(self.inverse)
+            return np.asarray(np.sqrt(np.mean((G[:, :d] @ drawn[0] + G[:, d:]) ** 2, axis=1)))
         cross = -self.inverse @ self.coupled[number].T
         covariance = np.block([[self.inverse, cross], [cross.T, self.of_z[number]]])
         return np.asarray(np.sqrt(np.einsum("sp,pq,sq->s", G, covariance, G, optimize=True)))
 
 
-def _strengths(one: Measurements, z: Array, determined: Array) -> Array:
-    """τ of each mode, one per field: the number of modes that the data determine, (fields,), over zᵀμz."""
-    rough = (one.mu * z**2).reshape(len(one.fields), -1).sum(axis=1)
-    least = _SMOOTHEST * (float(np.mean(one.smooth[0] ** 2)) or 1.0)
-    return np.repeat(np.maximum(determined, _SMOOTHEST) / np.maximum(rough, least), len(z) // len(one.fields))
+def _linear(sums: _Sums, point: _Parameters, number: int) -> tuple[Array, Array]:
+    """K (m, m) and b (m,) of an experiment, as :mod:`bvsi.refine.spectrum` has them."""
+    d = len(point.theta)
+    K = sums.curvature[number][d:, d:] / point.level
+    return K, sums.slope[number][d:] / point.level + K @ point.z[number]
 
 
-def _with_strengths(
+def _with_laws(
     model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None
 ) -> tuple[_Parameters, float]:
-    """τ, and σ² where it is not known, nearer to the most likely ones; and by how much their logarithms moved."""
-    law = _Joint.of(_Expansion.of(model, point, sums, volume))
-    taus, changes = [], [0.0]
-    for one, z, tau, covariance in zip(model.experiments, point.z, point.tau, law.of_z, strict=True):
-        told = (one.mu > 0) - tau * one.mu * np.diag(covariance)
-        found = _strengths(one, z, told.reshape(len(one.fields), -1).sum(axis=1))
-        found = np.clip(found, tau / _STRIDE, tau * _STRIDE)
-        changes.append(float(np.abs(np.log(found / tau)).max()) if one.rank else 0.0)
-        taus.append(found)
+    """The most likely laws, and σ² where it is not known; and by how much their parameters moved."""
+    laws = tuple(
+        (first_law(one, z) if model.propagates(k) else likely_law(one, *_linear(sums, point, k), law))
+        - np.array([2 * math.log(_WEAKER) if model.profiled else 0.0, 0.0, 0.0])
+        for k, (one, z, law) in enumerate(zip(model.experiments, point.z, point.law, strict=True))
+    )
+    moved = max(
+        float(np.abs(np.log(np.maximum(one.precisions(new), _TINY) / np.maximum(one.precisions(old), _TINY))).max())
+        for one, new, old in zip(model.experiments, laws, point.law, strict=True)
+    )
     level = point.level
     if not model.level_known:
+        law = _Joint.of(_Expansion.of(model, point, sums, volume))
         level = sums.deviance / max(1.0, model.count - law.used(model, point))
         level = float(np.clip(level, point.level / _STRIDE, point.level * _STRIDE))
-        changes.append(abs(math.log(level / point.level)))
-    return replace(point, tau=tuple(taus), level=level), max(changes)
+        moved = max(moved, abs(math.log(level / point.level)))
+    return replace(point, law=laws, level=level), moved
 
 
 def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Volume:
     """Gradient and curvature of Σ log|C| by θ, at the most probable z: differences over half an sd.
 
     Without it θ is the most probable one together with z. Where z is rough as soon as θ is small, as initial states are
-    without diffusion, that is far from the θ that is most probable whatever z.
+    without diffusion, that is far from the θ that is most probable whatever z. Between sensors, where the prior of z is
+    weak, it is zero: the best z of a flat prior has a score without bias, whatever the state is.
     """
     at = _Expansion.of(model, point, sums)
     factors = [scipy.linalg.cho_factor(C) for C in at.C]
     S, _ = at.reduced(factors)
+    if model.profiled:
+        return _Volume(point.theta, 0 * point.theta, 0 * S, S, 0 * S)
     values, Q = np.linalg.eigh(S)
     R = Q / np.sqrt(values)
     coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
-    here = _logdet(at)
-    slope, bend = np.zeros(len(values)), np.zeros(len(values))
+    here, own = _logdet(at), _law_slopes(model, point, sums)
+    slope, bend, pulled = np.zeros(len(values)), np.zeros(len(values)), np.zeros((len(values), len(own)))
     for i, direction in enumerate(R.T):
         there = [_moved(model, point, coupled, side * _APART * direction) for side in (1, -1)]
-        up, down = (None if one is None else _logdet(one) - here for one in there)
+        up, down = (None if one is None else (_logdet(one[0]) - here, one[1] - own) for one in there)
         if up is not None and down is not None:
-            slope[i], bend[i] = (up - down) / (2 * _APART), (up + down) / _APART**2
-        elif up is not None or down is not None:
-            slope[i] = (up if up is not None else -down) / _APART  # type: ignore[operator]
+            slope[i], bend[i] = (up[0] - down[0]) / (2 * _APART), (up[0] + down[0]) / _APART**2
+            pulled[i] = (up[1] - down[1]) / (2 * _APART)
+        elif (one := up or down) is not None:
+            slope[i], pulled[i] = (x * (1 if up else -1) / _APART for x in one)
     onto = S @ R
-    return _Volume(point.theta, onto @ slope, (onto * np.maximum(bend, -1.0)) @ onto.T, S)
+    bend = np.maximum(bend, -1.0)
+    freed = _freed(model, point, sums, pulled, 1 + 0.5 * bend)
+    return _Volume(point.theta, onto @ slope, (onto * bend) @ onto.T, S, onto @ freed @ onto.T)
 
 
-def _moved(model: ForwardModel, point: _Parameters, coupled: Sequence[Array], x: Array) -> _Expansion | None:
-    """The expansion at θ + x, with z as it is most probable there; None out of bounds, or where nothing is solved."""
+def _law_slopes(model: ForwardModel, point: _Parameters, sums: _Sums) -> Array:
+    """Slopes of −2 log p by the laws of all experiments, one after the other."""
+    pairs = enumerate(zip(model.experiments, point.law, strict=True))
+    return np.concatenate([law_slope(one, *_linear(sums, point, k), law) for k, (one, law) in pairs])
+
+
+def _freed(model: ForwardModel, point: _Parameters, sums: _Sums, pulled: Array, S: Array) -> Array:
+    """½ L_θh L_hh⁻¹ L_hθ (d, d) of pulled = L_θh (d, h), where ½ L_θθ is diag(S); a part of that at most."""
+    pairs = enumerate(zip(model.experiments, point.law, strict=True))
+    blocks = [law_curvature(one, *_linear(sums, point, k), law) for k, (one, law) in pairs]
+    values, Q = np.linalg.eigh(scipy.linalg.block_diag(*blocks))
+    some = pulled @ Q[:, values > _FLAT] / np.sqrt(values[values > _FLAT])
+    root = np.sqrt(S)
+    parts, E = np.linalg.eigh(0.5 * some @ some.T / root[:, None] / root)
+    return np.asarray(root[:, None] * ((E * np.minimum(parts, _MOST_FREED)) @ E.T) * root)
+
+
+def _moved(
+    model: ForwardModel, point: _Parameters, coupled: Sequence[Array], x: Array
+) -> tuple[_Expansion, Array] | None:
+    """The expansion and the slopes by the laws at θ + x and the z most probable there; None where nothing is solved."""
     theta = point.theta + x
     if not model.bounds.inside(theta, 0.0):
         return None
     there = replace(point, theta=theta, z=tuple(z - K @ x for z, K in zip(point.z, coupled, strict=True)))
     sums = _solved(model, there)
-    return None if sums is None else _Expansion.of(model, there, sums)
+    return None if sums is None else (_Expansion.of(model, there, sums), _law_slopes(model, there, sums))
 
 
 def _logdet(at: _Expansion) -> float:
@@ -401,17 +594,19 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     states, values, spreads = [], [], []
     for number, one in enumerate(model.experiments):
-        frames = list(_frames(model, point, number, one.later))
+        drawn = law.drawn(number, _DRAWS) if model.propagates(number) else None
+        frames = list(_frames(model, point, number, one.later, drawn))
         states.append(np.stack([u for u, _ in frames]))
         values.append(np.stack([one.measured(u) for u, _ in frames]))
-        spreads.append(np.stack([law.spread(number, one.measured(G)) for _, G in frames]))
+        spreads.append(np.stack([law.spread(number, one.measured(G), drawn) for _, G in frames]))
     if (
         model.growth(point.theta, [own[: one.data.n_times] for own, one in zip(states, model.experiments, strict=True)])
         > _RUNS_AWAY
     ):
         raise RefineError(_ILL_POSED)
     held = sum(
-        0.5 * float(np.log(tau[one.mu > 0]).sum()) for one, tau in zip(model.experiments, point.tau, strict=True)
+        0.5 * float(np.log(one.precisions(law)[one.mu > 0]).sum())
+        for one, law in zip(model.experiments, point.law, strict=True)
     )
     likelihood = held - 0.5 * (at.phi + _logdet(at) - float(np.sum((point.theta / model.scale) ** 2)))
     if not model.level_known:
@@ -431,7 +626,7 @@ def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
         tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),
-        point.tau,
+        point.law,
         point.level,
         point.steps,
         found.status,

@@ -1,10 +1,12 @@
 """Values of an experiment as they were measured: the law of their noise, and the modes of its initial state.
 
     û_j = P u(t_j) + ε_j,     Var ε = v(u) = a² + b (|u| + l) + c² u²
-    u(t_0) = V z,     of counts  b log(1 + e^{Vz/b})
+    u(t_0) = V z,     of counts  b log(1 + e^{Vz/b}),     z_i ~ N(0, 1/p_i),     p_i = a (1 + κ_i/l)^q
 
 P takes states from the nodes where the equation is solved to those of the data; usually they are the same. V and μ:
-eigenvectors and eigenvalues of squared second differences. Counts have an initial state above zero: below b noise is
+eigenvectors and eigenvalues of squared second differences, κ = μ^½ over its middle value, which grows with the square
+of the wave number: l tells how wide the features of the state are, q how smooth they are. Modes with μ = 0 are free.
+Counts have an initial state above zero: below b noise is
 larger than what is counted, and far above b the state is V z. The deviance is that of the quasi-likelihood,
 2 ∫_u^û (û − s)/v(s) ds: (û − u)²/v where v is constant, and Poisson's, divided by b, for counts.
 """
@@ -12,7 +14,7 @@ larger than what is counted, and far above b the state is V z. The deviance is t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from typing import Any
 
@@ -37,7 +39,12 @@ from bvsi.spaces.spline_tests import USUAL_RECONSTRUCTION
 
 # Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
 _MOST_MODES = 400
-_PER_SENSOR = 5  # see above: those of a field between sensors, by sensor; of finer ones only the prior would know
+_MOST_LINEAR = 3000  # those of linear equations, whose propagator is a dense matrix of that size
+# Those of a field between sensors, by sensor. Of 40 sensors and bumps 0.45 spacings wide 5 modes left out as much as
+# 0.5 sd of the noise, and 8 of them 0.2, which is what the mesh did.
+_PER_SENSOR = 8
+# Nodes where the equation is solved, by node of the data, beyond which the state between them is a matter of its prior.
+_SPARSE = 3.0
 # Part of one step of the counts that is added to a mean count in its variance. With a tenth, as in SignalNoise.of, the
 # weights of counts of nothing vary so much that Gauss–Newton steps go back and forth (1 of 30 assays, seed 100).
 _LEAST = 0.5
@@ -89,7 +96,7 @@ class Measurements:
     V
         (S, m).
     mu
-        (m,).
+        (m,), zero of modes without a prior.
     later
         Times after those of the data for which there are predictions, (L,).
     """
@@ -122,7 +129,8 @@ class Measurements:
         further = np.asarray(later, dtype=float)
         if further.ndim != 1 or not np.all(np.diff(np.append(data.times[-1], further)) > 0):
             raise RefineError(f"later: increasing times after the last of the data, {data.times[-1]:g}, are needed.")
-        measured = measure(data, noise)
+        # a peak that moves by its own width between frames looks like outliers; of stated noise the misfit tells them
+        measured = measure(data, noise, robust=None if noise is None else False)
         if correlated(measured.noise):
             raise RefineError(
                 "refine: noise that is correlated between nodes or times cannot be used; state noise=IID, PerField, "
@@ -134,7 +142,7 @@ class Measurements:
         every = np.ones(shape, dtype=bool)
         known = {f: every if data.measured is None else data.measured[f] for f in fields}
         place = _finer(data) if on is None else on
-        V, mu = _modes(place, min(_MOST_MODES, data.n_nodes * (_PER_SENSOR if on is not None else 1)))
+        V, mu = _modes(place, _most_modes(place, data, on is not None))
         P = None
         if place is not data.geometry:
             if data.auxiliary:
@@ -241,9 +249,37 @@ class Measurements:
         return tuple(f for f, b in zip(self.fields, np.split(self.bend, len(self.fields)), strict=True) if b[0] > 0)
 
     @property
+    def sparse(self) -> bool:
+        """Whether the state between the places of the data is a matter of its prior."""
+        return self.on.n_nodes > _SPARSE * self.data.n_nodes
+
+    def some_modes(self) -> Measurements:
+        """The same with modes that nonlinear equations can carry."""
+        count = len(self.mu) // len(self.fields)
+        kept = np.concatenate([np.arange(min(count, _MOST_MODES)) + i * count for i in range(len(self.fields))])
+        return self if len(kept) == len(self.mu) else replace(self, V=self.V[:, kept], mu=self.mu[kept])
+
+    @property
     def rank(self) -> int:
         """Modes that the prior holds."""
         return int(np.count_nonzero(self.mu))
+
+    @cached_property
+    def fineness(self) -> Array:
+        """κ/κ_m of all modes, (m,): κ = μ^½ is their squared wave number, κ_m the middle one."""
+        held = self.mu[self.mu > 0]
+        return np.asarray(np.sqrt(self.mu / np.median(held))) if held.size else self.mu
+
+    def precisions(self, law: Array) -> Array:
+        """p (m,) of the modes, from (log a, log l, log q) of each field, (fields, 3); zero without a prior."""
+        a, scale, q = np.repeat(np.exp(law), len(self.mu) // len(law), axis=0).T
+        return np.where(self.mu > 0, a * (1 + self.fineness / scale) ** q, 0.0)
+
+    def precision_slopes(self, law: Array) -> Array:
+        """∂ log p/∂ law of each mode, by the parameters of its own field, (3, m)."""
+        _, scale, q = np.repeat(np.exp(law), len(self.mu) // len(law), axis=0).T
+        x = self.fineness / scale
+        return np.asarray((self.mu > 0) * np.stack([np.ones_like(x), -q * x / (1 + x), q * np.log1p(x)]))
 
 
 def _law(noise: Noise | None, measured: Measurement, name: str) -> SignalNoise | None:
@@ -300,6 +336,13 @@ def _finer(data: Data) -> Grid | Mesh:
     (name,), (x,) = grid.names, grid.axes.values()
     between = np.sort(np.concatenate([x, 0.5 * (x[1:] + x[:-1])]))
     return Grid(coordinates=grid.coordinates, **{name: between})
+
+
+def _most_modes(place: Grid | Mesh, data: Data, sensors: bool) -> int:
+    """How many there are at most: all on grids of a middle size, which linear equations can carry."""
+    if sensors:
+        return min(_MOST_MODES, data.n_nodes * _PER_SENSOR)
+    return min(_MOST_LINEAR if isinstance(place, Grid) and place.n_nodes <= _MOST_LINEAR else _MOST_MODES, data.n_nodes)
 
 
 def _modes(geometry: Grid | Mesh, most: int) -> tuple[Array, Array]:

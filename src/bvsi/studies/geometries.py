@@ -183,8 +183,13 @@ def _tetrahedra(rng: Rng) -> Mesh:
     return Mesh(points, mesh.t.T.astype(np.int64), "tetra")
 
 
+def holed(h: float) -> Mesh:
+    """Triangles about h wide in a box with a round hole."""
+    return triangles(along(_BOX, h), _circle((0.7, 0.5), 0.2, h), h)
+
+
 def _hole() -> Mesh:
-    return triangles(along(_BOX, 0.045), _circle((0.7, 0.5), 0.2, 0.045), 0.045)
+    return holed(0.045)
 
 
 _SOLID = Transport(v=(0.5, 0.2, -0.3), width=0.15, bumps=10)
