@@ -200,7 +200,13 @@ class Discovery:
         labelled = xr.DataArray(
             Phi.reshape(*mesh.shape[:-1], -1), dims=(*axes, "operator"), coords={**axes, "operator": list(self.names)}
         )
-        return predict_linear(self.posterior, labelled, level=level)
+        band = predict_linear(self.posterior, labelled, level=level)
+        if not f.steps:
+            return band
+        beyond = f.beyond(mesh.reshape(-1, len(axes))).reshape(mesh.shape[:-1])
+        factor = np.sqrt(1 + beyond / band["variance"])
+        ends = {side: band["mean"] + factor * (band[side] - band["mean"]) for side in ("lower", "upper")}
+        return band.assign(variance=band["variance"] + beyond, **ends)
 
     def _function_text(self, f: FoundFunction) -> str:
         if f.constant:
