@@ -35,8 +35,8 @@ _NODES = 2.0
 #: Nodes of a mesh, or sensors, up to which splines are evaluated between them, at the points of quadrature: steps in
 #: k(x) through 150 sensors. Beyond, nodes resolve them, and a matrix for each spline would take too much memory.
 FEW_NODES = 2000
-# Nodes of an interval then. Bands of a step through 150 sensors cover 0.92, 0.87 and 0.90 of the line with 0.5, 0.36 and
-# 0.3 (4 and 2 draws of seed 9004), and take half the time with 0.5.
+# Nodes of an interval then. Bands of a step through 150 sensors cover 0.92, 0.87 and 0.90 of the line with 0.5, 0.36
+# and 0.3 (4 and 2 draws of seed 9004), and take half the time with 0.5.
 _FEW_NODES_EACH = 0.5
 # Standard deviations of the noise in an interval of a field at least: integrands are without bias to second order.
 _NOISES = 3.0
