@@ -14,6 +14,7 @@ from typing import Any
 import bvsi
 from docutils import nodes
 from latex2mathml.converter import convert
+from myst_nb.core import render
 
 # kernels inherit these: one core, and no remarks of the debugger in the pages
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -37,7 +38,7 @@ nb_execution_timeout = 600
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_ipywidgets_js: dict[str, Any] = {}  # they would come from the network
-suppress_warnings = ["myst-nb.lexer"] if nb_execution_mode == "off" else []  # only a kernel tells its language
+suppress_warnings = ["myst-nb.lexer"] if nb_execution_mode == "off" else []  # only a kernel names its language
 
 autosummary_generate = False
 autodoc_member_order = "bysource"
@@ -60,6 +61,28 @@ html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#00578a", "color-brand-content": "#00578a"},
     "dark_css_variables": {"color-brand-primary": "#56B4E9", "color-brand-content": "#56B4E9"},
 }
+
+
+_coalesce = render.coalesce_streams
+
+
+def _joined_streams(outputs: list[Any]) -> list[Any]:
+    """What a cell printed, as it was printed: myst-nb would end a line wherever the kernel sent a piece of it."""
+    streams: dict[str, Any] = {}
+    others = []
+    for one in outputs:
+        known = streams.get(one["name"]) if one["output_type"] == "stream" else None
+        if known is not None:
+            known["text"] += one["text"]
+            continue
+        others.append(one)
+        if one["output_type"] == "stream":
+            streams[one["name"]] = one
+    joined: list[Any] = _coalesce(others)
+    return joined
+
+
+render.coalesce_streams = _joined_streams
 
 
 def _process_signature(

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import SpaceError
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.axis import UniformSplines
 
 POINTS = np.linspace(2.0, 5.0, 241)
 

@@ -63,9 +63,9 @@ _HOME = {
     "select": "Backward BestSubset ProfileBIC ResidualBIC Sweep Wald",
     "spaces": "H3 P1 P2 Q1 Q2 Galerkin SplineTests",
 }
-# Packages whose further names are at hand after ``import bvsi`` alone, such as ``bvsi.select.Forward``.
+# Packages whose further names are available after ``import bvsi`` alone, such as ``bvsi.select.Forward``.
 _PACKAGES = ("check", "data", "infer", "likelihood", "noise", "operators", "predict", "residual", "select", "spaces")
-# What is at hand too, and not among the names of the method: lists of candidates, and what may need packages that are
+# Also available, but no part of the method: lists of candidates, and names that may need packages that are
 # not installed.
 _MORE = {
     "BvsiRegressor": "bvsi.app.regressor",
@@ -85,7 +85,8 @@ def __getattr__(name: str) -> Any:
     home = _MODULE_OF.get(name) or _MORE.get(name)
     if home is None:
         raise AttributeError(f"module 'bvsi' has no attribute {name!r}")
-    return getattr(importlib.import_module(home), name)
+    globals()[name] = value = getattr(importlib.import_module(home), name)  # the next time it is simply there
+    return value
 
 
 def __dir__() -> list[str]:

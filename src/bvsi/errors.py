@@ -12,7 +12,7 @@ class DataError(BvsiError):
 
 
 class MissingValuesError(DataError):
-    """A field has NaN, and nobody said that they stand for values that were not measured."""
+    """A field has NaN values that were not declared as missing."""
 
 
 class SpaceError(BvsiError):

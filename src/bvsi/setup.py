@@ -15,6 +15,7 @@ import numpy as np
 from bvsi.common.arrays import Array, Mask
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh
+from bvsi.data._arrays import taken
 from bvsi.data.scattered import coarser
 from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
@@ -116,7 +117,7 @@ class Setup:
     ) -> ResidualLikelihood:
         """A likelihood of this setup with Jacobians taken at the states û − ε̂(θ), which its residuals smooth.
 
-        ε − ε̂ is not correlated with the residuals, and so are no longer the weights: with Jacobians at û the mean of a
+        ε − ε̂ is not correlated with the residuals, and neither are the weights then: with Jacobians at û the mean of a
         quadratic operator is off by tr(F'' P Σ_u), P Σ_u the covariance of ε̂.
         """
         for _ in range(rounds):
@@ -169,7 +170,7 @@ class Setup:
         return self._at(frames, places, _narrower_tests(self.tests, places[0][0], nodes))
 
     def coarser(self) -> tuple[Setup, float] | None:
-        """The same at fewer nodes of meshes, and how much farther apart they are; None where that cannot be."""
+        """The same at fewer nodes of meshes, and how much farther apart they are; None where that is impossible."""
         places: list[Place] = []
         for data in self.data:
             found = coarser(data.geometry) if isinstance(data.geometry, Mesh) else None
@@ -246,7 +247,7 @@ def _thinned(data: Data, frames: slice, place: Place) -> Data:
     geometry, mask = place
     if mask is None:
         return data
-    fields = {name: values[:, mask] for name, values in data.fields.items()}
+    fields = {name: taken(values, ALL, mask) for name, values in data.fields.items()}
     known = {name: values[..., mask] for name, values in data.auxiliary.items()}
     measured = None if data.measured is None else {name: m[:, mask] for name, m in data.measured.items()}
     return Data(data.times, fields, geometry, known, measured)

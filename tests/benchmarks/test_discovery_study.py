@@ -25,7 +25,7 @@ from bvsi.studies.benchmarks.discovery.table import comma_separated, markdown, r
 
 @dataclass(frozen=True)
 class Decay:
-    """u_t = −2u; the noise is told in the data, so that methods can use it."""
+    """u_t = −2u; the noise is stated in the data, so that methods can use it."""
 
     name: str = "decay"
     truth: dict = field(default_factory=lambda: {"u": -2.0})

@@ -136,7 +136,7 @@ def test_what_cannot_be_measured_is_told():
 
 
 def test_the_command_writes_table_record_and_figure(tmp_path, monkeypatch):
-    """Ten and all candidates of a tiny case, in this process; a failure is told."""
+    """Ten and all candidates of a tiny case, in this process; a failure is reported."""
     from typer.testing import CliRunner
 
     def here(task, settings):
@@ -165,7 +165,7 @@ def test_the_command_writes_table_record_and_figure(tmp_path, monkeypatch):
 
 
 def test_what_is_measured_is_on_disk_when_the_rest_fails(tmp_path, monkeypatch):
-    """A run that is stopped has told and kept what came before."""
+    """A run that is stopped has printed and kept what came before."""
     from typer.testing import CliRunner
 
     def here(task, settings):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bvsi.check import Comparison, Verdict
-from bvsi.check.levels import LEVELS
+from bvsi.check.comparison import LEVELS
 from bvsi.check.verdict import Evidence, judge
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover

@@ -9,13 +9,13 @@ import pytest
 
 import bvsi
 from bvsi.check import Verdict
-from bvsi.check.levels import CheckLevels
+from bvsi.check.comparison import CheckLevels
 from discovery.exact_cases import BURGERS_TRUTH, burgers, noisy
 
 
 @pytest.fixture(scope="module")
 def found() -> bvsi.Discovery:
-    """u u_x and (1 + x/1000) u u_x cannot be told apart at this noise."""
+    """u u_x and (1 + x/1000) u u_x cannot be distinguished at this noise."""
     library = bvsi.Library({"u": ["laplacian(u)", "u*dx(u)", "u*dx(u)*(1+0.001*x)", "u"]})
     return bvsi.discover(noisy(burgers(), 1e-2, 0), library)
 

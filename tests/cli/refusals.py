@@ -4,9 +4,9 @@ The inputs stand in ``malformed_*.py`` under the same names. Exit code 2, one me
 """
 
 REFUSALS: dict[str, tuple[str, ...]] = {
-    "this is no NetCDF file; it may be damaged, incomplete or of": ("nc: empty", "classic: empty"),
+    "this is not a NetCDF file; it may be damaged, incomplete or of": ("nc: empty", "classic: empty"),
     "cannot be read as NetCDF": ("nc: cut at 30%", "nc: cut at 90%", "classic: cut at 30%"),
-    "the file may be damaged, or fill values stand for what was": (
+    "the file may be damaged, or fill values mark what was": (
         "nc: noise in the middle",
         "classic: noise in the middle",
         "arrays: huge values",
@@ -37,7 +37,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "is complex with a non-zero imaginary part; name a part of": ("mat73: noise in the middle", "arrays: complex"),
     "the file is empty; it needs a header and one row per sensor": ("csv: empty",),
     "rows are missing, the first at time": ("csv: cut at 30%", "table: row missing"),
-    "is no header of a table; write the names of the columns": (
+    "is not the header of a table; write the names of the columns": (
         "csv: noise at the head",
         "table: UTF-16",
         "table: escapes of a terminal",
@@ -71,7 +71,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "cannot be read as MSH": ("msh: empty", "msh: cut at 30%"),
     "cannot be read as mesh": ("mesh: empty", "mesh: cut at 30%"),
     "the collection names no files": ("pvd: web page",),
-    "is there already; choose another name, or write over it": (
+    "exists already; choose another name, or overwrite it": (
         "csv: init",
         "bvsi 'init good.nc'",
         "bvsi 'predict found.nc [laplacian(u)] --out good.nc'",
@@ -150,7 +150,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "must be greater: the end point probably repeats the first": ("reading: period too short",),
     "select: no entry of": ("reading: range without data",),
     "the lowest value comes first": ("reading: range turned round",),
-    "is no axis of the fields; the axes are": ("reading: range of an unknown axis",),
+    "is not an axis of the fields; the axes are": ("reading: range of an unknown axis",),
     "is periodic and only a part is selected; leave it out of": ("reading: range of a periodic axis",),
     "entries, whose coordinates alone take more than max_memory": ("reading: memory for nothing", "array without end"),
     "data.mesh: there is no file": ("reading: absent mesh",),
@@ -167,14 +167,14 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "some times or positions are empty or not finite; every row": ("table: position NaN",),
     "columns could be fields; name those of interest in fields": ("table: thousands of columns",),
     "cannot be read as CSV": ("table: very long line",),
-    "outside of its folder; copy it there, or allow it with": ("text: file of the system by path", "links in circles"),
-    "which is no file; name a file": ("text: device",),
+    "outside its folder; copy it there, or allow it with": ("text: file of the system by path", "links in circles"),
+    "which is not a file; name a file": ("text: device",),
     "which the series names; check the path": ("text: collection of an absent file",),
     "the mesh has no cells that are supported": ("text: mesh without cells",),
     "MSH asks for more memory than there is, or than is allowed": ("text: mesh with a huge count",),
     "VTK asks for more memory than there is, or than is allowed": ("text: VTK with a huge count",),
     "u.npy: its header announces more values than there are; the": ("archive that claims too much",),
-    "which no run of bvsi has written there; choose another": ("earlier results",),
+    "which bvsi did not write; choose another": ("earlier results",),
     "give all the same space dimension and axes": ("experiments of different dimension",),
     "the mesh must not move or change": ("mesh that moves",),
     "that the first frame has; give complete frames": ("frame without the field",),
@@ -182,20 +182,20 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "points; the file is damaged": ("cells of points that are not there",),
     "cells have zero volume, first cell": ("mesh that is flat",),
     "is missing; add it": ("study: empty", "study: another program's"),
-    "no valid TOML: invalid value at column": ("study: text that is not TOML",),
-    "no valid TOML: cannot overwrite a value at column": ("study: key twice",),
-    "no valid TOML: cannot declare": ("study: table twice",),
-    "no valid TOML: unclosed array": ("study: list that does not end",),
-    "no valid TOML: invalid statement at column": ("study: JSON",),
+    "not valid TOML: invalid value at column": ("study: text that is not TOML",),
+    "not valid TOML: cannot overwrite a value at column": ("study: key twice",),
+    "not valid TOML: cannot declare": ("study: table twice",),
+    "not valid TOML: unclosed array": ("study: list that does not end",),
+    "not valid TOML: invalid statement at column": ("study: JSON",),
     "save the file as UTF-": ("study: binary", "bvsi 'run good.nc'"),
-    "no valid TOML: illegal character": ("study: zero byte",),
-    "no valid TOML: found invalid character": ("study: escape of a terminal",),
+    "not valid TOML: illegal character": ("study: zero byte",),
+    "not valid TOML: found invalid character": ("study: escape of a terminal",),
     "tables and lists are nested more than": ("study: nested deeply",),
     "characters in one line; at most": ("study: key of many parts",),
     "for integer string conversion: value has": ("study: number of many digits",),
-    "bytes: this is no study file": ("study: a megabyte",),
+    "bytes: this is not a study file": ("study: a megabyte",),
     "more": ("study: thousands of unknown keys",),
-    "no valid TOML: invalid date or datetime at column": ("study: date that does not exist",),
+    "not valid TOML: invalid date or datetime at column": ("study: date that does not exist",),
     "nois: unknown key; did you mean": ("setting: unknown table",),
     "noise.sigm: unknown key; did you mean": ("setting: unknown key",),
     "unknown key; known are sigma, unknown, gain, relative, blur, robust": (
@@ -223,8 +223,8 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "forecast.seed: a number at least": ("setting: seed below zero",),
     "output.seed: a number at most": ("setting: seed with too many digits",),
     "holds the study itself; name a folder of its own": ("setting: results in the folder above",),
-    "cannot be a folder; a file is in its way, or it is too long": ("setting: results in a file",),
-    "is no path; remove the control characters": (
+    "cannot be a folder; a file has that name, or the name is": ("setting: results in a file",),
+    "is not a path; remove the control characters": (
         "setting: results in a name with a newline",
         "data: newline in the name",
         "data: escape in the name",
@@ -412,7 +412,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "this path cannot be used": ("bvsi 'inspect nnnnnnnnnnnnnnnnnnnn\\u2026'",),
     "name every axis of the fields once, such as": ("bvsi 'inspect line.npz --dims x'",),
     "--picture: empty is a folder; name a file": ("bvsi 'inspect good.nc --picture empty'",),
-    "cannot be a folder, a file is in its way; choose another": (
+    "cannot be a folder, since a file has that name; choose": (
         "bvsi 'inspect good.nc --picture good.nc/a.png'",
         "bvsi 'init good.nc --out good.nc/study.toml'",
         "bvsi 'report found.nc --out good.nc/report.html'",
@@ -432,7 +432,7 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "is not among the operators; known are: u: laplacian": ("bvsi \"predict found.nc [__import__('os').sy\\u2026\"",),
     "the exponent is above": ("bvsi 'predict found.nc 9**9**9**9*[laplacian(u)]'",),
     "predict: expression: string should have at most": ("bvsi 'predict found.nc [laplacian(u)]*2*2*2\\u2026'",),
-    "the quantity is nowhere a number; look for divisions by": ("bvsi 'predict found.nc [laplacian(u)]/0'",),
+    "the quantity is not a number anywhere; look for divisions by": ("bvsi 'predict found.nc [laplacian(u)]/0'",),
     "first value, last value, number": (
         "bvsi 'predict found.nc x*[laplacian(u)] --axis x'",
         "bvsi 'predict found.nc x*[laplacian(u)] --axis x=0:1'",
@@ -457,14 +457,14 @@ REFUSALS: dict[str, tuple[str, ...]] = {
     "Invalid value for '--draws'": ("bvsi 'simulate study.toml --result found.nc --draws 1'",),
     "'matlab' is not one of": ("bvsi 'export found.nc --to matlab'",),
     "does not name its coordinates": ("bvsi 'export found.nc'", "bvsi 'export found.nc --to numpy'"),
-    "good.nc is there already; choose another name, or write over": ("bvsi 'export found.nc --to csv --out good.nc'",),
+    "good.nc exists already; choose another name, or overwrite": ("bvsi 'export found.nc --to csv --out good.nc'",),
     "good.nc is a NetCDF file, but not a discovery": ("bvsi 'export good.nc --to csv'",),
     "there is no such folder; give that of a result": ("bvsi 'pack absent'", "bvsi 'pack found.nc'"),
     "result.nc is missing; this is not all of a result": ("bvsi 'pack empty'",),
     "there is no such file; give a pack": ("bvsi 'verify absent.bvsi.zip'", "bvsi 'verify empty'"),
     "the archive is damaged": ("bvsi 'verify found.nc'",),
     "it has files that bvsi pack does not write": ("bvsi 'verify line.npz'",),
-    "compare: the same result twice; give two": ("bvsi 'compare found.nc found.nc'",),
+    "compare: both names are the same result; give two": ("bvsi 'compare found.nc found.nc'",),
     "this is a folder; name a file in it, or a pattern such as": (
         "inspect of a folder ('folder.nc')",
         "init of a folder ('folder.nc')",

@@ -144,7 +144,7 @@ def test_nobody_answers(study, bvsi, tmp_path, address):
 def test_another_server(greeting):
     with (
         server(greeting) as address,
-        pytest.raises(BvsiError, match="no scheduler of Dask"),
+        pytest.raises(BvsiError, match="not a scheduler of Dask"),
         connect(address, timeout=0.3),
     ):
         pass

@@ -1,4 +1,4 @@
-"""What can be wrong with a client, a scheduler or a file is told in one line."""
+"""What can be wrong with a client, a scheduler or a file is reported in one line."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def test_legitimate_data_are_taken(what):
 
 @pytest.mark.parametrize("slab", [1, 7, 10**6])
 def test_ends_are_those_of_all_slabs(monkeypatch, slab):
-    """Lowest and highest value, how often they occur, and the next ones, whatever the slabs; NaN are passed over."""
+    """Lowest and highest value, how often they occur, and the next ones, whatever the slabs; NaN are ignored."""
     monkeypatch.setattr("bvsi.data._arrays._SLAB", slab)
     for seed in range(20):
         rng = np.random.default_rng(seed)

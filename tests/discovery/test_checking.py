@@ -52,7 +52,7 @@ def test_without_a_check_there_is_no_verdict(data):
     assert found.check is None
     assert found.verdict == "not checked"
     assert "verdict: not checked" in str(found)
-    assert "run with the check" in found.advice
+    assert "check=True" in found.advice
 
 
 @pytest.mark.parametrize("factor", [0.25, 4.0])

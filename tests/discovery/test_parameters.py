@@ -1,4 +1,4 @@
-"""Parameters inside operators are found with the coefficients, go with their operators, and are told where unknown."""
+"""Parameters inside operators are found with the coefficients, go with their operators, and are named where unknown."""
 
 import numpy as np
 import pytest

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
+from bvsi.data._arrays import mapped as mapped_file
 from bvsi.discovery.method import choose_method
 from bvsi.noise import Diagonal, PerTime
 from bvsi.noise.measurement import measure
@@ -60,3 +61,15 @@ def test_half_of_the_data_have_half_of_the_noise_model_and_gaps_as_wide_as_befor
     spread = np.linspace(1, 2, data.fields["u"].size).reshape(data.fields["u"].shape)
     uneven = setup.with_(noise=(Diagonal({"u": spread}),)).at(slice(0, 9), {"x": slice(1, None, 3)})
     assert_array_equal(uneven.noise[0].sigma["u"], spread[:9, 1::3])
+
+
+def test_parts_of_a_mapped_file_are_mapped_files(tmp_path):
+    data = noisy(burgers(), SIGMA)
+    u = data.fields["u"]
+    u.tofile(tmp_path / "u")
+    mapped = data.with_fields({"u": np.memmap(tmp_path / "u", dtype=float, mode="r", shape=u.shape)})
+    setup = setup_of(data).with_(data=(mapped,))
+    for frames, nodes in ((slice(None, None, 2), None), (slice(None), {"x": slice(None, None, 2)})):
+        part = setup.at(frames, nodes).data[0].fields["u"]
+        assert_array_equal(part, u[frames][:, :: 1 if nodes is None else 2])
+        assert mapped_file(part) is not None

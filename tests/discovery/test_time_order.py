@@ -82,7 +82,7 @@ def test_a_library_keeps_it_open():
     library = bvsi.Library({"u": ["u", "laplacian(u)"]}, time_order=None)
     assert library.orders == (1, 2)
     assert library.subset(["u"]).orders == (1, 2)
-    assert library.with_time_order(2).orders == (2,)
+    assert library.with_(time_order=2).orders == (2,)
     assert library.time_order == 1
     with pytest.raises(bvsi.BvsiError, match="or None"):
         bvsi.Library({"u": ["u"]}, time_order=0)

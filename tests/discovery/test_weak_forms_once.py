@@ -1,4 +1,4 @@
-"""One discovery works out the weak form of each candidate once, checks and refits included."""
+"""One discovery builds the weak form of each candidate once, checks and refits included."""
 
 import bvsi.operators.operator as building
 from bvsi.discovery import discover

@@ -159,7 +159,9 @@ def test_units_in_print_report_and_exports(both, tmp_path):
     page = found.report(tmp_path / "report.html").read_text(encoding="utf-8")
     assert "<mtext>mm²/h</mtext>" in page
     found.save(tmp_path / "found.nc")
-    assert bvsi.Discovery.load(tmp_path / "found.nc").equation == found.equation
+    again = bvsi.Discovery.load(tmp_path / "found.nc")
+    assert again.equation == found.equation
+    assert again.data_units == found.data_units == {"u": "mm/h", "x": "mm", "t": "h"}
 
 
 def test_line_breaks_in_units_stay_in_comments():

@@ -1,4 +1,4 @@
-"""The status of an estimate: what code asks for does not hang on what people read."""
+"""The status of an estimate: what code asks for does not depend on what people read."""
 
 from __future__ import annotations
 

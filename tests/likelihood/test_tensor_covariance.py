@@ -214,7 +214,7 @@ UNEVEN = Grid(x=np.cumsum(0.1 + 0.05 * np.sin(np.arange(14.0))), y=Y[:12])
 
 @pytest.mark.parametrize("noise", [PerField({"u": 0.1, "v": 0.3}), PerTime(np.where(np.arange(15) % 3, 0.1, 0.2))])
 def test_terms_that_are_the_same_at_all_times_are_merged(noise, monkeypatch):
-    """On nodes that are no uniform grid, where pairs of functions are too many to be kept: the same covariance."""
+    """On nodes that are not a uniform grid, where pairs of functions are too many to be kept: the same covariance."""
     monkeypatch.setattr("bvsi.linalg.kronecker._KEPT", 1_000)
     tests = SplineTests(gap=1.6, degree=4)
     system = assemble(data_of(UNEVEN, ("u", "v")), COUPLED, discretisation=tests, stencil=TemporalTests(3, 1.5))

@@ -8,7 +8,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import DeferredPattern, Pattern, scatter
+from bvsi.linalg import Pattern, scatter
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ def test_a_deferred_pattern_is_made_when_it_is_asked_for():
         made.append(True)
         return Pattern.from_coo([0, 1, 1], [2, 0, 1], (2, 3))[0]
 
-    deferred = DeferredPattern((2, 3), make)
+    deferred = Pattern.deferred((2, 3), make)
     assert deferred.shape == (2, 3)
     assert not made
     np.testing.assert_array_equal(deferred.indices, [2, 0, 1])

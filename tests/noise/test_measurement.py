@@ -196,3 +196,20 @@ def test_how_noise_grows_with_the_signal_is_measured_once(data, monkeypatch):
     monkeypatch.setattr("bvsi.check.residual_tests.estimate_signal_noise", None)
     tests = noise_tests([data], [found.noise], homoscedastic=True, growth=[found.growth])
     assert [one.p for one in tests if one.kind == "signal"] == [found.growth["u"].p_value]
+
+
+def test_a_ridge_that_is_hardly_resolved_is_not_drawn_to_its_predictions():
+    # as a density that starts narrow, across the axes, and is swept away within some frames
+    x = np.arange(31.0)
+    X, Y = np.meshgrid(x - 15, x - 15, indexing="ij")
+    across, along = X + 0.6 * Y, 0.6 * X - Y
+    t = np.arange(12)[:, None, None]
+    u = np.exp(-1.7 * t - across**2 / 1.5 - along**2 / 40) + 0.3 * np.exp(-((X - t) ** 2 + Y**2) / 50)
+    u += 1e-3 * np.random.default_rng(3).standard_normal(u.shape)
+    u[6, [3, 20], [25, 4]] += 0.5
+    given = Data.from_arrays({"u": u}, times=np.arange(12.0), geometry=Grid(x=x, y=x))
+    found = measure(given, IID(1e-3))
+    changed = np.argwhere((found.data.fields["u"] != given.fields["u"]).reshape(u.shape))
+    assert "outliers" in found.summary
+    assert {(6, 3, 25), (6, 20, 4)} <= set(map(tuple, changed.tolist()))
+    assert not np.any(changed[:, 0] == 0)

@@ -113,9 +113,9 @@ def test_operators_are_linear_in_their_function(text):
     ("given", "match"),
     [
         ({"k": "x", "m": "x"}, "stands in no operator"),
-        ({"u": "x"}, "cannot be a name"),
+        ({"u": "x"}, "is reserved"),
         ({"k": 3}, "unknown"),
-        ("k", "no mapping"),
+        ("k", "not a mapping"),
     ],
 )
 def test_unknown_functions_that_cannot_be_are_refused(given, match):
@@ -131,7 +131,7 @@ def test_it_is_explained():
 
 def test_components_of_a_vector_share_their_function():
     library = Library({"v": ["k*v"]}, vectors={"v": ("a", "b")}, unknown={"k": "x"})
-    located = library.with_unknown({"k": UnknownFunction(("x",), (0.0,), (1.0,), (4,), (False,))})
+    located = library.with_(unknown={"k": UnknownFunction(("x",), (0.0,), (1.0,), (4,), (False,))})
     made = located.with_functions({"k": None})
     assert "[a: k_1] == [b: k_1]" in made.ties
     assert len(made.ties) == 7

@@ -48,7 +48,7 @@ def test_a_text_is_split_into_time_derivative_and_known_terms(text, evolves, kno
         ("2*dt(u)", "once and as a term by itself"),
         ("dt(u) + dt(v)", "once and as a term by itself"),
         ({"v": "f"}, "has no equation"),
-        (3, "is no text"),
+        (3, "is not a text"),
     ],
 )
 def test_what_cannot_stand_on_the_left_is_refused_with_a_remedy(left, why):

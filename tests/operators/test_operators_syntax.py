@@ -82,7 +82,7 @@ def test_a_subset_and_another_treatment_know_the_weak_forms_of_the_whole(built):
     whole = library.weak(PAIR)
     part = library.subset(["laplacian(u)", "v: v"])
     assert part.weak(PAIR) == (whole[0], whole[4])
-    assert library.with_biharmonic(Mixed()).with_biharmonic(Mixed()).weak(PAIR)[0].name == "u: laplacian(u)"
+    assert library.with_(biharmonic=Mixed()).with_(biharmonic=Mixed()).weak(PAIR)[0].name == "u: laplacian(u)"
     assert built.count("u: laplacian(u)") == 2  # without a treatment of ∇⁴, and with one
 
 

@@ -80,9 +80,9 @@ def test_explain_says_what_is_estimated():
         ({"K": (0.1, np.inf)}, "two finite bounds"),
         ({"K": (0.1, 1, 5)}, "start"),
         ({"K": Parameter(0.1, 1), "q": (0, 1)}, "no operator"),
-        ({"u": (0, 1)}, "cannot be a name"),
-        ({"x": (0, 1)}, "cannot be a name"),
-        (["K"], "no mapping"),
+        ({"u": (0, 1)}, "is reserved"),
+        ({"x": (0, 1)}, "is reserved"),
+        (["K"], "not a mapping"),
     ],
 )
 def test_what_is_no_parameter_is_refused(given, why):

@@ -81,6 +81,20 @@ def test_frames_show_data_fit_and_residual(found, ax):
     assert_allclose(panels[0].images[0].get_array(), part.data["u"][3].reshape(part.shape).T[::-1])
 
 
+def test_axes_have_the_units_of_the_data(found):
+    units = {"u": "mg/L", "x": "mm", "y": "mm", "t": "h"}
+    plots = DiscoveryPlots(replace(found, data_units=units, units=dict.fromkeys(found.names, "mm²/h")))
+    frames, forecast, coefficients = (Figure(layout="constrained").subplots() for _ in range(3))
+    plots.frames(frames, frame=3)
+    panel, bar = frames.child_axes[:2]
+    assert (panel.get_xlabel(), panel.get_ylabel()) == ("x (mm)", "y (mm)")
+    assert panel.get_title() == "u: data, t = 0.5 h"
+    assert bar.get_xlabel() == "u (mg/L)"
+    assert plots.forecast(forecast).get_xlabel() == "t (h)"
+    plots.coefficients(coefficients)
+    assert all(words.get_text().endswith(" mm²/h") for words in coefficients.texts)
+
+
 def test_a_forecast_shows_error_and_what_is_expected(found, ax):
     DiscoveryPlots(found).forecast(ax)
     error, expected, _ = ax.lines

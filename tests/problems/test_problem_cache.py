@@ -1,4 +1,4 @@
-"""The disk cache: whole files or none, made anew when damaged, apart for other settings."""
+"""The disk cache: whole files or none, made again when damaged, apart for other settings."""
 
 from __future__ import annotations
 

@@ -196,7 +196,7 @@ def test_ranges_that_cannot_be(tmp_path):
     path, _ = samples.write_line(tmp_path, ".nc")
     for select, words in (
         ({"x": (100, 200)}, "no entry of 'x'"),
-        ({"q": (0, 1)}, "'q' is no axis"),
+        ({"q": (0, 1)}, "'q' is not an axis"),
         ({"x": (2, 1)}, "lowest value comes first"),
         ({"x": 3}, "give lowest and highest"),
     ):

@@ -99,7 +99,7 @@ def test_a_harmless_record_does_not_hide_one_with_pickle(tmp_path, suffix, order
         (zarray((10**10,), chunks=[10**10]), "GB at once"),
         (zarray((-1,)), "no proper shape"),
         (zarray((1,), chunks=["a"]), "no proper shape"),
-        ([1], "no table"),
+        ([1], "not a table"),
     ],
 )
 def test_only_known_records_pass(tmp_path, suffix, meta, match):
@@ -124,7 +124,7 @@ def test_codecs_inside_codecs_are_looked_at(tmp_path, inner):
 def test_entries_of_a_zip_are_plain_and_there_once(tmp_path, name):
     with pytest.warns(UserWarning, match="Duplicate") if name == "u/.zarray" else _nothing():
         path = store(tmp_path / "a.zarr.zip", [(name, b"{}")])
-    refused(path, "twice, or no plain name")
+    refused(path, "twice, or has no plain name")
 
 
 class _nothing:  # noqa: N801  a context
@@ -144,7 +144,7 @@ def test_links_in_a_store_stay_in_its_folder(tmp_path):
     path = store(tmp_path / "in/a.zarr", [])
     (path / "u/0.0").unlink()
     (path / "u/0.0").symlink_to(tmp_path / "secret")
-    refused(path, "outside of its folder")
+    refused(path, "outside its folder")
     assert np.array_equal(read(path, Reading(allow_outside=True)).fields["u"], U)
 
 
@@ -189,7 +189,7 @@ def test_hdf5_takes_nothing_from_outside(tmp_path, suffix, way, relative):
     with h5py.File(path, "w") as file:
         file["t"], file["x"] = T, X
         way(file, os.path.relpath(place, path.parent) if relative and way is not external else str(place))
-    refused(path, "outside of its folder", Reading(dims=("t", "x")))
+    refused(path, "outside its folder", Reading(dims=("t", "x")))
 
 
 @pytest.mark.parametrize("way", [external, virtual])
@@ -214,7 +214,7 @@ def test_a_chain_of_files_is_followed_to_its_end(tmp_path):
         file["u"] = h5py.ExternalLink("../elsewhere/secret.h5", "u")
     with h5py.File(tmp_path / "in/a.h5", "w") as file:
         file["v"] = h5py.ExternalLink("b.h5", "u")
-    refused(tmp_path / "in/a.h5", "outside of its folder")
+    refused(tmp_path / "in/a.h5", "outside its folder")
 
 
 def test_results_take_nothing_from_outside(tmp_path):
@@ -222,7 +222,7 @@ def test_results_take_nothing_from_outside(tmp_path):
     (tmp_path / "in").mkdir()
     with h5py.File(tmp_path / "in/result.nc", "w") as file:
         external(file, str(tmp_path / "elsewhere/secret"))
-    with pytest.raises(DataError, match="outside of its folder"):
+    with pytest.raises(DataError, match="outside its folder"):
         load_netcdf(tmp_path / "in/result.nc")
 
 
@@ -237,14 +237,14 @@ def test_xdmf_takes_nothing_from_outside(tmp_path, form, end):
     place = secret(tmp_path / "elsewhere")
     (tmp_path / "in").mkdir()
     (tmp_path / "in/a.xdmf").write_text(XDMF.format(form=form, place=place / end))
-    refused(tmp_path / "in/a.xdmf", "outside of its folder")
+    refused(tmp_path / "in/a.xdmf", "outside its folder")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 def test_a_pipe_behind_xdmf_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "a.xdmf").write_text(XDMF.format(form="Binary", place="pipe"))
-    refused(tmp_path / "a.xdmf", "no file")
+    refused(tmp_path / "a.xdmf", "not a file")
 
 
 def test_a_collection_names_files_of_its_folder(tmp_path):
@@ -252,11 +252,11 @@ def test_a_collection_names_files_of_its_folder(tmp_path):
     (tmp_path / "a.vtu").write_text("<VTKFile/>")
     entry = f'<DataSet timestep="0" file="{tmp_path}/a.vtu"/>'
     (tmp_path / "in/a.pvd").write_text(f"<VTKFile><Collection>{entry}</Collection></VTKFile>")
-    refused(tmp_path / "in/a.pvd", "outside of its folder")
+    refused(tmp_path / "in/a.pvd", "outside its folder")
 
 
 def npz(path: Path, shape: tuple[int, ...], values: bytes = b"") -> Path:
-    """An archive with t, x, and u whose header tells this shape."""
+    """An archive with t, x, and u whose header states this shape."""
     np.savez(path, t=T, x=X)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("u.npy", "w") as stream:
         np.lib.format.write_array_header_1_0(stream, {"shape": shape, "fortran_order": False, "descr": "<f8"})

@@ -71,7 +71,7 @@ def test_images_outside_of_the_folder_are_not_read(tmp_path, name):
     path = written(tmp_path / "a.ome.tif")
     text = xml_of(path).replace("<TiffData ", f'<TiffData><UUID FileName="{name}"/></TiffData><TiffData ')
     tifffile.imwrite(path, IMAGES, description=text.encode(), metadata=None)
-    with pytest.raises(DataError, match="outside of its folder"):
+    with pytest.raises(DataError, match="outside its folder"):
         read(path)
 
 

@@ -98,7 +98,7 @@ def test_columns_of_a_small_matrix_are_series(tmp_path, turned):
 def test_x_y_z_alone_are_series_and_it_is_said(tmp_path):
     write_csv(tmp_path / "a.csv")
     _, notes = read_with_notes(tmp_path / "a.csv")
-    assert "every time has one row: x, y are no position but a series" in notes
+    assert "every time has one row: x, y are not a position but a series" in notes
 
 
 def test_a_time_twice_is_refused(tmp_path):

@@ -82,7 +82,7 @@ def test_times_that_are_none_are_named_with_the_remedy(tmp_path):
 
 def test_a_range_with_nan_is_refused(tmp_path):
     path = stored(tmp_path / "a.nc", T)
-    with pytest.raises(DataError, match=r"select: the range of 'time' .* NaN is no limit"):
+    with pytest.raises(DataError, match=r"select: the range of 'time' .* NaN is not a limit"):
         read(path, Reading(select={"t": (float("nan"), 0.5)}))
 
 

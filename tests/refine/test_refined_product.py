@@ -37,6 +37,7 @@ enabled = false
 enabled = false
 [refine]
 enabled = true
+[output]
 budget = 60.0
 """
 
@@ -98,6 +99,22 @@ def test_a_study_refines_and_says_why_it_cannot(data, tmp_path):
     finished = run_study(load_study(study))
     assert finished.found.refined is None
     assert any("refine: none: " in note and "boundary condition" in note for note in finished.notes)
+
+
+def test_fits_that_follow_the_answer_keep_to_its_budget(data, tmp_path):
+    data.to_xarray().to_netcdf(tmp_path / "data.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    study.write_text(STUDY.replace("budget = 60.0", "budget = 0.0"), encoding="utf-8")
+    finished = run_study(load_study(study))
+    assert finished.found.refined is None
+    assert "refine: none: 0 s were not enough; more time: bvsi refine --budget 600" in finished.notes
+
+
+def test_without_time_the_first_structure_is_fitted_and_no_other(data):
+    weak = discover(data, library(), noise=IID(SIGMA), check=False)
+    one = weak.refine(data, Library({"u": list(NAMES)}, boundary=NoFlux()), noise=IID(SIGMA), budget=0.0)
+    assert [fit.names for fit in one.refined.models] == [NAMES]
+    assert one.refined.left_out > 0
 
 
 def test_counts_of_replicates_have_one_law():

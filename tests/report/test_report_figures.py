@@ -137,6 +137,14 @@ def test_films_have_as_many_frames_as_the_slider():
     assert decoded(images[0].get("src")).shape[:2] == (7 * 20, 20)
 
 
+def test_frames_have_the_units_of_the_data():
+    markup = str(frames_section(grid_frames(nodes=20, times=7), {"u": "mg/L", "x": "mm", "y": "mm", "t": "h"}))
+    assert "u (mg/L): data" in markup
+    assert "u: whitened residual (sd)" in markup
+    assert " mm; upwards: y from " in markup
+    assert "t = 0 h" in markup
+
+
 def test_frames_are_fewer_where_the_images_are_large():
     slider = elements(frames_section(grid_frames(nodes=128, times=24)), "input")[0]
     assert 2 <= int(slider.get("max")) + 1 < 24

@@ -7,7 +7,7 @@ from bvsi import IID, Data, Library, SplineTests, Stacked
 from bvsi.errors import BvsiError
 from bvsi.likelihood import residual_likelihood
 from bvsi.residual import TemporalTests, assemble
-from bvsi.residual.lags import shift
+from bvsi.residual.stencils import shift
 
 TIMES = np.linspace(0, 6, 61)
 TEXTS = ["lag(u, 0.83)", "u*lag(u, 0.83)", "lag(u, 0.83)**2", "u"]

@@ -17,7 +17,7 @@ from bvsi.residual.widths import (
     power_spectrum,
     residual_counts,
 )
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.axis import UniformSplines
 from discovery.exact_cases import burgers, ring
 
 

@@ -92,7 +92,7 @@ def test_the_order_of_the_candidates_does_not_matter():
 
 
 def test_a_rival_that_is_nearly_as_good_is_told():
-    """u u_x and (1 + x/1000) u u_x cannot be told apart at this noise."""
+    """u u_x and (1 + x/1000) u u_x cannot be distinguished at this noise."""
     rival = "u*dx(u)*(1+0.001*x)"
     path = BestSubset().select(likelihood_of("burgers", candidates=("laplacian(u)", "u*dx(u)", rival, "u")))
     assert not path.decided

@@ -212,7 +212,7 @@ def test_what_noise_swamps_is_left_out_before_it_is_worked_out():
 
 
 def test_many_operators_take_closed_formulas(monkeypatch):
-    """A library of 120: a model as good as the true one, and hardly any model is worked out by itself."""
+    """A library of 120: a model as good as the true one, and hardly any model is computed by itself."""
     misfit = random_misfit(120, 3, true=6, mix=0.01)
     solve, worked_out = Quadratic.solve, []
 

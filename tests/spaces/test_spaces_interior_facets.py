@@ -9,8 +9,8 @@ from measures import GRIDS, MESHES, derivative, geometry_of, gradient, label, me
 from bvsi.common.jets import Sided
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
+from bvsi.spaces.cells import Facets
 from bvsi.spaces.element import H3, P1, P2, Q1, Q2
-from bvsi.spaces.facets import Facets
 from bvsi.spaces.finite_element import FiniteElements
 
 CASES = [(name, element) for name in GRIDS for element in (Q1, Q2, P1, P2, H3)] + list(MESHES.items())

@@ -1,4 +1,4 @@
-"""What is wrong with a study file is told with line, place and nearest name, all at once."""
+"""What is wrong with a study file is reported with line, place and nearest name, all at once."""
 
 import pytest
 
@@ -70,7 +70,7 @@ CASES = [
     ('[output]\nfolder = ".."', 14, "output.folder", "a folder of its own"),
     ('[output]\nfolder = "a/.."', 14, "output.folder", "a folder of its own"),
     ("sigma = 1.0", 13, "library.equations.sigma", "a list is needed"),
-    ("[library]\nkeep = []", 13, "", "no valid TOML"),
+    ("[library]\nkeep = []", 13, "", "not valid TOML"),
 ]
 
 
@@ -119,17 +119,17 @@ def test_a_fault_of_the_library(tmp_path, text, line, place, words):
         ("title = Burgers", "texts stand in quotes"),
         ("title = 'a'\ntitle = 'b'", "line 2"),
         ("= 3", "line 1"),
-        ("a = [1,", "no valid TOML"),
+        ("a = [1,", "not valid TOML"),
         ("a = " + "[" * 3000, "nested"),
         ("a" + ".a" * 100 + " = 1", "a key of many parts"),
         ("a" + " = {a" * 25 + " = 1" + "}" * 25, "nested"),
-        ("a = " + "1" * 4900, "no valid TOML"),
-        ("a = 2020-13-40", "no valid TOML"),
+        ("a = " + "1" * 4900, "not valid TOML"),
+        ("a = 2020-13-40", "not valid TOML"),
         ("a = '" + "x" * 6000 + "'", "6006 characters in one line"),
         ("", "the key 'data' is missing"),
         ("data = 3\nlibrary = []", "a table is needed, not 3"),
-        ("\x00", "no valid TOML"),
-        ("# \x1b[31m", "no valid TOML"),
+        ("\x00", "not valid TOML"),
+        ("# \x1b[31m", "not valid TOML"),
     ],
 )
 def test_what_is_no_study_is_refused(tmp_path, text, words):

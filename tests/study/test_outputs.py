@@ -264,7 +264,7 @@ def test_a_link_on_the_way_to_the_folder_is_refused_below_the_study(tmp_path: Pa
 
 def test_files_that_are_not_ours_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "b").write_text("mine")
-    with pytest.raises(BvsiError, match="'b', which no run of bvsi has written"):
+    with pytest.raises(BvsiError, match="'b', which bvsi did not write"):
         write_outputs(tmp_path, {"a": "1", "b": "1"})
     assert contents(tmp_path) == {"b": "mine"}
 

@@ -11,6 +11,8 @@ from bvsi import Data, Grid
 from bvsi.app.readers import read
 from bvsi.app.study import Settings, load_study, suggested_operators, validate
 from bvsi.app.study.build import files_of, reading_of
+from bvsi.app.study.candidates import densities_of
+from bvsi.app.study.inspection import inspect
 from bvsi.app.study.schema import SCHEMA_FILE, schema_text
 from bvsi.app.study.template import study_text, template
 from bvsi.operators import Library, Mixed, Vocabulary
@@ -36,6 +38,40 @@ def test_suggested_operators_have_weak_forms_and_differ(fields, dim):
         library = Library(operators)
         forms = library.weak(words, trial_order=orders[0], test_order=orders[1], biharmonic=Mixed())
         assert len(forms) == len(library)
+
+
+def cloud(growth: float = 0.0, **periodic) -> Data:
+    """A cloud that drifts and spreads, and may grow."""
+    x, t = np.linspace(-5.0, 5.0, 60), np.linspace(0.0, 1.0, 12)
+    width = 0.5 + 0.4 * t[:, None]
+    u = np.exp(growth * t[:, None] - ((x - t[:, None]) / width) ** 2) / width
+    u += 0.05 * np.random.default_rng(0).standard_normal(u.shape)
+    return Data.from_arrays({"p": u}, times=t, geometry=Grid(x=x, **periodic))
+
+
+def test_a_conserved_density_may_drift_in_a_potential():
+    assert densities_of(cloud()) == ("p",)
+    assert densities_of(cloud(growth=1.0)) == densities_of(cloud(periodic={"x": 10.2})) == ()
+    operators = suggested_operators(("p",), ("x", "y"), densities=("p",))["p"]
+    assert operators[3:6] == ["div(p*grad(x**2))", "div(p*grad(x*y))", "div(p*grad(y**2))"]
+    assert len(operators) == len(set(operators)) == 14
+    assert "div(p*grad(x**2))" not in suggested_operators(("p",), ("x", "y"))["p"]
+
+
+def test_units_of_the_file_are_those_of_the_study(tmp_path):
+    pytest.importorskip("pint")
+    ds = cloud().to_xarray()
+    for name, unit in (("p", "mg/L"), ("x", "mm"), ("time", "h")):
+        ds[name].attrs["units"] = unit
+    ds.to_netcdf(tmp_path / "cloud.nc", engine="h5netcdf")
+    study = tmp_path / "study.toml"
+    study.write_text(template(tmp_path / "cloud.nc", study_file=study), encoding="utf-8")
+    assert load_study(study).settings.data.units == {"p": "mg/L", "t": "h", "x": "mm"}
+    assert "units: p in mg/L, t in h, x in mm" in str(inspect(tmp_path / "cloud.nc"))
+    ds["p"].attrs["units"] = "as measured"
+    ds.to_netcdf(tmp_path / "cloud.nc", engine="h5netcdf")
+    study.write_text(template(tmp_path / "cloud.nc", study_file=study), encoding="utf-8")
+    assert load_study(study).settings.data.units is None
 
 
 def test_the_text_loads_with_and_without_the_comments(tmp_path):
@@ -92,7 +128,7 @@ def test_arrays_without_names_get_their_axes(tmp_path):
 
 
 def test_the_shipped_schema_is_that_of_the_settings():
-    """Write it anew with ``python -m bvsi.app.study.schema``."""
+    """Write it again with ``python -m bvsi.app.study.schema``."""
     assert json.loads(SCHEMA_FILE.read_text(encoding="utf-8")) == json.loads(schema_text())  # 0 and 0.0 alike
     assert study_text({"file": "a"}, {"u": ["u"]}).startswith(f"#:schema {SCHEMA_FILE.as_uri()}\n")
 

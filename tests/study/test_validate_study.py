@@ -1,4 +1,4 @@
-"""What the data say against a study is told before anything is computed."""
+"""What the data say against a study is reported before anything is computed."""
 
 import numpy as np
 import pytest

@@ -70,7 +70,7 @@ def test_axes_of_other_programs_are_recognised_and_told(suffix, tmp_path):
         ({"r": R, "theta": PHI}, "", 'axes = { theta = "phi" }', None),
         ({"r": R, "theta": PHI}, 'axes = {theta = "phi"}', "", "polar"),
         ({"r": R, "theta": THETA}, 'coordinates = "spherical"', "", "spherical"),
-        ({"x": R}, 'coordinates = "polar"', "'polar' has not the axes x", None),
+        ({"x": R}, 'coordinates = "polar"', "'polar' does not have the axes x", None),
     ],
 )
 def test_what_names_leave_open_is_asked_for(axes, keys, told, wanted, tmp_path):

@@ -37,7 +37,7 @@ class KnownCase:
     truth
         Coefficients by operator of the library; those that are left out are zero.
     noise
-        Model of the noise where replicates tell it, for ``discover(noise=...)``; None elsewhere: it is measured.
+        Model of the noise where replicates determine it, for ``discover(noise=...)``; None elsewhere: it is measured.
     units
         Of fields, coordinates and time, for ``discover(units=...)``; empty where there are none.
     """
@@ -92,7 +92,7 @@ def load(name: str, *, noise: float | None = None, seed: int = 0) -> KnownCase:
 
 
 def _assay(noise: float | None, rng: np.random.Generator) -> KnownCase:
-    """Replicates of one seeding density, averaged, with the noise that they tell."""
+    """Replicates of one seeding density, averaged, with the noise estimated from them."""
     if noise is not None:
         raise BvsiError("noise: cells of an assay are counted; leave it out.")
     made = assay.assay(float(rng.choice(assay.SEEDINGS)), rng)

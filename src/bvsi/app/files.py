@@ -108,7 +108,7 @@ _REMEDY = "copy it there, or allow it with --allow-outside (allow_outside=True i
 
 
 def check_reference(path: Path, reference: str, *, allow_outside: bool) -> None:
-    """Refuse a reference that leads out of the folder of a file, or to what is no file, such as a pipe.
+    """Refuse a reference that leads out of the folder of a file, or to what is not a file, such as a pipe.
 
     Libraries look for relative names in the folder of the file, or in the working directory; neither may be outside.
 
@@ -120,13 +120,13 @@ def check_reference(path: Path, reference: str, *, allow_outside: bool) -> None:
     home = path.resolve() if path.is_dir() else path.resolve().parent
     for found in {(home / reference).resolve(), Path(reference).resolve()}:
         if found.exists() and not found.is_file():
-            raise DataError(f"{path}: it refers to {reference!r}, which is no file; name a file")
+            raise DataError(f"{path}: it refers to {reference!r}, which is not a file; name a file")
         if found.exists() and not (allow_outside or found.is_relative_to(home)):
-            raise DataError(f"{path}: it takes values from {reference!r}, outside of its folder; {_REMEDY}")
+            raise DataError(f"{path}: it takes values from {reference!r}, outside its folder; {_REMEDY}")
 
 
 def check_hdf5(path: Path, *, allow_outside: bool) -> None:
-    """Refuse an HDF5 file that takes values from files outside of its folder, directly or by way of others there."""
+    """Refuse an HDF5 file that takes values from files outside its folder, directly or by way of others there."""
     h5py: Any = importlib.import_module("h5py")
     waiting, seen = [path], set()
     while waiting:
@@ -224,4 +224,4 @@ def _check_sizes(path: Path, largest: float) -> None:
     with h5py.File(path, "r") as file:
         file.visititems(add)
     if found["bytes"] > largest:
-        raise DataError(f"{path}: its arrays take {found['bytes'] / 1e9:.3g} GB; the file is damaged, make it anew")
+        raise DataError(f"{path}: its arrays take {found['bytes'] / 1e9:.3g} GB; the file is damaged, make it again")

@@ -213,12 +213,12 @@ def _axes(dims: tuple[str, ...], axes: Mapping[str, str]) -> dict[str, str]:
 
 
 def coordinates_of(names: Sequence[str], told: str | None = None) -> str:
-    """What axes of these names are: told, or by the names; where these leave it open, that is refused."""
+    """Coordinate system of axes with these names: as stated, or by the names; ambiguous names are refused."""
     system = system_of(names) if told is None else told
     if system not in COORDINATES or not set(names) <= set(COORDINATES[system]):
         listed = ", ".join(names)
         if told is not None:
-            raise DataError(f"coordinates: {told!r} has not the axes {listed}; known are {_listed(COORDINATES)}")
+            raise DataError(f"coordinates: {told!r} does not have the axes {listed}; known are {_listed(COORDINATES)}")
         angle = 'an angle in the plane is phi, axes = { theta = "phi" }; for one from the pole write coordinates = '
         which = f'{angle}"spherical"' if "theta" in names else 'write coordinates = "polar" or "spherical"'
         raise DataError(f"axes {listed}: their names leave open what they are; {which}; Cartesian ones are x, y, z")

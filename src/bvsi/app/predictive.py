@@ -189,7 +189,7 @@ def likelihood_of(
     if found.method is None or found.method.weighting is None or not found.method.weighting.uses_noise:
         raise BvsiError("to_arviz: the method of this result is not kept, or takes no noise; discover it again.")
     if len(library.orders) > 1:
-        library = library.with_time_order(found.time_order)
+        library = library.with_(time_order=found.time_order)
     library, experiments = by_experiment(library, as_experiments(data))
     library = of_found(library, found.functions, expanded=True)
     missing = [name for name in found.names if name not in (*library.names, *found.parameters)]

@@ -76,6 +76,8 @@ def _printable(dataset: xr.Dataset) -> Discovery:
         *found.open_parameters,
         *found.units,
         *found.units.values(),
+        *found.data_units,
+        *found.data_units.values(),
     )
     if not all(isinstance(text, str) for text in told):
         raise TypeError("texts are needed")
@@ -119,6 +121,7 @@ def to_dataset(found: Discovery) -> xr.Dataset:
         "words": json.dumps(None if found.words is None else dataclasses.asdict(found.words)),
         "texts": json.dumps(dict(found.texts)),
         "units": json.dumps(dict(found.units)),
+        "data_units": json.dumps(dict(found.data_units)),
         "settings": json.dumps(dict(found.settings)),
         "status": json.dumps(status_record(found.status)),
         "no_simulation": found.no_simulation,
@@ -160,6 +163,7 @@ def from_dataset(dataset: xr.Dataset) -> Discovery:
         words=_words(json.loads(attributes.get("words", "null"))),
         texts=json.loads(attributes.get("texts", "{}")),
         units=json.loads(attributes.get("units", "{}")),
+        data_units=json.loads(attributes.get("data_units", "{}")),
         frames=frames_from(dataset),
         forecast=forecast_of(json.loads(attributes.get("forecast", "null"))),
         no_simulation=str(attributes.get("no_simulation", "")),

@@ -3,7 +3,7 @@
     [θ_i] = [left side]/[F_i],      [u_t] = [u]/[t],      [laplacian(u)] = [u]/[x]²
 
 The units of an operator follow from its syntax tree. Both sides of a sum, and of u in ``exp(u)`` and 1, have to be the
-same; what is not is refused by name. Numbers have no unit. That of a parameter inside an operator follows from the sums
+same; a mismatch is refused by name. Numbers have no unit. That of a parameter inside an operator follows from the sums
 that it stands in: of K in u/(K + u) it is that of u.
 """
 
@@ -14,6 +14,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from bvsi.common.naming import AXIS_NAMES, CONSTANT_NAMES, FUNCTION_NAMES
@@ -22,11 +23,14 @@ from bvsi.operators import Library
 from bvsi.operators.syntax import Syntax, read, shortened
 from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TEST, TIME
 
+#: For figures of data without units.
+NO_UNITS: Mapping[str, str] = MappingProxyType({})
+
 # Angles, whose unit is one where it is not given.
 _ANGLES = ("phi", "theta")
 # Relative difference of two scales of one dimension below which they are the same: conversion factors are rounded.
 _SAME = 1e-9
-# Parameters with unknown units: each is a unit of its own until a sum tells what it is. More are refused.
+# Parameters with unknown units: each is a unit of its own until a sum determines it. More are refused.
 _OPEN = 20
 _FACTOR = re.compile(r"([A-Za-zµμΩÅ°%][A-Za-z0-9_]{0,40})(?:\^(-?\d{1,2}))?")
 _RAISED = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹⋅", "-0123456789.")
@@ -57,7 +61,7 @@ def parse_unit(text: str, name: str = "units") -> Any:
     for sign, part in zip(["*", *parts[1::2]], parts[::2], strict=True):
         match = _FACTOR.fullmatch(part)
         if match is None and part != "1":
-            raise BvsiError(f'{name}: {text!r} is no unit; write for example "mg/L", "mm**2/h" or "1".')
+            raise BvsiError(f'{name}: {text!r} is not a unit; write for example "mg/L", "mm**2/h" or "1".')
         if match is not None:
             unit = unit * _known(match[1], text, name) ** ((-1 if sign == "/" else 1) * int(match[2] or 1))
     return unit
@@ -95,8 +99,18 @@ def unit_latex(text: str) -> str:
     return rf"\mathrm{{{''.join(signs.get(c, c) for c in raised)}}}"
 
 
+def shown_units(units: Mapping[str, str]) -> dict[str, str]:
+    """Units by name for people, ``mm²/h`` for ``mm**2/h``; empty for "1"."""
+    return {name: unit_text(parse_unit(text, f"units: {name}")) for name, text in units.items()}
+
+
+def labelled(name: str, units: Mapping[str, str]) -> str:
+    """``u (mg/L)``, the label of an axis; ``u`` where it has no unit."""
+    return f"{name} ({units[name]})" if units.get(name) else name
+
+
 def coefficient_units(library: Library, units: Mapping[str, str]) -> dict[str, str]:
-    """Units of all coefficients by name, and of the parameters inside of operators.
+    """Units of all coefficients by name, and of the parameters inside operators.
 
     Parameters
     ----------
@@ -113,7 +127,7 @@ def coefficient_units(library: Library, units: Mapping[str, str]) -> dict[str, s
     known = _Known(given, {name: registry.Unit(f"bvsi_open_{i}") for i, name in enumerate(free)})
     texts = library.texts
     trees = {o.name: o.free or read(texts[o.name]) for o in library.operators}
-    for _ in range(len(free) + 1):  # what one sum tells of a parameter may be what another needs
+    for _ in range(len(free) + 1):  # what one sum says about a parameter may be what another needs
         found = {name: _Walk(syntax, known, name).unit() for name, syntax in trees.items()}
         lefts = {equation: _left(library, equation, known) for equation in library.equations}
     for name, unit in known.open.items():
@@ -134,13 +148,13 @@ def _left(library: Library, equation: str, known: _Known) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class _Known:
-    """Units by name, as they were given, and those of parameters as far as sums have told them."""
+    """Units by name, as they were given, and those of parameters as far as sums determine them."""
 
     given: Mapping[str, Any]
     open: dict[str, Any] = field(default_factory=dict)
 
     def learn(self, ratio: Any) -> bool:
-        """Take a ratio of two sides of a sum as one, which tells of a parameter that it holds; whether it does."""
+        """Take a ratio of two sides of a sum as one, which determines a parameter in it; returns whether it does."""
         registry = _registry()
         for unknown, power in ratio._units.items():
             if unknown.startswith("bvsi_open_"):
@@ -214,7 +228,7 @@ class _Walk:
         if number is not None:
             return self._of(base) ** (int(number) if number == int(number) else number)
         self._same(self._of(exponent), self._one, "the power", exponent)
-        return self._same(self._of(base), self._one, "a power that is no number, of", base)
+        return self._same(self._of(base), self._one, "a power that is not a number, of", base)
 
     def _call(self, name: str, arguments: list[ast.expr]) -> Any:
         parts = [self._of(part) for part in arguments[: 1 if name == "diff" else None]]

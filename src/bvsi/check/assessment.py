@@ -13,8 +13,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.check.comparison import Comparison, FailedComparison, bias_estimate, compare
-from bvsi.check.levels import LEVELS, CheckLevels
+from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, FailedComparison, bias_estimate, compare, poorer
 from bvsi.check.residual_tests import Growth, ResidualTest, noise_tests, residual_tests
 from bvsi.check.variations import Kind, Variation, variations
 from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge
@@ -40,7 +39,7 @@ _ROUGHLY = Profile(tol=1e-2, max_iterations=10)
 _MORE_ROUGHLY = Profile(tol=2.0, max_iterations=10)
 
 _POSSIBLE = (RankError, NotPositiveDefiniteError, DataError, SpaceError, OperatorError)
-"""What fewer data or another element can honestly fail with. Any other error is a fault of ours and is not caught."""
+"""Errors that fewer data or another element may raise. Any other error is a fault of ours and is not caught."""
 
 _MISFITS = (Verdict.OPERATOR, Verdict.NOISE)
 """Verdicts beside which error bars come from the residuals as they are, not from the noise."""
@@ -132,7 +131,7 @@ def check(
     growth
         How their noise grows with the signal, where that is known.
     filter_sigma
-        Noise level by field, measured without a fit; it tells a wrong level from a missing operator.
+        Noise level by field, measured without a fit; it distinguishes a wrong level from a missing operator.
     cycles
         Highest frequency of the data in cycles per step, by axis and ``time``; half is the limit of the sampling.
     margins, seen, grows
@@ -180,7 +179,7 @@ def check(
     verdict, reasons = judge(evidence)
     for one in comparisons:
         # what is not resolved does not converge at the order of the quadrature yet
-        if (verdict, one.poorer) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
+        if (verdict, poorer(one)) in ((Verdict.TIME, "time"), (Verdict.SPACE, "space")):
             bias = np.maximum(bias, np.abs(one.difference) / levels.first_steps)
     excess = 0 * bias
     if verdict in _MISFITS and fit.posterior is not None and not noise_free:
@@ -321,7 +320,7 @@ def check_discovery(
     rng
         For draws of the noise.
     rounds
-        How often operators of the fit were linearised anew, and those of refits are.
+        How often operators of the fit were linearised again, and those of refits are.
     held
         Whether constraints hold the fit after all; refits, which are free, are then not compared with it.
     margins, seen
@@ -349,7 +348,7 @@ def check_discovery(
         refits,
         noise_error=max(m.error for m in measured),
         rng=rng,
-        data=[m.observed for m in measured],  # interpolated values are no white noise
+        data=[m.observed for m in measured],  # interpolated values are not white noise
         growth=[m.growth for m in measured],
         filter_sigma=measured[0].filtered if len(measured) == 1 else None,
         cycles=cycles_of(measured, steady=setup.library.steady),

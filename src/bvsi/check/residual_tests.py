@@ -2,7 +2,7 @@
 
     r = C ε,   ε ~ N(0, Σ_u),      w = W r,      r⊥ = r − X̃ (X̃ᵀWX̃)⁻¹ X̃ᵀ w
 
-Every statistic is worked out for the residuals of the fit and for draws of ε that go through the same C, W and
+Every statistic is computed for the residuals of the fit and for draws of ε that go through the same C, W and
 projection; mean and spread of the draws say how unusual it is. Nothing else is assumed about its distribution. What
 W(θ̂) misses of W(θ) adds to the spread: the same residuals are weighted with draws of θ from the posterior.
 
@@ -25,6 +25,7 @@ from scipy.special import ndtr, stdtr
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.infer import Fit
+from bvsi.infer.fit import theta_at_hand
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.products import SpaceTime, weighted_draws
@@ -97,7 +98,8 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     """
     number = _FEW_WEIGHTS if likelihood.costly else _WEIGHTS
     others = [] if fit.posterior is None else list(fit.posterior.sample(number, rng))
-    columns = [_Columns.of(part, likelihood, fit.at_hand(likelihood), others, rng) for part in likelihood.parts]
+    weights = theta_at_hand(fit, likelihood)
+    columns = [_Columns.of(part, likelihood, fit.theta, weights, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
     n = freedom = float(likelihood.system.n - likelihood.system.d)
     drawn = not likelihood.weighting.exact
@@ -110,7 +112,7 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     in_time, in_space = (np.mean([getattr(c, f) for c in columns], axis=0) for f in ("lag_time", "lag_space"))
     across = "in space" if likelihood.parts[0].residuals.structure.coordinates.shape[1] else "between equations"
     uneven = np.sum([_unevenness(c.share) for c in columns], axis=0)
-    # one block, or one row, tells nothing of neighbours, and frames of a steady problem are none
+    # one block, or one row, has no neighbours, and frames of a steady problem are not neighbours
     blocks, rows = (max(part.residuals.y.shape[axis] for part in likelihood.parts) for axis in (1, 0))
     moving = blocks > 1 and likelihood.evolves
     tests += [_against_draws("residuals correlated in time", "structure", in_time)] if moving else []
@@ -158,11 +160,13 @@ class _Columns:
     lag_space: Array
 
     @staticmethod
-    def of(part: Part, likelihood: ResidualLikelihood, theta: Array, others: Sequence[Array], rng: Rng) -> _Columns:
-        """Draw, weight, project, a few draws at a time; then weight the residuals of the fit as other θ would."""
-        products = SpaceTime(part, theta)
+    def of(
+        part: Part, likelihood: ResidualLikelihood, theta: Array, near: Array, others: Sequence[Array], rng: Rng
+    ) -> _Columns:
+        """Draw, weight as at a θ near that of the fit, project, a few draws at a time; then weight as other θ would."""
+        products = SpaceTime(part, near)
         weighting = likelihood.weighting
-        weigh = weighting.weights(part, theta)
+        weigh = weighting.weights(part, near)
         own = part.residuals.residual(theta)[:, :, None]
         w = weigh(own)
         X = part.residuals.X - products.operators(products.spread(w[:, :, 0]))

@@ -1,4 +1,4 @@
-"""Other discretisations of the same data, whose estimates tell whether the one used can be trusted.
+"""Other discretisations of the same data, whose estimates show whether the one used can be trusted.
 
 With every second frame or node, and test functions that stay the same in physical units, nothing changes but the
 quadrature error and the noise: a wrong equation is as wrong as before. Other widths of test functions change the
@@ -105,7 +105,7 @@ def _order(setup: Setup) -> float:
 
 
 def _frames(setup: Setup) -> Variation | None:
-    """Every second frame; frames of a steady problem say nothing of one another."""
+    """Every second frame; frames of a steady problem say nothing about one another."""
     if setup.library.steady or any(data.n_times < _FEWEST_TIMES for data in setup.data):
         return None
     return Variation("every second frame", "time", setup.at(_HALF), 2.0, _order(setup))
@@ -151,7 +151,7 @@ def _nodes(setup: Setup) -> Variation | None:
 
 
 def _resolves(setup: Setup) -> bool:
-    """Whether the nodes of meshes would not be refused for a field like this: what they move else says nothing.
+    """Whether the nodes of meshes would not be refused for a field like this: otherwise what they move says nothing.
 
     From 300 sensors with 7 nodes per shortest wave a right answer was called under-resolved for what 90 of them moved.
     """
@@ -200,7 +200,7 @@ def _other_functions(stencil: Stencil, wider: Stencil, data: Data) -> bool:
     try:
         own, other = (one.matrices(data.times)[1] for one in (stencil, wider))
     except DataError:
-        return stencil != wider  # told later
+        return stencil != wider  # reported later
     return own.shape != other.shape or bool(abs(own - other).max() > 0)
 
 
@@ -223,7 +223,7 @@ def _narrower_derivatives(setup: Setup) -> Variation | None:
 
 
 def _poorer_reconstruction(setup: Setup) -> Variation | None:
-    """Polynomials of one degree less between nodes that are no uniform grid.
+    """Polynomials of one degree less between nodes that are not a uniform grid.
 
     From 150 sensors, without noise, the bias with degree 4 was 0.35 standard deviations, the difference from degree 3
     0.4, and from degree 2 1.0; with 300 and degree 3 the bias is 0.12.

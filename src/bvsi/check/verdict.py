@@ -22,10 +22,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bvsi.check.comparison import Comparison
-from bvsi.check.levels import LEVELS, CheckLevels
+from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, poorer
 from bvsi.check.residual_tests import ResidualTest, TestKind, misfit_test
 from bvsi.check.variations import Kind
+from bvsi.infer.fit import open_margins
 
 
 class Verdict(enum.Enum):
@@ -84,19 +84,20 @@ _FEW = (
     "The equation explains the data up to their noise, but {freedom:.0f} degrees of freedom say little: error bars "
     "rest on the noise level that was measured or stated. Give more frames or nodes before you rely on them."
 )
-# Degrees of freedom below which a misfit is hardly told: with 10 its standard deviation is 45%.
+# Degrees of freedom below which a misfit is hardly known: with 10 its standard deviation is 45%.
 _FEWEST = 10.0
 
 _UNTRIED = {
-    Verdict.CONSISTENT: "The equation explains the data up to their noise, but too few data to try with every second "
-    "one leave the resolution in {where} unchecked: compare with finer data before you rely on the error bars.",
+    Verdict.CONSISTENT: "The equation explains the data up to their noise, but the data are too few to leave out every "
+    "second frame or node, so that the resolution in {where} is not checked: compare with finer data before you trust "
+    "the error bars.",
     Verdict.OPERATOR: "Do not trust the coefficients: the misfit is more than noise. Either the library lacks an "
-    "operator, or the data are too coarse in {where}, which could not be tried; give finer data, or more operators.",
+    "operator, or the data are too coarse in {where}, which could not be tested; give finer data, or more operators.",
 }
 
 
 _OPEN = (
-    "Do not trust what is said to be left open: the equation explains the data, but other values of its parameters, or "
+    "Do not trust what the data leave open: the equation explains the data, but other values of its parameters, or "
     "other operators, do so as well. Give more data, less noise, narrower bounds, or what is known, as a prior."
 )
 
@@ -132,7 +133,7 @@ Finding = tuple[Verdict, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class Clean:
-    """What tells of a fit to data without noise.
+    """Evidence on a fit to data without noise.
 
     Attributes
     ----------
@@ -223,7 +224,7 @@ class Evidence:
     @property
     def rejecting(self) -> list[Comparison]:
         """Comparisons with a poorer discretisation that surely move the estimate."""
-        return [one for one in self.comparisons if one.poorer and one.p < self.levels.surely]
+        return [one for one in self.comparisons if poorer(one) and one.p < self.levels.surely]
 
 
 def judge(evidence: Evidence) -> Finding:
@@ -234,7 +235,7 @@ def judge(evidence: Evidence) -> Finding:
     if verdict is not Verdict.CONSISTENT:
         return verdict, reasons
     if evidence.grows:
-        return Verdict.ILL_POSED, ("waves shorter than the spacing of the nodes grow the faster the shorter they are",)
+        return Verdict.ILL_POSED, ("waves shorter than the spacing of the nodes grow faster the shorter they are",)
     if rivals := (*_rivals(evidence), *evidence.open):
         limit = _at_limit(evidence) if evidence.clean is None else None
         return (limit[0], (*rivals, *limit[1])) if limit is not None else (Verdict.UNDECIDED, rivals)
@@ -243,9 +244,8 @@ def judge(evidence: Evidence) -> Finding:
 
 def _rivals(evidence: Evidence) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
-    far = 2 * math.log(evidence.levels.odds)  # those that are left out have margins only where they matter
-    close = {name: m for name, m in evidence.margins.items() if (m < far if name in evidence.names else far > 0)}
-    if evidence.clean is not None:  # odds are those of noise; what cannot be told apart at all stays so
+    close = open_margins(evidence.margins, evidence.names, evidence.levels.odds)
+    if evidence.clean is not None:  # odds are those of noise; what cannot be distinguished at all stays so
         close = {name: m for name, m in close.items() if name not in evidence.names and m == 0}
     return tuple(
         f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of 1 : "
@@ -316,9 +316,10 @@ def _rejected(evidence: Evidence) -> Finding | None:
     if not alone:
         return None
     worst = max(alone, key=lambda c: c.statistic)
-    assert worst.poorer is not None
-    against = [c.summary for c in evidence.comparisons if worst.poorer in c.better and c.p < levels.perhaps]
-    return _verdict(worst.poorer), (worst.summary, *(against or ("nothing that was tried speaks for the fit",)))
+    kind = poorer(worst)
+    assert kind is not None
+    against = [c.summary for c in evidence.comparisons if kind in c.better and c.p < levels.perhaps]
+    return _verdict(kind), (worst.summary, *(against or ("no other comparison supports the fit",)))
 
 
 def _spoken_for(evidence: Evidence) -> tuple[str, ...]:
@@ -333,7 +334,7 @@ def _quiet(evidence: Evidence) -> Finding:
     for axis, cycles in evidence.cycles.items():
         kind = _kind(axis)
         if cycles > levels.unresolved and not evidence.sampled_anew(kind):
-            return _verdict(kind), (_frequency(axis, cycles), "too few data to try with every second one")
+            return _verdict(kind), (_frequency(axis, cycles), "too few data to leave out every second frame or node")
     small = [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm]
     if small:
         return Verdict.NOISE, (*small, "the noise is smaller than stated")
@@ -343,7 +344,8 @@ def _quiet(evidence: Evidence) -> Finding:
 def _resolution(evidence: Evidence) -> Finding | None:
     """Time or space, whichever moves the estimate more when it is coarser; else one that is at its limit."""
     levels = evidence.levels
-    moved = [(c.poorer, c) for c in evidence.comparisons if c.poorer and c.scaled(evidence.scale).p < levels.why]
+    found = [(kind, c) for c in evidence.comparisons if (kind := poorer(c)) is not None]
+    moved = [(kind, c) for kind, c in found if c.scaled(evidence.scale).p < levels.why]
     if moved:
         kind, worst = max(moved, key=lambda pair: pair[1].statistic)
         return _verdict(kind), (worst.summary,)
@@ -351,7 +353,7 @@ def _resolution(evidence: Evidence) -> Finding | None:
 
 
 def _at_limit(evidence: Evidence) -> Finding | None:
-    """Time or space, where data that could not be sampled anew vary so fast that they may not be resolved."""
+    """Time or space, where data that could not be sampled again vary so fast that they may not be resolved."""
     suspect = evidence.levels.suspect
     limit = {a: f for a, f in evidence.cycles.items() if f > suspect and not evidence.sampled_anew(_kind(a))}
     if not limit:

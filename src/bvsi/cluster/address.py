@@ -1,6 +1,6 @@
 """Addresses of schedulers, and whether a scheduler is there.
 
-A client of Dask waits for ever where a server of another kind is silent, and takes its words for the length of a
+A client of Dask waits forever where a server of another kind is silent, and takes its words for the length of a
 message where it is not. So it is asked first: a server of Dask greets with the length of its handshake.
 """
 
@@ -46,7 +46,7 @@ class Address:
         return Address(found[0], found[2].strip("[]"), int(found[3]), found[1] == "tls")
 
     def check_answer(self, timeout: float) -> None:
-        """Refuse where nobody, or somebody else, answers; a greeting that is encrypted is left to Dask.
+        """Refuse where nothing, or another server, answers; a greeting that is encrypted is left to Dask.
 
         Parameters
         ----------
@@ -57,7 +57,7 @@ class Address:
             with socket.create_connection((self.host, self.port), timeout=timeout) as connection:
                 if not self.encrypted and not _greets(connection):
                     raise BvsiError(
-                        f"scheduler: what answers at {self.text!r} is no scheduler of Dask; check the port."
+                        f"scheduler: what answers at {self.text!r} is not a scheduler of Dask; check the port."
                     )
         except (OSError, UnicodeError) as error:
             raise self.silent(error) from None

@@ -14,7 +14,7 @@ _TIMEOUT = 10.0
 Tls = tuple[Path | None, Path | None, Path | None]
 OPEN_CLUSTER = (
     "note: this cluster is not encrypted; whoever reaches its scheduler or runs a worker can run programs on the "
-    "workers and here. Use tls:// where you do not trust the network."
+    "workers and on this machine. Use tls:// where you do not trust the network."
 )
 
 
@@ -31,7 +31,7 @@ def distributed() -> Any:
 def connect(address: str, *, tls: Tls = (None, None, None), timeout: float = _TIMEOUT) -> Iterator[Any]:
     """A client of the scheduler at an address such as ``tcp://127.0.0.1:8786``, closed at the end.
 
-    Whoever runs the scheduler or a worker can run programs here: what they send is unpickled by the client.
+    Whoever runs the scheduler or a worker can run programs on this machine: what they send is unpickled by the client.
 
     Parameters
     ----------

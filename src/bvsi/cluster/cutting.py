@@ -11,7 +11,7 @@ import scipy.sparse as sparse
 from numpy.typing import NDArray
 
 from bvsi.residual import Stencil, TemporalTests
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.axis import UniformSplines
 
 Array = NDArray[np.float64]
 
@@ -54,10 +54,10 @@ class SplineRows(TemporalTests):
     record: Array = field(default_factory=lambda: np.zeros(0))
     cut: Cut = field(default_factory=lambda: Cut((0, 0), (0, 0)))
 
-    def splines(self, times: Array) -> UniformSplines:
+    def splines(self, times: Array, order: int = 1) -> UniformSplines:
         """Those of the experiment."""
         del times
-        return super().splines(self.record)
+        return super().splines(self.record, order)
 
     def first(self, times: Array, every: int) -> int:
         """The first of every so many frames, where those of the experiment are."""
@@ -81,7 +81,7 @@ class SplineRows(TemporalTests):
 def rows_of(stencil: Stencil, times: Array, order: int, cut: Cut) -> Stencil:
     """The stencil of a piece of an experiment with these times."""
     if isinstance(stencil, TemporalTests):
-        return SplineRows(stencil.degree, stencil.gap, times, cut)
+        return SplineRows(stencil.degree, stencil.gap, stencil.ends, times, cut)
     a, b = stencil.matrices(times, order)
     return StencilRows(cut.of(a), cut.of(b))
 

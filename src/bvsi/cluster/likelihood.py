@@ -134,7 +134,7 @@ class ClusterLikelihood(ResidualLikelihood):
 
     @property
     def evolves(self) -> bool:
-        """Always: steady problems stay here."""
+        """Always: steady problems stay on this machine."""
         return True
 
     @property
@@ -166,6 +166,9 @@ class ClusterLikelihood(ResidualLikelihood):
 
     def some_tiles(self) -> None:
         """None: they are on the workers."""
+
+    def slope_near(self, theta: Array, near: Array) -> None:
+        """None: factors are on the workers."""
 
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
@@ -249,7 +252,7 @@ class ClusterLikelihood(ResidualLikelihood):
         return Density.total(self._sum(piece.density, self.vector(theta), gradient, logdet, change))
 
     def check_change_of_variables(self) -> None:
-        """Refuse where the residuals are no change of variables from the data."""
+        """Refuse where the residuals are not a change of variables from the data."""
         self._sum(piece.check_change)
 
     def _model(self, seat: Seat) -> PieceModel:

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.density import check_change_of_variables
-from bvsi.likelihood.equations import MomentEquations, Neighbours, instrumental_equations
+from bvsi.likelihood.equations import MomentEquations, Neighbours, check_change_of_variables, instrumental_equations
 from bvsi.likelihood.products import NoiseSizes, moment_equations, noise_sizes
 
 Array = NDArray[np.float64]
@@ -192,7 +191,7 @@ def density(piece: Piece, model: PieceModel, theta: Array, gradient: bool, logde
 
 
 def check_change(piece: Piece, model: PieceModel) -> None:
-    """Refuse where residuals are no change of variables."""
+    """Refuse where residuals are not a change of variables."""
     check_change_of_variables(piece.of(model).part)
 
 

@@ -17,7 +17,7 @@ from bvsi.linalg import limited_cores, single_threaded_blas
 
 
 class Place(Protocol):
-    """A way to have functions of pieces worked out."""
+    """A way to have functions of pieces computed."""
 
     def calls(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """function(*args) for all of them side by side, or something that :meth:`values` turns into it."""
@@ -106,7 +106,7 @@ class Workers:
         return values
 
     def one_by_one(self, results: Sequence[Any], what: str) -> list[Any]:
-        """The same, told as they come."""
+        """The same, reported as they come."""
         finished = distributed().as_completed(list(results), loop=self.client.loop)
         for done, _ in enumerate(finished, start=1):
             self.progress(done, len(results), f"on the cluster, {len(self.threads)} workers, {what}")

@@ -1,4 +1,4 @@
-"""Data in a file that every worker can open: each reads the frames of its own pieces, and nobody all of them."""
+"""Data in a file that every worker can open: each reads the frames of its own pieces, and none reads all of them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def seen_by_workers(client: Any, path: Path) -> bool:
     """Whether all workers there are see a file, or a pattern of files, under its name."""
     try:
         return all(client.run(_is_there, path).values())
-    except OSError:  # a cluster that is lost is told of by who needs it
+    except OSError:  # a cluster that is lost is reported by whoever needs it
         return False
 
 

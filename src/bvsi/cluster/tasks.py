@@ -80,5 +80,5 @@ def _on_workers(
 
 
 def one_item(work: Callable[[Item], Result], item: Item) -> Result:
-    """work(item), under a name of its own, which a partial function has not."""
+    """work(item), under a name of its own, which a partial function does not have."""
     return work(item)

@@ -74,5 +74,5 @@ def position(name: str, names: Sequence[str]) -> int:
 
 
 def without_equation(name: str) -> str:
-    """The operator of a coefficient's name: ``"dx(u)"`` of ``"u: dx(u)"``, or the name where it tells no equation."""
+    """The operator of a coefficient's name: ``"dx(u)"`` of ``"u: dx(u)"``, or the name as it is."""
     return name.split(": ", 1)[-1]

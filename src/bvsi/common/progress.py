@@ -23,7 +23,7 @@ def silent(done: float, total: float | None, what: str) -> None:
 class OutOfTimeError(Exception):
     """The time that some work was given is over.
 
-    No BvsiError: loops that go on after a simulation that failed must not go on after this.
+    It is not a BvsiError: loops that continue after a failed simulation must stop after this.
     """
 
 
@@ -54,7 +54,7 @@ class Lines:
         self._begun: dict[str, tuple[float, float]] = {}  # when, and how much was done at the last call
 
     def __call__(self, done: float, total: float | None, what: str) -> None:
-        """Write a line where the last one is long ago."""
+        """Write a line if the last one was long ago."""
         if not what:
             return
         now = time.monotonic()
@@ -72,7 +72,7 @@ class Lines:
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """A progress bar on standard error, one line per kind of work; plain lines where that is no terminal."""
+    """A progress bar on standard error, one line per kind of work; plain lines where that is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bars

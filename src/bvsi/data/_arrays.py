@@ -90,6 +90,29 @@ def scratch(like: NDArray[Any]) -> NDArray[Any]:
         return np.memmap(file, dtype=like.dtype, mode="w+", shape=like.shape)
 
 
+def taken(values: NDArray[Any], rows: Any, columns: NDArray[np.bool_] | None = None) -> NDArray[Any]:
+    """Some rows and columns of values (T, n): as NumPy takes them, or in a file where those are a file that is mapped.
+
+    Parameters
+    ----------
+    rows
+        Slice or integers.
+    columns
+        Mask (n,), all if None.
+    """
+    if mapped(values) is None:
+        return np.asarray(values[rows] if columns is None else values[rows][:, columns])
+    index = np.arange(len(values))[rows]
+    step = max(1, _SLAB // values.shape[1])
+    with tempfile.TemporaryFile() as file:  # it is gone with the last array that stands in it
+        for own in (index[start : start + step] for start in range(0, len(index), step)):
+            file.write(np.ascontiguousarray(values[own] if columns is None else values[own][:, columns]).data)
+            release(values)
+        file.flush()
+        width = values.shape[1] if columns is None else int(columns.sum())
+        return np.memmap(file, dtype=values.dtype, mode="r", shape=(len(index), width))
+
+
 def _file(array: Any) -> np.memmap[Any, Any] | None:
     base = array
     while base is not None and not isinstance(base, np.memmap):
@@ -176,7 +199,7 @@ def check_field_name(name: object, what: str = "field", *, series: bool = False)
     what
         The noun for the error message, such as ``"auxiliary field"``.
     series
-        Whether there is no space, so that x, y, z are no coordinates and fields may be called so.
+        Whether there is no space, so that x, y, z are not coordinates and fields may be called so.
     """
     if not isinstance(name, str):
         raise DataError(f"{what} name {name!r} is not a text; name it like 'u'")

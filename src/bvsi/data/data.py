@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from bvsi.common.arrays import Array, Mask
-from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs
+from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs, taken
 from bvsi.data._given import (
     TIME,
     arrange,
@@ -246,7 +246,7 @@ class Data:
             raise DataError("index must select several times; pass a slice, a list of integers or a mask")
         return Data(
             self.times[chosen],
-            {name: values[chosen] for name, values in self.fields.items()},
+            {name: taken(values, chosen) for name, values in self.fields.items()},
             self.geometry,
             {name: values[chosen] if values.ndim == 2 else values for name, values in self.auxiliary.items()},
             None if self.measured is None else {name: mask[chosen] for name, mask in self.measured.items()},
@@ -302,7 +302,7 @@ class Data:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew when unpickled or copied, since arrays lose their read-only mark on the way.
+        # Made again when unpickled or copied, since arrays lose their read-only mark on the way.
         masks = None if self.measured is None else dict(self.measured)
         return Data, (self.times, dict(self.fields), self.geometry, dict(self.auxiliary), masks)
 

@@ -124,7 +124,7 @@ class Grid:
 
 
 def _rebuild(axes: dict[str, Array], periods: dict[str, float], coordinates: str) -> Grid:
-    """Make a grid anew when unpickled or copied, since arrays lose their read-only mark on the way."""
+    """Make a grid again when unpickled or copied, since arrays lose their read-only mark on the way."""
     return Grid(periodic=periods, coordinates=coordinates, **axes)
 
 

@@ -184,7 +184,7 @@ class Mesh:
         return f"Mesh: {self.summary}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Made anew when unpickled or copied, since arrays lose their read-only mark on the way.
+        # Made again when unpickled or copied, since arrays lose their read-only mark on the way.
         return Mesh, (self.points, self.cells, self.cell_type)
 
 

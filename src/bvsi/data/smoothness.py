@@ -5,9 +5,9 @@
 Where known fields jump from one value to another: materials meet, sources begin.
 
 Sums over nodes are integrals of smooth functions. Of a function that jumps they are off by half of a step or so, and
-the nodes do not tell by how much, so that test functions whose support holds a jump are left out. A field is of
+the nodes do not show by how much, so that test functions whose support holds a jump are left out. A field is of
 materials where it has a few values only; a node is at a jump where a neighbour has another one. Jumps of other fields
-are not looked for: on uneven nodes they cannot be told from steep slopes.
+are not looked for: on uneven nodes they cannot be distinguished from steep slopes.
 """
 
 from __future__ import annotations
@@ -279,7 +279,7 @@ def jumps(data: Data, names: Iterable[str]) -> Mask | None:
 def of_materials(values: Array) -> bool:
     """Whether values (nodes,) are a few only; the derivative of such a field is zero, but at jumps."""
     most = min(_VALUES, len(values) // _NODES)
-    some = values[:: max(1, len(values) // _SAMPLE)]  # nearly always enough to tell, and soon sorted
+    some = values[:: max(1, len(values) // _SAMPLE)]  # nearly always enough to decide, and quickly sorted
     return len(np.unique(some)) <= most and 1 < len(np.unique(values)) <= most
 
 

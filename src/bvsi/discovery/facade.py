@@ -18,14 +18,25 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.frames import Frames, frames_of
 from bvsi.discovery.functions import Shapes, constraints_of, selected_functions, with_columns, without_functions
-from bvsi.discovery.method import Choice, Estimator, Method, Selection, choose_method, selected_order, with_treatment
+from bvsi.discovery.method import (
+    Choice,
+    Estimator,
+    Method,
+    Selection,
+    choose_method,
+    reaches_ends,
+    selected_order,
+    to_the_ends,
+    wide,
+    with_treatment,
+)
 from bvsi.discovery.parameters import Estimated, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
 from bvsi.errors import BvsiError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess, theta_at_hand
 from bvsi.infer.gaussian_prior import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
@@ -89,15 +100,15 @@ def discover(
         Texts such as ``"laplacian(u) > 0"`` or ``"laplacian(c1) == laplacian(c2)"``. Operators that equalities tie
         together are selected together; inequalities hold in the posterior.
     relinearise
-        How often operators are linearised anew, at states smoothed by the residual of those selected, which are then
+        How often operators are linearised again, at states smoothed by the residual of those selected, which are then
         selected again; it matters where nonlinear operators meet large noise. By default once where they take
         derivatives of the data, such as ``dx(u)**2``, else never.
     check
         Whether the fit is repeated on coarser samplings and with other test functions, for the verdict; or the
         thresholds of that check.
     client
-        A ``dask.distributed.Client``: selection and posterior are then worked out on its cluster, with the same result
-        to rounding. Noise is measured and the answer checked here, with the selected operators only.
+        A ``dask.distributed.Client``: selection and posterior are then computed on its cluster, with the same result
+        to rounding. Noise is measured and the answer checked on this machine, with the selected operators only.
     stored
         With a client, the files of the experiments, one each: workers then read their frames themselves, unless
         outliers were replaced or the data were coarsened.
@@ -114,20 +125,29 @@ def discover(
     _check_cluster(client, stored)
     rounds = _count(relinearise)
     library, experiments = by_experiment(library, as_experiments(data))
-    prior, known = without_functions(prior, library)
+    prior, known = without_functions(prior, library) if library.unknown else (prior, {})
     _check_prior(prior, library)
-    library, prior, constraints, every = told_parameters(library, prior, constraints)
-    measures = _units(library, units)
+    every = None
+    if library.parameters:
+        library, prior, constraints, every = told_parameters(library, prior, constraints)
+    measures, shown = _units(library, units)
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     check_measured(measured, library)
     check_inside(library, client, relinearise)
-    stated, library = with_columns(library, measured)
+    stated, library = with_columns(library, measured) if library.unknown else (library, library)
     chosen = choose_method(measured, library, method)
+    linear = client is None and stated is library and not library.parameters
+    further = partial(to_the_ends, measured, library, method) if linear else lambda: None
+    chosen = (further() if wide(chosen) else None) or chosen
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
-    selected = _relinearised(_selected(setup, given, chosen.method, rng, progress), rounds, progress)
-    model = _fit(selected, chosen.method, measured, selected.inside.joined(prior), rng, progress)
+    selected = _selected(setup, given, chosen.method, rng, progress)
+    if selected.path.left_open(OPEN) and not reaches_ends(chosen) and (choice := further()) is not None:
+        chosen, selected = choice, _selected(choice.setup, given, choice.method, rng, progress)
+    selected = _relinearised(selected, rounds, progress)
+    joint = selected.inside.joined(prior) if selected.inside.prior else prior
+    model = _fit(selected, chosen.method, measured, joint, rng, progress)
     if not (selected.keep or selected.inside.prior):
         check_found(selected.path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
@@ -146,8 +166,10 @@ def discover(
     settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
     seconds = time.perf_counter() - begin
     found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
+    if not measures:
+        return found
     by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
-    return replace(found, units=by_name) if measures else found
+    return replace(found, units=by_name, data_units=shown)
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +191,6 @@ class _Given:
     every: LinearConstraints | None
     functions: Mapping[str, tuple[float, float]]
 
-    def on(self, library: Library) -> LinearConstraints | None:
-        """Constraints on the coefficients of a library, which has functions written out."""
-        return _constraints(constraints_of(self.constraints, self.library, library.names), library)
-
 
 @dataclass(frozen=True, eq=False)
 class _Selected:
@@ -193,7 +211,7 @@ class _Selected:
     inside, shapes
         Parameters inside operators, and unknown functions; no shapes where there are none.
     rounds
-        How often operators were linearised anew, None where that is open.
+        How often operators were linearised again, None where that is open.
     left_open
         What the data leave open of parameters, in words.
     """
@@ -217,8 +235,8 @@ class _Selected:
 
 
 def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: Progress) -> _Selected:
-    """Select the operators; with parameters and functions inside of them, these are estimated on the way."""
-    library, allowed = setup.library, given.on(setup.library)
+    """Select the operators; with parameters and functions inside them, these are estimated on the way."""
+    library, allowed = setup.library, _constraints(given, setup.library)
     select, keep = _selector(library, method, allowed, rng)
     select = partial(select, keep=keep, progress=progress)
     plain, _ = _selector(library, method, None, rng)
@@ -226,10 +244,10 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
         setup, whole, path, shapes = selected_functions(
             setup, given.library, plain, keep, allowed, given.functions, progress
         )
-        limits, inside = given.on(setup.library), Estimated(prior=shapes.prior)
+        limits, inside = _constraints(given, setup.library), Estimated(prior=shapes.prior)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)
     if library.parameters:
-        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, given.every, progress)
+        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, given.every, rng, progress)
         limits, left_open = inside.limits(setup.library, given.every), inside.left_open(path)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, rounds=0, left_open=left_open)
     if len(library.orders) > 1:
@@ -242,7 +260,7 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
 
 
 def _relinearised(one: _Selected, rounds: int | None, progress: Progress) -> _Selected:
-    """Selected once more with operators linearised anew, as often as was asked for or as derivatives of data need."""
+    """Selected once more with operators linearised again, as often as was asked for or as derivatives of data need."""
     rounds = one.rounds if one.rounds is not None else rounds
     rounds = int(one.setup.derives(one.path.best.names)) if rounds is None else rounds
     if not rounds or one.setup.client is not None:
@@ -272,13 +290,13 @@ def _settings(
     }
 
 
-def _units(library: Library, units: Mapping[str, str] | None) -> dict[str, str]:
-    """Units of all coefficients; none where none were given."""
+def _units(library: Library, units: Mapping[str, str] | None) -> tuple[dict[str, str], dict[str, str]]:
+    """Units of all coefficients, and those of fields, coordinates and time; none where none were given."""
     if units is None:
-        return {}
-    from bvsi.app.units import coefficient_units
+        return {}, {}
+    from bvsi.app.units import coefficient_units, shown_units
 
-    return coefficient_units(library, units)
+    return coefficient_units(library, units), shown_units(units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,7 +308,7 @@ class _Model:
     here
         Whether the residuals of the likelihood are on this machine.
     rounds
-        How often its operators were linearised anew.
+        How often its operators were linearised again.
     """
 
     likelihood: ResidualLikelihood
@@ -300,9 +318,12 @@ class _Model:
     rounds: int
 
 
-def _constraints(constraints: AnyConstraints, library: Library) -> LinearConstraints | None:
-    """What was given, and that components of a vector equation share their coefficients."""
-    given = None if constraints is None else as_linear(constraints, library.names)
+def _constraints(known: _Given, library: Library) -> LinearConstraints | None:
+    """What was given, on functions that are written out too, and that components of a vector share coefficients."""
+    texts = known.constraints
+    if known.library.unknown:
+        texts = constraints_of(texts, known.library, library.names)
+    given = None if texts is None else as_linear(texts, library.names)
     if not library.ties:
         return given
     return as_linear((*(given.texts if given else ()), *library.ties), library.names)
@@ -319,14 +340,14 @@ def _on_cluster(setup: Setup, given: Sequence[Data], client: Any, stored: Sequen
     if client is None:
         return setup
     if setup.library.steady:
-        raise BvsiError("client: a steady problem has few residuals, and is worked out here; leave client out.")
+        raise BvsiError("client: a steady problem has few residuals, and is solved on this machine; leave client out.")
     from bvsi.cluster import sources
 
     return setup.with_(client=client, sources=sources(setup.data, given, stored))
 
 
 def _check_cluster(client: Any, stored: Sequence[Stored] | None) -> None:
-    """Refuse what is no client, and files without one."""
+    """Refuse what is not a client, and files without one."""
     if client is not None:
         from bvsi.cluster import check_client
 
@@ -367,7 +388,7 @@ def _fit(
     path, setup, rounds = one.path, one.setup, one.rounds or 0
     selected, here = one.whole.restrict(path.best.names), setup.client is None
     limits = one.allowed.restrict(selected.names) if one.allowed else None
-    if rounds and not here:  # of the library that a cluster has, only what was selected is linearised anew
+    if rounds and not here:  # of the library that a cluster has, only what was selected is linearised again
         selected = setup.relinearised(setup.here.likelihood(selected.names), path.best.theta, rounds)
         here = True
     level = _level_prior(measured, path) if selected.scale_known else None
@@ -402,7 +423,7 @@ def _check(
         return None if judged is None else judged.moved(T), pictures
     setup, path = one.setup, one.path
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)
-    shown = model.fit.at_hand(likelihood) if likelihood.d == len(model.fit.theta) else path.best.theta
+    shown = theta_at_hand(model.fit, likelihood) if likelihood.d == len(model.fit.theta) else path.best.theta
     pictures = frames_of(setup.data, likelihood, shown, rng=copy.deepcopy(rng))
     # Constraints mask discretisation drift, so that the unconstrained fit is checked, unless they cause a misfit.
     contradicted = bool(model.limits) and misfit_excess(model.fit.chi2, likelihood.n)
@@ -518,7 +539,9 @@ def _result(
     seconds: float,
 ) -> Discovery:
     library, fit, inside, shapes = one.setup.library, model.fit, one.inside, one.shapes
-    posterior, path = moved(_widened(model, judged), inside.offset(fit.names)), inside.shown(one.path)
+    posterior, path = _widened(model, judged), one.path
+    if inside.values:
+        posterior, path = moved(posterior, inside.offset(fit.names)), inside.shown(path)
     scores = fit.score_covariance
     texts = library.texts
     found = Discovery(

@@ -66,7 +66,7 @@ def forecast(
         What else was given to ``discover``: noise, prior, constraints and so on.
     """
     if len(library.orders) > 1:
-        library = library.with_time_order(found.time_order)
+        library = library.with_(time_order=found.time_order)
     _check(holdout, draws, library)
     library, experiments = by_experiment(library, as_experiments(data))
     first, given = experiments[0], dict(options or {})
@@ -117,7 +117,7 @@ def simulate_found(
         Whose coefficients and parameters are taken where these differ, counted from one.
     """
     if len(library.orders) > 1:
-        library = library.with_time_order(found.time_order)
+        library = library.with_(time_order=found.time_order)
     _check(0.5, draws, library)
     t = _checked_times(times, initial)
     library, initial = of_experiment(library, initial, experiment, found.words)

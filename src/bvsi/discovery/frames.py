@@ -81,7 +81,7 @@ def frames_of(
     data: Sequence[Data], likelihood: ResidualLikelihood, theta: Array, *, rng: np.random.Generator
 ) -> Frames:
     """Pictures of the fit with coefficients θ (d,)."""
-    noise = likelihood.noise_estimates(theta)
+    noise = likelihood.noise_estimates(theta, [_thinned(one)[0] for one in data])
     return Frames(
         tuple(
             _experiment(one, part, likelihood, theta, estimate, rng)
@@ -102,7 +102,7 @@ def _experiment(
     times, nodes, axes = _thinned(data)
     at = np.ix_(times, nodes)
     seen = {f: observed(data, f)[at] for f in data.names}
-    fit = {} if structure.transfer is not None else {f: seen[f] - e[at] for f, e in estimate.items()}
+    fit = {} if structure.transfer is not None else {f: seen[f] - e[:, nodes] for f, e in estimate.items()}
     w = _standardised(part, likelihood, theta, rng)
     rows = {name: structure.equation_of_row == i for i, name in enumerate(structure.equations)}
     return ExperimentFrames(

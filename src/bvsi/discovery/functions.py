@@ -40,7 +40,7 @@ _SAME, _FITS = 4.0, 3
 _REWEIGHTED, _ROUNDS = 2, 4
 # Part of the prior's precision below which a difference from it is rounding.
 _LOST = 1e-10
-# Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data tell is lost in λ.
+# Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data say is lost in λ.
 _FITTED = 1.0
 # Estimates on the way, to a hundredth of a standard deviation.
 _ROUGHLY = Profile(tol=1e-2)
@@ -408,15 +408,13 @@ def of_found(library: Library, functions: Sequence[FoundFunction], *, expanded: 
     if not library.unknown:
         return library
     known = {f.name: f for f in functions}
-    located = library.with_unknown({f.name: f.function for f in functions})
+    located = library.with_(unknown={**library.unknown, **{f.name: f.function for f in functions}})
     values = {n: None if n in known and not known[n].constant else _one() for n in library.unknown}
     return located.with_functions({n: tree for n, tree in values.items() if expanded or tree is not None})
 
 
 def with_columns(library: Library, measured: Sequence[Measurement]) -> tuple[Library, Library]:
     """A library with the ends of the splines of its functions, and with one operator for each of their coefficients."""
-    if not library.unknown:
-        return library, library
     sigma = {f: max(m.sigma.get(f, 0.0) for m in measured) for f in measured[0].data.fields}
     stated = library.located([m.data for m in measured], sigma)
     return stated, stated.with_functions(dict.fromkeys(stated.unknown))
@@ -441,7 +439,7 @@ def without_functions(
 
 def constraints_of(constraints: AnyConstraints, library: Library, names: Sequence[str]) -> AnyConstraints:
     """Constraints on functions as those on their coefficients: a spline is above a number where all of these are."""
-    if constraints is None or not library.unknown or isinstance(constraints, LinearConstraints):
+    if constraints is None or isinstance(constraints, LinearConstraints):
         return constraints
     if isinstance(constraints, Constraints):
         texts = constraints_of(constraints.texts, library, names)

@@ -34,7 +34,18 @@ from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tes
 from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved
 from bvsi.residual.layout import known_fields
 from bvsi.residual.mask_widths import count_in_mask
-from bvsi.residual.widths import FEWEST_FRAMES, choose_tests, derivative_reach, residual_counts
+from bvsi.residual.stencils import evenly_spaced
+from bvsi.residual.thinning import THINNING
+from bvsi.residual.widths import (
+    FEW_FRAMES,
+    FEWEST_FRAMES,
+    SLOW,
+    WIDTHS,
+    choose_tests,
+    cycles_between_frames,
+    derivative_reach,
+    residual_counts,
+)
 from bvsi.select import Backward, BestSubset, ResidualBIC, SelectionPath, Sweep
 from bvsi.setup import Setup
 from bvsi.spaces import H3, P1, P2, Q1, Q2, Element, Galerkin, SplineTests, is_uniform
@@ -58,7 +69,7 @@ _LINE = 9000
 _TILE = 3000
 # Part by which tiles make error bars wider, on KS 512 × 160 and on these data.
 _LOST = {True: "9 to 16%", False: "2 to 9%"}
-# Times as many residuals as are used from which on it is told that the spectrum asks for more; not measured.
+# Times as many residuals as are used from which on the reason says that the spectrum asks for more; not measured.
 _FEWER = 1.2
 
 # Models of one size and equation that are looked at in a series: all of four operators among the twenty monomials of
@@ -120,7 +131,7 @@ class Method:
         except (SyntaxError, ValueError, TypeError) as error:
             raise BvsiError(f"method: {text!r} is not understood: {error}") from None
         if not isinstance(made, Method):
-            raise BvsiError(f"method: {text!r} is no Method(...).")
+            raise BvsiError(f"method: {text!r} is not a Method(...).")
         return made
 
 
@@ -204,7 +215,7 @@ def _chosen(measured: Sequence[Measurement], library: Library, asked: Method) ->
         return _elements(experiments, library, asked), "elements, to go with Block() weighting"
     if obstacle := spline_obstacle_of(experiments, library):
         if not experiments[0].geometry.names:
-            _on_splines(experiments[0], library)  # an operator that cannot be there is told by itself
+            _on_splines(experiments[0], library)  # an impossible operator is reported by itself
             raise DataError(f"times: {obstacle}; give more samples, or averages over equal steps of time.")
         return _elements(experiments, library, asked), f"elements: {obstacle}"
     on_data = _on_data(experiments[0], library)
@@ -270,7 +281,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         cycles = cycles_of(measured, steady=library.steady)
         seen = [_away_from_jumps(data, operators) for data in experiments]
         plain = all(m.blur is None and not m.bridged and m.data.measured is None for m in measured)
-        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain)
+        ends = max(library.orders) if isinstance(asked.tests, SplineTests) and asked.tests.ends else None
+        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain, ends=ends)
         if waves := [1 / f for name, f in (cycles or {}).items() if name != "time"]:
             reason = f"{reason}; {_waves_text(*waves)}"
     else:
@@ -299,6 +311,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         used = residual_counts(gaps, experiments, equations)
         if masked and tests.degree is not None:  # those that touch no missing value
             used = [equations * count_in_mask(data, tests, time, tests.degree) for data in experiments]
+        elif tests.ends:
+            used = [float(equations * _functions(data, tests, time, operators)) for data in experiments]
         line = experiments[0].geometry.dim == 1
         if asked.weighting is None and max(used) > 2 * (_LINE if line else _TILE):
             weighting = Tiles(_LINE) if line else Tiles(_TILE, shared=0.0)
@@ -316,6 +330,59 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     if not experiments[0].geometry.dim and asked.selection is None:
         asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
     return _complete(asked, tests, asked.stencil or time or EachFrame(), asked.weighting or weighting), reason
+
+
+def _functions(data: Data, tests: SplineTests, time: TemporalTests | None, operators: tuple[WeakOperator, ...]) -> int:
+    """Test functions in space and time."""
+    in_space = tests.build(data.geometry, 0, on_tests(operators)).n_tests
+    return in_space * (data.n_times if time is None else time.splines(data.times).n)
+
+
+def to_the_ends(measured: Sequence[Measurement], library: Library, asked: Method | None) -> Choice | None:
+    """The choice with test functions that reach the ends of the axes; None where that cannot be.
+
+    They see more of the data. Their quadrature is exact to sixth order only, so that data must vary slowly; noise must
+    be independent and values there, since narrow functions see how well the noise is known.
+    """
+    asked = asked or Method()
+    if asked != Method(selection=asked.selection, estimator=asked.estimator):
+        return None
+    values = sum(len(m.data.fields) * m.data.n_nodes * m.data.n_times for m in measured)
+    plain = all(m.blur is None and not m.bridged and m.data.measured is None and not m.noise_free for m in measured)
+    even = all(is_uniform(m.data.geometry) and evenly_spaced(m.data.times) for m in measured)
+    if not (plain and even) or library.longest_lag or values > THINNING.values or not _slow(measured, library):
+        return None
+    chosen = choose_method(measured, library, dataclasses.replace(asked, tests=SplineTests(ends=True)))
+    return dataclasses.replace(chosen, reason=f"{chosen.reason}; functions reach the ends of the axes")
+
+
+def _slow(measured: Sequence[Measurement], library: Library) -> bool:
+    """Whether the data vary slowly along the axes with ends."""
+    closed = {name for m in measured if isinstance(m.data.geometry, Grid) for name in m.data.geometry.periods}
+    found = [f for name, f in (cycles_of(measured, steady=library.steady) or {}).items() if name not in closed]
+    if not library.steady and min(m.data.n_times for m in measured) < FEW_FRAMES:
+        found.append(cycles_between_frames([m.data for m in measured], [m.sigma for m in measured]))
+    return max(found, default=0.0) <= SLOW
+
+
+def reaches_ends(chosen: Choice) -> bool:
+    """Whether its functions do, or there are none to do so."""
+    return not isinstance(chosen.setup.tests, SplineTests) or chosen.setup.tests.ends
+
+
+def wide(chosen: Choice) -> bool:
+    """Whether functions that would hang over the ends of the axes are so many that the others see little."""
+    setup, kept = chosen.setup, 1.0
+    if not (isinstance(setup.tests, SplineTests) and setup.tests.degree and is_uniform(setup.data[0].geometry)):
+        return False
+    grid = setup.data[0].geometry
+    assert isinstance(grid, Grid)
+    for name, n in zip(grid.names, grid.shape, strict=True):
+        if name not in grid.periods:
+            kept *= 1 - (setup.tests.degree + 1) * setup.tests.gap_of(name) / n
+    if isinstance(setup.stencil, TemporalTests):
+        kept *= 1 - (setup.stencil.degree + 1) * setup.stencil.gap / setup.data[0].n_times
+    return kept < WIDTHS.kept
 
 
 def _away_from_jumps(data: Data, operators: tuple[WeakOperator, ...]) -> Data:
@@ -380,12 +447,12 @@ def with_treatment(setup: Setup, progress: Progress = silent) -> tuple[Setup, Tr
         return setup, TreatmentCheck()
     found = []
     for treatment in options:
-        candidate = setup.with_(library=setup.library.with_biharmonic(treatment))
+        candidate = setup.with_(library=setup.library.with_(biharmonic=treatment))
         try:
             fit = Profile().fit(candidate.likelihood(progress=progress), progress=progress)
-        except RankError:  # told where the library is fitted; the comparison has nothing to say
+        except RankError:  # reported where the library is fitted; the comparison has nothing to add
             return setup, TreatmentCheck()
-        # with unknown noise χ²/n is one for both, and the noise level tells them apart
+        # with unknown noise χ²/n is one for both, and the noise level distinguishes them
         found.append((fit.equations.q / fit.equations.n, treatment.name, candidate))
     found.sort(key=lambda entry: entry[0])
     return found[0][2], TreatmentCheck(tuple((name, chi2) for chi2, name, _ in found))
@@ -409,7 +476,7 @@ def selected_order(
     wholes: dict[int, tuple[Setup, ResidualLikelihood]] = {}
     failed, others = list[BvsiError](), list[str]()
     for order in orders:
-        ordered = setup.with_(library=setup.library.with_time_order(order))
+        ordered = setup.with_(library=setup.library.with_(time_order=order))
         try:
             wholes[order] = ordered, ordered.likelihood(progress=progress)
         except BvsiError as error:
@@ -436,7 +503,7 @@ def selected_order(
 
 
 def _unexplained(whole: ResidualLikelihood) -> float:
-    """‖y − Xθ‖²/‖y‖² of least squares with all operators; one where they cannot be told apart."""
+    """‖y − Xθ‖²/‖y‖² of least squares with all operators; one where they cannot be distinguished."""
     try:
         theta = LeastSquares().fit(whole).theta
     except RankError:

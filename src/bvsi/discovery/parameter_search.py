@@ -9,7 +9,7 @@ from itertools import product
 
 import numpy as np
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
@@ -17,12 +17,12 @@ from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.priors import GaussianPrior
-from bvsi.infer.quadratic import Quadratic
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.operators.parameters import Parameter, combinations
 from bvsi.operators.syntax import Operator
 from bvsi.select import SelectionPath
+from bvsi.select.by_quadratic import by_moments
 from bvsi.setup import Setup
 
 # Values of κ that the first selection has of every operator; not measured, five points a decade or so of one parameter.
@@ -87,12 +87,13 @@ class ParameterGrid:
 
     whole: ResidualLikelihood
     origin: Mapping[str, tuple[str, dict[str, float]]]
+    rng: Rng
 
     @staticmethod
-    def of(setup: Setup, progress: Progress) -> ParameterGrid:
+    def of(setup: Setup, rng: Rng, progress: Progress) -> ParameterGrid:
         """From the bounds of the parameters."""
         library, origin = setup.library.on_grid(_VALUES)
-        return ParameterGrid(setup.with_(library=library).likelihood(progress=progress), origin)
+        return ParameterGrid(setup.with_(library=library).likelihood(progress=progress), origin, rng)
 
     def first(self, library: Library, select: Select, keep: Sequence[str], progress: Progress) -> ParameterPoint:
         """A model and values of its parameters, from one selection."""
@@ -155,18 +156,7 @@ class ParameterGrid:
         start |= {name: point.theta.get(name, 0.0) for name in others}
         names = self.whole.names
         weights = np.array([start.get(name, 0.0) for name in names])
-        moments = self.whole.moment_equations(weights, rng=np.random.default_rng(0), draws=1)
-        clean, H = moments.gram - moments.noise, moments.gram[1:, 1:]
-        quadratic = Quadratic(
-            names,
-            np.zeros(len(names)),
-            float(moments.gram[0, 0]),
-            clean[1:, 0],
-            clean[1:, 1:],
-            H,
-            moments.n,
-            self.whole.scale_known,
-        )
+        quadratic = by_moments(self.whole, weights, self.rng, draws=1)
         rows = [tuple(sorted(names.index(name) for name in (*made, *others))) for made, _ in models]
         theta, q = quadratic.solve(rows)
         found = []

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.discovery.parameter_search import (
@@ -113,7 +113,8 @@ def selected_parameters(
     select: Select,
     plain: Select,
     keep: Sequence[str],
-    limits: LinearConstraints | None = None,
+    limits: LinearConstraints | None,
+    rng: Rng,
     progress: Progress = silent,
 ) -> Result:
     """The setup at the estimate of all parameters, its likelihood, the selected model, and the parameters in it.
@@ -127,7 +128,7 @@ def selected_parameters(
     limits
         Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
-    search = ParameterSearch(setup, ParameterGrid.of(setup, progress), keep, _of_parameters(limits, setup.library))
+    search = ParameterSearch(setup, ParameterGrid.of(setup, rng, progress), keep, _of_parameters(limits, setup.library))
     point = started(search, search.table.first(setup.library, plain, keep, progress))
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
@@ -158,8 +159,6 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
     library, prior, plain, every
         ``plain`` are constraints on coefficients alone; ``every`` has those on parameters as well, None without any.
     """
-    if not library.parameters:
-        return library, prior, constraints, None
     names = (*library.names, *library.parameters)
     every = as_linear(constraints, names)
     mine = every.A[:, len(library.names) :]
@@ -170,7 +169,7 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
         if isinstance(law, Normal):
             law = (law.mean, law.variance)
         if not isinstance(law, tuple | None):
-            raise BvsiError(f"prior: {name} is inside of operators; give it a Normal(...), or bounds in the library.")
+            raise BvsiError(f"prior: {name} is inside operators; give it a Normal(...), or bounds in the library.")
         known = (
             library.parameters[name]
             if law is None
@@ -185,7 +184,7 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
             prior = replace(prior, terms={key: law for key, law in prior.terms.items() if key not in changed})
     plain = every.rows.take(np.flatnonzero(~mine.any(axis=1)))
     few = LinearConstraints(library.names, plain.A[:, : len(library.names)], *plain[1:])
-    return library.with_parameters(changed), prior, few or None, every or None
+    return library.with_(parameters={**library.parameters, **changed}), prior, few or None, every or None
 
 
 def _of_parameters(given: LinearConstraints | None, library: Library) -> LinearConstraints | None:
@@ -292,7 +291,7 @@ def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str,
 
 
 def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
-    """What the data do tell where they leave parameters open."""
+    """What the data do determine where they leave parameters open."""
     assert fit.posterior is not None
     made = columns_of(library)
     names = {o.name for o in carrying(library, fit.names)} | {*made}
@@ -303,7 +302,7 @@ def _combination(library: Library, fit: Fit, at: Mapping[str, float]) -> str:
 
 
 def identified(labels: Sequence[str], relative: Array) -> str:
-    """The product of powers that data tell of numbers which they leave open, in words.
+    """The product of powers that data determine of numbers which they leave open, in words.
 
     The eigenvector of the smallest eigenvalue of Cov(log κ) has the powers, of those numbers that stand in the
     directions of the largest.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array, Rng
-from bvsi.common.progress import Progress, silent
+from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.result import equation_text
 from bvsi.errors import BvsiError, InfeasibleError
@@ -243,7 +243,7 @@ class Refined:
             )
         if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
             found.append(
-                "The field between the sensors is told by its smoothness alone: error bars of coefficients that depend "
+                "The field between the sensors is known by its smoothness alone: error bars of coefficients that depend "
                 "on it, such as those of growth, may be too small."
             )
         if self.selected is not None and not self.selected > _DOUBTED:
@@ -330,7 +330,7 @@ def refine(
     later
         Times after the last of the data for which predictions are made, with the others in ``predicted``.
     budget
-        Seconds after which no further structure is begun.
+        Seconds after which no further structure is begun, and one under way is given up; the first is always fitted.
     """
     begin = time.perf_counter()
     if library.parameters or library.unknown:
@@ -345,14 +345,16 @@ def refine(
     limits = None if constraints is None else as_linear(constraints, library.names)
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
-    search = _Structures(library, measured, limits, found)
+    search = _Structures(library, measured, limits, found, lambda: _watch(search, begin + budget, progress))
     first = [tuple(names) for names in structures] if structures is not None else search.given()
     search.fit(first[0])  # refused with the reason
     while (names := search.next(first, further=structures is None)) is not None:
         if time.perf_counter() - begin > budget or len(search.tried) >= _MOST:
             break
-        search.fit(names, tolerant=True)
-        progress(len(search.tried), None, "fitting structures by forward solves")
+        try:
+            search.fit(names, tolerant=True)
+        except OutOfTimeError:
+            break
     fits = sorted(search.fits.values(), key=lambda fit: -fit.log_evidence)
     left = len(search.waiting(first, further=structures is None))
     agreement = None if found is None else _agreement(found, search.fits, measured[0])
@@ -360,8 +362,15 @@ def refine(
     return Refined(fields, library.names, tuple(fits), tuple(search.refused), left, agreement, seconds)
 
 
+def _watch(search: _Structures, end: float, progress: Progress) -> None:
+    """Report to whoever waits, and end the fit under way where its time is over and another one is there."""
+    if search.fits and time.perf_counter() > end:
+        raise OutOfTimeError("fitting structures by forward solves")
+    progress(len(search.tried), None, "fitting structures by forward solves")
+
+
 class _Structures:
-    """Structures that were fitted, and which to fit next."""
+    """Structures that were fitted, and which to fit next; ``watch`` is called before every solve."""
 
     def __init__(
         self,
@@ -369,8 +378,10 @@ class _Structures:
         measured: Sequence[Measurements],
         limits: LinearConstraints | None,
         found: Discovery | None,
+        watch: Callable[[], None],
     ) -> None:
         self._library, self._measured, self._limits, self._found = library, measured, limits, found
+        self._watch = watch
         self.fits: dict[frozenset[str], ForwardFit] = {}
         self.refused: list[tuple[tuple[str, ...], str]] = []
 
@@ -394,7 +405,7 @@ class _Structures:
         key = frozenset(names)
         try:
             limits = self._limits.restrict(some.names) if self._limits else None
-            model = ForwardModel.of(self._measured, some, limits)
+            model = replace(ForwardModel.of(self._measured, some, limits), watch=self._watch)
             self.fits[key] = self._best_of_two(model)
         except (RefineError, InfeasibleError) as error:
             if not tolerant:

@@ -81,25 +81,27 @@ class Discovery:
     forecast
         The equation simulated and compared with frames that were held out, see :func:`bvsi.forecast`.
     method
-        Test functions, weights, selection and estimator that were used; None where a file does not tell.
+        Test functions, weights, selection and estimator that were used; None where a file does not say it.
     left
         Texts of left sides that are not the time derivative alone, by field.
     parameters
-        Those of ``names`` that are numbers inside of operators, not coefficients.
+        Those of ``names`` that are numbers inside operators, not coefficients.
     open_parameters
         What the data leave open of them, in words.
     words
-        Names of coordinates and fields; None where a file does not tell.
+        Names of coordinates and fields; None where a file does not say it.
     texts
         Selected operators by name, in fields, coordinates and parameters: :attr:`bvsi.Library.texts`.
     functions
-        Unknown functions inside of operators, see :meth:`function`.
+        Unknown functions inside operators, see :meth:`function`.
     no_simulation
         Why the equation could not be simulated for a forecast; empty where it could, or was not asked for.
     refined
         The equation and its rivals by forward solves, see :meth:`refine`.
     units
         Units of ``names`` as texts, such as ``mm²/h``, where those of fields and coordinates were given.
+    data_units
+        Units of fields, coordinates and ``t``, as they were given; figures have them on their axes.
     """
 
     fields: tuple[str, ...]
@@ -127,10 +129,11 @@ class Discovery:
     texts: Mapping[str, str] = field(default_factory=dict)
     functions: tuple[FoundFunction, ...] = ()
     units: Mapping[str, str] = field(default_factory=dict)
+    data_units: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Selected operators, and the parameters inside of them."""
+        """Selected operators, and the parameters inside them."""
         return self.posterior.names
 
     @property
@@ -218,7 +221,7 @@ class Discovery:
 
     @property
     def inside(self) -> dict[str, tuple[float, float]]:
-        """Parameters inside of operators, mean and standard deviation by name."""
+        """Parameters inside operators, mean and standard deviation by name."""
         rows = zip(self.names, self.theta.tolist(), self.sd.tolist(), strict=True)
         return {without_equation(name): (value, sd) for name, value, sd in rows if name in self.parameters}
 
@@ -269,7 +272,7 @@ class Discovery:
     def doubts(self) -> tuple[str, ...]:
         """Why the answer may be wrong where the check finds nothing.
 
-        A poor fit, coefficients that may as well be zero, rivals, a forecast that fails.
+        A poor fit, coefficients that may be zero, rivals, a forecast that fails.
         """
         found = []
         if not self.status.converged or Reason.SWAMPED in self.status.reasons:
@@ -290,7 +293,7 @@ class Discovery:
     def advice(self) -> str:
         """What to do; where nothing is wrong with the fit but there are doubts, they come first."""
         if self.check is None:
-            return "Nothing says whether this can be trusted: run with the check."
+            return "The answer was not checked: use discover(..., check=True) to see whether it can be trusted."
         if self.check.verdict is Verdict.CONSISTENT and self.doubts:
             return "The equation explains the data, but the doubts say why it may not be the right one."
         return self.check.advice
@@ -357,7 +360,7 @@ class Discovery:
                 "the misfit is more than the noise explains: the discretisation is too coarse, the noise larger than "
                 "stated, or an operator is missing."
             )
-        # with stacked weighting the misfit is no sum of squares of blocks; there the check looks at it in time
+        # with stacked weighting the misfit is not a sum of squares of blocks; there the check looks at it in time
         by_block = () if self._coupled else self.chi2_blocks
         for number, (blocks, rows) in enumerate(zip(by_block, self.block_rows, strict=False)):
             worst = int(np.argmax(blocks))
@@ -544,7 +547,7 @@ def with_uncertainty(value: float, sd: float) -> str:
 
 
 def undetermined(low: float, high: float) -> str:
-    """``[−400, 900]``, the interval of a coefficient that may as well be zero; empty for all others."""
+    """``[−400, 900]``, the interval of a coefficient that may be zero; empty for all others."""
     if not low < 0 < high:
         return ""
     return f"[{low:.2g}, {high:.2g}]".replace("-", "−")

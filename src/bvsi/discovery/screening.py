@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 _ROUNDING = 1e-12
 # Squares of smaller numbers are zero, of larger ones infinite; readers refuse the large ones too.
 _SMALLEST, _LARGEST = 1e-100, 1e100
-# Nodes of a periodic axis that can tell whether its end point is kept twice: five at the seam, five elsewhere.
+# Nodes of a periodic axis that show whether its end point is kept twice: five at the seam, five elsewhere.
 _NODES = 10
 # Standard deviations of a mean square by which that at the seam is beyond all others. Of 1800 right fields none was
 # refused; with the end point twice, 32 nodes and 2% of noise 22 of 30 were, with copies of the noise all.
@@ -39,7 +39,7 @@ _IDENTITY = 1e-9
 _BELOW = 6.0
 # Level of the test for a trend.
 _TREND = 1e-3
-# Values that tell whether two columns are one; of more data every so many frames are looked at. Not measured.
+# Values that show whether two columns are one; of more data only some frames are used. Not measured.
 _ENOUGH = 10_000_000
 
 
@@ -78,7 +78,7 @@ def check_measured(measured: Sequence[Measurement], library: Library) -> None:
 
 
 def check_powers(measured: Sequence[Measurement], library: Library) -> None:
-    """Refuse fractional powers of fields that are negative by more than their noise: u**n goes on oddly below zero."""
+    """Refuse fractional powers of fields that are negative by more than their noise: u**n behaves oddly below zero."""
     for operator in library.operators:
         powers = _fractional(operator.free or operator.syntax, {*library.parameters})
         for field in sorted(powers & {*measured[0].data.fields}):
@@ -117,9 +117,9 @@ def check_worth(experiments: Sequence[Data], library: Library) -> None:
     for name in library.equations:
         known = [observed(data, name) for data in experiments if name in data.fields]
         if not known:
-            continue  # told where the operators are read
+            continue  # reported where the operators are read
         low, high = np.inf, -np.inf
-        for some in (u[rows] for u in known for rows in slabs(u)):  # NaN are passed over
+        for some in (u[rows] for u in known for rows in slabs(u)):  # NaN are ignored
             low = float(np.fmin(low, np.fmin.reduce(some, axis=None))) + 0.0
             high = float(np.fmax(high, np.fmax.reduce(some, axis=None)))
         largest = max(-low, high)
@@ -157,7 +157,7 @@ def _change(u: Array) -> float:
         (T, n_nodes) with NaN, of which nodes without any value do not count.
     """
     low, high = np.full(u.shape[1:], np.inf), np.full(u.shape[1:], -np.inf)
-    for rows in slabs(u):  # NaN are passed over
+    for rows in slabs(u):  # NaN are ignored
         low, high = np.fmin(low, np.fmin.reduce(u[rows])), np.fmax(high, np.fmax.reduce(u[rows]))
     return float(np.max(np.where(np.isfinite(low), high - low, 0.0)))
 
@@ -263,7 +263,7 @@ def check_found(fit: Fit, library: Library, experiments: Sequence[Data]) -> None
             seen, wanted = "nothing found: the fields change, but not by any of the candidates", ""
         raise DataError(
             f"{seen}: {still} explains the data as well as the best of the candidates ({found}); give {wanted}less "
-            "noise, or other candidates; an operator in keep= is estimated all the same"
+            "noise, or other candidates; an operator in keep= is estimated anyway"
         )
 
 

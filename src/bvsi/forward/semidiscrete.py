@@ -194,7 +194,7 @@ def check_fourth_order(operators: tuple[WeakOperator, ...], library: Library) ->
 
 
 def check_closed(library: Library, layout: Layout) -> None:
-    """Refuse equations whose boundary values nothing tells."""
+    """Refuse equations whose boundary values are not known."""
     open_ended = [e for e in layout.equations if isinstance(library.condition(e), Unknown)]
     if open_ended and len(layout.space.boundary_tests):
         raise OperatorError(

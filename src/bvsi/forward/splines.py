@@ -36,7 +36,7 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 _DEGREE = 3  # the lowest with two continuous derivatives, which four derivatives need
-# Exact for the mass matrix; products of smooth fields are far better resolved than their degree tells.
+# Exact for the mass matrix; products of smooth fields are far better resolved than their degree suggests.
 _QUADRATURE_POINTS = 4
 # Safety and trace constant of linear second derivatives, as of H3.
 _PENALTY = 2 * 4.0 * 0.5

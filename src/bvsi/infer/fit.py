@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -34,10 +35,16 @@ _VIOLATED = 1e-9
 ClosedForm = GaussianPosterior | NormalInverseGammaPosterior
 
 
+def open_margins(margins: Mapping[str, float], names: Sequence[str], odds: float) -> dict[str, float]:
+    """Margins of selected operators with odds below some, and those of others, which have one only where it matters."""
+    far = 2 * math.log(odds)
+    return {name: margin for name, margin in margins.items() if (margin < far if name in names else far > 0)}
+
+
 def misfit_excess(chi2: float, n: int, *, sds: float = 6.0, least: float = 0.1) -> bool:
     """Whether χ²/n of n residuals is more than noise explains: beyond one by ``least`` and by ``sds`` deviations.
 
-    The default is for what people are told: below a tenth a misfit hardly matters. Decisions inside of a search take
+    The default is for messages: below a tenth a misfit hardly matters. Decisions inside a search take
     fewer standard deviations, since they cost an evaluation and not a false alarm.
     """
     return chi2 > 1 + max(least, sds * math.sqrt(2 / n))
@@ -99,7 +106,7 @@ class Status:
             return self
         reasons = self.reasons if reason is None else self.reasons | {reason}
         converged = self.converged and not failed
-        # one status: what ended well and is no estimate after all is not called converged first
+        # one status: what ended well but is not an estimate after all is not called converged first
         said = f"not {self.message}" if self.converged and failed else self.message
         return replace(self, converged=converged, message=f"{said} {text}", reasons=reasons)
 
@@ -156,11 +163,6 @@ class Fit:
     score_covariance: Array | None = None
     quadratic: Quadratic | None = None
 
-    def at_hand(self, likelihood: ResidualLikelihood) -> Array:
-        """θ; where data are many the last one evaluated, a hundredth of an error bar away: factors are there."""
-        evaluated = likelihood.costly and self.status.converged and self.quadratic is not None
-        return self.history[-1].theta if evaluated else self.theta
-
     def coefficient(self, name: str) -> float:
         """Coefficient of an operator by name."""
         return float(self.theta[position(name, self.names)])
@@ -174,6 +176,12 @@ class Fit:
         if len(self.status.starts) > 1:
             rows.append(f"starts tried: {', '.join(self.status.starts)}; kept: {self.status.start}")
         return "\n".join(rows)
+
+
+def theta_at_hand(fit: Fit, likelihood: ResidualLikelihood) -> Array:
+    """θ; where data are many the last one evaluated, from where a short step led to it: factors are there."""
+    evaluated = likelihood.costly and fit.status.converged and fit.quadratic is not None
+    return fit.history[-1].theta if evaluated else fit.theta
 
 
 def check_iteration(tol: float, **limit: int) -> None:
@@ -228,8 +236,9 @@ def make_fit(
         alpha = given.alpha + 0.5 * equations.n
         base = NormalInverseGammaPosterior(likelihood.names, centre, covariance, alpha, beta)
         scale = base.noise_variance
-    status = status.noted(active_text(base, constraints))
-    posterior = truncated(base, constraints, theta)
+    posterior: Posterior = base
+    if constraints:
+        status, posterior = status.noted(active_text(base, constraints)), truncated(base, constraints, theta)
     scores = None if scores is None else scale * scores
     fit = assessed(likelihood, posterior, theta, equations, scale, status=status, history=history, method=method)
     return replace(fit, inverse=inverse, score_covariance=scores, quadratic=quadratic)
@@ -277,10 +286,8 @@ def truncated(base: ClosedForm, constraints: LinearConstraints | None, mode: Arr
     return TruncatedPosterior(base, constraints, mode) if constraints and constraints.reduced[1] else base
 
 
-def active_text(base: ClosedForm, constraints: LinearConstraints | None) -> str:
+def active_text(base: ClosedForm, constraints: LinearConstraints) -> str:
     """Which inequalities the estimate without them violates, and where the data contradict them; empty where none."""
-    if not constraints:
-        return ""
     excess = constraints.excess(base.mean)
     sd = np.sqrt(np.maximum(np.einsum("mi,ij,mj->m", constraints.A, base.covariance, constraints.A), 0.0))
     notes = []

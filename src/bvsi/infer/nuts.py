@@ -77,7 +77,7 @@ class NUTS:
     ) -> Fit:
         """Sample the target; arguments as for :meth:`SVGD.fit`."""
         with _quiet():
-            _nutpie()  # refuses before anything is worked out
+            _nutpie()  # refuses before anything is computed
         rng = np.random.default_rng(0) if rng is None else rng
         objective = settled(self.objective, likelihood)
         target, begin = started(likelihood, objective, prior, constraints, noise_prior, start, progress)
@@ -97,7 +97,7 @@ class NUTS:
         """Chains side by side, each with a seed of its own."""
         seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
         with _quiet():  # here and not in the threads, since filters of warnings belong to all of them
-            found = likelihood.each(chain, seeds, threads=True)
+            found = list(likelihood.each(chain, seeds, threads=True))
         w, log_density, diverging = (np.stack(arrays) for arrays in zip(*found, strict=True))
         chains = ChainPosterior(likelihood.names, chain.problem.coordinates.theta(w), log_density, diverging)
         return replace(chains, warnings=_doubts(chains))
@@ -151,7 +151,7 @@ class _Chain:
         except RuntimeError as error:
             reason = str(error).splitlines()[0]
             raise BvsiError(
-                f"NUTS: the sampler could not start or go on ({reason}); is there room between the constraints?"
+                f"NUTS: the sampler could not start or continue ({reason}); is there room between the constraints?"
             ) from None
 
 

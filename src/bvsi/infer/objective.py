@@ -176,7 +176,7 @@ def settled(objective: Objective, likelihood: ResidualLikelihood) -> Objective:
 
 
 def check_objective(objective: object) -> None:
-    """Refuse what is no objective, such as a class or a text."""
+    """Refuse what is not an objective, such as a class or a text."""
     if isinstance(objective, type) or not hasattr(objective, "bind"):
         raise BvsiError(f"objective: an instance such as ProfileDensity() is needed, not {objective!r}.")
 

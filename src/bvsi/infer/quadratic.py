@@ -3,7 +3,7 @@
     Q(θ) = q − 2 gᵀ(θ−θ_0) + (θ−θ_0)ᵀ A (θ−θ_0),        A = H − σ²N
 
 H is the Gauss–Newton matrix, and N is what noise adds to it. Let b = −½∇Q and c = Q at the point to which θ_0 moves
-when the coefficients outside of a model s go to zero. With P = A_ss⁻¹,
+when the coefficients outside a model s go to zero. With P = A_ss⁻¹,
 
     θ_s = θ_0,s + P b_s           Q_s = c − b_sᵀ P b_s           V_s = σ² P S_ss P
 
@@ -181,7 +181,7 @@ class Quadratic:
         return np.where(possible, np.maximum(Q, _ROUNDING * self._at_zero), np.inf)
 
     def score_tests(self, model: Model, known: Model = ()) -> tuple[Array, Array, Array]:
-        """z_j² of each operator outside of a model by its score, the power of that test, and its pull, all (d,). ::
+        """z_j² of each operator outside a model by its score, the power of that test, and its pull, all (d,). ::
 
             s_j = b_j − a b_s,   a = A_js P,     Var(s_j) = H_jj − 2 a H_sj + a H_ss aᵀ,     z_j² = s_j²/Var(s_j)
             a_j = A_jj − a A_sj,     power = a_j²/(A_jj|known Var(s_j))
@@ -219,7 +219,7 @@ class Quadratic:
         return np.where(outside, squares, 0.0), np.where(seen, power, 0.0), np.where(seen, pull, 0.0)
 
     def _moved(self, s: Integers) -> tuple[Array, Array]:
-        """b (m, d) and c (m,) of the models s (m, k): −½∇Q and Q at θ_0 with the operators outside of s set to zero."""
+        """b (m, d) and c (m,) of the models s (m, k): −½∇Q and Q at θ_0 with the operators outside s set to zero."""
         move = np.tile(-self.theta, (len(s), 1))
         np.put_along_axis(move, s, 0.0, axis=1)
         b = self.g - move @ self.A

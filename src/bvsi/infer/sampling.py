@@ -32,7 +32,7 @@ from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
 from bvsi.likelihood import ResidualLikelihood, ValueGradient
 
-#: Draws of the approximate posterior from which m and L are worked out where there are inequalities. The error of m is
+#: Draws of the approximate posterior from which m and L are computed where there are inequalities. The error of m is
 #: 1.6% of a standard deviation, which the sampler makes up for.
 DRAWS = 4000
 # Draws by which an approximation is checked to lie inside the constraints.

@@ -88,7 +88,7 @@ class Enough(Enum):
 
 @dataclass(frozen=True, eq=False)
 class StartingPoint:
-    """A row of the table: a name, how θ is made (None where it cannot be), and whether to go on after it."""
+    """A row of the table: a name, how θ is made (None where it cannot be), and whether to continue after it."""
 
     name: str
     theta: Callable[[], Array | None]

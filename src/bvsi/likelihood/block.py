@@ -21,7 +21,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -38,9 +38,15 @@ from bvsi.likelihood.covariance import (
     plan_covariance,
     stencil_row,
 )
-from bvsi.likelihood.density import Density, ValueGradient, change_of_variables, logdet_slope
-from bvsi.likelihood.equations import NormalEquations, ProfileEquations
-from bvsi.likelihood.products import Factored, SpaceTime, TileEquations, Whole
+from bvsi.likelihood.equations import (
+    Density,
+    NormalEquations,
+    ProfileEquations,
+    ValueGradient,
+    change_of_variables,
+    logdet_slope,
+)
+from bvsi.likelihood.products import Factored, SpaceTime, Whole
 from bvsi.noise.models import Noise
 from bvsi.residual import Structure
 from bvsi.residual.system import residual_weights
@@ -70,9 +76,7 @@ class Weighting(ABC):
         """What can be prepared before θ is known."""
 
     @abstractmethod
-    def tiles(
-        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
-    ) -> Iterator[tuple[int, Any, Result]]:
+    def tiles(self, part: Part, theta: Array, work: Callable[[Whole], Result]) -> Iterator[tuple[int, Any, Result]]:
         """``work`` on every tile at θ and its place in arrays (N, K, …), side by side.
 
         Returns how often each counts, its place, and the result, in order.
@@ -106,10 +110,8 @@ class Weighting(ABC):
         q, scores, equations = np.zeros(Z.shape[1]), np.zeros((Z.shape[1], d)), [NormalEquations.none(d)]
         N, WX = np.zeros((d, d)), np.zeros(0) if draw is None else np.zeros_like(Z[:, :, 1:])
 
-        def of_tile(whole: Whole, _: Any) -> TileEquations:
-            return whole.profile_equations(smoothing=smoothing, draw=draw)
-
-        for count, place, own in self.tiles(part, theta, of_tile):
+        work = partial(Whole.profile_equations, smoothing=smoothing, draw=draw)
+        for count, place, own in self.tiles(part, theta, work):
             q[place[1]] += count * own.equations.q_blocks[0]
             scores[place[1]] += count * own.scores
             equations.append(own.equations.times(count))
@@ -133,11 +135,13 @@ class Weighting(ABC):
         """Misfit of one experiment with its exact gradient; log-determinant and change of variables if asked."""
         zero = ValueGradient(0.0, np.zeros(len(theta)))
 
-        def of_tile(whole: Whole, _: Any) -> Density:
+        def of_tile(whole: Whole) -> Density:
             return Density(whole.misfit(gradient), whole.determinant(gradient) if logdet else zero, zero, whole.n)
 
-        parts = (own.times(count) for count, _, own in self.tiles(part, theta, of_tile))
-        found = Density.total([Density(zero, zero, zero, 0), *parts])
+        parts = []
+        for count, _, own in self.tiles(part, theta, of_tile):
+            parts.append(own if count == 1 else own.times(count))
+        found = Density.total(parts) if parts else Density(zero, zero, zero, 0)
         return replace(found, change=change_of_variables(part, theta, gradient)) if change else found
 
     @abstractmethod
@@ -154,6 +158,11 @@ class Weighting(ABC):
         """
         del near
         return self.weights(part, theta)(Z)
+
+    def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
+        """−½∇Q at θ with the factors of a θ close by, (d,); None where that would be no gain."""
+        del part, theta, near
+        return None
 
     def pilot(self, part: Part) -> tuple[Part, ...]:
         """A few tiles as experiments of their own, for rough estimates; none where that would save little."""
@@ -186,9 +195,7 @@ class Isotropic(Weighting):
         """Nothing to prepare."""
         del structure, noise
 
-    def tiles(
-        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
-    ) -> Iterator[tuple[int, Any, Result]]:
+    def tiles(self, part: Part, theta: Array, work: Callable[[Whole], Result]) -> Iterator[tuple[int, Any, Result]]:
         """Refused: unweighted residuals know nothing of the noise."""
         del part, theta, work
         raise BvsiError("the profile estimator needs the noise covariance; use Block() weighting.")
@@ -223,14 +230,11 @@ class Block(Weighting):
         """Patterns, products and symbolic factorisation."""
         return plan_covariance(structure, noise)
 
-    def tiles(
-        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
-    ) -> Iterator[tuple[int, Any, Result]]:
+    def tiles(self, part: Part, theta: Array, work: Callable[[Whole], Result]) -> Iterator[tuple[int, Any, Result]]:
         """Blocks a few at a time, those with the same covariance behind one factor."""
 
         def of_group(one: FactorisedGroup) -> list[tuple[int, Any, Result]]:
-            some = ((np.s_[:, blocks], whole) for blocks, whole in _in_group(part, theta, one))
-            return [(1, place, work(whole, place)) for place, whole in some]
+            return [(1, whole.place, work(whole)) for whole in _in_group(part, theta, one)]
 
         return (found for group in over_groups(part, theta, of_group) for found in group)
 
@@ -239,7 +243,7 @@ class Block(Weighting):
         return block_solver(part, theta, keep=False)
 
 
-def _in_group(part: Part, theta: Array, one: FactorisedGroup) -> Iterator[tuple[Integers, Whole]]:
+def _in_group(part: Part, theta: Array, one: FactorisedGroup) -> Iterator[Whole]:
     """Blocks of a group a few at a time, as tiles that share one factor."""
     residuals, pattern = part.residuals, part.residuals.structure.pattern
     rows, C = residuals.structure.block_rows, tuple(pattern.matrix(c) for c in one.C)
@@ -247,7 +251,7 @@ def _in_group(part: Part, theta: Array, one: FactorisedGroup) -> Iterator[tuple[
     for blocks in one.group.slabs(1 + residuals.d):
         Z = residuals.Z[:, blocks[0] : blocks[-1] + 1] if np.ptp(blocks) < len(blocks) else residuals.Z[:, blocks]
         products, solver = BlockProducts(part, one, C, blocks), Factored(one.factor, None, len(blocks), slope)
-        yield blocks, Whole(Z, int(rows[blocks].sum()), theta, products, solver)
+        yield Whole(Z, int(rows[blocks].sum()), theta, products, solver, np.s_[:, blocks])
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,7 @@ class CovariancePlan:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """Symbolic Cholesky of a diagonal block, for which stacked weighting has no use."""
+        """Symbolic Cholesky of a diagonal block, which stacked weighting does not use."""
         return analyse(self.pattern, coordinates=self.structure.coordinates)
 
     def groups(self, residuals: Residuals) -> tuple[BlockGroup, ...]:
@@ -301,7 +301,7 @@ def block_solver(part: Part, theta: Array, *, keep: bool) -> Weights:
     Parameters
     ----------
     keep
-        Whether factors stay for many calls; for a few they are made anew where there are several, side by side.
+        Whether factors stay for many calls; for a few they are made again where there are several, side by side.
     """
     groups = part.covariance.groups(part.residuals)
     factors = [part.factorised(theta, group) for group in groups] if keep or len(groups) <= 1 else None

@@ -29,7 +29,7 @@ from scipy.sparse.linalg import splu
 from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.covariance import Part, Weights, block_solver, stencil_row
-from bvsi.likelihood.density import check_change_of_variables
+from bvsi.likelihood.equations import check_change_of_variables
 from bvsi.likelihood.products import SpaceTime
 from bvsi.linalg import Kronecker
 

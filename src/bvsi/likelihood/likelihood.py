@@ -18,12 +18,13 @@ from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood.block import Block, Isotropic, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, side_by_side
-from bvsi.likelihood.density import Density, check_change_of_variables
 from bvsi.likelihood.equations import (
+    Density,
     InstrumentalEquations,
     MomentEquations,
     NormalEquations,
     ProfileEquations,
+    check_change_of_variables,
     instrumental_equations,
 )
 from bvsi.likelihood.products import NoiseShare, moment_equations, noise_estimate, noise_sizes
@@ -169,7 +170,7 @@ class ResidualLikelihood:
 
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False
-    ) -> list[Result]:
+    ) -> Iterable[Result]:
         """work(likelihood, item) for every item, in order; independent of each other, so that they may run anywhere.
 
         Parameters
@@ -179,8 +180,7 @@ class ResidualLikelihood:
         threads
             Whether it pays to run them side by side here, since evaluations alone do not keep all cores busy.
         """
-        chosen = list(items)
-        return list(side_by_side(partial(work, self), chosen, threads=usable_cores() if threads else 1))
+        return side_by_side(partial(work, self), list(items), threads=usable_cores() if threads else 1)
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -212,6 +212,11 @@ class ResidualLikelihood:
             found.append(of(part, vector, smoothing=smoothing, rng=own, spread=spread))
         return ProfileEquations.total(found)
 
+    def slope_near(self, theta: Array, near: Array) -> Array | None:
+        """−½∇Q at θ with the factors of a θ close by, which are at hand, (d,); None where that would be no gain."""
+        found = [one for part in self.parts if (one := self.weighting.slope_near(part, theta, near)) is not None]
+        return np.asarray(np.sum(found, axis=0)) if len(found) == len(self.parts) else None
+
     def moment_equations(self, theta: ArrayLike, *, rng: Rng, draws: int = 4) -> MomentEquations:
         """ZᵀWZ with W = W(θ) and what noise adds to it, summed over experiments."""
         vector, weights = self.system.vector(theta), self.weighting.weights
@@ -226,7 +231,7 @@ class ResidualLikelihood:
         return any(experiment.structure.a.nnz for experiment in self.system.experiments)
 
     def time_signal(self, theta: ArrayLike, rng: Rng, scale: float = 1.0) -> float:
-        """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights tell from noise.
+        """yᵀWy − scale · E[εᵀMᵀWMε], W = W(θ): how much of the time terms the weights separate from noise.
 
         With large coefficients that nearly cancel, noise in the operators explains any y, and this is next to nothing.
 
@@ -248,13 +253,23 @@ class ResidualLikelihood:
         pairs = zip(self.parts, rng.spawn(len(self.plans)), strict=True)
         return NoiseShare.of([noise_sizes(part, own) for part, own in pairs])
 
-    def noise_estimates(self, theta: Array) -> tuple[dict[str, Array], ...]:
-        """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals tell of the noise of the states.
+    def noise_estimates(
+        self, theta: Array, times: Sequence[slice | Integers] | None = None
+    ) -> tuple[dict[str, Array], ...]:
+        """ε̂ by field, (T, n_dofs) each, for every experiment: what the residuals say about the noise of the states.
 
         Nonlinear operators can be linearised at û − ε̂, see ``assemble(linearise_at=...)``.
+
+        Parameters
+        ----------
+        times
+            Which times of every experiment, (K,) each; all by default.
         """
-        one = self.weighting
-        return tuple(noise_estimate(part, theta, one.weights(part, theta), one.estimates(part)) for part in self.parts)
+        one, chosen = self.weighting, times or [slice(None)] * len(self.parts)
+        return tuple(
+            noise_estimate(part, theta, one.weights(part, theta), one.estimates(part), own)
+            for part, own in zip(self.parts, chosen, strict=True)
+        )
 
     def density(
         self, theta: ArrayLike, *, gradient: bool = False, logdet: bool = True, change: bool = False
@@ -271,11 +286,13 @@ class ResidualLikelihood:
             Also Σ_k log |det C_kk|, which makes it a density of the data.
         """
         vector, of = self.system.vector(theta), self.weighting.density
-        parts = [of(part, vector, gradient=gradient, logdet=logdet, change=change) for part in self.parts]
-        return Density.total(parts)
+        found = []
+        for part in self.parts:
+            found.append(of(part, vector, gradient=gradient, logdet=logdet, change=change))
+        return Density.total(found)
 
     def check_change_of_variables(self) -> None:
-        """Refuse where the residuals are no change of variables from the data."""
+        """Refuse where the residuals are not a change of variables from the data."""
         for part in self.parts:
             check_change_of_variables(part)
 

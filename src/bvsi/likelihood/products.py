@@ -37,8 +37,7 @@ import numpy as np
 
 from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.likelihood.covariance import Part, Weights
-from bvsi.likelihood.density import ValueGradient
-from bvsi.likelihood.equations import MomentEquations, NormalEquations
+from bvsi.likelihood.equations import MomentEquations, NormalEquations, ValueGradient
 from bvsi.linalg import Factor
 from bvsi.linalg.kronecker import dense_if_full
 from bvsi.residual import Sensitivity, Structure
@@ -232,6 +231,8 @@ class Whole:
         y and X, (N, K, 1 + d).
     n
         Residuals used.
+    place
+        Where they stand in arrays (N, K, …) of the experiment.
     """
 
     Z: Array
@@ -239,6 +240,7 @@ class Whole:
     theta: Array
     products: Products
     solver: Solver
+    place: Any = np.s_[:, :]
 
     @cached_property
     def r(self) -> Array:
@@ -287,8 +289,10 @@ def weighted_draws(products: SpaceTime, weights: Weights, n: int, rng: Rng) -> I
         yield r, weights(r)
 
 
-def noise_estimate(part: Part, theta: Array, weights: Weights, estimates: Array) -> dict[str, Array]:
-    """ε̂ = Σ_u Cᵀ W r by field, (T, n_dofs) each; û − ε̂ satisfies the equation to first order.
+def noise_estimate(
+    part: Part, theta: Array, weights: Weights, estimates: Array, times: slice | Integers
+) -> dict[str, Array]:
+    """ε̂ = Σ_u Cᵀ W r by field at some times, (K, n_dofs) each; û − ε̂ satisfies the equation to first order.
 
     Parameters
     ----------
@@ -298,9 +302,8 @@ def noise_estimate(part: Part, theta: Array, weights: Weights, estimates: Array)
     structure, r = part.residuals.structure, part.residuals.residual(theta)
     estimate = SpaceTime(part, theta).spread(weights(r[:, :, None])[:, :, 0]) / estimates
     by_field = estimate.reshape(len(structure.fields), structure.n_dofs, structure.n_times)
-    seen = structure.thinned or structure.blur
-    everywhere = seen.everywhere if seen else np.asarray
-    return {field: everywhere(values).T for field, values in zip(structure.fields, by_field, strict=True)}
+    seen, pairs = structure.thinned or structure.blur, zip(structure.fields, by_field, strict=True)
+    return {field: (seen.everywhere(own, times) if seen else own[:, times]).T for field, own in pairs}
 
 
 def moment_equations(part: Part, theta: Array, weights: Weights, *, rng: Rng, draws: int) -> MomentEquations:

@@ -64,7 +64,7 @@ class Work:
     Parameters
     ----------
     rows
-        Rows with fewer, a factor is quick enough that nobody asks.
+        Rows with fewer, a factor is quick enough.
     entry
         An entry of Σ is a sum over nodes, and takes as long to form as so many multiplications.
     value
@@ -123,27 +123,20 @@ class StackedPlan(CovariancePlan):
     _last: dict[tuple[Any, ...], Factor] = field(default_factory=dict, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_last": {}}  # a factor is large, and made anew for less than it costs to send
-
-    @property
-    def n_parts(self) -> int:
-        """Number of tiles, or one."""
-        return max(1, len(self.tiles))
+        return {**self.__dict__, "_last": {}}  # a factor is large, and made again for less than it costs to send
 
     @property
     def threads(self) -> int:
         """Threads that work on tiles side by side."""
         n = [tile.structure.n_rows * tile.structure.n_blocks for tile, _ in self.tiles]
-        return threads_for(len(n), min(n) ** 2) if n else 1
+        return threads_for(len(n), min(n) ** 2)
 
-    def tile(self, part: Part, number: int, theta: Array) -> tuple[int, Any, Whole]:
-        """A tile at θ: how often it counts, the places of its residuals in arrays (N, K, …), and it."""
-        if not self.tiles:
-            return 1, np.s_[:, :], self.whole(part, theta)
+    def tile(self, part: Part, number: int, theta: Array) -> Whole:
+        """A tile at θ."""
         tile, plan = self.tiles[number]
         own = Part(tile.residuals(part.residuals), plan, f"{part.label}, tile {number}")
-        seen = np.ix_(tile.columns, tile.times)
-        return tile.count, np.ix_(tile.rows, tile.blocks), plan.whole(own, theta, seen)
+        whole = plan.whole(own, theta, np.ix_(tile.columns, tile.times))
+        return replace(whole, place=np.ix_(tile.rows, tile.blocks))
 
     def factor(self, part: Part, theta: Array) -> Factor:
         """Cholesky factor of Σ(θ); the last one is kept, since one θ is often asked for twice in a row."""
@@ -285,17 +278,17 @@ class Tiles(Weighting):
         one = plan_covariance(structure, state)
         return StackedPlan(one.structure, one.noise, one.product, one.smear, one.spread, self.max_memory, kept)
 
-    def tiles(
-        self, part: Part, theta: Array, work: Callable[[Whole, Any], Result]
-    ) -> Iterator[tuple[int, Any, Result]]:
+    def tiles(self, part: Part, theta: Array, work: Callable[[Whole], Result]) -> Iterator[tuple[int, Any, Result]]:
         """Tiles that are experiments of their own."""
         plan = _plan(part)
+        if not plan.tiles:
+            return iter([(1, np.s_[:, :], work(plan.whole(part, theta)))])
 
         def one(number: int) -> tuple[int, Any, Result]:
-            count, place, whole = plan.tile(part, number, theta)
-            return count, place, work(whole, place)
+            whole = plan.tile(part, number, theta)
+            return plan.tiles[number][0].count, whole.place, work(whole)
 
-        return side_by_side(one, range(plan.n_parts), threads=plan.threads)
+        return side_by_side(one, range(len(plan.tiles)), threads=plan.threads)
 
     def weights(self, part: Part, theta: Array) -> Weights:
         """From the factors, or by conjugate gradients."""
@@ -305,7 +298,7 @@ class Tiles(Weighting):
 
         def weighted(Z: Array) -> Array:
             out = np.zeros_like(Z)
-            for count, place, own in self.tiles(part, theta, lambda whole, place: whole.solver.solve(Z[place])):
+            for count, place, own in self.tiles(part, theta, lambda whole: whole.solver.solve(Z[whole.place])):
                 out[place] += count * own
             return out
 
@@ -320,6 +313,15 @@ class Tiles(Weighting):
             return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
         except NotPositiveDefiniteError:
             return self.weights(part, theta)(Z)
+
+    def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
+        """X̃ᵀWr of one tile, W r by conjugate gradients."""
+        if _plan(part).tiles:
+            return None
+        products, r = SpaceTime(part, theta), part.residuals.residual(theta)[:, :, None]
+        w = self.reweighted(part, theta, self.weights(part, near), r)[:, :, 0]
+        X = part.residuals.X - products.operators(products.spread(w))
+        return np.asarray(np.einsum("nki,nk->i", X, w))
 
     def estimates(self, part: Part) -> Array:
         """Number of tiles that touch the state of each node and time, less those that count −1, (n_u, T)."""

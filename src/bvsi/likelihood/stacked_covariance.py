@@ -423,7 +423,7 @@ class RowsCovariance:
         return slope
 
 
-# Numbers of C that are worked out at a time: 160 MB. Where all of C has fewer, dense products are quicker.
+# Numbers of C that are computed at a time: 160 MB. Where all of C has fewer, dense products are quicker.
 _AT_ONCE = 20_000_000
 
 

@@ -245,7 +245,7 @@ class TensorCovariance:
     @cached_property
     def _pairs(self) -> tuple[Pairs, ...]:
         """Pairs of functions that share a node, by axis."""
-        return tuple(Pairs.of(A) for A in self._factors)
+        return tuple(map(Pairs.of, self._factors))
 
     @cached_property
     def _ends(self) -> tuple[Integers, Integers]:
@@ -326,7 +326,10 @@ class TimeProducts:
     def windows(self, keys: tuple[tuple[str, Kind], ...]) -> Windows:
         """Those of some stencils and kinds side by side; rows are pairs of blocks in the order of time."""
         if keys not in self._in_windows:
-            self._in_windows[keys] = Windows.of(sparse.hstack([sparse.csr_array(self.matrix(*key)) for key in keys]))
+            made = []
+            for key in keys:
+                made.append(sparse.csr_array(self.matrix(*key)))
+            self._in_windows[keys] = Windows.of(sparse.hstack(made))
         return self._in_windows[keys]
 
 

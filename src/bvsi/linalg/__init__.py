@@ -4,5 +4,4 @@ from bvsi.linalg.cholesky import Analysis, analyse, minimum_degree, nested_disse
 from bvsi.linalg.factor import Factor, ScaledCholesky
 from bvsi.linalg.kronecker import Kronecker
 from bvsi.linalg.machine import limited_cores, single_threaded_blas, usable_cores
-from bvsi.linalg.pattern import DeferredPattern, Pattern, scatter
-from bvsi.linalg.product import Congruence, Product
+from bvsi.linalg.pattern import Congruence, Pattern, Product, scatter

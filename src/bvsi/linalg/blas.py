@@ -27,7 +27,7 @@ from bvsi.errors import MissingDependencyError
 
 
 class _Cache(FunctionCache):
-    """Numba's own cache: what it cannot read is compiled anew, what it cannot write is not kept."""
+    """Numba's own cache: what it cannot read is compiled again, what it cannot write is not kept."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Numba kernel of :mod:`bvsi.linalg.product`; importing this module imports Numba."""
+"""Numba kernel of :mod:`bvsi.linalg.pattern`; importing this module imports Numba."""
 
 from __future__ import annotations
 

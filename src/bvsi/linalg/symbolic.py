@@ -1,4 +1,4 @@
-"""Symbolic Cholesky analysis: where the entries of L are, worked out once per pattern.
+"""Symbolic Cholesky analysis: where the entries of L are, found once per pattern.
 
 L is stored by *supernodes*: runs of consecutive columns that share one row structure, each a dense trapezoid
 (rows × columns, stored by columns), so that the numeric work is dense algebra. Columns whose structures

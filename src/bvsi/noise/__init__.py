@@ -1,4 +1,4 @@
-"""Noise: models of it, and what the data tell of their own."""
+"""Noise: models of it, and what the data say about their own."""
 
 from bvsi.noise.correlation import Blurred
 from bvsi.noise.level import NoiseLevel, add_noise, estimate_noise

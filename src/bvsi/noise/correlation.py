@@ -43,7 +43,7 @@ _MOST, _LARGEST = 60_000, 1_000_000
 _ZEROS = 0.01
 # Values below which no test is made: the sum of signs is not yet normal; not measured.
 _FEWEST = 500
-# p below which noise is correlated: that of the check, so that what is no alarm is no kernel.
+# p below which noise is correlated: that of the check, so that a kernel needs the evidence of an alarm.
 _SURELY = 1e-5
 # Lags that are looked at, and the correlation below which there is none; farther ones are signal. Not measured.
 _LAGS, _NONE = 16, 0.05
@@ -170,8 +170,8 @@ class Whiteness:
     correlation
         Mean product of the signs of neighbours.
     z, p
-        In standard deviations of white noise, and how often chance gives as much; NaN where the data do not tell noise
-        from signal or rounding, or are too few.
+        In standard deviations of white noise, and how often chance gives as much; NaN where the data do not separate
+        noise from signal or rounding, or are too few.
     """
 
     axis: str
@@ -228,7 +228,7 @@ def _signal_left(values: Array, data: Data, label: str) -> bool:
 def estimate_widths(data: Data, rng: Rng | None = None) -> dict[str, float]:
     """Widths over which noise is blurred, by axis and ``time``, in units of the coordinates; mean over the fields.
 
-    Empty where the noise is white, as far as the data tell, and where it cannot be told from signal.
+    Empty where the noise is white, as far as the data show, and where it cannot be distinguished from signal.
     """
     grid = data.geometry
     rng = np.random.default_rng(0) if rng is None else rng
@@ -313,7 +313,9 @@ def _views(values: Array, data: Data) -> Iterator[tuple[int, str, Array, Any]]:
     frames = min(len(values), max(4 * _ORDER, _MOST // grid.n_nodes))
     kept = _middle(grid.shape, _LARGEST // frames)
     cube = values[:frames].reshape(-1, *grid.shape)[(slice(None), *kept)]
-    if cube.size < _FEWEST or not grid.dim:  # in a series no other axis takes off the signal; the misfit tells instead
+    if (
+        cube.size < _FEWEST or not grid.dim
+    ):  # in a series no other axis takes off the signal; the misfit shows it instead
         return
     coordinates = [data.times[:frames], *(x[part] for x, part in zip(grid.axes.values(), kept, strict=True))]
     periods = [None, *(grid.periods.get(axis) for axis in grid.names)]

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bvsi.common.arrays import Array, Rng
-from bvsi.data._arrays import read_only
+from bvsi.data._arrays import read_only, slabs
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh
@@ -150,8 +150,8 @@ def lattice_step(values: Array) -> float | None:
     values
         Of any shape, NaN where missing; of many every k-th is looked at.
     """
-    flat = values.ravel()
-    some = flat[:: max(1, flat.size // _LATTICE)]
+    every, width = max(1, values.size // _LATTICE), values[0].size
+    some = np.concatenate([values[rows].ravel()[-rows.start * width % every :: every].copy() for rows in slabs(values)])
     levels = np.unique(some[np.isfinite(some)])
     if levels.size < 3 or levels.size > _REPEATED * some.size:
         return None
@@ -288,7 +288,7 @@ def _filter_banks(geometry: Geometry, times: Array, blur: Blur | None = None) ->
 
 
 def _blurred(one: AxisFilter, kernel: Any, wider: Any) -> AxisFilter:
-    """The filter for noise that a kernel (n × n) makes of white noise; a wider one tells how well it is known."""
+    """The filter for noise that a kernel (n × n) makes of white noise; a wider one shows how well it is known."""
     white = (one.K @ kernel).tocsr()
     gain, other = (_mean_square(K) for K in (white, (one.K @ wider).tocsr()))
     norms = np.sqrt(np.maximum(white.power(2).sum(axis=1), np.finfo(float).tiny))

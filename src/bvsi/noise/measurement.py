@@ -1,4 +1,4 @@
-"""What the data say of their own noise: level, dependence on the signal, outliers.
+"""What the data say about their own noise: level, dependence on the signal, outliers.
 
     Var(ε) = σ_f²,  or  a_f² + b_f |u| + c_f² u²  where the data show it,  more where gaps and outliers are interpolated
 
@@ -20,7 +20,7 @@ from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.correlation import Blurred, estimate_widths, shape_of, widths_of
 from bvsi.noise.level import WIDTH_ERROR, observed
-from bvsi.noise.outliers import Bridged, bridge, scattered_outliers
+from bvsi.noise.outliers import Bridged, bridge, patches, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
@@ -51,8 +51,13 @@ class NoiseLevels:
     clear
         Part of ``tail`` up to which, with no weight below ``far`` over it, the first look at the data decides that they
         have no outliers: later ones take values off that were near an outlier, and it takes five of them. Not measured.
+    patch
+        Outliers of a frame that hang together beyond which they are a ridge of the signal, if neighbours hardly predict
+        them: with 33 such values drawn to their predictions coefficients of Fokker–Planck at 50 × 50 were 5% off
+        (seed 1), with what was measured 0.6%. Outliers at random places, 5% of all, rarely make a patch of six.
     resolved
-        Cycles per step up to which signal reaches where correlated noise is told from it, the ``suspect`` of the check.
+        Cycles per step up to which signal reaches where correlated noise is distinguished from it, the ``suspect`` of
+        the check.
     """
 
     rounding: float = 1e-8
@@ -63,6 +68,7 @@ class NoiseLevels:
     least: float = 1e-3
     crowded: float = 0.2
     clear: float = 0.5
+    patch: int = 8
     resolved: float = 0.25
 
 
@@ -171,7 +177,7 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
 
 
 def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[str, float] | None:
-    """Noise by field of data with gaps, in units of which their variance is told: as stated, else by filters."""
+    """Noise by field of data with gaps, in units of which their variance is given: as stated, else by filters."""
     assert data.measured is not None
     stated = None if noise is None else stated_variance(noise, data)
     if stated is not None:
@@ -181,7 +187,7 @@ def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[st
 
 @dataclass(frozen=True, eq=False)
 class _Law:
-    """What filters tell of the noise: level, growth with the signal, widths of kernels.
+    """What filters say about the noise: level, growth with the signal, widths of kernels.
 
     Attributes
     ----------
@@ -226,7 +232,7 @@ class _Law:
 
 
 def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> Measurement:
-    """What filters tell, and outliers, which hang on it; where there are any, what filters tell without them.
+    """What filters say, and outliers, which depend on it; where there are any, what filters say without them.
 
     Parameters
     ----------
@@ -263,7 +269,7 @@ def _without(data: Data, masks: Mapping[str, Mask]) -> Data:
 
 
 def _masks(factor: dict[str, Array]) -> dict[str, Mask]:
-    """Where values are no measurements."""
+    """Where values are not measurements."""
     return {name: one != 1 for name, one in factor.items()}
 
 
@@ -315,7 +321,7 @@ def _model(variance: dict[str, Array], data: Data) -> Noise:
 
 
 def _notes(replaced: Bridged) -> list[str]:
-    """What was done about outliers, in words."""
+    """How outliers were treated, in words."""
     counts = {f: int(np.count_nonzero(one != 1)) for f, one in sorted(replaced.factor.items())}
     return [f"{f}: {n} outliers are replaced, and count as missing" for f, n in counts.items()]
 
@@ -354,7 +360,8 @@ def _without_outliers(
             )
         except DataError:
             return Bridged(data)
-        found = found.where_local(data.fields[f], v, sigma)
+        if v.ndim:
+            found = found.where_local(data.fields[f], v, sigma)
         count = found.outliers.size
         if not count > (0 if robust else most[f]) and not np.any(found.weights < NOISE_LEVELS.far):
             continue
@@ -365,7 +372,11 @@ def _without_outliers(
         frames = found.outliers // data.fields[f].shape[1]
         crowded = np.bincount(frames, minlength=len(data.times)) > NOISE_LEVELS.crowded * data.fields[f].shape[1]
         sure = (found.spread <= own) & ~crowded[frames] & isinstance(data.geometry, Grid)
-        fields[f].ravel()[found.outliers] = np.where(sure, found.predicted, found.values)
+        kept = found.values
+        if isinstance(data.geometry, Grid):  # a ridge that is hardly resolved stays what it is
+            ridge = (patches(found.outliers, data.geometry) > NOISE_LEVELS.patch) & ~crowded[frames]
+            kept = np.where(ridge, data.fields[f].ravel()[found.outliers], kept)
+        fields[f].ravel()[found.outliers] = np.where(sure, found.predicted, kept)
         fields[f].ravel()[found.missing] = found.filled
         weight = np.maximum(found.weights, NOISE_LEVELS.least)
         factor[f].ravel()[found.outliers] = np.where(sure, (2 - part) / (1 - part), 1 / weight)

@@ -359,7 +359,7 @@ def _square_root(matrix: Any) -> Any:
 
 
 def check_model(model: object, name: str) -> None:
-    """Refuse what is no noise model, by the name of the argument."""
+    """Refuse what is not a noise model, by the name of the argument."""
     if isinstance(model, type) or not all(hasattr(model, method) for method in ("covariance", "at")):
         raise NoiseError(f"{name}: an instance of a noise model is needed, such as IID(1e-3), not {model!r}.")
 

@@ -11,8 +11,8 @@ variance σ²/((1 − p) n), and with independent gaps it has the same where the
 interpolation misses of the signal, as noise alone makes e_L² at most σ².
 
 Every residual that depends on a gap would be lost otherwise, and with a few percent of scattered gaps that is all of
-them. Gaps inside larger holes, of which hidden values tell nothing, stay gaps: residuals that touch them are left out.
-What stands there is interpolated too, so that nothing hangs on what the data held, and is used for nothing but the
+them. Gaps inside larger holes, about which hidden values say nothing, stay gaps: residuals that touch them are left
+out. Values there are interpolated too, so that nothing depends on what the data held; they are used only for the
 spectrum.
 """
 
@@ -45,9 +45,9 @@ _RULED = 3.0  # sd of value minus prediction, in units of the noise, that noise 
 _WINDOW, _SUSPECT = 5, 8.0
 _AT_ONCE = 200_000  # values whose windows are in memory at a time
 _ROUNDING = 1e-5  # of the range of the values: numerical solutions miss smooth functions by as much
-# Runs of gaps that are told apart: of one, two, and three to five values. Longer ones are holes.
+# Runs of gaps that are distinguished: of one, two, and three to five values. Longer ones are holes.
 _LONGEST, _CLASSES = 5, 3
-# Share of the measured values that is hidden at a time, how often, and how many of a class tell its error.
+# Share of the measured values that is hidden at a time, how often, and how many of a class determine its error.
 _HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
 # Values of a field beyond which one round is enough.
 _MANY = 200_000
@@ -108,10 +108,8 @@ class Scattered:
         Parameters
         ----------
         values, variance
-            (T, n_nodes); one number for all leaves everything as it is.
+            (T, n_nodes).
         """
-        if variance.ndim == 0:
-            return self
         own = variance.ravel()[self.outliers]
         spread = self.spread * np.maximum(own / sigma**2, 1.0)
         z = (values.ravel()[self.outliers] - self.predicted) / np.sqrt(own + spread)
@@ -211,6 +209,19 @@ def scattered_outliers(
     predicted, spread = odd.prediction[far], np.maximum(odd.sd[far] ** 2 - total**2, 0.0)
     drawn = weights * flat[flagged] + (1.0 - weights) * predicted
     return Scattered(flagged, weights, drawn, predicted, spread, missing, clean.ravel()[missing])
+
+
+def patches(index: Integers, grid: Grid) -> Integers:
+    """How many outliers of its frame hang together with each, corners included, (k,), for flat indices (k,)."""
+    from scipy.ndimage import label
+
+    frames, row = np.unique(index // grid.n_nodes, return_inverse=True)
+    place, there = row * grid.n_nodes + index % grid.n_nodes, np.zeros((len(frames), *grid.shape), dtype=bool)
+    there.ravel()[place] = True
+    near = np.zeros((3,) * there.ndim, dtype=bool)
+    near[1] = True
+    labels = label(there, near)[0].ravel()
+    return np.asarray(np.bincount(labels)[labels[place]])
 
 
 def _suspects(u: Array, noise: float) -> Integers:
@@ -329,7 +340,7 @@ class Bridged:
     factor: dict[str, Array] = field(default_factory=dict)
 
     def summary(self, name: str) -> str:
-        """What was done about one field, in words."""
+        """How one field was treated, in words."""
         bridged = self.factor[name][self.factor[name] != 1]
         low, high = bridged.min(), bridged.max()
         times = f"{low:.2g}" if high < 1.05 * low else f"{low:.2g} to {high:.2g}"

@@ -29,7 +29,8 @@ _ROUNDED = 1e-9  # by which bounds are widened, so that rounding loses no candid
 
 @dataclass(frozen=True)
 class Near:
-    """For each of n nodes the K entries of an array that tell about it, and how much of its residual they contain.
+    """For each of n nodes the K entries of an array that say something about it, and how much of its residual they
+    contain.
 
     Attributes
     ----------
@@ -127,7 +128,7 @@ def _axis(D: Any) -> Predictor:
     """Prediction that follows from the differences D."""
     G = (D.T @ D).tocsr()
     g = G.diagonal()
-    # A prediction uses up to three differences: with fewer none is left to tell how good it is.
+    # A prediction uses up to three differences: with fewer none is left to show how good it is.
     known = (g > 1e-12) & (D.shape[0] >= 3)
     inverse = np.where(known, 1.0 / np.where(known, g, 1.0), 0.0)
     P = (sparse.diags_array(-inverse) @ (G - sparse.diags_array(g))).tocsr()

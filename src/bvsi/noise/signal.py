@@ -107,7 +107,7 @@ class SignalNoise:
         return found
 
     def covariance(self, structure: Structure) -> StateCovariance:
-        """Refused: the variance hangs on the data."""
+        """Refused: the variance depends on the data."""
         del structure
         raise NoiseError(
             "noise: SignalNoise needs the data; state it in discover(), or the roots of .of(data) in Diagonal."
@@ -137,8 +137,8 @@ def estimate_signal_noise(
     Parameters
     ----------
     level
-        Level of the same data, or of the same with outliers, by :func:`estimate_noise`; it saves to look for the filter
-        that leaves the least signal.
+        Level of the same data, or of the same with outliers, by :func:`estimate_noise`; it saves the search for the
+        filter that leaves the least signal.
     blur
         Kernels of noise that is not independent.
     """

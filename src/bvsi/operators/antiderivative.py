@@ -274,7 +274,7 @@ def _log_abs(z: sp.Expr) -> sp.Expr:
 
 
 def polynomial_in(expression: sp.Expr, w: sp.Symbol) -> Coefficients | None:
-    """Coefficients of the expression as a polynomial in w; None if it is none, or of a degree beyond MAX_DEGREE."""
+    """Coefficients of the expression as a polynomial in w; None if it is not one, or of a degree beyond MAX_DEGREE."""
     degree = _degree(expression, w)
     return None if degree is None or degree > MAX_DEGREE else _coefficients(expression, w)
 

@@ -44,7 +44,7 @@ class NoFlux(BoundaryCondition):
 
 @dataclass(frozen=True)
 class ZeroNeumann(BoundaryCondition):
-    """∇u·n = 0, and ∇(∇²u)·n = 0 where an operator has four derivatives: the field goes on as its mirror image.
+    """∇u·n = 0, and ∇(∇²u)·n = 0 where an operator has four derivatives: the field continues as its mirror image.
 
     Terms that do not vanish by this alone are assembled from the data.
     """
@@ -96,7 +96,7 @@ class InteriorPenalty:
         α of the penalty α/h_E, h_E the length of the facet; by default twice what the mesh needs for a positive form (8
         on right isosceles triangles, 16 on squares).
     boundary
-        Whether boundary facets take part. The paper's form has interior facets only and so lets ∇c·n go free, even
+        Whether boundary facets take part. The paper's form has interior facets only and so leaves ∇c·n free, even
         where it is declared zero; ``boundary=False`` reproduces that.
     """
 
@@ -122,7 +122,7 @@ class InteriorPenalty:
             return inside
         if isinstance(condition, Assembled):
             raise OperatorError(
-                "biharmonic: its flux through the boundary has three derivatives, which no element at hand carries; "
+                "biharmonic: its flux through the boundary has three derivatives, which no available element carries; "
                 "declare ZeroNeumann(), NoFlux(), or leave the condition unknown."
             )
         if isinstance(condition, ZeroNeumann):

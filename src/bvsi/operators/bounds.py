@@ -255,7 +255,7 @@ def _is_polynomial_node(expression: sp.Expr) -> bool:
 
 
 def _indivisible(expression: sp.Expr) -> set[sp.Expr]:
-    """The largest parts that are no sums, products or powers of others."""
+    """The largest parts that are not sums, products or powers of others."""
     if _is_polynomial_node(expression):
         return {atom for argument in expression.args for atom in _indivisible(argument)}
     return {expression} if expression.args else set()

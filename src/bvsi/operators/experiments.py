@@ -18,7 +18,7 @@ import numpy as np
 from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.operators.library import Inserted, Library
-from bvsi.operators.parameters import Parameter
+from bvsi.operators.parameters import Parameter, carried
 from bvsi.operators.syntax import Operator, Syntax, read
 from bvsi.operators.vocabulary import Vocabulary
 
@@ -52,13 +52,18 @@ def written_out(library: Library, n: int, fields: Sequence[str] = ()) -> Library
             raise OperatorError(f"per_experiment: {name!r} becomes {taken[0]!r}, which has a meaning; rename one.")
         parameters |= {one: replace(library.parameters[name], group=name) for one in copies}
         sums[name] = read(" + ".join(f"{one}*{_MARK}{number}" for number, one in enumerate(copies, 1)))
+    first = {name: one.first for name, one in parameters.items()}
     split = {name for name in library.per_experiment if name not in own}
     made = {
-        field: [copy for o in library.of_equation(field) for copy in _copies(_inserted(o, sums), o.name in split, n)]
+        field: [
+            copy if copy.free else carried(copy, first)
+            for o in library.of_equation(field)
+            for copy in _copies(_inserted(o, sums), o.name in split, n)
+        ]
         for field in library.equations
     }
     keep = [copy.name for copies in made.values() for copy in copies if _origin(copy.name) in library.keep]
-    return library.with_operators(made, keep=keep, parameters=parameters, per_experiment=())
+    return library.with_(keep=tuple(keep), parameters=parameters, per_experiment=()).with_operators(made)
 
 
 def of_experiment(library: Library, data: Data, number: int, words: Vocabulary | None) -> tuple[Library, Data]:

@@ -243,7 +243,9 @@ def _range(
         max(float(np.max(v)) for v in values if v is not None),
     )
     if not low < high:
-        raise OperatorError(f"unknown: {name!r} has one value in the data, {low:g}; a function of it cannot be told.")
+        raise OperatorError(
+            f"unknown: {name!r} has one value in the data, {low:g}; a function of it cannot be estimated."
+        )
     room = (high - low) / (_NOISES * sigma[name]) if sigma.get(name) else np.inf
     return low, high, _count(room, min(most, _MOST_OF_FIELD)), False
 
@@ -260,11 +262,11 @@ def as_functions(
 ) -> dict[str, UnknownFunction]:
     """Unknown functions by name; ``"x"`` stands for ``UnknownFunction(("x",))``."""
     if not isinstance(given, Mapping | None):
-        raise OperatorError(f"unknown: {given!r} is no mapping of names to variables, such as {{'k': 'x'}}.")
+        raise OperatorError(f"unknown: {given!r} is not a mapping of names to variables, such as {{'k': 'x'}}.")
     found: dict[str, UnknownFunction] = {}
     for name, one in (given or {}).items():
         if not isinstance(name, str) or not name.isidentifier() or name in (*taken, *parameters, *RESERVED_NAMES):
-            raise OperatorError(f"unknown: {name!r} cannot be a name here; choose one that means nothing else.")
+            raise OperatorError(f"unknown: {name!r} is reserved; choose another name.")
         listed = (one,) if isinstance(one, str) else one
         of = tuple(listed) if isinstance(listed, Sequence) else ()
         function = one if isinstance(one, UnknownFunction) else UnknownFunction(of)

@@ -69,7 +69,7 @@ class _Terms:
 def read_left(text: object, equation: str) -> Left:
     """The left side of the equation of a field from its text."""
     if not isinstance(text, str):
-        raise OperatorError(f"left: {text!r} is no text; write 'f', 'laplacian(u)' or 'dt(u) + u*dx(u)'.")
+        raise OperatorError(f"left: {text!r} is not a text; write 'f', 'laplacian(u)' or 'dt(u) + u*dx(u)'.")
     syntax, terms = read(text), _Terms()
     try:
         terms.take(syntax.tree, "+")

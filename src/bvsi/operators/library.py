@@ -90,15 +90,13 @@ class Library:
     ) -> None:
         if not isinstance(equations, Mapping):
             raise OperatorError(
-                f"library: {equations!r} is no mapping of fields to operators; "
+                f"library: {equations!r} is not a mapping of fields to operators; "
                 "pass for example {'u': ['laplacian(u)', 'u']}."
             )
         self._vectors = check_vectors(vectors)
         given = {field: _listed(sources, field) for field, sources in equations.items()}
         given = {part: texts for field, texts in given.items() for part, texts in self._by_component(field, texts)}
         left = self._left_by_component(left, tuple(equations))
-        if not any(given.values()):
-            raise OperatorError("library: no operators given; pass for example {'u': ['laplacian(u)', 'u']}.")
         self._fields = tuple(given)
         self._operators = tuple(
             _operator(source, field, alone=len(given) == 1) for field, sources in given.items() for source in sources
@@ -131,7 +129,7 @@ class Library:
     def _by_component(
         self, field: str, sources: list[Source | Operator]
     ) -> Iterator[tuple[str, list[Source | Operator]]]:
-        """Equations of the components of a vector; others as they are, with operators of vectors worked out."""
+        """Equations of the components of a vector; others as they are, with operators of vectors computed."""
         parts = self._vectors.get(field, (field,))
         rank = int(field in self._vectors)
         found: dict[str, list[Source | Operator]] = {part: [] for part in parts}
@@ -226,9 +224,9 @@ class Library:
     def unsimulated(self) -> str:
         """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
         if self.steady:
-            return "the equation is steady, and nothing moves; leave it out."
+            return "the equation is steady, so that nothing changes in time; leave it out."
         if self.longest_lag:
-            return "lag(...) looks back in time, which the solver does not."
+            return "lag(...) looks back in time, which the solver cannot do."
         if any(left.text for left in self._left.values()):
             return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
         return ""
@@ -270,61 +268,43 @@ class Library:
         """The library with only the named operators; weak forms that are known stay known."""
         wanted = {self.index(name) for name in names}
         kept = [operator for i, operator in enumerate(self._operators) if i in wanted]
-        keep = [name for name in self.keep if self.index(name) in wanted]
         fields = [field for field in self._fields if any(o.equation == field for o in kept)]
-        return self._with(
-            {field: [o for o in kept if o.equation == field] for field in fields},
-            keep=[without_equation(name) if len(fields) == 1 else name for name in keep],
-            boundary={field: self._conditions[field] for field in fields},
-            left={field: self._left[field] for field in fields},
-        )
+        return self.with_operators({field: [o for o in kept if o.equation == field] for field in fields})
 
     @property
     def declares_boundary(self) -> bool:
         """Whether a boundary condition is declared for any field."""
         return any(not isinstance(condition, Unknown) for condition in self._conditions.values())
 
-    def with_biharmonic(self, treatment: Biharmonic) -> Library:
-        """The library with another treatment of ∇⁴."""
-        return self._with({field: self._of(field) for field in self._fields}, biharmonic=treatment)
+    def with_(self, *, time_order: int | None = None, **changes: Any) -> Library:
+        """The library with another ``time_order``, ``biharmonic``, or other ``parameters`` or ``unknown`` functions.
 
-    def with_time_order(self, order: int) -> Library:
-        """The library with one order of the time derivative."""
-        return self._with({field: self._of(field) for field in self._fields}, time_order=order)
+        All of these are taken as they are: what was checked once is not checked again.
+        """
+        made = copy.copy(self)
+        made.orders = self.orders if time_order is None else (time_order,)
+        for name, value in changes.items():
+            setattr(made, name, value)
+        return made
 
-    def with_parameters(self, changed: Mapping[str, Parameter]) -> Library:
-        """The library with other bounds or priors of some parameters."""
-        return self._with({f: self._of(f) for f in self._fields}, parameters={**self.parameters, **changed})
-
-    def _with(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
-        settings = {
-            "keep": self.keep,
-            "boundary": self._conditions,
-            "definitions": self._definitions,
-            "biharmonic": self.biharmonic,
-            "time_order": self.time_order if len(self.orders) == 1 else None,
-            "left": self._left,
-            "vectors": self._vectors,
-            "per_experiment": self.per_experiment,
-            "parameters": {
-                name: one
-                for name, one in self.parameters.items()
-                if any(o.free is not None and name in o.free.names for own in equations.values() for o in own)
-            },
-            "unknown": {
-                name: one
-                for name, one in self.unknown.items()
-                if any(name in o.syntax.names for own in equations.values() for o in own)
-            },
-        }
-        given = {**settings, **changes}
-        there = {*given["parameters"], *(o.name for own in equations.values() for o in own)}
-        given["per_experiment"] = [name for name in given["per_experiment"] if name in there]
-        return Library(equations, **given)
-
-    def with_operators(self, equations: Mapping[str, Sequence[Operator]], **changes: Any) -> Library:
-        """The library with other operators, and with other arguments of its own."""
-        return self._with(equations, **changes)
+    def with_operators(self, equations: Mapping[str, Sequence[Operator]]) -> Library:
+        """The library with other operators, and what these have of its parameters, functions and names to keep."""
+        made, fields = copy.copy(self), tuple(equations)
+        given = [(o, field) for field, own in equations.items() for o in own]
+        made._fields = fields
+        made._operators = tuple(_operator(o, field, alone=len(fields) == 1) for o, field in given)
+        _check_distinct(made.names)
+        renamed = dict(zip((o.name for o, _ in given), made.names, strict=True))
+        free = frozenset[str]().union(*(o.free.names for o, _ in given if o.free is not None))
+        used = frozenset[str]().union(*(o.syntax.names for o, _ in given))
+        made.parameters = {name: one for name, one in self.parameters.items() if name in free}
+        made.unknown = {name: one for name, one in self.unknown.items() if name in used}
+        made.keep = tuple(renamed[name] for name in self.keep if name in renamed)
+        differ = (name if name in made.parameters else renamed.get(name) for name in self.per_experiment)
+        made.per_experiment = tuple(name for name in differ if name)
+        made._conditions = {field: self._conditions[field] for field in fields}
+        made._left = {field: self._left[field] for field in fields}
+        return made
 
     def _check_parameters(self, definitions: Mapping[str, str | Syntax] | None) -> None:
         for name in self.parameters:
@@ -345,7 +325,7 @@ class Library:
         """
         own = {field: [carried(o, values) for o in self.of_equation(field)] for field in self._fields}
         extra = {field: columns(operators, values, theta or {}, field) for field, operators in own.items()}
-        return self._with({field: [*own[field], *extra[field]] for field in self._fields})
+        return self.with_operators({field: [*own[field], *extra[field]] for field in self._fields})
 
     def carrying(self, name: str) -> list[Operator]:
         """Operators with an unknown function of this name."""
@@ -353,12 +333,7 @@ class Library:
 
     def located(self, experiments: Sequence[Data], sigma: Mapping[str, float]) -> Library:
         """The library with the ends of its unknown functions' splines; noise by field as a standard deviation."""
-        return self.with_unknown({name: one.located(experiments, sigma) for name, one in self.unknown.items()})
-
-    def with_unknown(self, functions: Mapping[str, UnknownFunction]) -> Library:
-        """The library with other splines of some unknown functions."""
-        unknown = {**self.unknown, **functions}
-        return self._with({field: self._of(field) for field in self._fields}, unknown=unknown)
+        return self.with_(unknown={name: one.located(experiments, sigma) for name, one in self.unknown.items()})
 
     def with_functions(self, values: Mapping[str, ast.expr | None]) -> Library:
         """The library with functions as texts; where that is None they become operators, one for each coefficient."""
@@ -376,8 +351,7 @@ class Library:
             made[o.equation].append(o)
         for field, own in made.items():
             own += expansion(self._of(field), free, field, shared)
-        names = {o.name for own in made.values() for o in own}
-        return self._with(made, keep=[name for name in self.keep if name in names])
+        return self.with_operators(made)
 
     def on_grid(self, most: int) -> tuple[Library, dict[str, tuple[str, dict[str, float]]]]:
         """Every operator at up to so many values of its parameters; and by name which operator it is, and where."""
@@ -392,7 +366,7 @@ class Library:
                     one = carried(o, values)
                     made[field].append(replace(o, name=one.syntax.text, syntax=one.syntax, free=None) if own else o)
                     origin.append((o.name, values))
-        grid = self._with(made, keep=[name for name in self.keep if name in {n for n, v in origin if not v}])
+        grid = self.with_operators(made)
         return grid, {name: one for name, one in zip(grid.names, origin, strict=True) if one[1]}
 
     def of_equation(self, equation: str) -> list[Operator]:
@@ -417,8 +391,9 @@ class Library:
     def keeps_inside(self, operator: WeakOperator) -> bool:
         """Whether the operator is right only for test functions away from the boundary.
 
-        So it is with more than two derivatives, unless all fields that it reads are declared to go on as mirror images
-        and the form imposes that: biharmonic(...) does, integration by parts alone leaves boundary terms with ∂v/∂n.
+        So it is with more than two derivatives, unless all fields that it reads are declared to continue as mirror
+        images and the form imposes that: biharmonic(...) does, integration by parts alone leaves boundary terms with
+        ∂v/∂n.
         """
         fields = {operator.equation, *operator.reads}
         mirrored = all(isinstance(self._conditions.get(f), ZeroNeumann) for f in fields)
@@ -496,7 +471,7 @@ class Library:
         dim
             Spatial dimension; by default the lowest that the operators mention.
         auxiliary
-            Names of known fields; by default every name that is no field of an equation.
+            Names of known fields; by default every name that is not a field of an equation.
         """
         names = frozenset[str]().union(*(syntax.names for syntax in self._syntaxes()))
         functions = frozenset[str]().union(*(syntax.functions for syntax in self._syntaxes()))
@@ -529,7 +504,7 @@ class Inserted(ast.NodeTransformer):
 
 def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:
     if not isinstance(field, str):
-        raise OperatorError(f"library: the field {field!r} is no text; the keys are names of fields.")
+        raise OperatorError(f"library: the field {field!r} is not a text; the keys are names of fields.")
     if isinstance(sources, str) or not isinstance(sources, Iterable):
         raise OperatorError(f"library: the operators of {field!r} must be a list of texts, not {sources!r}.")
     return list(sources)
@@ -562,6 +537,8 @@ def _from_object(source: object, field: str) -> Syntax:
 
 def _check_distinct(names: Sequence[str]) -> None:
     seen: set[str] = set()
+    if not names:
+        raise OperatorError("library: no operators given; pass for example {'u': ['laplacian(u)', 'u']}.")
     for name in names:
         if squeeze(name) in seen:
             raise OperatorError(f"library: operator {name!r} is given twice; remove one.")
@@ -577,7 +554,7 @@ def _conditions(
         return dict.fromkeys(fields, boundary)
     if not isinstance(boundary, Mapping):
         raise OperatorError(
-            f"boundary: {boundary!r} is no condition; pass an instance such as NoFlux(), or one per field."
+            f"boundary: {boundary!r} is not a condition; pass an instance such as NoFlux(), or one per field."
         )
     for field, condition in boundary.items():
         if field not in fields:
@@ -589,8 +566,10 @@ def _conditions(
 
 def _definitions(definitions: Mapping[str, str | Syntax], fields: tuple[str, ...]) -> dict[str, Syntax]:
     if not isinstance(definitions, Mapping):
-        raise OperatorError(f"definitions: {definitions!r} is no mapping of names to texts, such as {{'phi': 'u**2'}}.")
+        raise OperatorError(
+            f"definitions: {definitions!r} is not a mapping of names to texts, such as {{'phi': 'u**2'}}."
+        )
     for name in definitions:
         if not isinstance(name, str) or not name.isidentifier() or name in (*fields, *RESERVED_NAMES):
-            raise OperatorError(f"definitions: {name!r} cannot be a name here; choose one that means nothing else.")
+            raise OperatorError(f"definitions: {name!r} is reserved; choose another name.")
     return {name: text if isinstance(text, Syntax) else read(text) for name, text in definitions.items()}

@@ -81,7 +81,7 @@ class Parameter:
         return (self.high - self.low) / math.sqrt(12) if self.prior is None else self.prior[1]
 
     def hardly(self, value: float, sd: float) -> bool:
-        """Whether an estimate with this standard deviation tells hardly more than the bounds."""
+        """Whether an estimate with this standard deviation says hardly more than the bounds."""
         if self.wide and value > 0 and sd > _OPEN * value * math.log(self.high / self.low) / math.sqrt(12):
             return True
         return sd > _OPEN * (self.high - self.low) / math.sqrt(12)
@@ -107,11 +107,11 @@ def _number(value: object) -> bool:
 def as_parameters(given: Mapping[str, object] | None, fields: Sequence[str]) -> dict[str, Parameter]:
     """Parameters by name; ``(low, high)`` stands for ``Parameter(low, high)``."""
     if not isinstance(given, Mapping | None):
-        raise OperatorError(f"parameters: {given!r} is no mapping of names to bounds, such as {{'K': (0.1, 10)}}.")
+        raise OperatorError(f"parameters: {given!r} is not a mapping of names to bounds, such as {{'K': (0.1, 10)}}.")
     found: dict[str, Parameter] = {}
     for name, one in (given or {}).items():
         if not isinstance(name, str) or not name.isidentifier() or name in (*fields, *RESERVED_NAMES):
-            raise OperatorError(f"parameters: {name!r} cannot be a name here; choose one that means nothing else.")
+            raise OperatorError(f"parameters: {name!r} is reserved; choose another name.")
         try:
             found[name] = one if isinstance(one, Parameter) else Parameter(*one)  # type: ignore[misc]
         except (TypeError, OperatorError) as error:

@@ -190,7 +190,7 @@ class _Translator:
         known = self._callable()
         if name not in known and name in _INTEGRALS:
             raise OperatorError(
-                f"{name}(...) is an integral, and operators are local; work it out from the data and give it as an "
+                f"{name}(...) is an integral, and operators are local; compute it from the data and give it as an "
                 "auxiliary field"
             )
         if name not in known:

@@ -232,7 +232,7 @@ def _need_strong(form: Scalar) -> None:
 
 
 def need_scalar(value: Strong, where: str) -> Scalar:
-    """The value, which must be no vector."""
+    """The value, which must not be a vector."""
     if isinstance(value, Vector):
         raise OperatorError(f"a vector cannot stand in {where}; did you forget div(...) or dot(...)?")
     return value

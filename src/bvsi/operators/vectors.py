@@ -2,7 +2,7 @@
 
     vectors={"u": ("ux", "uy")}:    "laplacian(u)"  →  laplacian(ux) in the equation of ux, laplacian(uy) in that of uy
 
-A text is worked out component by component into texts of the operator language:
+A text is computed component by component into texts of the operator language:
 
     grad(s)_i = ∂_i s      div(v) = ∂_j v_j     div(T)_i = ∂_j T_ij     advect(a, b) = a_j ∂_j b     dot(a, b) = a_j b_j
     outer(a, b)_ij = a_i b_j     symgrad(v)_ij = ½(∂_j v_i + ∂_i v_j)     laplacian, biharmonic, dx, dy, dz by component
@@ -37,13 +37,13 @@ def check_vectors(vectors: object) -> dict[str, tuple[str, ...]]:
     if vectors is None:
         return {}
     if not isinstance(vectors, Mapping):
-        raise OperatorError(f"vectors: {vectors!r} is no mapping such as {{'u': ('ux', 'uy')}}.")
+        raise OperatorError(f"vectors: {vectors!r} is not a mapping such as {{'u': ('ux', 'uy')}}.")
     made = {name: tuple(parts) for name, parts in vectors.items()}
     for name, parts in made.items():
         if len(parts) not in (2, 3) or not all(isinstance(part, str) and part.isidentifier() for part in parts):
             raise OperatorError(f"vectors: {name!r} needs the names of two or three components, not {parts!r}.")
         if name in parts or not str(name).isidentifier():
-            raise OperatorError(f"vectors: {name!r} cannot be a name here; choose one that means nothing else.")
+            raise OperatorError(f"vectors: {name!r} is reserved; choose another name.")
     if len({len(parts) for parts in made.values()}) > 1:
         raise OperatorError("vectors: all need as many components as there are axes.")
     return made
@@ -123,7 +123,7 @@ class _Components:
             found = of_one[name](arguments[0]) if name in of_one and len(arguments) == 1 else None
             found = of_two[name](*arguments) if name in of_two and len(arguments) == 2 else found
             if found is None:
-                raise OperatorError(f"{name} does not take what stands in it")
+                raise OperatorError(f"{name} does not take this argument")
             return found
         if any(map(_rank, arguments)):
             raise OperatorError(f"{name} takes no vector")

@@ -182,7 +182,7 @@ class Vocabulary:
         total = sp.Add(*terms)
         if total.has(sp.DiracDelta):
             raise OperatorError(
-                "the derivative of a jump (the sign in the derivative of an absolute value) is no function; "
+                "the derivative of a jump (the sign in the derivative of an absolute value) is not a function; "
                 "keep it as a flux inside div(...)."
             )
         return total

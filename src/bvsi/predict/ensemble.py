@@ -79,14 +79,14 @@ class Start:
         if data.measured is not None and not all(mask[frames].all() for mask in data.measured.values()):
             whole = "all frames, from which boundary values come," if made.needs_boundary else "the first frames"
             raise ForecastError(
-                f"{cannot}: {whole} have holes, and what stands there is no state to begin with; declare the boundary "
-                "condition, or leave out frames with holes, to have it forecast."
+                f"{cannot}: {whole} have holes, so that no initial state is known; declare the boundary "
+                "condition, or leave out frames with holes."
             )
         try:
             smoothing = smoothers(data.select_times(frames))
         except BvsiError as error:
             raise ForecastError(f"{cannot}: {error}") from error
-        # where filters had too few values the smoothing tells the level
+        # where filters had too few values the smoothing gives the level
         variance = {f: measured.variance.get(f, np.array(smoothing[f].sigma ** 2)) for f in data.names}
         start = Start(data, variance, smoothing, made)
         return start._coarser(library, budget)

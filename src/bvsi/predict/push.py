@@ -101,7 +101,7 @@ def _aligned(Phi: xr.DataArray, names: tuple[str, ...]) -> xr.DataArray:
 
 
 def potential_map(names: tuple[str, ...], axes: Mapping[str, ArrayLike]) -> xr.DataArray:
-    """Φ with Φ_i = φ_i − mean(φ_i) on the grid of ``axes``; zero for operators that are no drift.
+    """Φ with Φ_i = φ_i − mean(φ_i) on the grid of ``axes``; zero for operators that are not a drift.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _drift_potential(operator: Syntax, coordinates: tuple[str, ...]) -> Syntax |
     from bvsi.operators.parse import strong_form
 
     fields = operator.names - set(coordinates) - {"t"}
-    strong_form(operator, Vocabulary(coordinates, tuple(sorted(fields))))  # what is no operator is refused
+    strong_form(operator, Vocabulary(coordinates, tuple(sorted(fields))))  # what is not an operator is refused
     match operator.tree:
         case ast.Call(func=ast.Name(id="div"), args=[ast.BinOp(left=left, op=ast.Mult(), right=right)]):
             for field, gradient in ((left, right), (right, left)):

@@ -83,7 +83,7 @@ class _Sums:
 
 @dataclass(frozen=True, eq=False)
 class _Volume:
-    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which tells how far is far."""
+    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which says how far is far."""
 
     theta: Array
     gradient: Array
@@ -238,6 +238,7 @@ def _first(
 
 def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
     """Sums over the data at a point; None where the equation cannot be solved there."""
+    model.watch()
     curvatures, slopes, deviance = [], [], 0.0
     for number, one in enumerate(model.experiments):
         p = len(point.theta) + len(one.mu)
@@ -302,7 +303,7 @@ class _Joint:
         return _Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
 
     def used(self, model: ForwardModel, point: _Parameters) -> float:
-        """Parameters that the data determine: all, less what the priors tell of them."""
+        """Parameters that the data determine: all, less what the priors say about them."""
         told = float(np.sum(np.diag(self.inverse) / model.scale**2))
         for one, tau, covariance in zip(model.experiments, point.tau, self.of_z, strict=True):
             told += float(np.sum(tau * one.mu * np.diag(covariance)))

@@ -37,7 +37,7 @@ from bvsi.spaces.spline_tests import USUAL_RECONSTRUCTION
 
 # Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
 _MOST_MODES = 400
-_PER_SENSOR = 5  # see above: those of a field between sensors, by sensor; of finer ones the prior alone would tell
+_PER_SENSOR = 5  # see above: those of a field between sensors, by sensor; of finer ones only the prior would know
 # Part of one step of the counts that is added to a mean count in its variance. With a tenth, as in SignalNoise.of, the
 # weights of counts of nothing vary so much that Gauss–Newton steps go back and forth (1 of 30 assays, seed 100).
 _LEAST = 0.5
@@ -224,7 +224,7 @@ class Measurements:
 
     @property
     def extremes(self) -> Data:
-        """Smooth states; those that noise does not tell from zero are zero."""
+        """Smooth states; those that noise does not distinguish from zero are zero."""
         noise = float(np.sqrt(np.mean(self.variance(self.values))))
         return self.as_data(np.where(np.abs(self.smooth) < _UNCLEAR * noise, 0.0, self.smooth))
 

@@ -6,7 +6,7 @@ u_t = Σ_i θ_i F_i(u),     θ_i ~ N(0, s_i²) within bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,6 +37,8 @@ class ForwardModel:
         between two frames.
     bounds
         What keeps the equation well posed, and what was asked for.
+    watch
+        Called before every solve, so that whoever waits can end the fit by an exception.
     """
 
     library: Library
@@ -44,6 +46,7 @@ class ForwardModel:
     simulators: tuple[Simulator, ...]
     scale: Array
     bounds: LinearConstraints
+    watch: Callable[[], None] = lambda: None
 
     @staticmethod
     def of(experiments: Sequence[Measurements], library: Library, bounds: LinearConstraints | None) -> ForwardModel:

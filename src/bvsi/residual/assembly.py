@@ -20,11 +20,10 @@ from bvsi.errors import DataError, OperatorError
 from bvsi.operators import Biharmonic, InteriorPenalty, Library, Mixed, Vocabulary
 from bvsi.operators.functions import FEW_NODES
 from bvsi.residual.blur import Blur
-from bvsi.residual.discrete import Blocks, State, columns
+from bvsi.residual.discrete import Blocks, State, columns, with_lags
 from bvsi.residual.jacobians import JacobianKind, Sensitivity, combined_sensitivity
-from bvsi.residual.lags import lag_names, shifts, with_lags, without_history
 from bvsi.residual.layout import Layout, active_residuals, known_fields, missing_unknowns, touched
-from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests
+from bvsi.residual.stencils import BackwardEuler, EachFrame, Stencil, TemporalTests, shifts, without_history
 from bvsi.residual.streamed import Streamed, WeakJacobians
 from bvsi.residual.system import Residuals, ResidualSystem, Structure
 from bvsi.residual.thinning import Thinned, Thinning, half_noisy
@@ -250,7 +249,7 @@ def _thinned(
     data: Data, operators: tuple[WeakOperator, ...], tests: Discretisation, stencil: Stencil, rules: Thinning
 ) -> tuple[Thinned, Space] | None:
     """Nodes and times that carry the sensitivity, and their space; None for all of them."""
-    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known for o in operators) or lag_names(operators):
+    if not isinstance(tests, SplineTests) or any(o.on_data or o.on_known or o.lags for o in operators):
         return None
     derivatives = on_tests(operators)
     if jumps(data, known_fields(operators)) is not None:
@@ -306,8 +305,9 @@ def _residuals(
         structure = _with_densities(structure, layout, {o.equation: (o, time_terms[o.key].J) for o in densities})
     absent = _absent(operators, data)
     monic = [operator.monic() for operator in operators]
-    L = shifts(lag_names(operators), data.times)
-    if L:
+    L: dict[str, Any] = {}
+    if any(o.lags for o in operators):
+        L = shifts(operators, data.times)
         states = (with_lags(states[0], L), with_lags(states[1], L))
         structure = replace(structure, lagged=True)
     used = [one for (one, _), operator in zip(monic, operators, strict=True) if operator.name not in absent]
@@ -423,7 +423,7 @@ def _usable(
 def _read_later(missing: Array, operators: tuple[WeakOperator, ...], data: Data) -> Array:
     """Where a value that was not measured is read at a later time, (n_u, T)."""
     found = np.zeros_like(missing)
-    for L in shifts(lag_names(operators), data.times).values():
+    for L in shifts(operators, data.times).values():
         found = np.maximum(found, (missing @ (L != 0).T.astype(float)) > 0)
     return found
 
@@ -442,10 +442,11 @@ def _something(data: Data, fields: tuple[str, ...], operators: tuple[WeakOperato
 
     Residuals over hardly anything but zeros are zero whatever the equation: they would count as too small a misfit.
     """
-    values = np.concatenate([np.asarray(data.fields[f]).T for f in fields])
-    if np.mean(values == 0) < _ZEROS or any(operator.has_source for operator in operators):
+    values = [data.fields[f] for f in fields]
+    zeros = sum(int(np.sum(u[rows] == 0)) for u in values for rows in slabs(u)) / sum(u.size for u in values)
+    if zeros < _ZEROS or any(operator.has_source for operator in operators):
         return None
-    return np.asarray(values != 0, dtype=float)
+    return np.concatenate([np.asarray(u.T != 0, dtype=float) for u in values])
 
 
 def _touched_part(M: Any, a: Any, b: Any, there: Array) -> Array:

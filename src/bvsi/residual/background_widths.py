@@ -1,4 +1,4 @@
-"""How wide test functions are where the nodes are no uniform grid, and over which nodes derivatives are fitted.
+"""How wide test functions are where the nodes are not a uniform grid, and over which nodes derivatives are fitted.
 
     gap = max(1.6, g/3) spacings,      reach = 0.4 g,      λ = g/0.38
 
@@ -26,7 +26,7 @@ from bvsi.errors import DataError
 from bvsi.residual.stencils import TemporalTests
 from bvsi.residual.widths import WIDTHS, aligned_in_time, highest, longest_run, time_degree
 from bvsi.spaces import SplineTests
-from bvsi.spaces.bsplines import UniformSplines, tensor_splines
+from bvsi.spaces.axis import UniformSplines, tensor_splines
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.nodal_derivatives import NO_WINDOW, ball_fits, narrowest_ball
 

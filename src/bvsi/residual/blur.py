@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from bvsi.common.arrays import Array
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Data, Grid
-from bvsi.linalg import DeferredPattern, Kronecker, Pattern
+from bvsi.linalg import Kronecker, Pattern
 from bvsi.linalg.kronecker import along_axes
 from bvsi.residual.stencils import evenly_spaced
 from bvsi.spaces import Space, is_uniform
@@ -35,7 +35,7 @@ _NARROWEST = 0.2
 # Part of the largest weight at which a kernel ends; the variance beyond is 1e-5 of all. Not measured. Differences of
 # high order see the end of a kernel before they see the noise: for them it is cut later.
 _TAIL, _LONG_TAIL = 1e-2, 1e-7
-_PERIOD = 512  # steps in which kernels are worked out; twenty times the widest
+_PERIOD = 512  # steps in which kernels are computed; twenty times the widest
 
 
 def correlation(width: float, steps: NDArray[Any]) -> Array:
@@ -133,14 +133,14 @@ class Blur:
             return Pattern.from_matrix(sparse.csr_array(product.T))
 
         shape = (space.n_dofs, space.n_tests)
-        tests = Evaluation(DeferredPattern(shape, pattern), space.cells.test.offered, space.cells.test.make)
+        tests = Evaluation(Pattern.deferred(shape, pattern), space.cells.test.offered, space.cells.test.make)
         cells = replace(space.cells, test=tests)
         return replace(space, cells=cells, nodal_tests=at_nodes, made_by=partial(self.space, space))
 
-    def everywhere(self, values: Array) -> Array:
-        """k ∗ ξ for values (n, T)."""
+    def everywhere(self, values: Array, times: slice | NDArray[np.int64]) -> Array:
+        """k ∗ ξ for values (n, T) at some times, (n, K)."""
         blurred = along_axes(self.axes, values, 1, values.shape[1]).reshape(values.shape)
-        return np.asarray((self.time @ blurred.T).T)
+        return np.asarray((self.time[times] @ blurred.T).T)
 
 
 def _blurred(space: Space, axes: tuple[Any, ...], index: MultiIndex) -> Kronecker:

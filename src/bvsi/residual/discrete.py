@@ -23,7 +23,7 @@ from bvsi.data._arrays import release
 from bvsi.data.smoothness import of_materials
 from bvsi.errors import OperatorError
 from bvsi.operators import Vocabulary
-from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME
+from bvsi.operators.vocabulary import FACET_SIZE, PENALTY, TIME, lag_of
 from bvsi.spaces import Measure, Reach, Space
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ _SUMS = 256 * 2**20
 _FEW_SUMS = 4
 # F below this part of Σ |J| |u| is what rounding leaves of zero: some hundred times the unit roundoff.
 _ROUNDING = 1e-13
-# F above this part of max |J| max |u| is not rounding, which saves the products that tell exactly.
+# F above this part of max |J| max |u| is not rounding, which saves the exact products.
 _CLEARLY = 1e-9
-# Bytes of the Jacobians of nonlinear operators up to which they are kept: they are then worked out once instead of for
+# Bytes of the Jacobians of nonlinear operators up to which they are kept: they are then computed once instead of for
 # every θ. Beyond, memory matters more.
 KEEP_BYTES = 2e8
 
@@ -190,7 +190,7 @@ def _batch_sums(operators: Sequence[WeakOperator], space: Space, state: State, b
                 X += space.functional(measure, term.test, sums[term.integrand])
     for X, operator in zip(found, operators, strict=True):
         if not np.isfinite(X).all():
-            evaluate(operator, space, state)  # tells at which time
+            evaluate(operator, space, state)  # the error names the time
     return found
 
 
@@ -207,7 +207,7 @@ def _tested_sums(operators: Sequence[WeakOperator], space: Space, state: State, 
                 found[i] += tested[key]
     for X, operator in zip(found, operators, strict=True):
         if not np.isfinite(X).all():
-            evaluate(operator, space, state)  # tells at which time
+            evaluate(operator, space, state)  # the error names the time
     return found
 
 
@@ -223,7 +223,7 @@ def _linear_columns(operators: Sequence[WeakOperator], space: Space, state: Stat
                 zero = State(state.times, {name: 0 * u for name, u in state.fields.items()}, state.auxiliary)
                 X += _summed(b, _integrated([operator], space, _with_recovered(operator, space, zero))[0])
         if not np.isfinite(X).all():
-            evaluate(operator, space, state)  # tells at which time
+            evaluate(operator, space, state)  # the error names the time
         yield Column(np.zeros_like(X) if _is_rounding(X / _weight(b), J, operator, space, state) else X, J)
 
 
@@ -233,7 +233,9 @@ def _weight(b: Any) -> float:
 
 
 def _streamed_values(operators: Sequence[WeakOperator], space: Space, state: State) -> Iterator[Array]:
-    """F of operators whose Jacobians are not kept; J at the time of the largest fields tells what is rounding."""
+    """F of operators whose Jacobians are not kept; J at the time of the largest fields decides what is rounding."""
+    if not operators:  # most often, and data may be many
+        return
     sizes = np.max([np.abs(values).max(axis=0) for values in state.fields.values()], axis=0)
     largest = state.at(slice(int(sizes.argmax()), int(sizes.argmax()) + 1))
     values = _integrated(operators, space, state)
@@ -363,7 +365,7 @@ def _by_parts(term: JacobianTerm, c: Array, space: Space) -> Iterator[tuple[Jet,
     """∫ ∂^α v c ∂^β δu = Σ_γ (−1)^|β−γ| (β over γ) ∫ ∂^α v ∂^γ(∂^(β−γ)c δu), as derivatives of v and their diagonals.
 
     For D_β in place of ∂^β that holds as far as D_β is right for waves as short as those in v c. V diag(c) D_β itself
-    would be no matrix of test functions at the nodes times a diagonal one, and its covariance thirty times the work.
+    would not be a matrix of test functions at the nodes times a diagonal one, and its covariance thirty times the work.
     """
     assert not isinstance(term.trial, Sided)
     for test, sign, moved in _shares(term, space):
@@ -551,3 +553,17 @@ class SymbolValues(Mapping["sp.Symbol", Array]):
         normals = self._measure.normals
         assert normals is not None, "normals stand in boundary terms only"
         return normals[:, [self._words.n.index(symbol)]]
+
+
+def with_lags(state: State, L: dict[str, Any]) -> State:
+    """The state with fields at earlier times, and the variance of their noise, Σ_j L_lj² Var(û_j)."""
+    fields, variance = dict(state.recovered), dict(state.variance)
+    for name, matrix in L.items():
+        lag = lag_of(name)
+        assert lag is not None
+        fields[name] = np.ascontiguousarray((matrix @ state.fields[lag[0]].T).T)
+        if lag[0] in variance:
+            own = variance[lag[0]]
+            everywhere = np.broadcast_to(own, (own.shape[0], state.n_times))
+            variance[name] = np.ascontiguousarray((matrix.multiply(matrix) @ everywhere.T).T)
+    return replace(state, recovered=fields, variance=variance)

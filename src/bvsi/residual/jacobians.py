@@ -3,8 +3,8 @@
     Matrix     one sparse matrix for each time, or one for all times
     Scaled     V diag(c_j): a Kronecker product V times a diagonal matrix for each time, or one for all times. This is
                what nodal quadrature makes of operators without derivatives on the data.
-    Delayed    Σ_j J(û_l) L_lj of fields at earlier times (:mod:`bvsi.residual.lags`)
-    Streamed   Σ_i w_i J_i(û_j), worked out from the weak form whenever it is asked for, all operators in one pass
+    Delayed    Σ_j J(û_l) L_lj of fields at earlier times (:mod:`bvsi.residual.stencils`)
+    Streamed   Σ_i w_i J_i(û_j), computed from the weak form whenever it is asked for, all operators in one pass
                (:mod:`bvsi.residual.streamed`)
 
 A new kind needs the methods of :class:`JacobianKind`; nothing else asks which kind a Jacobian has.
@@ -17,6 +17,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import methodcaller
 from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
@@ -63,7 +64,7 @@ class Slots:
 
 
 class JacobianSource(Protocol):
-    """What works out Jacobians that are not kept, those of several operators in one pass; operators have numbers."""
+    """What computes Jacobians that are not kept, those of several operators in one pass; operators have numbers."""
 
     def apply(self, chosen: Sequence[int], time: int, V: Array) -> Array:
         """J_i(û_time) V of the chosen operators, (N, m, chosen)."""
@@ -89,7 +90,7 @@ class JacobianKind(ABC):
         """Terms with equal keys can be added with :meth:`plus`."""
 
     def streamed(self) -> tuple[JacobianSource, Mapping[int, float]] | None:
-        """What works it out together with other terms, and its weights there by number; None for what is kept."""
+        """What computes it together with other terms, and its weights there by number; None for what is kept."""
         return None
 
     @abstractmethod
@@ -372,13 +373,14 @@ class Sensitivity:
         return all(term.constant for term in self.terms)
 
     def streamed(self) -> tuple[JacobianSource, Mapping[int, float]] | None:
-        """What works out all of it together with other operators, and its weights there; None for what is kept."""
+        """What computes all of it together with other operators, and its weights there; None for what is kept."""
         found = self.terms[0].streamed() if len(self.terms) == 1 else None
         return found and (found[0], {i: self.scale * w for i, w in found[1].items()})
 
     def at_nodes(self) -> list[Scaled]:
         """The terms as V diag(c_j), on nodal spaces."""
-        return [term.at_nodes() if self.scale == 1.0 else term.at_nodes().times(self.scale) for term in self.terms]
+        found = list(map(methodcaller("at_nodes"), self.terms))
+        return found if self.scale == 1.0 else [term.times(self.scale) for term in found]
 
     def add(self, total: Array, scale: float, time: int) -> None:
         """Add scale · J_i(û_time) to values (nnz,) on the pattern, in place."""

@@ -21,7 +21,7 @@ from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.common.jets import Jet
 from bvsi.data import Data
 from bvsi.errors import OperatorError
-from bvsi.linalg import DeferredPattern, Pattern
+from bvsi.linalg import Pattern
 from bvsi.operators import Library
 from bvsi.operators.vocabulary import lag_of
 from bvsi.residual.discrete import Blocks, reach_of
@@ -153,7 +153,7 @@ class Layout:
     def _rows_of(self, equation: str, reach: Reach) -> Pattern:
         """That pattern, when it is first asked for."""
         given = (self.space, self.tests[equation], self._made, equation, reach)  # ``self`` would be a cycle
-        return DeferredPattern((len(self.tests[equation]), self.space.n_dofs), lambda: _restricted(*given)[0])
+        return Pattern.deferred((len(self.tests[equation]), self.space.n_dofs), lambda: _restricted(*given)[0])
 
     def _build(self, blocks: list[Block]) -> tuple[Pattern, dict[Block, Slots]]:
         """Pattern of all blocks, and the slots of each; on nodal spaces, when they are first asked for."""
@@ -175,7 +175,7 @@ class Layout:
         if not self.space.nodal:
             pattern, slots = made()
             return pattern, {block: Slots(pattern, own) for block, own in zip(blocks, slots, strict=True)}
-        deferred = DeferredPattern(shape, lambda: made()[0])
+        deferred = Pattern.deferred(shape, lambda: made()[0])
         return deferred, {block: Slots(deferred, _nth(made, n)) for n, block in enumerate(blocks)}
 
 

@@ -2,7 +2,7 @@
 
     n(g): residuals (m, k) whose box of nodes and frames holds no missing value      V(g) = n(g) Π_a g_a
 
-A residual stands for a gap g_a of every axis, so that V is the number of values that all of them tell of. On a Fisher
+A residual stands for a gap g_a of every axis, so that V is the number of values that all of them describe. On a Fisher
 front of which a moving band is seen, error bars follow V^(−1/2) within 20% over a factor 50 of V, whatever the gaps.
 Gaps are therefore the widest with nearly the largest V that few enough residuals have, or nearly that which the gaps
 wanted would have, in proportion, if nothing was missing.

@@ -15,26 +15,36 @@ values would oscillate; there the values are those of a smoothing spline,
     (E g)(t) = Σ_j c_j |t − t_j|^7 + p(t),      (E g)(t_j) + N c_j = g_j,      Σ_j c_j q(t_j) = 0 for cubic q
 
 of the neighbouring times, with a cubic p. E is linear in the data, so that noise stays where it was measured.
+
+Fields at earlier times, u(t − τ), and their rates are local fits of the frames measured around t − τ:
+
+    u(t_l − τ) ≈ Σ_j L_lj û_j,      u'(t_l − τ) ≈ Σ_j L'_lj û_j
+
+L is a local fit of cubics with weights that vanish at the ends of a window, so that it is smooth in τ. It is linear in
+the data: the sensitivity of what reads u(t − τ) is J(û_l) L, and the noise of û_j enters wherever it is read again.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import DataError, SpaceError
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.operators.vocabulary import lag_of
+from bvsi.spaces.axis import LOCAL, UniformSplines, between, lagrange, local_map, nearest, spline_matrix, with_ends
+
+if TYPE_CHECKING:
+    from bvsi.operators.operator import WeakOperator
 
 # A step longer than this many typical ones is a gap in the record.
 _GAP = 1.5
 # Steps that differ by less than this part are even; not measured.
 _EVEN = 1e-3
-# Degree of the polynomials between uneven steps: as high as that of the default splines.
-_LOCAL = 5
 # Steps that differ from the median by less than this part are alike; where fewer than half are, and one is longer than
 # so many medians, times are irregular. Not measured.
 _ALIKE, _LONG = 0.01, 2.5
@@ -130,21 +140,31 @@ class TemporalTests:
         Degree of the splines; p − 1 derivatives are continuous.
     gap
         Steps between knots, and between one function and the next; a function is degree + 1 gaps wide.
+    ends
+        Whether there are functions that reach the first and the last frame too, narrower ones, which vanish there with
+        as many derivatives as go onto them; otherwise all vanish there with all derivatives.
     """
 
     degree: int = 5
     gap: float = 2.0
+    ends: bool = False
 
     def __post_init__(self) -> None:
         if self.degree < 2 or not (np.isfinite(self.gap) and self.gap > 0):
             raise DataError(f"degree must be 2 or more and gap positive; got {self.degree} and {self.gap}.")
 
-    def splines(self, times: Array) -> UniformSplines:
-        """The functions ψ_k on the span of the times."""
-        length = float(times[-1] - times[0])
+    def splines(self, times: Array, order: int = 1) -> UniformSplines:
+        """The functions ψ_k on the span of the times, for the time derivative of an order."""
+        length, vanishing = float(times[-1] - times[0]), order if self.ends else None
         try:
             return UniformSplines.by_gap(
-                float(times[0]), length, self.gap * typical_step(times), self.degree, periodic=False
+                float(times[0]),
+                length,
+                self.gap * typical_step(times),
+                self.degree,
+                periodic=False,
+                nodes=len(times),
+                vanishing=vanishing,
             )
         except SpaceError as error:
             raise DataError(f"times: {error}") from None
@@ -153,22 +173,20 @@ class TemporalTests:
         """The first of every so many times, as far from one end as the last is from the other."""
         return (len(times) - 1) % every // 2
 
-    def whole(self, times: Array) -> Mask:
+    def whole(self, times: Array, order: int = 1) -> Mask:
         """Functions without missing frames inside their support, (n,)."""
-        splines = self.splines(times)
-        steps, begin = np.diff(times), splines.start + np.arange(splines.n) * splines.gap
+        splines = self.splines(times, order)
+        steps, (begin, end) = np.diff(times), splines.supports
         missing = np.flatnonzero(steps > max(_GAP * typical_step(times), splines.gap))
-        end, tolerance = begin + (splines.degree + 1) * splines.gap, 1e-9 * splines.length
+        tolerance = 1e-9 * splines.length
         over = (times[missing + 1] > begin[:, None] + tolerance) & (times[missing] < end[:, None] - tolerance)
         return np.asarray(~over.any(axis=1))
 
     def at(self, times: Array, chosen: slice, order: int = 1) -> tuple[Any, Any]:
         """The same a and b at some of the times, evenly spaced: the trapezoidal rule with longer steps."""
-        splines, points = self.splines(times), times[chosen]
-        step, functions = float(points[1] - points[0]), splines.functions(points)
-        values = (-1) ** order * splines.values(points, order), splines.values(points)
-        a, b = (_spline_matrix(step * own, functions, splines.n) for own in values)
-        return a, b
+        splines, points = self.splines(times, order), times[chosen]
+        step = float(points[1] - points[0])
+        return (-1) ** order * step * spline_matrix(splines, points, order), step * spline_matrix(splines, points)
 
     def matrices(self, times: Array, order: int = 1) -> tuple[Any, Any]:
         """a = (−1)^m ψ^(m)(t) w, b = ψ(t) w for the m-th time derivative."""
@@ -180,15 +198,15 @@ class TemporalTests:
             )
         if order >= self.degree:
             raise DataError(f"degree: time derivatives of order {order} need test functions of degree {order + 1}.")
-        splines = self.splines(times)
+        splines = self.splines(times, order)
         points, weights, interpolation = _quadrature(splines, times)
-        functions = splines.functions(points)
+        weigh = sparse.diags_array(weights) @ interpolation
 
-        def integrals(values: Array) -> Any:
-            return sparse.csr_array(_spline_matrix(values * weights[:, None], functions, splines.n) @ interpolation)
+        def integrals(m: int) -> Any:
+            inner = sparse.csr_array(spline_matrix(splines, points, m) @ weigh)
+            return with_ends(inner, splines, times, m) if evenly_spaced(times) else inner
 
-        a, b = integrals((-1) ** order * splines.values(points, order)), integrals(splines.values(points))
-        whole = self.whole(times)
+        a, b, whole = (-1) ** order * integrals(order), integrals(0), self.whole(times, order)
         if not whole.any():
             raise DataError("times: every temporal test function spans missing frames; use a smaller gap.")
         return a[whole], b[whole]
@@ -218,13 +236,6 @@ def trapezoidal(points: Array) -> Array:
     return np.asarray(0.5 * (np.append(steps, 0.0) + np.insert(steps, 0, 0.0)))
 
 
-def _spline_matrix(values: Array, functions: Integers, n: int) -> Any:
-    """Values (T, p + 1) of some functions at every time as a sparse matrix (n, T), zeros left out."""
-    times = np.broadcast_to(np.arange(len(values))[:, None], values.shape)
-    there = (functions >= 0) & (values != 0)
-    return sparse.csr_array((values[there], (functions[there], times[there])), shape=(n, len(values)))
-
-
 def _quadrature(splines: UniformSplines, times: Array) -> tuple[Array, Array, Any]:
     """Points, weights, and the map E (points × T) that gives the data there.
 
@@ -233,21 +244,14 @@ def _quadrature(splines: UniformSplines, times: Array) -> tuple[Array, Array, An
     smoothing spline of irregular times.
     """
     smooth = irregular(times) and len(times) >= _NEAR
-    count = _NEAR if smooth else _LOCAL + 1
+    count = _NEAR if smooth else LOCAL + 1
     if evenly_spaced(times) or len(times) < count:
         return times, trapezoidal(times), sparse.eye_array(len(times), format="csr")
-    cuts = np.unique(np.concatenate([times, splines.start + np.arange(splines.pieces + 1) * splines.gap]))
-    cuts = cuts[np.append(True, np.diff(cuts) > 1e-12 * splines.length)]
-    nodes, weights = np.polynomial.legendre.leggauss(_LOCAL + 1)
-    widths = np.diff(cuts)[:, None]
-    points = (cuts[:-1, None] + widths * (nodes + 1) / 2).ravel()
-    first = np.clip(np.searchsorted(times, points) - count // 2, 0, len(times) - count)
-    near = first[:, None] + np.arange(count)
+    points, weights = between(splines, times)
+    near = nearest(points, times, count)
     nugget = _SMOOTHING * splines.gap**8 / typical_step(times)
-    values = _smoothing(points, times[near], nugget) if smooth else _lagrange(points, times[near])
-    rows = np.repeat(np.arange(len(points)), count)
-    E = sparse.csr_array((values.ravel(), (rows, near.ravel())), shape=(len(points), len(times)))
-    return points, (widths * weights / 2).ravel(), E
+    values = _smoothing(points, times[near], nugget) if smooth else lagrange(points, times[near])
+    return points, weights, local_map(near, values, len(times))
 
 
 def _smoothing(points: Array, nodes: Array, nugget: float) -> Array:
@@ -270,11 +274,47 @@ def _smoothing(points: Array, nodes: Array, nugget: float) -> Array:
     return np.asarray(np.linalg.solve(system, wanted[..., None])[:, :k, 0])
 
 
-def _lagrange(points: Array, nodes: Array) -> Array:
-    """ℓ_m(x) = Π_{n ≠ m} (x − x_n)/(x_m − x_n) at points (N,) for nodes (N, q + 1) of each, (N, q + 1)."""
-    q = nodes.shape[1]
-    values = [
-        np.prod([(points - nodes[:, n]) / (nodes[:, m] - nodes[:, n]) for n in range(q) if n != m], axis=0)
-        for m in range(q)
-    ]
-    return np.stack(values, axis=1)
+# Frames on each side of t − τ that the fit of cubics takes, and that it has at least where the record begins; not
+# measured: a cubic over eight frames is right to 1e-4 for twenty frames a period, and halves the noise.
+_AROUND, _LEAST = 4, 7
+_CUBIC = 3  # cubics, see above
+# Part of a step by which t − τ may lie before the first frame.
+_ROUNDING = 1e-6
+
+
+def shift(times: Array, tau: float, *, rate: bool = False) -> Any:
+    """L, or L' of the rate, (T × T), sparse; rows of times less than τ after the first are zero."""
+    if len(times) <= _LEAST:
+        raise DataError(f"lag: {_LEAST + 1} frames are needed, and there are {len(times)}.")
+    step, window = float(np.median(np.diff(times))), np.arange(min(2 * _AROUND + 1, len(times)))
+    l = np.flatnonzero(times - tau >= times[0] - _ROUNDING * step)  # noqa: E741 - as in the formula
+    at = times[l] - tau
+    first = np.clip(np.searchsorted(times, at) - _AROUND, 0, len(times) - len(window))
+    columns = first[:, None] + window
+    distance = times[columns] - at[:, None]
+    width = np.maximum(_AROUND * step, 1.001 * np.sort(np.abs(distance), axis=1)[:, [_LEAST]])
+    z = distance / width
+    weight = np.maximum(1 - z**2, 0.0) ** 2
+    powers = z[:, :, None] ** np.arange(_CUBIC + 1)
+    moments = np.einsum("lw,lwp,lwq->lpq", weight, powers, powers)
+    wanted = np.zeros((len(l), _CUBIC + 1, 1))
+    wanted[:, int(rate), 0] = 1.0 / width[:, 0] if rate else 1.0
+    values = weight * (powers @ np.linalg.solve(moments, wanted))[:, :, 0]
+    rows = np.repeat(l, len(window))
+    return sparse.csr_array((values.ravel(), (rows, columns.ravel())), shape=(len(times), len(times)))
+
+
+def shifts(operators: Iterable[WeakOperator], times: Array) -> dict[str, Any]:
+    """L by the name of a field at an earlier time that operators read."""
+    names = sorted(frozenset[str]().union(*(o.lags for o in operators)))
+    return {name: shift(times, lag[1], rate=lag[2]) for name in names if (lag := lag_of(name)) is not None}
+
+
+def without_history(b: Any, times: Array, longest: float) -> Array:
+    """Blocks (K,) that read no time less than ``longest`` after the first."""
+    step = float(np.median(np.diff(times))) if len(times) > 1 else 0.0
+    early = times - longest < times[0] - _ROUNDING * step
+    whole = np.asarray(abs(b) @ early.astype(float) == 0)
+    if not whole.any():
+        raise DataError(f"lag: no test function fits into the record after the first {longest:g}; bound the delay.")
+    return whole

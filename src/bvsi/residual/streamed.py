@@ -1,4 +1,4 @@
-"""Jacobians of nonlinear operators on elements, worked out when they are asked for; none is kept.
+"""Jacobians of nonlinear operators on elements, computed when they are asked for; none is kept.
 
     J_i(û_j) = Σ_terms E_αᵀ diag(w ∘ c_i(û_j)) E_β           c_i = ∂g_i/∂u_β at the quadrature points
 

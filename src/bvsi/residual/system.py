@@ -54,7 +54,7 @@ class Structure:
     thinned
         Which nodes and times of the data the unknowns are, where the covariance is summed over some of them.
     lagged
-        Whether operators read fields at earlier times: C_kj is then no a_kj M − b_kj G_j, and only sums are known.
+        Whether operators read fields at earlier times: C_kj is then not a_kj M − b_kj G_j, and only sums are known.
     blur
         Kernels that are part of M, J, a and b, where noise is blurred: the unknowns are then the white noise ξ before.
     """
@@ -234,12 +234,12 @@ class Residuals:
 
     @cached_property
     def _kept(self) -> list[int]:
-        """Operators that no source works out."""
+        """Operators that no source computes."""
         return [n for n, J in enumerate(self.J) if J.streamed() is None]
 
     @cached_property
     def _batches(self) -> list[_Batch]:
-        """Operators that one source works out in one pass, source by source."""
+        """Operators that one source computes in one pass, source by source."""
         found: dict[JacobianSource, dict[int, Mapping[int, float]]] = {}
         for n, J in enumerate(self.J):
             if (streamed := J.streamed()) is not None:

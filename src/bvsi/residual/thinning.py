@@ -169,6 +169,8 @@ class Thinned:
             return None
         assert isinstance(tests, SplineTests)
         assert isinstance(stencil, TemporalTests)
+        if tests.ends or stencil.ends:  # sums over some of the points do not see narrow functions at the ends
+            return None
         gap = stencil.splines(times).gap / float(np.median(np.diff(times)))
         time = ThinAxis.of(len(times), gap, periodic=False, nodes=rules.nodes)
         time = replace(time, first=stencil.first(times, time.every))  # that of a part is as in the whole
@@ -236,10 +238,10 @@ class Thinned:
         some = values[:, self.time.chosen] if values.shape[1] > 1 else values
         return some[self.nodes] if len(some) > 1 else some
 
-    def everywhere(self, values: Array) -> Array:
-        """Values (points, times) of a smooth function at all nodes and times, (n, T)."""
-        some = along_axes([axis.between for axis in self.axes], values, 1, values.shape[1])
-        return np.asarray(some.reshape(-1, values.shape[1]) @ self.time.between.T)
+    def everywhere(self, values: Array, times: slice | Integers) -> Array:
+        """Values (points, times) of a smooth function at all nodes and some times of the data, (n, K)."""
+        some = np.asarray(values @ self.time.between[times].T)
+        return along_axes([axis.between for axis in self.axes], some, 1, some.shape[1]).reshape(-1, some.shape[1])
 
 
 HALF = 0.5  # part of the variance of the noise that states keep, see above
@@ -248,7 +250,7 @@ HALF = 0.5  # part of the variance of the noise that states keep, see above
 _LONGEST = 1200
 
 
-# Smoothers of data that are in use: one set of data is assembled anew for every value of parameters in its operators.
+# Smoothers of data that are in use: one set of data is assembled again for every value of parameters in its operators.
 _KNOWN: WeakKeyDictionary[Data, dict[str, Smoother]] = WeakKeyDictionary()
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sparse
 
 from bvsi.common.arrays import Array, Integers
-from bvsi.linalg import DeferredPattern, Kronecker, Pattern
+from bvsi.linalg import Kronecker, Pattern
 from bvsi.residual.jacobians import NodalTests, Scaled, Sensitivity, Slots
 from bvsi.residual.system import Residuals, Structure
 
@@ -66,7 +66,7 @@ class Tile:
     _kept: WeakKeyDictionary[Sensitivity, Sensitivity] = field(default_factory=WeakKeyDictionary, repr=False)
 
     def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "_kept": None}  # it cannot be sent, and is made anew
+        return {**self.__dict__, "_kept": None}  # it cannot be sent, and is made again
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state, _kept=WeakKeyDictionary())
@@ -264,7 +264,7 @@ def _some(pattern: Pattern, rows: Integers, columns: Integers) -> Pattern:
         few = pattern.restrict_rows(rows)[0]
         return Pattern((len(rows), len(columns)), few.indptr, np.searchsorted(columns, few.indices))
 
-    return DeferredPattern((len(rows), len(columns)), made)
+    return Pattern.deferred((len(rows), len(columns)), made)
 
 
 def _some_slots(whole: Slots, rows: Integers) -> Integers:

@@ -43,9 +43,9 @@ class Backward:
     criterion
         What to minimise; by default Wald.
     refit_all
-        Fit every leave-one-out model anew instead of the contenders of the closed form only.
+        Fit every leave-one-out model again instead of the contenders of the closed form only.
     patience
-        Steps to go on after the criterion has begun to rise (the lowest model met is selected).
+        Further steps after the criterion has begun to rise (the lowest model met is selected).
     """
 
     criterion: Criterion = Wald()  # noqa: RUF009 (frozen)
@@ -235,5 +235,5 @@ def _shortened(path: SelectionPath, fit: Fit, dropped: str) -> SelectionPath:
     fewer = [v for v in path.visited if len(v.names) < len(fit.names) and dropped not in v.names]
     score = min(path.best.score, *(v.score for v in fewer)) if fewer else path.best.score
     ended = Visited.of(fit, score, f"without {dropped}", {}, frozenset())
-    stopped = f"{path.stopped} {dropped} is dropped: other discretisations move it by as much as it is."
+    stopped = f"{path.stopped} {dropped} is dropped: other discretisations move it by as much as its own size."
     return replace(path, visited=(*fewer, ended), stopped=stopped, margins={}, seen=None)

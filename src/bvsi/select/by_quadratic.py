@@ -1,9 +1,9 @@
-"""Selection on a quadratic misfit: models are proposed on it, fitted, and the misfit is expanded anew at the fit.
+"""Selection on a quadratic misfit: models are proposed on it, fitted, and the misfit is expanded again at the fit.
 
     Q(θ) ≈ q − 2 gᵀ(θ−θ_0) + (θ−θ_0)ᵀ A (θ−θ_0)
 
-gives every sub-model of the library from one evaluation of all operators. Both searches go on until the models that it
-proposes are no better than the one at which it was expanded.
+gives every sub-model of the library from one evaluation of all operators. Both searches continue until the models that
+it proposes are no better than the one at which it was expanded.
 
 :class:`Sweep` comes from above: it fits the whole library and eliminates operators on its quadratic misfit.
 
@@ -28,7 +28,7 @@ from scipy.special import expit
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
-from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, misfit_excess
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, misfit_excess, theta_at_hand
 from bvsi.infer.quadratic import Minimum, Model, NoiseRatio, Quadratic, carried_over, expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
@@ -55,6 +55,8 @@ from bvsi.select.search import (
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
+#: Estimator, names and start of a fit, and the generator of its draws.
+Task = tuple[Profile, list[str], Array | None, Rng]
 
 # 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
 # have 5e-7. Noise makes it far larger.
@@ -84,7 +86,7 @@ class Sweep:
     rounds
         Refits at most, where the check selects another model.
     patience
-        Steps to go on after the criterion has begun to rise (the lowest model met is selected).
+        Further steps after the criterion has begun to rise (the lowest model met is selected).
     """
 
     criterion: QuadraticCriterion = Wald()  # noqa: RUF009 (frozen)
@@ -245,7 +247,7 @@ class BestSubset:
     Parameters
     ----------
     rounds
-        Times that the search goes on from a better model, at most.
+        Times that the search continues from a better model, at most.
     draws
         Draws of noise, for the moment equations.
     estimator
@@ -312,8 +314,17 @@ class BestSubset:
 class _Subsets:
     """What the search has met: models fitted, with their scores."""
 
-    def __init__(self, settings: BestSubset, likelihood: ResidualLikelihood, protection: Protection, rng: Rng) -> None:
+    def __init__(
+        self,
+        settings: BestSubset,
+        likelihood: ResidualLikelihood,
+        protection: Protection,
+        rng: Rng,
+        *,
+        pilot: bool = False,
+    ) -> None:
         self.settings, self.likelihood, self.protection, self.rng = settings, likelihood, protection, rng
+        self.is_pilot = pilot  # its model is judged again, on all residuals
         self.effort = Effort(by_equation=settings.by_equation)
         self.fits: dict[Model, tuple[float, Fit]] = {}
         self.few = likelihood.pilot(settings.estimator.starts.pilot)
@@ -358,6 +369,8 @@ class _Subsets:
 
     def settle(self) -> None:
         """Drop what is not supported, one operator after the other, from the model with the lowest score."""
+        if not self.fits:
+            return
         model = min(self.fits, key=lambda model: self.fits[model][0])
         while (smaller := self._smaller(model)) is not None:
             if smaller not in self.fits:
@@ -372,7 +385,9 @@ class _Subsets:
         likelihood, settings = self.likelihood, self.settings
         self.begin()
         if not self.fits:
-            self.propose(self.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(self.rng))), np.inf)
+            moments = self.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(self.rng)))
+            self._fit(self.proposed(moments, np.inf)[1], moments, settings.fitted)
+            self.settle()
         if not self.fits and self.protection.keep.issuperset(likelihood.names):
             self.fit_all()
         if not self.fits:
@@ -384,9 +399,13 @@ class _Subsets:
             best = self.best
             quadratic = around(likelihood, self.fits[best][1], self.rng)
             progress(number + 1, settings.rounds, f"selecting, {len(best)} operators")
-            ladder = self.propose(quadratic, self.fits[best][0] - settings.gain)
+            ladder, models = self.proposed(quadratic, self.fits[best][0] - settings.gain)
+            self._fit(models, quadratic, settings.fitted)
+            self.settle()
             if self.best == best and number == 0 and self.misfits(best):  # other candidates, seen from good weights
-                self.propose(self.moments(quadratic.theta), np.inf)
+                moments = self.moments(quadratic.theta)
+                self._fit(self.proposed(moments, np.inf)[1], moments, settings.fitted)
+                self.settle()
             if self.best == best:  # what a smaller or larger best model hides
                 self.refit_rivals(best, quadratic)
             if self.best == best:
@@ -403,7 +422,7 @@ class _Subsets:
         if self.few is None:
             self._begin_apart()
             return
-        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng))
+        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
         try:
             fit = pilot.fits[pilot.found()[0]][1]
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
@@ -430,7 +449,7 @@ class _Subsets:
             self._fit([tuple(sorted(found))], self.moments(theta))
 
     def fit_all(self) -> None:
-        """Fit all operators from the estimator's own starts: where all stay, no moments have to tell them apart.
+        """Fit all operators from the estimator's own starts: where all stay, no moments have to distinguish them.
 
         However much of them is noise: what that leaves is said by error bars and by the verdict.
         """
@@ -443,8 +462,8 @@ class _Subsets:
         self.fits[tuple(range(self.likelihood.d))] = (score, fit)
 
     def _fit_alone(self, names: Sequence[str], start: Array | None) -> Model | None:
-        """Fit a model without a misfit of all operators at hand; None where that fails."""
-        fit = fit_candidate(self.likelihood, (self.settings.estimator, list(names), start))
+        """Fit a model where no misfit of all operators is available; None where that fails."""
+        fit = fit_candidate(self.likelihood, (self.settings.estimator, list(names), start, self.rng))
         if fit is None:
             return None
         model = tuple(self.likelihood.names.index(name) for name in names)
@@ -461,30 +480,33 @@ class _Subsets:
         """The misfit of noise-free data with the weights at given coefficients."""
         return by_moments(self.likelihood, weights, self.rng, self.settings.draws)
 
-    def propose(self, quadratic: Quadratic, bound: float) -> Ladder:
-        """The best models on a quadratic misfit; those that promise a score below the bound are fitted."""
+    def proposed(self, quadratic: Quadratic, bound: float) -> tuple[Ladder, list[Model]]:
+        """The best models on a quadratic misfit, and those that promise a score below the bound, in order."""
         ladder = best_models(quadratic, self.settings.criterion, self.protection, effort=self.effort)
         lowest = min(ladder.values(), default=(np.inf, ()))[0]
         limit = min(bound, lowest + self.settings.near * quadratic.n)
         near = [(score, model) for score, model in ladder.values() if score < limit]
         if not near:
-            return ladder
+            return ladder, []
         small = min(near, key=lambda one: len(one[1]))  # with poor weights the lowest has too many operators
-        models = [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
-        left = self.settings.fitted
-        while models and left:
-            batch, models = models[:left], models[left:]
-            self._fit([model for model in batch if model not in self.fits], quadratic)
-            left -= sum(model in self.fits for model in batch)
-        if self.fits:
-            self.settle()
-        return ladder
+        return ladder, [model for _, model in dict.fromkeys([small, *sorted(near)[: self.settings.tried]])]
 
-    def _fit(self, models: Sequence[Model], quadratic: Quadratic) -> None:
-        """Fit models from their minima on a quadratic misfit; those that fail are left out."""
-        found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in models])
-        fits = {model: fit for model, fit in zip(models, found, strict=True) if fit is not None}
-        self._enter(fits, quadratic)
+    def _fit(self, models: Sequence[Model], quadratic: Quadratic, enough: int = 1) -> None:
+        """Fit models from their minima on a quadratic misfit until enough of them are; those that fail are left out.
+
+        A pilot fits them one by one, up to the first that noise explains: the misfit around that one shows the rest.
+        """
+        explained = False
+        while models and enough > 0 and not explained:
+            some = 1 if self.is_pilot else enough
+            batch, models = models[:some], models[some:]
+            new, fits = [model for model in batch if model not in self.fits], dict[Model, Fit]()
+            found = self.likelihood.each(fit_candidate, [self._task(model, quadratic) for model in new])
+            for model, fit in zip(new, found, strict=True):
+                fits |= {} if fit is None else {model: fit}
+            self._enter(fits, quadratic)
+            fitted = [model for model in batch if model in self.fits]
+            enough, explained = enough - len(fitted), self.is_pilot and not all(map(self.misfits, fitted))
 
     def _enter(self, fits: Mapping[Model, Fit], quadratic: Quadratic) -> None:
         """Models that were fitted, with their scores."""
@@ -492,10 +514,9 @@ class _Subsets:
         for model, fit in fits.items():
             self.fits[model] = (self._score(fit.equations.q, len(model), quadratic), fit)
 
-    def _task(self, model: Model, quadratic: Quadratic) -> tuple[Profile, list[str], Array]:
-        """Estimator, names and start of a fit."""
+    def _task(self, model: Model, quadratic: Quadratic) -> Task:
         start = quadratic.solve([model])[0][0]
-        return self.settings.estimator, [self.likelihood.names[i] for i in model], start
+        return self.settings.estimator, [self.likelihood.names[i] for i in model], start, self.rng
 
     def _score(self, q: float, size: int, quadratic: Quadratic) -> float:
         return float(self.settings.criterion.values(np.array(q), size, quadratic))
@@ -555,7 +576,7 @@ class _Subsets:
         """The lowest margin of other models.
 
         Some that would leave the choice open are fitted: far from the expansion a predicted score may be much too low.
-        Not where the best model is no good itself.
+        Not where the best model itself is poor.
         """
         equations = self.fits[best][1].equations
         hopeless = self.likelihood.scale_known and misfit_excess(equations.q / equations.n, equations.n)
@@ -564,7 +585,7 @@ class _Subsets:
             margin = predicted - score
             if margin < 2 * math.log(ODDS) and left:
                 left -= 1
-                self._fit([] if model in self.fits else [model], quadratic)
+                self._fit([model], quadratic)
                 known = model in self.fits and self._smaller(model) is None and not self._blind(model)
                 margin = self.fits[model][0] - self.fits[best][0] if known else np.inf
             lowest = min(lowest, margin)
@@ -603,7 +624,7 @@ class _Subsets:
             return ""
         if self._score(still, 0, quadratic) > self.fits[best][0]:
             return ""
-        return "No operator at all explains the data as well: perhaps nothing moves in them."
+        return "A model without any operator explains the data as well: perhaps nothing changes in them."
 
     def _one_more(self, best: Model, quadratic: Quadratic) -> dict[str, float]:
         """How much higher the score of the best model with an operator more is, by its score test, by operator.
@@ -650,22 +671,23 @@ class _Subsets:
         worth = self.fits[best][0] - self.settings.gain
         near = {model: J for model, J in self._near(best, quadratic).items() if model not in self.fits and worth > J}
         if near:
-            self._fit(sorted(near, key=lambda model: near[model])[: self.settings.fitted], quadratic)
+            some = sorted(near, key=lambda model: near[model])[: self.settings.fitted]
+            self._fit(some, quadratic, len(some))
             self.settle()
 
 
-def fit_candidate(likelihood: ResidualLikelihood, task: tuple[Profile, list[str], Array | None]) -> Fit | None:
+def fit_candidate(likelihood: ResidualLikelihood, task: Task) -> Fit | None:
     """A model fitted from a start; None where that fails, or noise swamps the model. It may run on another machine."""
-    estimator, names, start = task
+    estimator, names, start, rng = task
     own = likelihood.restrict(names)
     try:
-        fit = estimator.fit(own, start=start if start is None else _nearer(own, start))
+        fit = estimator.fit(own, start=start if start is None else _nearer(own, start, rng))
     except (RankError, NotPositiveDefiniteError):
         return None
     return None if quadratic_of(fit).swamped else fit
 
 
-def _nearer(likelihood: ResidualLikelihood, theta: Array) -> Array:
+def _nearer(likelihood: ResidualLikelihood, theta: Array, rng: Rng) -> Array:
     """A start moved by moments with its own weights, as often as that halves a misfit that noise does not explain.
 
     Far from the minimum steps of the estimator may end on a plateau of large coefficients, whose noise hides all.
@@ -674,7 +696,7 @@ def _nearer(likelihood: ResidualLikelihood, theta: Array) -> Array:
         misfit = likelihood.density(theta, logdet=False).q.value
         if misfit < CHI2_FACTOR * likelihood.n:
             break
-        moved = by_moments(likelihood, theta, np.random.default_rng(0)).solve([tuple(range(likelihood.d))])[0][0]
+        moved = by_moments(likelihood, theta, rng).solve([tuple(range(likelihood.d))])[0][0]
         if not likelihood.density(moved, logdet=False).q.value < 0.5 * misfit:
             break
         theta = moved
@@ -715,7 +737,7 @@ def around(likelihood: ResidualLikelihood, fit: Fit, rng: Rng, *, spread: bool =
     spread
         Whether S, and with it error bars, are needed.
     """
-    found = dict(zip(fit.names, fit.at_hand(likelihood), strict=True))
+    found = dict(zip(fit.names, theta_at_hand(fit, likelihood), strict=True))
     theta = np.array([found.get(name, 0.0) for name in likelihood.names])
     return expanded(likelihood, theta, likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=spread))
 

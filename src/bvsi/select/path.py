@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from bvsi.common.naming import position
 from bvsi.common.progress import Progress
 from bvsi.infer import Fit
 from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.fit import open_margins
 from bvsi.likelihood import ResidualLikelihood
 
 Array = NDArray[np.float64]
@@ -53,16 +53,6 @@ class Visited:
     refitted: frozenset[str]
     fit: Fit | None = None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "candidates", MappingProxyType(dict(self.candidates)))
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**self.__dict__, "candidates": dict(self.candidates)}
-
-    def __setstate__(self, state: dict[str, object]) -> None:
-        self.__dict__.update(state)
-        self.__post_init__()  # read-only again
-
     @property
     def predicted(self) -> bool:
         """Whether score and coefficients come from a closed form, without a fit of this model."""
@@ -95,8 +85,8 @@ class SelectionPath:
         about it. Zero for operators that could not be tested: the data would not show them if they were as large as all
         others. Empty where none were looked for.
     seen
-        How much of the time terms the weights of the selected model tell from noise, in parts of what those of no
-        operator at all do; None where that was not worked out.
+        How much of the time terms the weights of the selected model distinguish from noise, in parts of what those of
+        no operator at all do; None where that was not computed.
     """
 
     visited: tuple[Visited, ...]
@@ -114,6 +104,10 @@ class SelectionPath:
     def decided(self) -> bool:
         """Whether the data single the selected model out."""
         return not self.doubts
+
+    def left_open(self, odds: float) -> dict[str, float]:
+        """Margins of the operators about which the selection may be wrong, those with odds below some."""
+        return open_margins(self.margins, self.best.names, odds)
 
     @property
     def best(self) -> Visited:

@@ -2,7 +2,7 @@
 
 A direction is forward (an operator more), backward (one less) or exhaustive (all models of a size). :func:`walk` takes
 steps in one direction for any way to score models, by fits or on a quadratic misfit. :func:`best_models` looks for the
-best model of every size on a quadratic misfit, in all directions. :func:`find_rivals` tells whether a selection is
+best model of every size on a quadratic misfit, in all directions. :func:`find_rivals` says whether a selection is
 decided:
 
     c_u(X) = θ_Xᵀ [(D P D)_XX]⁻¹ θ_X − |X| log n,          D_ii² = max(1, V_ii/P_ii)
@@ -48,7 +48,7 @@ _NAMED = 3
 _LONGEST_ODDS = 50.0
 # Gain by an exchange that is more than rounding of a score.
 _GAIN = 1e-9
-# Models with the lowest predicted misfits that are worked out at once: few are refused then. Not measured.
+# Models with the lowest predicted misfits that are computed at once: few are refused then. Not measured.
 _AT_ONCE = 16
 
 
@@ -63,7 +63,7 @@ class Effort:
     starts
         Best models from which operators are added one by one.
     patience
-        Operators to go on adding after the score has begun to rise.
+        Further operators to add after the score has begun to rise.
     by_equation
         Models of one size and one equation that are all looked at, the other equations held; 0 for none.
     neighbours
@@ -165,7 +165,7 @@ def walk(
     step
         The next model, None where none can be fitted.
     patience
-        Steps to go on after the score has begun to rise.
+        Further steps after the score has begun to rise.
     ended
         What is said where no options are left.
     change
@@ -197,7 +197,7 @@ def best_models(
     """The best models of every size on a quadratic misfit; models in which noise rules are not looked at.
 
     exhaustive: all models of a size where they are few; forward: add the best operator, exchange while that helps, and
-    go on from the best so far; backward: drop the operator that costs least, from the model with all of them.
+    continue from the best so far; backward: drop the operator that costs least, from the model with all of them.
     """
     search = _Search(quadratic, criterion, Models(quadratic.names, protection), effort)
     if effort.by_equation:
@@ -357,7 +357,7 @@ class _Search:
     def _lowest_near(self, near: OneStep) -> tuple[float, Model]:
         """The best of the neighbours, and its score, which is infinite where there is none.
 
-        Those with the lowest misfits are worked out, some at a time, until no other can be lower.
+        Those with the lowest misfits are computed, some at a time, until no other can be lower.
         """
         order = np.argsort(near.Q, axis=None, kind="stable")
         left = order[near.Q.ravel()[order] < np.inf]
@@ -431,7 +431,7 @@ class Rival:
 
 
 def rival(lacks: tuple[str, ...], adds: tuple[str, ...], change: float) -> Rival | None:
-    """A model whose score is higher by ``change``; None where it is no rival."""
+    """A model whose score is higher by ``change``; None where it is not a rival."""
     if not (lacks or adds) or change >= 2 * math.log(ODDS if lacks else ODDS_OF_MORE):
         return None
     return Rival(lacks, adds, math.exp(min(0.5 * change, _LONGEST_ODDS)))
@@ -493,7 +493,7 @@ def rivals_text(rivals: tuple[Rival, ...]) -> str:
         return ""
     named = "; ".join(str(rival) for rival in rivals[:_NAMED])
     more = f"; and {len(rivals) - _NAMED} more" if len(rivals) > _NAMED else ""
-    return f"Not decided: nearly as good, or better, by the odds given, are the models {named}{more}."
+    return f"Not decided: these models are nearly as good, or better, by the odds given: {named}{more}."
 
 
 def alike_text(alike: Mapping[str, str]) -> str:
@@ -504,4 +504,4 @@ def alike_text(alike: Mapping[str, str]) -> str:
     for selected in dict.fromkeys(alike.values()):
         others = [name for name, own in alike.items() if own == selected]
         told.append(f"{' and '.join(others)} {'is a multiple' if len(others) == 1 else 'are multiples'} of {selected}")
-    return f"Not decided: in these data {'; '.join(told)}, as in those with one wave only; give data with others."
+    return f"Not decided: in these data {'; '.join(told)}, as in all data with one wave only; give data with more."

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from bvsi.common.jets import MultiIndex, Weighted
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
-from bvsi.spaces.bsplines import UniformSplines
+from bvsi.spaces.axis import UniformSplines
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.nodal_derivatives import scattered_derivative
 from bvsi.spaces.reconstruction import reconstruction

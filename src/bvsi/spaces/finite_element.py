@@ -20,9 +20,8 @@ from skfem.quadrature import get_quadrature
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.axis import into_first_period
-from bvsi.spaces.cells import Places, locate, tetrahedron_rule
+from bvsi.spaces.cells import Facets, Places, locate, tetrahedron_rule
 from bvsi.spaces.element import Lagrange, penalty_constant
-from bvsi.spaces.facets import Facets
 from bvsi.spaces.measure import Evaluation, Measure, derivatives
 
 Array = NDArray[np.float64]
@@ -97,7 +96,7 @@ class FiniteElements:
         return Measure((np.abs(mapping.detDF(xi)) * w).ravel(), points, None, evaluation, evaluation)
 
     def boundary(self, quadrature: int) -> Measure:
-        """Quadrature over the boundary facets; faces of periodic axes are no boundary."""
+        """Quadrature over the boundary facets; faces of periodic axes are not a boundary."""
         facets = self.facets.boundary
         rule = get_quadrature(self.mesh.brefdom, quadrature)
         cells = self.mesh.f2t[0, facets]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from bvsi.common.jets import Jet, MultiIndex, Sided, Where
 from bvsi.errors import SpaceError
-from bvsi.linalg import DeferredPattern, Kronecker, Pattern, Product
+from bvsi.linalg import Kronecker, Pattern, Product
 from bvsi.spaces.measure import Bilinear, Measure
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ class Space:
     made_by: Callable[[], Space] | None = None
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        # Measures are made when asked for, by functions that cannot travel: the space is made anew where it arrives.
+        # Measures are made when asked for, by functions that cannot travel: the space is made again where it arrives.
         if self.made_by is None:
             return super().__reduce__()
         return _made_anew, (pickle.dumps(self.made_by),)
@@ -121,7 +121,7 @@ class Space:
     @cached_property
     def _nodal_pattern(self) -> Pattern:
         of_points = self.cells.test.pattern
-        return DeferredPattern((self.n_tests, self.n_dofs), lambda: of_points.transpose[0])
+        return Pattern.deferred((self.n_tests, self.n_dofs), lambda: of_points.transpose[0])
 
     @cached_property
     def _facet_pattern(self) -> Pattern:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, reduce
 from itertools import product
 from typing import Any
 
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from bvsi.common.jets import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
-from bvsi.linalg import DeferredPattern, Kronecker, Pattern
+from bvsi.linalg import Kronecker, Pattern
+from bvsi.spaces.axis import UniformSplines, with_ends
 from bvsi.spaces.background import BackgroundTests
-from bvsi.spaces.bsplines import UniformSplines
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.measure import Evaluation, Measure
 from bvsi.spaces.nodal_derivatives import (
@@ -92,12 +92,16 @@ class SplineTests:
         For operators that need a derivative of the data, such as ``dx(u)**2``: nodes on either side of a node over
         which it is fitted, one number or one per axis. Left out it is 4, for data without noise; ``discover`` chooses
         it from the spectrum. On meshes less than 1 stands for splines through the nodes, which average nothing.
+    ends
+        Whether there are functions that reach the ends of the axes of a uniform grid too, narrower ones, which vanish
+        there with as many derivatives as go onto them; otherwise all vanish there with all derivatives.
     """
 
     gap: float | Mapping[str, float] | None = None
     degree: int | None = None
     reconstruction: int | None = None
     reach: float | Mapping[str, float] | None = None
+    ends: bool = False
 
     def __post_init__(self) -> None:
         for name, given in (("gap", self.gap), ("reach", self.reach)):
@@ -127,7 +131,8 @@ class SplineTests:
         if not is_uniform(geometry):
             return self._on_background(geometry, degree, derivatives)
         assert isinstance(geometry, Grid)
-        axes = [_axis_splines(geometry, name, self.gap_of(name), degree) for name in geometry.names]
+        vanishing = derivatives if self.ends else None
+        axes = [_axis_splines(geometry, name, self.gap_of(name), degree, vanishing) for name in geometry.names]
         width = " × ".join(
             f"{(degree + 1) * s.gap / _step(geometry, n):.3g}" for s, n in zip(axes, geometry.names, strict=True)
         )
@@ -165,7 +170,7 @@ class SplineTests:
         )
 
     def count(self, geometry: Grid | Mesh) -> int:
-        """Test functions whose support lies inside the domain of the nodes, where they are no uniform grid."""
+        """Test functions whose support lies inside the domain of the nodes, where they are not a uniform grid."""
         try:
             return len(self._background(geometry).index)
         except SpaceError:
@@ -209,7 +214,7 @@ class SplineTests:
         return _of_axis("reach", self.reach, name, float(NARROWEST))
 
     def _ball(self, geometry: Grid | Mesh) -> Array:
-        """Half axes of the window where the nodes are no uniform grid, in spacings, (dim,)."""
+        """Half axes of the window where the nodes are not a uniform grid, in spacings, (dim,)."""
         least = narrowest_ball(geometry.dim)
         return np.array([_of_axis("reach", self.reach, name, least) for name in geometry.names])
 
@@ -256,11 +261,13 @@ def axis_gap(grid: Grid, name: str, gap: float, degree: int) -> float:
     return _axis_splines(grid, name, gap, degree).gap / _step(grid, name)
 
 
-def _axis_splines(grid: Grid, name: str, gap: float, degree: int) -> UniformSplines:
+def _axis_splines(grid: Grid, name: str, gap: float, degree: int, vanishing: int | None = None) -> UniformSplines:
     axis, step, periodic = grid.axes[name], _step(grid, name), name in grid.periods
     length = grid.periods[name] if periodic else float(axis[-1] - axis[0])
     try:
-        return UniformSplines.by_gap(float(axis[0]), length, gap * step, degree, periodic=periodic)
+        return UniformSplines.by_gap(
+            float(axis[0]), length, gap * step, degree, periodic=periodic, nodes=len(axis), vanishing=vanishing
+        )
     except SpaceError as error:
         raise SpaceError(f"axis {name!r}: {error}") from None
 
@@ -271,6 +278,9 @@ def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
     own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * grid.dim,), lambda _: np.ones((n, 1)))
     points = list(grid.axes.values())
     shape = (n, int(np.prod([s.n for s in axes])))
+    offered = tuple(product(*(range(s.degree) for s in axes)))
+    if any(s.at_ends.any() for s in axes):
+        return Measure(np.ones(n), grid.points, None, own, _with_weights(grid, axes, offered, shape))
 
     @cache
     def places() -> tuple[Mask, Pattern, Integers]:
@@ -287,9 +297,27 @@ def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
         return values
 
     weights = kronecker([_weights(grid, name)[:, None] for name in grid.names])[:, 0]
-    pattern = DeferredPattern(shape, lambda: places()[1])
-    test = Evaluation(pattern, tuple(product(*(range(s.degree) for s in axes))), make)
-    return Measure(weights, grid.points, None, own, test)
+    pattern = Pattern.deferred(shape, lambda: places()[1])
+    return Measure(weights, grid.points, None, own, Evaluation(pattern, offered, make))
+
+
+def _with_weights(
+    grid: Grid, axes: list[UniformSplines], offered: tuple[MultiIndex, ...], shape: tuple[int, int]
+) -> Evaluation:
+    """Test functions at the nodes with their weights, shape (nodes × functions); those at the ends reach some more."""
+
+    @cache
+    def pattern() -> Pattern:
+        touched = [
+            sum(abs(_at_axis(grid, name, s, order)) for order in range(s.degree))
+            for name, s in zip(grid.names, axes, strict=True)
+        ]
+        return Pattern.from_matrix(sparse.csr_array(reduce(sparse.kron, touched).T))
+
+    def entries(index: MultiIndex) -> Array:
+        return np.asarray(_at_nodes(grid, axes, index).entries(pattern().indices, pattern().rows))
+
+    return Evaluation(Pattern.deferred(shape, pattern), offered, entries)
 
 
 def _at_nodes(grid: Grid, axes: list[UniformSplines], index: MultiIndex) -> Kronecker:
@@ -311,7 +339,8 @@ def _at_axis(grid: Grid, name: str, splines: UniformSplines, order: int) -> Any:
     functions, values = splines.functions(x), splines.values(x, order) * _weights(grid, name)[:, None]
     there = functions >= 0  # towards the ends of an axis a node meets fewer functions
     nodes = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
-    return sparse.csr_array((values[there], (functions[there], nodes[there])), shape=(splines.n, len(x)))
+    inner = sparse.csr_array((values[there], (functions[there], nodes[there])), shape=(splines.n, len(x)))
+    return with_ends(inner, splines, x, order)
 
 
 def _weights(grid: Grid, name: str) -> Array:

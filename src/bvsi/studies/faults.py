@@ -47,7 +47,7 @@ _EARLIER = (
     .replace('name = "profile"', 'name = "old profile"')
 )
 _TIMED = ("report.html", "report.md", "timing.json")
-"""Files that tell how long a run took; of a run they are the same but for that."""
+"""Files that contain how long a run took; of a run they are the same but for that."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def essence(name: str, content: bytes) -> object:
-    """What of a file does not depend on how long the run took; of pages, whose result they tell."""
+    """What of a file does not depend on how long the run took; of pages, whose result they show."""
     if name.endswith("result.nc"):
         return _arrays(content)
     if name in _TIMED:

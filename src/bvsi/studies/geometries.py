@@ -1,7 +1,7 @@
 """Equations found on meshes, uneven grids and from scattered sensors: rates over drawn cases.
 
 ``python -m bvsi.studies.geometries --cases hole sensors-300 --repeats 20 --seed 1 --out DIR`` draws bumps, places and
-noise anew for every repeat, discovers the equation with the default method, and reports how often the operators are
+noise for every repeat, discovers the equation with the default method, and reports how often the operators are
 right, |z| of the coefficients, coverage of 95% intervals, verdicts and error bars. With ``--size`` it measures CPU
 seconds and memory on a large mesh, beside elements.
 """

@@ -1,6 +1,6 @@
 """Parameters inside operators, estimated and selected from noisy data: rates over drawn cases.
 
-``python -m bvsi.studies.parameters --cases michaelis hill --repeats 20 --seed 1`` draws initial states and noise anew
+``python -m bvsi.studies.parameters --cases michaelis hill --repeats 20 --seed 1`` draws new initial states and noise
 for every repeat, discovers the equation among candidates, and reports how often the operators are right, coverage of
 the 95% intervals of coefficients and parameters, verdicts, and the CPU time over that with the parameters fixed at
 their true values. 5% noise; 128 nodes × 101 frames, or 801 samples:

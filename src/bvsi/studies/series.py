@@ -1,6 +1,6 @@
 """Systems without space found from noisy series, beside PySINDy: rates over drawn trajectories.
 
-``python -m bvsi.studies.series --seed 1 --repeats 20 --noise 0.01 0.05 0.1 0.2 --out DIR`` draws start and noise anew
+``python -m bvsi.studies.series --seed 1 --repeats 20 --noise 0.01 0.05 0.1 0.2 --out DIR`` draws new start and noise
 for every repeat and looks for the equations among all monomials to degree 3. Noise is given in standard deviations of
 each field. It reports TPR = TP/(TP + FN + FP), how often all operators are right, the median of the largest relative
 error of a coefficient, coverage of 95% intervals of true operators, verdicts, and CPU time.

@@ -1,6 +1,6 @@
 """Steady problems, vector equations and other coordinates, found from noisy data: rates over drawn cases.
 
-``python -m bvsi.studies.steady --cases poisson darcy-mesh --repeats 10 --seed 1`` draws fields and noise anew for every
+``python -m bvsi.studies.steady --cases poisson darcy-mesh --repeats 10 --seed 1`` draws new fields and noise for every
 repeat, discovers the equation with the default method, and reports how often the operators are right, |z| of the
 coefficients, coverage of 95% intervals and verdicts. One frame each, 2% noise:
 

@@ -23,9 +23,9 @@ bench = typer.Typer(no_args_is_help=True, help="Benchmarks, with tables and figu
 @bench.command()
 def discovery(
     out: Out = Path("bench-discovery"),
-    cases: Annotated[str, typer.Option(help="Names of cases, with commas between; default: all.")] = "",
+    cases: Annotated[str, typer.Option(help="Names of cases, separated by commas; default: all.")] = "",
     levels: Annotated[
-        str, typer.Option(help="Noise levels in percent of the RMS, with commas between.")
+        str, typer.Option(help="Noise levels in percent of the RMS, separated by commas.")
     ] = "0,1,10,20,50,100",
     seeds: Annotated[int, typer.Option(min=1, help="Noise seeds per level.")] = 5,
     peer_windows: Annotated[
@@ -39,7 +39,7 @@ def discovery(
     ] = False,
     scheduler: Scheduler = None,
 ) -> None:
-    """Classic equations at growing noise, bvsi beside PySINDy with an oracle; goes on where it was interrupted.
+    """Classic equations at growing noise, bvsi beside PySINDy with an oracle; continues where it was interrupted.
 
     Runs of the same version and settings in the folder are not repeated: after changes of the code choose another.
     """
@@ -61,7 +61,7 @@ def discovery(
         else [Bvsi(), PySindy(domains=peer_domains, windows=_numbers(peer_windows, "--peer-windows"))]
     )
     for method in methods:
-        _ = method.settings  # tells before the work begins that a package is missing
+        _ = method.settings  # a missing package is reported before the work begins
     plan = study.Plan(_cases(cases, known), methods, chosen_levels, seeds)
     with cluster(scheduler, quiet=False) as client, progress_bar() as progress:
         runs = study.run(plan, Store(out), client=client, progress=progress)
@@ -73,7 +73,7 @@ def discovery(
 def performance(
     out: Out = Path("bench-performance"),
     sizes: Annotated[
-        str, typer.Option(help="Cells per side of the comparison with the paper's dense way, with commas between.")
+        str, typer.Option(help="Cells per side of the comparison with the paper's dense way, separated by commas.")
     ] = "25,50",
     large: Annotated[
         bool, typer.Option("--large/--no-large", help="Also n_x = 400, Cahn–Hilliard 50 and 100, a cube of 40³ nodes.")
@@ -103,7 +103,7 @@ def performance(
 def scale(
     out: Out = Path("bench-scale"),
     size: Annotated[str, typer.Option(help="full, as published; small, half as long; or tiny.")] = "small",
-    cases: Annotated[str, typer.Option(help="Names of cases, with commas between; default: all.")] = "",
+    cases: Annotated[str, typer.Option(help="Names of cases, separated by commas; default: all.")] = "",
     seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
     cache: Annotated[Path | None, typer.Option(help="Folder in which the data are kept between runs.")] = None,
     growth: Annotated[bool, typer.Option("--growth/--no-growth", help="Growth with the number of values too.")] = True,
@@ -135,11 +135,11 @@ def scale(
 @bench.command()
 def honesty(
     out: Out = Path("bench-honesty"),
-    cases: Annotated[str, typer.Option(help="Names of cases, with semicolons between; default: all.")] = "",
+    cases: Annotated[str, typer.Option(help="Names of cases, separated by semicolons; default: all.")] = "",
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each case.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of equations, states and noise.")] = 0,
 ) -> None:
-    """How often "consistent" stands beside a wrong answer, and an alarm beside a right one; drawn anew by the seed.
+    """How often "consistent" stands beside a wrong answer, and an alarm beside a right one; drawn by the seed.
 
     White, blurred, multiplied, counted and quantised noise, outliers, clean data, missing operators, too few nodes and
     frames, boundary layers, meshes. Runs of the same seed in the folder are not repeated: after changes of the code
@@ -164,7 +164,7 @@ def honesty(
 def mdbench(
     data: Annotated[Path, typer.Option(help="Folder with data sets, NAME/NAME.npz and NAME/NAME_snr_20.npz.")],
     out: Out = Path("bench-mdbench"),
-    cases: Annotated[str, typer.Option(help="Names of data sets without noise level, with commas between.")] = "",
+    cases: Annotated[str, typer.Option(help="Names of data sets without noise level, separated by commas.")] = "",
     examples: Annotated[
         bool, typer.Option("--examples", help="Write small data sets of our own to --data first.")
     ] = False,

@@ -31,7 +31,9 @@ def inspect(
     file: File,
     dims: Dims = "",
     time: Time = "",
-    picture: Annotated[Path | None, typer.Option(help="PNG to write; default: NAME.inspect.png here.")] = None,
+    picture: Annotated[
+        Path | None, typer.Option(help="PNG to write; default: NAME.inspect.png in the current folder.")
+    ] = None,
     no_picture: Annotated[bool, typer.Option("--no-picture", help="Write no picture.")] = False,
     allow_outside: AllowOutside = False,
     max_memory: MaxMemory = None,
@@ -60,7 +62,7 @@ def inspect(
 
         try:
             write_picture(seen, target)
-        except OSError as error:  # what was seen is told all the same
+        except OSError as error:  # what was found is printed all the same
             text = f"{text}\nno picture: {os_fault(error)}"
         else:
             record["picture"], text = str(target), f"{text}\npicture: {target}"
@@ -77,7 +79,7 @@ def init(
     out: Annotated[Path, typer.Option(help="The study file to write.")] = Path("study.toml"),
     dims: Dims = "",
     time: Time = "",
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     allow_outside: AllowOutside = False,
     max_memory: MaxMemory = None,
     as_json: Json = False,
@@ -110,7 +112,7 @@ def _limits(max_memory: float | None, *, allow_outside: bool) -> Reading:
 
 
 def _check_readable(file: Path, limits: Reading) -> None:
-    """Tell faults of a file before what only a look at it needs is imported."""
+    """Report faults of a file before importing what only a look at it needs."""
     from bvsi.app.readers import contents
 
     contents(file, limits)

@@ -6,7 +6,7 @@ from bvsi.app.cli.options import Json, Quiet, say
 
 
 def doctor(as_json: Json = False, quiet: Quiet = False) -> None:
-    """Tell what is installed, and what is missing.
+    """Show what is installed and what is missing.
 
     Versions, solvers, threads, optional packages and how to get them.
     """

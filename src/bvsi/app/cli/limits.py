@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 AllowOutside = Annotated[
     bool,
-    typer.Option("--allow-outside", help="Let data files take values from files outside of their folder."),
+    typer.Option("--allow-outside", help="Let data files take values from files outside their folder."),
 ]
 MaxMemory = Annotated[
     float | None,

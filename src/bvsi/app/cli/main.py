@@ -68,20 +68,20 @@ app.add_typer(bench, name="bench")
 
 def main() -> None:
     """Entry point: one clear message and exit code 2 for errors in the input."""
-    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of failures that zarr tells besides
+    logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of failures that zarr also reports itself
     try:
         _check_arguments()
         app()
         sys.stdout.flush()
     except BvsiError as error:
         _refuse(str(error))
-    except BrokenPipeError:  # the reader of the output has gone: nothing is left to tell
+    except BrokenPipeError:  # the reader of the output has gone: nothing is left to print
         sys.stdout = open(os.devnull, "w")  # noqa: PTH123, SIM115  the interpreter flushes it at its end
         raise SystemExit(1) from None
     except OSError as error:  # folders that may not be written to, full disks, names that are too long
         _refuse(os_fault(error))
     except MemoryError as error:
-        _refuse(f"there is not enough memory ({error or 'size unknown'}); take a part of the data, or fewer operators.")
+        _refuse(f"not enough memory ({error or 'size unknown'}); use part of the data, or fewer operators.")
 
 
 def _refuse(message: str) -> NoReturn:

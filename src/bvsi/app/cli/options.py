@@ -105,14 +105,14 @@ def check_file(path: Path, *, option: str) -> None:
     if path.is_dir():
         raise BvsiError(f"{option}: {path} is a folder; name a file.")
     if any(place.exists() and not place.is_dir() for place in path.parents):
-        raise BvsiError(f"{option}: {path.parent} cannot be a folder, a file is in its way; choose another name.")
+        raise BvsiError(f"{option}: {path.parent} cannot be a folder, since a file has that name; choose another.")
 
 
 def free_to_write(path: Path, *, force: bool, option: str) -> None:
     """Refuse to write over a file, or where there is no folder."""
     check_file(path, option=option)
     if path.exists() and not force:
-        raise BvsiError(f"{option}: {path} is there already; choose another name, or write over it with --force.")
+        raise BvsiError(f"{option}: {path} exists already; choose another name, or overwrite it with --force.")
     if not path.parent.is_dir():
         raise BvsiError(f"{option}: there is no folder {path.parent}; make it first.")
 

@@ -17,7 +17,7 @@ def pack(
     out: Annotated[
         Path | None, typer.Option(help="File to write; default: FOLDER.bvsi.zip.", show_default=False)
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:

@@ -139,7 +139,7 @@ def ablation(
     largest: Annotated[int, typer.Option(help="Largest n_x of 25, 50, 100, 200.")] = 200,
     element: Annotated[Element | None, typer.Option(help="Element; default: Q2 where cells pair, else Q1.")] = None,
 ) -> None:
-    """Error against noise level and resolution, true model; goes on where it was interrupted."""
+    """Error against noise level and resolution, true model; continues where it was interrupted."""
     from bvsi import spaces
     from bvsi.common.progress import progress_bar
     from bvsi.studies.reproduce import ablation as study

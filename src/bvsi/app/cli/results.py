@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Format = Literal["sympy", "latex", "numpy", "jax", "pypde", "ufl", "dedalus", "modelingtoolkit", "csv"]
 Level = Annotated[float, typer.Option(min=0.01, max=0.9999, help="Probability of the intervals.")]
-Force = Annotated[bool, typer.Option("--force", help="Write over a file that is there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")]
 
 
 def report(
@@ -28,7 +28,7 @@ def report(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Write the report of a result anew."""
+    """Write the report of a result again."""
     from bvsi.app.files import write_whole
     from bvsi.app.readers.source import readable
     from bvsi.app.study.outputs import written
@@ -39,9 +39,7 @@ def report(
     page = out or path.with_name(REPORT)
     check_file(page, option="--out")
     if out is None and page.exists() and REPORT not in written(path.parent) and not force:
-        raise BvsiError(
-            f"{page} is there, and no run of bvsi has written it; name another page with --out, or --force."
-        )
+        raise BvsiError(f"{page} exists and was not written by bvsi; name another page with --out, or --force.")
     with readable(path, "a result of bvsi"):
         extras = extras_beside(path)
         text = pages(Discovery.load(path), {**extras, "title": title or extras["title"]})[REPORT]
@@ -92,7 +90,7 @@ def predict(
 
 def export(
     result: Result,
-    to: Annotated[Format, typer.Option("--to", help="Where the equation goes.")] = "sympy",
+    to: Annotated[Format, typer.Option("--to", help="Language or format to write.")] = "sympy",
     draws: Annotated[
         int, typer.Option(min=0, max=10_000, help="Draws of the posterior, for numpy, jax, modelingtoolkit and csv.")
     ] = 0,
@@ -124,7 +122,7 @@ def export(
 
 
 def simulate(
-    study: Annotated[Path, typer.Argument(help="The study file; its result must be there.")] = Path("study.toml"),
+    study: Annotated[Path, typer.Argument(help="The study file; it must have been run.")] = Path("study.toml"),
     result: Annotated[Path | None, typer.Option(help="Another result.nc or folder.", show_default=False)] = None,
     draws: Annotated[int, typer.Option(min=2, max=1000, help="Posterior draws that are simulated.")] = 20,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
@@ -145,7 +143,7 @@ def simulate(
     free_to_write(out, force=force, option="--out")
     frames = sorted(out.parent.glob(f"{escape(out.stem)}_[0-9]*.vtu")) if out.suffix == ".pvd" else []
     if frames and not force:
-        raise BvsiError(f"--out: {frames[0]} is there already; choose another name, or write over it with --force.")
+        raise BvsiError(f"--out: {frames[0]} exists already; choose another name, or overwrite it with --force.")
     with shown_progress(quiet=quiet or as_json) as progress:
         loaded, given = load_study(study), None if result is None else result_file(result)
         loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
@@ -154,10 +152,10 @@ def simulate(
 
 
 def refine(
-    study: Annotated[Path, typer.Argument(help="The study file; its result must be there.")] = Path("study.toml"),
+    study: Annotated[Path, typer.Argument(help="The study file; it must have been run.")] = Path("study.toml"),
     result: Annotated[Path | None, typer.Option(help="Another result.nc or folder.", show_default=False)] = None,
     budget: Annotated[float, typer.Option(min=1.0, help="Seconds after which no structure is begun.")] = 300.0,
-    out: Annotated[Path, typer.Option(help="The result with what was found, as NetCDF.")] = Path("refined.nc"),
+    out: Annotated[Path, typer.Option(help="NetCDF file for the result with these fits.")] = Path("refined.nc"),
     force: Force = False,
     allow_outside: AllowOutside = False,
     max_memory: MaxMemory = None,
@@ -199,7 +197,7 @@ def compare(
     from bvsi.discovery import Discovery
 
     if str(a) == str(b):
-        raise BvsiError("compare: the same result twice; give two.")
+        raise BvsiError("compare: both names are the same result; give two different ones.")
     with readable(f"{a} or {b}", "a result of bvsi"):
         found = {str(path): Discovery.load(result_file(path)) for path in (a, b)}
         table = compare_posteriors(found, level=level)

@@ -23,7 +23,7 @@ def run(
         Path | None, typer.Option(help="Folder for results; default: that of the study.", show_default=False)
     ] = None,
     check_only: Annotated[
-        bool, typer.Option("--check-only", help="Check the study against its data, compute nothing.")
+        bool, typer.Option("--check-only", help="Check the study against its data; compute nothing.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be done, and estimate time and memory; compute nothing.")
@@ -55,7 +55,7 @@ def run(
     """
     from bvsi.app.study import load_study
 
-    loaded = load_study(study)  # before what only running needs is imported: faults of the file are told at once
+    loaded = load_study(study)  # before what only running needs is imported: faults of the file are reported at once
     loaded = with_limits(loaded, max_memory, allow_outside=allow_outside)
     from bvsi.app.study import FollowUp, read_inputs, run_study
 

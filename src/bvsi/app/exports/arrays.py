@@ -21,7 +21,7 @@ from bvsi.operators.vocabulary import TIME
 if TYPE_CHECKING:
     from bvsi.discovery import Discovery
 
-#: Functions of NumPy and JAX by their names in SymPy, where they differ; erf is no function of NumPy.
+#: Functions of NumPy and JAX by their names in SymPy, where they differ; NumPy has no erf.
 ARRAY_FUNCTIONS = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "Abs": "abs"}
 FUNCTION_NAMES = ("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "Abs", "sign")
 
@@ -61,7 +61,7 @@ def to_jax(
 ) -> RightSide:
     """The same as :func:`to_numpy` for JAX: it can be compiled, differentiated, and mapped over draws of θ.
 
-    Numbers are as precise as JAX is told: ``jax.config.update("jax_enable_x64", True)`` before.
+    JAX computes in single precision unless ``jax.config.update("jax_enable_x64", True)`` was called before.
     """
     try:
         import jax.numpy as jnp

@@ -93,13 +93,13 @@ class EquationSystem:
         return [index for index in indices if not isinstance(index, Sided)]
 
     def check_known(self, given: Mapping[str, Any]) -> None:
-        """Refuse to go on without the fields that the equations read and do not give."""
+        """Refuse to continue without the fields that the equations read and do not give."""
         for name in self.known:
             if name not in given and name != TIME:
                 raise BvsiError(f"known: the equations read {name!r} and do not give it; give it by name.")
 
     def evolving(self, target: str) -> EquationSystem:
-        """The same; refused where it is no equation for the time derivative of its fields."""
+        """The same; refused where it is not an equation for the time derivative of its fields."""
         if self.steady:
             raise BvsiError(f"{target}: the equation is steady; only SymPy and LaTeX take it.")
         if self.density:
@@ -120,7 +120,7 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None, *, named: bo
     ----------
     theta
         Coefficients (d,) in the order of ``found.names``, such as a draw of the posterior, or symbols of the target; by
-        default the posterior mean. Parameters inside operators have the numbers that it tells, else their estimates.
+        default the posterior mean. Parameters inside operators have the numbers that it contains, else their estimates.
     named
         Whether parameters inside operators stay names, as known fields do.
     """
@@ -177,7 +177,7 @@ def _check_names(words: Vocabulary, fields: Sequence[str]) -> None:
     """Refuse names that would be more than names in a program: a file may hold any text."""
     for name in (*fields, *words.fields, *words.auxiliary):
         if not (name.isascii() and name.isidentifier()) or iskeyword(name):
-            raise BvsiError(f"export: the field {name!r} has no name that programs take; rename it.")
+            raise BvsiError(f"export: the field {name!r} has a name that programs do not accept; rename it.")
     if not {*words.coordinates} <= {*AXIS_NAMES} or not {*fields} <= {*words.fields}:
         raise BvsiError("export: the names of coordinates and fields in this result do not fit together.")
 

@@ -26,7 +26,7 @@ class DiscoveryPlots:
     def coefficients(self, ax: Any = None, *, level: float = 0.95) -> Any:
         """Coefficients with their intervals, in units of their means."""
         ax = _axes(ax, 6.0, 1.0 + 0.45 * len(self.found.names))
-        coefficient_intervals(ax, self.found.posterior, level=level)
+        coefficient_intervals(ax, self.found.posterior, level=level, units=self.found.units)
         return ax
 
     def path(self, ax: Any = None) -> Any:
@@ -46,7 +46,8 @@ class DiscoveryPlots:
         """The posterior, two coefficients at a time; ``rng`` for its draws, by default seed 0."""
         side = 2.0 + 1.1 * min(len(self.found.names), 8)
         ax = _axes(ax, side, side)
-        posterior_pairs(ax, self.found.posterior, rng=np.random.default_rng(0) if rng is None else rng)
+        rng = np.random.default_rng(0) if rng is None else rng
+        posterior_pairs(ax, self.found.posterior, rng=rng, units=self.found.units)
         return ax
 
     def frames(self, ax: Any = None, *, field: str | None = None, experiment: int = 0, frame: int = -1) -> Any:
@@ -58,7 +59,8 @@ class DiscoveryPlots:
             raise BvsiError(f"experiment: there are {len(parts)}, counted from 0; got {experiment}.")
         ax = _axes(ax, 11.0, 3.4)
         part = parts[experiment]
-        frame_pictures(ax, part, next(iter(part.data)) if field is None else field, frame=frame)
+        field = next(iter(part.data)) if field is None else field
+        frame_pictures(ax, part, field, frame=frame, units=self.found.data_units)
         return ax
 
     def forecast(self, ax: Any = None) -> Any:
@@ -69,7 +71,7 @@ class DiscoveryPlots:
                 "library, found, rng=numpy.random.default_rng(0)))."
             )
         ax = _axes(ax, 6.5, 4.0)
-        forecast_errors(ax, self.found.forecast)
+        forecast_errors(ax, self.found.forecast, units=self.found.data_units)
         return ax
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.app.plot.style import BLUE, GREY, SERIES
+from bvsi.app.units import NO_UNITS
 from bvsi.discovery.result import undetermined, with_uncertainty
 from bvsi.infer import Fit
 from bvsi.infer.posteriors import Posterior
@@ -37,8 +38,16 @@ def coefficient_errors(ax: Any, fits: Mapping[str, Fit], truth: Mapping[str, flo
     ax.legend(loc="upper center", ncols=len(fits), fontsize="small")
 
 
-def coefficient_intervals(ax: Any, posterior: Posterior, *, level: float = 0.95) -> None:
-    """Every coefficient with its interval, each in units of its mean, so that all can be read; zero is marked."""
+def coefficient_intervals(
+    ax: Any, posterior: Posterior, *, level: float = 0.95, units: Mapping[str, str] = NO_UNITS
+) -> None:
+    """Every coefficient with its interval, each in units of its mean, so that all can be read; zero is marked.
+
+    Parameters
+    ----------
+    units
+        Of the coefficients by name, for the numbers at the right.
+    """
     rows = np.arange(len(posterior.names))[::-1]
     mean, interval = posterior.mean, posterior.interval(level)
     unit = np.where(mean != 0, np.abs(mean), np.sqrt(posterior.variance))
@@ -46,9 +55,10 @@ def coefficient_intervals(ax: Any, posterior: Posterior, *, level: float = 0.95)
     ends = np.abs(interval - mean[:, None]).T / unit
     ax.axvline(0.0, color=GREY, linewidth=1)
     ax.errorbar(mean / unit, rows, xerr=ends, fmt="o", color=BLUE, capsize=3)
-    for row, value, sd, sides in zip(rows, mean, np.sqrt(posterior.variance), interval, strict=True):
+    sds = np.sqrt(posterior.variance)
+    for row, name, value, sd, sides in zip(rows, posterior.names, mean, sds, interval, strict=True):
         words = "undetermined" if undetermined(*sides) else with_uncertainty(float(value), float(sd))
-        words = words.replace("-", "−")
+        words = f"{words.replace('-', '−')} {units.get(name, '')}".rstrip()
         ax.text(1.02, row, words, transform=ax.get_yaxis_transform(), va="center", fontsize="small")
     ax.set_yticks(rows, posterior.names)
     ax.set(xlabel=f"coefficient / |mean|, {100 * level:g}% intervals", ylim=(-0.6, len(rows) - 0.4))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from bvsi.app.plot.rasters import extent, field_images, residual_images, space_time, value_range
 from bvsi.app.plot.style import BLUE, FIELD_MAP, GREY, ORANGE, RESIDUAL_MAP
+from bvsi.app.units import NO_UNITS, labelled
 from bvsi.discovery.frames import ExperimentFrames
 from bvsi.errors import BvsiError
 
@@ -18,18 +20,25 @@ RESIDUAL_RANGE = 4.0
 """Whitened residuals are drawn from minus to plus this many standard deviations."""
 
 
-def frame_pictures(ax: Any, part: ExperimentFrames, field: str, *, frame: int = -1) -> None:
+def frame_pictures(
+    ax: Any, part: ExperimentFrames, field: str, *, frame: int = -1, units: Mapping[str, str] = NO_UNITS
+) -> None:
     """Three insets of the Axes: the field as measured, as fitted, and the residual of its equation.
 
     In one dimension they are space–time images of all frames; else images of one ``frame``, the residual at the block
     of test functions nearest in time. Of a series they are two curves over time.
+
+    Parameters
+    ----------
+    units
+        Of fields, coordinates and ``t``, for the labels.
     """
     if field not in part.data:
         raise BvsiError(f"field: {field!r} is not among the fields {', '.join(part.data)}.")
     if not -len(part.times) <= frame < len(part.times):
         raise BvsiError(f"frame: there are {len(part.times)}; got {frame}.")
     if not part.points.shape[1]:
-        _series(ax, part, field)
+        _series(ax, part, field, units)
         return
     one_dimensional = part.points.shape[1] == 1
     images = _space_time(part, field) if one_dimensional else _at_frame(part, field, frame)
@@ -46,31 +55,32 @@ def frame_pictures(ax: Any, part: ExperimentFrames, field: str, *, frame: int = 
             image, extent=(left, right, bottom, top), aspect="auto" if one_dimensional else "equal",
             vmin=limits[0], vmax=limits[1], cmap=colours, interpolation="nearest",
         )  # fmt: skip
-        moment = "" if one_dimensional else f", t = {part.times[frame]:.3g}"
+        moment = "" if one_dimensional else f", t = {part.times[frame]:.3g} {units.get('t', '')}".rstrip()
         panel.set_title(f"{field}: {key}{moment}", fontsize="small")
         panel.tick_params(labelsize="x-small")
         names = [*(part.axes or ("x", "y"))]
-        panel.set_xlabel(names[0], fontsize="x-small", labelpad=0)
-        panel.set_ylabel("t" if one_dimensional else names[1], fontsize="x-small", labelpad=0, rotation=0)
+        panel.set_xlabel(labelled(names[0], units), fontsize="x-small", labelpad=0)
+        panel.set_ylabel(labelled("t" if one_dimensional else names[1], units), fontsize="x-small", labelpad=0)
         bar = ax.figure.colorbar(
             drawn, cax=ax.inset_axes((place / 3 + 0.06, 0.08, 0.22, 0.04)), orientation="horizontal"
         )
         bar.ax.tick_params(labelsize="x-small")
+        bar.set_label("sd" if key == _RESIDUAL else labelled(field, units), fontsize="x-small", labelpad=0)
 
 
-def _series(ax: Any, part: ExperimentFrames, field: str) -> None:
+def _series(ax: Any, part: ExperimentFrames, field: str, units: Mapping[str, str]) -> None:
     """Data as dots and fit as a line, and below the residual, all over time."""
     ax.set_axis_off()
     above = ax.inset_axes((0.08, 0.5, 0.9, 0.45))
     above.plot(part.times, part.data[field][:, 0], ".", color=GREY, markersize=2, label="data")
     if field in part.fit:
         above.plot(part.times, part.fit[field][:, 0], color=BLUE, linewidth=1, label="fit")
-    above.set_ylabel(field)
+    above.set_ylabel(labelled(field, units))
     above.legend(fontsize="x-small")
     if field in part.residual:
         below = ax.inset_axes((0.08, 0.1, 0.9, 0.3), sharex=above)
         below.plot(part.residual_times, part.residual[field][:, 0], ".", color=ORANGE, markersize=2)
-        below.set(xlabel="t", ylabel=_RESIDUAL, ylim=(-RESIDUAL_RANGE, RESIDUAL_RANGE))
+        below.set(xlabel=labelled("t", units), ylabel=f"{_RESIDUAL} (sd)", ylim=(-RESIDUAL_RANGE, RESIDUAL_RANGE))
 
 
 _RESIDUAL = "whitened residual"

@@ -2,42 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from bvsi.app.plot.style import SERIES
+from bvsi.app.units import NO_UNITS, labelled
 from bvsi.data import Data, Grid
 from bvsi.residual.widths import power_spectrum
 
 
-def field_view(ax: Any, data: Data, name: str) -> None:
-    """A field: over time, in 1D over space and time, else its middle frame (in 3D the middle slice along z)."""
+def field_view(ax: Any, data: Data, name: str, units: Mapping[str, str] = NO_UNITS) -> None:
+    """A field: over time, in 1D over space and time, else its middle frame (in 3D the middle slice along z).
+
+    Parameters
+    ----------
+    units
+        Of fields, coordinates and ``t``, for the labels.
+    """
+    shown, time = labelled(name, units), labelled("t", units)
     if not data.geometry.dim:
         ax.plot(data.times, data.observed(name)[:, 0], ".", color=SERIES[0], markersize=2)
-        ax.set(title=name, xlabel="t", ylabel=name)
+        ax.set(title=name, xlabel=time, ylabel=shown)
         return
     if not isinstance(data.geometry, Grid):
         frame = data.n_times // 2
         points, values = data.geometry.points, data.observed(name)[frame]
-        ax.figure.colorbar(ax.scatter(points[:, 0], points[:, 1], c=values, s=6, cmap="cividis"), ax=ax)
-        ax.set(title=f"{name} at t = {data.times[frame]:.3g}", xlabel="x", ylabel="y", aspect="equal")
+        drawn = ax.scatter(points[:, 0], points[:, 1], c=values, s=6, cmap="cividis")
+        ax.figure.colorbar(drawn, ax=ax, label=shown)
+        x, y = (labelled(axis, units) for axis in ("x", "y"))
+        ax.set(title=_at(name, data, frame, units), xlabel=x, ylabel=y, aspect="equal")
         return
     cube = data.observed(name).reshape(data.n_times, *data.geometry.shape)
     names = data.geometry.names
     if len(names) == 1:
         across, up, image, title = data.geometry.axes[names[0]], data.times, cube, name
-        labels = (names[0], "t")
+        labels = (labelled(names[0], units), time)
     else:
         frame = data.n_times // 2
         image = cube[frame] if len(names) == 2 else cube[frame, ..., cube.shape[-1] // 2]
         across, up, image = data.geometry.axes[names[0]], data.geometry.axes[names[1]], image.T
-        labels, title = (names[0], names[1]), f"{name} at t = {data.times[frame]:.3g}"
-    ax.figure.colorbar(ax.pcolormesh(across, up, image, shading="nearest", cmap="cividis", rasterized=True), ax=ax)
+        labels = (labelled(names[0], units), labelled(names[1], units))
+        title = _at(name, data, frame, units)
+    drawn = ax.pcolormesh(across, up, image, shading="nearest", cmap="cividis", rasterized=True)
+    ax.figure.colorbar(drawn, ax=ax, label=shown)
     ax.set(xlabel=labels[0], ylabel=labels[1], title=title)
 
 
-def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None) -> None:
+def _at(name: str, data: Data, frame: int, units: Mapping[str, str]) -> str:
+    return f"{name} at t = {data.times[frame]:.3g} {units.get('t', '')}".rstrip()
+
+
+def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None, units: Mapping[str, str] = NO_UNITS) -> None:
     """Power of a field along every axis, averaged over the others, and the level of the noise."""
     assert isinstance(data.geometry, Grid)
     cube = np.asarray(data.fields[name]).reshape(data.n_times, *data.geometry.shape)
@@ -48,5 +65,6 @@ def spectrum(ax: Any, data: Data, name: str, sigma: float | None = None) -> None
         ax.set_yscale("log")
     if sigma:
         ax.axhline(sigma**2, color="0.5", linestyle="--", label="noise")
-    ax.set(xlabel="cycles per step", ylabel="power", title=f"spectrum of {name}")
+    shown = f"power (({units[name]})²)" if units.get(name) else "power"
+    ax.set(xlabel="cycles per step", ylabel=shown, title=f"spectrum of {name}")
     ax.legend()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 
 from bvsi.app.plot.covariance import correlations
 from bvsi.app.plot.style import BLUE, GREY, ORANGE
+from bvsi.app.units import NO_UNITS, labelled
 from bvsi.infer.posteriors import Posterior
 
 Array = NDArray[np.float64]
@@ -22,16 +24,25 @@ RADII = (1.51, 2.45)
 _GAP = 0.06
 
 
-def posterior_pairs(ax: Any, posterior: Posterior, *, size: int = 400, rng: np.random.Generator) -> None:
+def posterior_pairs(
+    ax: Any,
+    posterior: Posterior,
+    *,
+    size: int = 400,
+    rng: np.random.Generator,
+    units: Mapping[str, str] = NO_UNITS,
+) -> None:
     """Draws with 68% and 95% ellipses below the diagonal, histograms on it; panels are insets of the Axes.
 
     Parameters
     ----------
     size
         Number of draws. Of more than eight coefficients the least certain are shown.
+    units
+        Of the coefficients by name, for the labels.
     """
     chosen = least_certain(posterior)
-    names = [posterior.names[i] for i in chosen]
+    names = [labelled(posterior.names[i], units) for i in chosen]
     draws = posterior.sample(size, rng)[:, chosen]
     covariance = posterior.covariance[np.ix_(chosen, chosen)]
     ax.set_axis_off()

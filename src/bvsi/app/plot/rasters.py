@@ -1,7 +1,7 @@
 """Fields at nodes as images: rows from the top, columns from the left, on uniform pixels.
 
 Grids are resampled to uniform spacing (nearest node), meshes and scattered points interpolated on triangles; of three
-dimensions the middle of the third is shown. Pixels outside of the points are NaN.
+dimensions the middle of the third is shown. Pixels outside the points are NaN.
 """
 
 from __future__ import annotations

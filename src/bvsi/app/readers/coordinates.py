@@ -171,7 +171,7 @@ def _limits(dim: str, limits: Range) -> tuple[float, float]:
     except (TypeError, ValueError) as error:
         raise DataError(f"select: the range of {dim!r} is {limits!r}; give lowest and highest value") from error
     if np.isnan(ends).any():
-        raise DataError(f"select: the range of {dim!r} is {limits!r}, and NaN is no limit; give two numbers")
+        raise DataError(f"select: the range of {dim!r} is {limits!r}, and NaN is not a limit; give two numbers")
     if not ends[0] <= ends[1]:
         raise DataError(f"select: the range of {dim!r} is {limits!r}; the lowest value comes first")
     return ends

@@ -62,7 +62,7 @@ def header_of(path: Path) -> Header:
         else:
             raise DataError(f"{path}: the file is empty; it needs a header and one row per sensor and time")
     if len(line) > _LONGEST or not text.replace("\t", " ").isprintable():
-        raise DataError(f"{path}: line {number} is no header of a table; write the names of the columns there")
+        raise DataError(f"{path}: line {number} is not the header of a table; write the names of the columns there")
     delimiter = max(_DELIMITERS, key=text.count)
     names = tuple(name.strip() for name in next(csv.reader([text], delimiter=delimiter)))
     if any(_is_number(name) for name in names):
@@ -76,7 +76,7 @@ def header_of(path: Path) -> Header:
 
 
 def _encoding(path: Path) -> str:
-    """UTF-8, or Latin-1 where some bytes are none; spreadsheets write it still."""
+    """UTF-8, or Latin-1 where some bytes are not UTF-8; spreadsheets still write it."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     with path.open("rb") as stream:
         try:
@@ -124,7 +124,7 @@ def numbers(path: Path, header: Header, names: Sequence[str], time: str) -> dict
             path, delimiter=header.delimiter, skiprows=header.lines, usecols=places, ndmin=2, encoding=header.encoding
         )
         columns = dict(zip(names, table.T, strict=True))
-    except ValueError:  # empty cells, dates or a damaged line: slower, and tells where
+    except ValueError:  # empty cells, dates or a damaged line: slower, but finds the place of the error
         columns = _cells(path, header, dict(zip(names, places, strict=True)), time)
     if not columns[time].size:
         raise DataError(f"{path}: the table has a header and no rows; add one row per sensor and time")

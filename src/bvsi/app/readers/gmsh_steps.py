@@ -29,7 +29,7 @@ class GmshSteps:
 
 
 def gmsh_steps(path: Path) -> GmshSteps | None:
-    """What a file tells of times; None where it has no nodal values."""
+    """What a file says about times; None where it has no nodal values."""
     content = path.read_bytes()
     binary = content.split(b"\n", 2)[1].split()[1:2] == [b"1"]
     found: dict[float, dict[str, NDArray[np.float64]]] = {}
@@ -39,7 +39,7 @@ def gmsh_steps(path: Path) -> GmshSteps | None:
         end = len(content) if end < 0 else end
         name, time, values = _section(path, content[start + len(_BEGIN) : end].lstrip(b"\r\n"), binary=binary)
         if name in found.setdefault(time, {}):
-            raise DataError(f"{path}: values {name!r} stand in it twice at time {time:g}; give each step a time")
+            raise DataError(f"{path}: values {name!r} occur twice in it at time {time:g}; give each step a time")
         found[time][name] = values
         start = content.find(_BEGIN, end)
     times = sorted(found)

@@ -35,6 +35,7 @@ _ROUND = {
     **dict.fromkeys(("z", "height", "axial"), "z"),
 }
 _UNIT = re.compile(r"[\[(].*")  # as in "x [m]"
+_LONGEST_UNIT = 40  # characters; longer ones are remarks
 
 # Nodes along an axis from which on a field can be one in space; fewer columns are as many series.
 _NODES = 16
@@ -219,7 +220,7 @@ def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
     usual = iter(name for name in _example_names(array) if name not in names)
     dims = given or tuple(name if name is not None else next(usual, f"axis{i}") for i, name in enumerate(names))
     lacking = [dim for dim, known in zip(dims, names, strict=False) if known is None]
-    if given is not None:  # an array of the name with another length is an error, which the reader tells
+    if given is not None:  # an array of the name with another length is an error that the reader reports
         there = {meaning for a in _vectors(source) for meaning in (a.name, _MEANING.get(a.name.lower()))}
         lacking = [dim for dim in lacking if dim not in there]
     same = [a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric]
@@ -294,6 +295,15 @@ def _line(dims: tuple[str, ...]) -> str:
     return f"dims = {list(dims)}".replace("'", '"')
 
 
+def unit_of(array: Array) -> str:
+    """The unit of an array by its attribute ``units``, or by its name, as in ``x [m]``; of dates seconds."""
+    if array.dtype.kind in "mM":
+        return "s"
+    behind = _UNIT.search(array.name)
+    unit = str(array.attributes.get("units", "" if behind is None else behind[0].strip("[]() ")))
+    return unit if len(unit) <= _LONGEST_UNIT and unit.isprintable() and "$" not in unit else ""
+
+
 def _field_names(names: Iterable[str], *, series: bool = False) -> dict[str, str]:
     """Names that fields may have to the names in the file."""
     found: dict[str, str] = {}
@@ -311,7 +321,7 @@ def _field_names(names: Iterable[str], *, series: bool = False) -> dict[str, str
 def _proper(name: str, *, series: bool = False) -> str:
     """The nearest name that a field may have, and that operators may use: letters of ASCII, digits and ``_``.
 
-    A unit behind it is no part of it.
+    A unit behind it is not part of it.
     """
     name = _UNIT.sub("", name).strip() or name
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode()

@@ -329,7 +329,7 @@ def _in_order(source: DataSource, reading: Reading, space: tuple[Axis, ...]) -> 
 
 
 def _told(system: str, space: tuple[Axis, ...], periodic: Mapping[str, float] | Sequence[str]) -> list[str]:
-    """What is taken for granted of axes that are not Cartesian, in words."""
+    """What is assumed about axes that are not Cartesian, in words."""
     if system == "cartesian":
         return []
     names = ", ".join(axis.name for axis in space)
@@ -338,14 +338,14 @@ def _told(system: str, space: tuple[Axis, ...], periodic: Mapping[str, float] | 
 
 
 def _check_ranges(reading: Reading, axes: tuple[Axis, ...], mesh: Mesh | None) -> None:
-    """Refuse ranges of names that are no axes."""
+    """Refuse ranges of names that are not axes."""
     known = {name for axis in axes for name in (axis.dim, axis.name)} | {"t"}
     for name in reading.select:
         if name not in known:
             where = (
                 "on a mesh only the time is selected" if mesh is not None else f"the axes are {_listed(sorted(known))}"
             )
-            raise DataError(f"select: {name!r} is no axis of the fields; {where}")
+            raise DataError(f"select: {name!r} is not an axis of the fields; {where}")
 
 
 def _check_names(reading: Reading, dims: tuple[str, ...], mesh: Mesh | None) -> None:

@@ -32,7 +32,7 @@ def limited_memory(more: float) -> Iterator[None]:
 
 
 def _data_bytes() -> int | None:
-    """Bytes of private memory that this process has now; None where the system does not tell."""
+    """Bytes of private memory that this process has now; None where the system does not report it."""
     try:
         fields = Path("/proc/self/statm").read_text(encoding="ascii").split()
         return int(fields[5]) * os.sysconf("SC_PAGE_SIZE")

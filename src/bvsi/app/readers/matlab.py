@@ -2,7 +2,7 @@
 
 Members of cells and structs have names of their own: ``xs/2`` is ``xs{2}`` and ``run/u`` is ``run.u``. Version 5 is
 read here: a file is a row of elements (type, length, content), and arrays are elements of elements. SciPy's reader
-crashes where a length is wrong, and tells nothing of members before it has read them.
+crashes where a length is wrong, and does not list members before it has read them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8
 _MATRIX, _COMPRESSED = 14, 15  # miMATRIX, miCOMPRESSED
 _HEADER = 128  # bytes before the first element
 _LOGICAL, _COMPLEX = 2, 8  # bits of the flags
-_DEEPEST = 8  # cells and structs in one another; files of data have one or two
+_DEEPEST = 8  # nested cells and structs; files of data have one or two
 _DAMAGED = "an array is damaged or cut off"
 
 _Path = tuple[str | int, ...]
@@ -186,7 +186,7 @@ def _walk(body: memoryview, order: str, at: _Path) -> Iterator[_Member]:
         yield _Member(path, shape, kind, bool(numbers) and bool(bits & _LOGICAL), numbers)
         return
     if len(path) > _DEEPEST:
-        raise ValueError("cells and structs stand in one another too deep")
+        raise ValueError("cells and structs are nested too deep")
     keys: Sequence[str | int] = range(count) if kind == _CELL else _fields(parts, order)
     inside = list(parts)
     if len(inside) != len(keys) or any(kind != _MATRIX for kind, _ in inside):

@@ -56,7 +56,7 @@ def read_mesh(given: Path | str, *, allow_outside: bool = False) -> NodeMesh:
 
 
 def check_xdmf(path: Path, *, allow_outside: bool) -> None:
-    """Refuse an XDMF file that takes values from files outside of its folder, or from pipes."""
+    """Refuse an XDMF file that takes values from files outside its folder, or from pipes."""
     for item in ElementTree.parse(path).getroot().iter():
         if item.tag.rpartition("}")[2] == "include" and item.get("href"):
             raise DataError(f"{path}: it includes another file, which is not read; write all into one")

@@ -1,7 +1,7 @@
 """Images of microscopes: pixel sizes, times and channels, of OME-TIFF by tifffile, of ND2 and CZI by bioio.
 
 Every channel is an array over t, z, y and x, as far as it has these; coordinates are micrometres and seconds where the
-file tells them.
+file states them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def ome_metadata(path: Path, text: str) -> tuple[list[str], dict[str, float]]:
     for element in root.iter():
         named = element.get("FileName")
         if named is not None and (Path(named).name != named or "\\" in named or (path.parent / named).is_symlink()):
-            raise DataError(f"{path}: it names images in {named!r}, outside of its folder; save it as one file")
+            raise DataError(f"{path}: it names images in {named!r}, outside its folder; save it as one file")
     pixels = next((e for e in root.iter() if e.tag.endswith("}Pixels")), None)
     if pixels is None:
         return [], {}
@@ -129,7 +129,7 @@ def ome_metadata(path: Path, text: str) -> tuple[list[str], dict[str, float]]:
 
 
 def _step(pixels: ElementTree.Element, name: str, unit: str, factors: Mapping[str, float]) -> float:
-    """A step of OME in our units; zero where it is not told."""
+    """A step of OME in our units; zero where it is not stated."""
     try:
         return float(pixels.get(name, "0")) * factors.get(pixels.get(f"{name}Unit", unit), 0.0)
     except ValueError:
@@ -137,7 +137,7 @@ def _step(pixels: ElementTree.Element, name: str, unit: str, factors: Mapping[st
 
 
 def _frames(pixels: ElementTree.Element) -> float:
-    """The mean step between the times of the images; zero where they are not told."""
+    """The mean step between the times of the images; zero where they are not stated."""
     planes = [e for e in pixels if e.tag.endswith("}Plane") and e.get("DeltaT") is not None]
     found = {int(e.get("TheT", "0")): _step(e, "DeltaT", "s", _TIMES) for e in planes}
     first, last = min(found, default=0), max(found, default=0)

@@ -30,7 +30,7 @@ def open_netcdf(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSourc
         with h5py.File(paths[0], "r") as file:  # h5netcdf complains on the terminal where this fails
             file.visititems(partial(_check_coordinate, paths[0], reading.largest_piece))
     elif not _classic(paths[0]):
-        raise DataError(f"{paths[0]}: this is no NetCDF file; it may be damaged, incomplete or of another format")
+        raise DataError(f"{paths[0]}: this is not a NetCDF file; it may be damaged, incomplete or of another format")
     with xr.open_dataset(paths[0], engine=engine, cache=False, chunks=None) as ds:
         yield labelled(paths[0], "NetCDF", ds)
 

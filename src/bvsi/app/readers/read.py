@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.app.readers.guess import suggestion, table_suggestion
+from bvsi.app.readers.guess import suggestion, table_suggestion, unit_of
 from bvsi.app.readers.layout import ArrayLayout, require_numbers, resolve
 from bvsi.app.readers.names import file_names
 from bvsi.app.readers.reading import Contents, Reading, Variable
@@ -23,7 +23,7 @@ from bvsi.errors import DataError
 
 Floats = NDArray[np.float64]
 
-# Squares of larger numbers may overflow; they stand for damage, or for fill values that nobody declared.
+# Squares of larger numbers may overflow; they stand for damage, or for undeclared fill values.
 _LARGEST = 1e100
 # Bytes of float64 per byte of a file. Noise is hardly compressed; integers of one byte count eight times.
 _MOST_COMPRESSED = 300
@@ -118,7 +118,7 @@ def _without_labels(path: Path, guess: Reading) -> Reading:
     try:
         with opened(path, replace(guess, fields=None)) as source:
             fields = {name: column for name, column in named.items() if column in source.arrays}
-    except DataError:  # what is wrong with the table is told when it is read
+    except DataError:  # what is wrong with the table is reported when it is read
         return guess
     return replace(guess, fields=fields or guess.fields)
 
@@ -138,13 +138,13 @@ def _check_size(path: Path, name: str, values: Floats) -> None:
     largest = np.fmax.reduce(ends) if ends else 0.0
     if np.isfinite(largest) and largest > _LARGEST:
         raise DataError(
-            f"{path}: field {name!r} reaches {largest:.3g}; the file may be damaged, or fill values stand for what was "
+            f"{path}: field {name!r} reaches {largest:.3g}; the file may be damaged, or fill values mark what was "
             'not measured: write NaN there, and missing = "nan"'
         )
 
 
 def _check_stored(path: Path, layout: ArrayLayout, max_memory: float) -> None:
-    """Refuse fields that are large by their shape and hardly there: nothing measured is compressed so far."""
+    """Refuse fields that are large by their shape but hardly stored: measured values are never compressed so far."""
     total = stored_size(layout)
     if total <= max_memory:
         return
@@ -152,13 +152,15 @@ def _check_stored(path: Path, layout: ArrayLayout, max_memory: float) -> None:
     stored = sum(file.stat().st_size for file in files if file.is_file())
     if total > _MOST_COMPRESSED * stored:
         raise DataError(
-            f"{path}: the fields take {total / 1e9:.3g} GB by their shape, and there are {stored / 1e6:.3g} MB: most "
-            "of it was never written, or it is damaged; take the part with values by select"
+            f"{path}: the fields take {total / 1e9:.3g} GB by their shape, but only {stored / 1e6:.3g} MB are stored: "
+            "most of it was never written, or it is damaged; take the part with values by select"
         )
 
 
 def _listed(path: Path, source: DataSource) -> Contents:
-    variables = tuple(Variable(a.name, a.dims, tuple(a.shape), str(a.dtype)) for a in source.arrays.values())
+    variables = tuple(
+        Variable(a.name, a.dims, tuple(a.shape), str(a.dtype), unit_of(a)) for a in source.arrays.values()
+    )
     return Contents(path, source.format, variables, dict(source.attributes), source.notes)
 
 

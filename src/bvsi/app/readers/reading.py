@@ -13,7 +13,7 @@ Range = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Reading:
-    """What to take from a file. Every item may be left out where the file tells it.
+    """What to take from a file. Every item may be left out where the file states it.
 
     Parameters
     ----------
@@ -25,13 +25,13 @@ class Reading:
     auxiliary
         Known fields, the same way.
     dims
-        Names of the axes of the arrays, in order, for files that do not tell them (npz, mat, h5, tiff).
+        Names of the axes of the arrays, in order, for files that do not name them (npz, mat, h5, tiff).
     axes
         Dimension to x, y, z, r, phi or theta, for dimensions with other names.
     coordinates
         Dimension to the array in the file that holds its coordinate; without it, the array of the same name.
     system
-        What the axes are, as in :class:`bvsi.Grid`, where their names or the file do not tell.
+        What the axes are, as in :class:`bvsi.Grid`, where neither their names nor the file say it.
     spacing
         Dimension to step, where the file has no coordinate; the first value is then 0.
     periodic
@@ -40,7 +40,7 @@ class Reading:
         "nan" where NaN in a field means that the value was not measured.
     mesh
         Mesh file (Gmsh, VTU, …) for nodal values that are kept in another file. Where its nodes are not the sensors of
-        a table it tells the domain that they are in.
+        a table it is the domain that they are in.
     domain
         Corners (x, y) of a polygon in which scattered sensors lie; without it, and without a mesh, it is found.
     select
@@ -50,7 +50,7 @@ class Reading:
     coarsen
         False where these are kept whole instead, in a temporary file that is mapped into memory.
     allow_outside
-        Whether the file may take values from files outside of its folder.
+        Whether the file may take values from files outside its folder.
     guarded
         Whether the memory of the whole process is limited while the file is opened or a part of it is unpacked.
     keep_ends
@@ -85,12 +85,21 @@ class Reading:
 
 @dataclass(frozen=True)
 class Variable:
-    """An array in a file; ``dims`` is None where the file does not name its axes."""
+    """An array in a file.
+
+    Attributes
+    ----------
+    dims
+        None where the file does not name its axes.
+    unit
+        Of its values as they are read, where the file states it: seconds for dates.
+    """
 
     name: str
     dims: tuple[str, ...] | None
     shape: tuple[int, ...]
     dtype: str
+    unit: str = ""
 
 
 @dataclass(frozen=True)

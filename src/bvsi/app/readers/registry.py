@@ -59,7 +59,7 @@ class Format:
     whole
         Whether a file is read as a whole when it is opened.
     columns
-        Lists the columns of a table without their values; None for files that are no tables.
+        Lists the columns of a table without their values; None for files that are not tables.
     """
 
     name: str

@@ -30,7 +30,7 @@ _TIME_NAMES = ("TimeValue", "TIME", "time")
 
 @dataclass(frozen=True)
 class _Frames:
-    """A series: mesh, times (None where the files do not tell), and the nodal values of frame k, by name."""
+    """A series: mesh, times (None where the files do not state them), and the nodal values of frame k, by name."""
 
     mesh: NodeMesh
     times: NDArray[np.float64] | None
@@ -106,17 +106,17 @@ def _read(path: Path) -> Any:
 
 
 def _told_times(paths: tuple[Path, ...]) -> NDArray[np.float64] | None:
-    """Times that the files tell, where the first and the last do."""
+    """Times stated in the files, where the first and the last have one."""
     if any(_stamp(path) is None for path in {paths[0], paths[-1]}):
         return None
     times = np.array([_stamp(path) for path in paths], dtype=np.float64)
     if paths[0].suffix.lower() == ".msh" and len(times) > 1 and not np.all(np.diff(times) > 0):
-        return None  # writers that know no times write zeros
+        return None  # writers without times write zeros
     return times
 
 
 def _stamp(path: Path) -> float | None:
-    """Time that a file tells."""
+    """Time stated in a file."""
     if path.suffix.lower() == ".msh":
         with readable(path, "MSH"):
             steps = gmsh_steps(path)

@@ -53,7 +53,7 @@ def _kind(path: Path) -> str:
 
 
 def _excel(path: Path, reading: Reading) -> tuple[Iterable[Iterable[Any]], tuple[str, ...]]:
-    """Rows of the first sheet: values as they were last worked out; formulas are not."""
+    """Rows of the first sheet: values as they were last computed; formulas are not evaluated."""
     with zipfile.ZipFile(path) as archive:
         _check(path, sum(member.file_size for member in archive.infolist()), reading)
     openpyxl = needed("openpyxl", _PACKAGE)

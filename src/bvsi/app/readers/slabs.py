@@ -27,7 +27,7 @@ Floats = NDArray[np.float64]
 
 # Share of the memory allowed that one slab of all fields may take: filtering needs a few copies of it.
 _SLAB = 1 / 24
-# Fields this many times larger than the memory allowed would be read for days.
+# Fields this many times larger than the memory allowed would take days to read.
 _ABSURD = 1e5
 # Share of the free space that whole fields may take.
 _ROOM = 0.8
@@ -129,7 +129,7 @@ class _Rows:
     def values(self) -> Floats:
         """All rows."""
         if self.file is None:
-            self.array.setflags(write=False)  # so that nobody makes a copy
+            self.array.setflags(write=False)  # so that no copy is made
             return self.array
         self.file.flush()
         return np.memmap(self.file, dtype=np.float64, mode="r", shape=(self.n_times, self.nodes))

@@ -93,7 +93,7 @@ class DataSource:
     mesh
         The mesh whose nodes the dimension ``node`` numbers, where the file has one.
     frames
-        How many times are best read at once, where the file tells it.
+        How many times are best read at once, where the file states it.
     """
 
     path: Path
@@ -108,7 +108,7 @@ class DataSource:
 def in_memory(
     name: str, dims: tuple[str, ...] | None, values: NDArray[Any], attributes: Mapping[str, Any] | None = None
 ) -> Array:
-    """Array whose values are at hand."""
+    """Array whose values are in memory."""
     return Array(name, dims, values.shape, values.dtype, lambda key: np.asarray(values[key]), attributes or {})
 
 
@@ -135,7 +135,7 @@ def readable(path: Path | str, what: str) -> Iterator[None]:
     # Libraries raise anything on damaged files: OSError, KeyError, struct.error, zlib.error, AssertionError …
     except Exception as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
-        traceback.clear_frames(error.__traceback__)  # closes what was opened half, now and not when it is collected
+        traceback.clear_frames(error.__traceback__)  # closes what was half opened now, not when it is collected
         raise DataError(
             f"{path}: cannot be read as {what} ({reason}); it may be damaged, incomplete or of another format"
         ) from error

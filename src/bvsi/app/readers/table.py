@@ -27,10 +27,10 @@ Integers = NDArray[np.int64]
 
 # Sensors measured at less than this share of the times were not fixed.
 _FIXED = 0.5
-_TRAJECTORIES = 'several trajectories are as many files: files = ["a", "b"]'
+_TRAJECTORIES = 'several trajectories go into several files: files = ["a", "b"]'
 # Sensors closer than this fraction of the extent of the mesh to a node are at the node.
 _NEAR = 1e-5
-# Share of the sensors that lies inside of a domain that is meant for them; not measured.
+# Share of the sensors that lies inside a domain that is meant for them; not measured.
 _INSIDE = 0.5
 
 
@@ -91,7 +91,7 @@ def open_table(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource
     tables = {name: table for name, table in tables.items() if name not in labels}
     static = {name: _constant(tables[name]) for name in known.values() if name in tables}
     source = _placed(path, sensors, time, axes, tables, {n: v for n, v in static.items() if v is not None}, reading)
-    left_out = (f"column {name!r} numbers the sensors and is no field" for name in labels)
+    left_out = (f"column {name!r} numbers the sensors and is not a field" for name in labels)
     yield replace(source, notes=(*header.notes, *left_out, *source.notes))
 
 
@@ -124,7 +124,7 @@ def series_fields(path: Path, reading: Reading) -> tuple[str, ...]:
         once = np.unique(columns[time]).size == columns[time].size > 1
         moving = all(np.unique(columns[name]).size > 1 for name in places)
         return _value_columns(path, header, reading, (time,)) if once and moving else ()
-    except DataError:  # what is wrong with the table is told when it is read
+    except DataError:  # what is wrong with the table is reported when it is read
         return ()
 
 
@@ -146,7 +146,7 @@ def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSour
     arrays = {name: in_memory(name, (time,), columns[name][order]) for name in (time, *wanted)}
     places = [name for name in COORDINATE_NAMES if name in wanted]
     verb = "is" if len(places) == 1 else "are"
-    notes = (f"every time has one row: {', '.join(places)} {verb} no position but a series",) if places else ()
+    notes = (f"every time has one row: {', '.join(places)} {verb} not a position but a series",) if places else ()
     return DataSource(path, "CSV", arrays, {}, (*header.notes, *notes))
 
 
@@ -267,7 +267,7 @@ def _placed(
         mesh, used = mesh_through(sensors.points, domain)
         order, notes = np.flatnonzero(used), (_laid(len(sensors.points), mesh, domain is not None),)
         if len(order) < _INSIDE * len(used):
-            raise DataError(f"{path}: only {len(order)} of the {len(used)} sensors are inside of the domain or mesh")
+            raise DataError(f"{path}: only {len(order)} of the {len(used)} sensors are inside the domain or mesh")
     else:
         raise DataError(f"{path}: there is one position only; at least 2 are needed")
     if mesh is not None:
@@ -285,7 +285,7 @@ def _placed(
 
 def _laid(count: int, mesh: Mesh, told: bool) -> str:
     """What became of scattered sensors, in words."""
-    parts = [f"a mesh was laid through the {count} sensors (Delaunay){' inside of the domain given' * told}"]
+    parts = [f"a mesh was laid through the {count} sensors (Delaunay){' inside the given domain' * told}"]
     if holes := count_holes(mesh):
         parts.append(
             f"{holes} hole{'s' * (holes > 1)}" if told else f"{holes} gap{'s' * (holes > 1)} without sensors left open"

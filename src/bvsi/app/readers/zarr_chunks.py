@@ -18,7 +18,7 @@ _HEADER = struct.Struct("<4BIII")
 
 
 class CheckedStore(WrapperStore[Any]):
-    """A store that gives no chunk of Blosc whose header is wrong.
+    """A store that refuses Blosc chunks whose header is wrong.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ def _is_chunk(key: str, node: str) -> bool:
 
 
 def check_blosc(key: str, chunk: bytes, unpacked: int) -> None:
-    """Refuse a chunk whose header tells other lengths than its own, and of what it unpacks to."""
+    """Refuse a chunk whose header states other lengths than its own and that of its unpacked content."""
     whole = len(chunk) >= _HEADER.size
     *_, size, block, packed = _HEADER.unpack_from(chunk) if whole else (0, 0, 0)
     if not whole or packed != len(chunk) or size > max(unpacked, 1) or block > max(size, 1):

@@ -1,4 +1,4 @@
-"""What a Zarr store says of its nodes, checked before a library opens it.
+"""What a Zarr store says about its nodes, checked before a library opens it.
 
 A store may hold records of both versions of the format for one node, and a library opens whichever it looks for first;
 codecs may run code (pickle), and a chunk of a few bytes may unpack to gigabytes. So every record is read here, and only
@@ -107,7 +107,7 @@ def checked_metadata(path: Path, *, allow_outside: bool, largest: float) -> Meta
         versions.setdefault(node, set()).add(_RECORDS[kind])
         meta = json.loads(text)
         if not isinstance(meta, dict):
-            raise DataError(f"{path}: the record {name!r} is no table; the store is damaged")
+            raise DataError(f"{path}: the record {name!r} is not a table; the store is damaged")
         if kind == ".zarray" or (kind == "zarr.json" and meta.get("node_type") == "array"):
             arrays[node] = meta
     if len(set().union(*versions.values())) > 1:
@@ -128,7 +128,7 @@ def _folder_records(root: Path, allow_outside: bool) -> Iterator[tuple[str, byte
                 if found.is_dir() or not found.is_file():
                     raise DataError(f"{found}: a link to no file in a Zarr store; put the folder itself there")
                 check_reference(root, str(found.resolve()), allow_outside=allow_outside)
-            if name.lower() in (*_RECORDS, *_OTHERS):  # some file systems do not tell capitals apart
+            if name.lower() in (*_RECORDS, *_OTHERS):  # some file systems ignore the case of letters
                 total = _check_length(root, name, found.stat().st_size, total)
                 if name.lower() in _RECORDS:
                     yield found.relative_to(root).with_name(name.lower()).as_posix(), found.read_bytes()
@@ -147,7 +147,7 @@ def _zip_records(path: Path) -> Iterator[tuple[str, bytes]]:
                 or {"..", "/"} & set(PurePosixPath(name).parts)
             ):
                 raise DataError(
-                    f"{path}: its entry {name[:80]!r} is there twice, or no plain name; zip the store again"
+                    f"{path}: its entry {name[:80]!r} occurs twice, or has no plain name; zip the store again"
                 )
             seen.add(name)
             kind = name.rpartition("/")[2].lower()
@@ -165,7 +165,7 @@ def _check_length(path: Path, name: str, size: int, total: int) -> int:
 
 
 def _check_array(path: Path, node: str, meta: Mapping[str, Any], largest: float) -> int:
-    """Bytes of a chunk. Codecs that are not known, types that are no numbers or texts, and large chunks are refused."""
+    """Bytes of a chunk. Unknown codecs, types that are neither numbers nor texts, and large chunks are refused."""
     odd = sorted(str(one) for one in _codecs(meta) if one not in _CODECS)
     if odd:
         told = (

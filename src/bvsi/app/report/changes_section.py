@@ -32,7 +32,7 @@ def changes(found: Discovery, before: Mapping[str, Any]) -> list[str]:
 
 
 def _coefficients(before: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Mean and standard deviation by operator; what is no such thing is passed over, since files may be changed."""
+    """Mean and standard deviation by operator; other entries are skipped, since files may be changed."""
     rows = before.get("coefficients")
     found = {}
     for row in rows if isinstance(rows, list) else []:

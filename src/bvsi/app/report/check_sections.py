@@ -9,6 +9,7 @@ import numpy as np
 from bvsi.app.report.charts import Chart, Curve, Level, chart
 from bvsi.app.report.markup import Markup, element, table
 from bvsi.app.report.svg import figure, short_number
+from bvsi.app.units import NO_UNITS, labelled
 from bvsi.check import Check
 from bvsi.discovery.refining import Refined
 from bvsi.predict.forecast import Forecast
@@ -53,8 +54,8 @@ def check_section(check: Check) -> Markup:
     )
 
 
-def forecast_section(forecast: Forecast) -> Markup:
-    """Growth of the error, and the share of values within the band."""
+def forecast_section(forecast: Forecast, units: Mapping[str, str] = NO_UNITS) -> Markup:
+    """Growth of the error, and the share of values within the band, over time with its unit."""
     times, held = forecast.times, forecast.held_out
     shaded = (float(times[held].min()), float(times[held].max())) if held.any() else None
     name = "held out" if shaded is not None else ""
@@ -67,7 +68,7 @@ def forecast_section(forecast: Forecast) -> Markup:
     growth = Chart(
         times,
         curves,
-        "t",
+        labelled("t", units),
         "relative to the RMS of the data",
         "Error of the forecast over time",
         levels=(Level("noise", float(forecast.noise)),) if np.isfinite(forecast.noise) else (),
@@ -79,7 +80,7 @@ def forecast_section(forecast: Forecast) -> Markup:
     covered = Chart(
         times,
         (Curve("coverage", forecast.coverage, "a"),),
-        "t",
+        labelled("t", units),
         "share of values within the band",
         "Coverage of the 95% band over time",
         levels=(Level("95%", 0.95),),
@@ -97,9 +98,12 @@ def forecast_section(forecast: Forecast) -> Markup:
         "div",
         figure(
             chart(growth),
-            "Error of the mean forecast; what noise and the spread of the draws let expect; that spread alone.",
+            "Error of the mean forecast; the error expected from noise and the spread of the draws; that spread alone.",
         ),
-        figure(chart(covered), "Share of measured values within the 95% band; about 95% where all is right."),
+        figure(
+            chart(covered),
+            "Share of measured values within the 95% band; about 95% where equation and noise are right.",
+        ),
         class_="figures",
     )
     return element("section", element("h2", "Forecast"), element("p", words + failed), figures, id="forecast")

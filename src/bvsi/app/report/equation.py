@@ -2,7 +2,7 @@
 
     ∂u/∂t = 0.301(2) ∇²u − 1.01(2) u ∂ₓu
 
-The number in brackets is the standard deviation, in units of the last digit. A coefficient that may as well be zero is
+The number in brackets is the standard deviation, in units of the last digit. A coefficient that may be zero is
 written as its 95% interval, [−400, 900].
 """
 
@@ -27,7 +27,7 @@ from bvsi.app.report.typeset import latex, mathml, plain
 from bvsi.common.naming import without_equation
 from bvsi.discovery import Discovery, undetermined, with_uncertainty
 
-# Values outside of these powers of ten are written with one.
+# Values outside these powers of ten are written with one.
 _SMALL, _LARGE = -4, 5
 _TERMS_IN_A_LINE = 3
 _ONE = Number("1")
@@ -58,7 +58,7 @@ class Line:
 
 
 def equation_lines(found: Discovery) -> tuple[Line, ...]:
-    """One line per field with an equation, and one per parameter inside of its operators."""
+    """One line per field with an equation, and one per parameter inside its operators."""
     lines = []
     for field in found.fields:
         terms = []
@@ -98,7 +98,7 @@ def measured(value: float, sd: float, unit: str = "") -> Number:
     power = math.floor(math.log10(size)) if size > 0 else 0
     if _SMALL <= power <= _LARGE:
         return Number(with_uncertainty(value, sd), unit=unit)
-    # in two steps: 10 to the power of 320 is no float
+    # in two steps: 10 to the power of 320 is not a float
     half = power // 2
     small, narrow = (x / 10.0**half / 10.0 ** (power - half) for x in (value, sd))
     return Number(with_uncertainty(small, narrow), power, unit)

@@ -86,7 +86,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Verbatim:
-    """A text that is no operator, as it was written."""
+    """A text that is not an operator, as it was written."""
 
     text: str
 

@@ -15,6 +15,7 @@ from bvsi.app.report.frame_images import colour_bar, film, picture
 from bvsi.app.report.markup import Markup, details, element
 from bvsi.app.report.svg import Scale, axes, dots_data, padded, path_data, short_number, svg
 from bvsi.app.report.typeset import plain
+from bvsi.app.units import NO_UNITS, labelled
 from bvsi.discovery.frames import ExperimentFrames, Frames
 
 Array = NDArray[np.float64]
@@ -27,12 +28,18 @@ _WIDE = 1.4  # width over height of a space–time image
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 400.0, 230.0, 50.0, 26.0, 40.0
 
 
-def frames_section(frames: Frames) -> Markup:
-    """All experiments; the first one open."""
+def frames_section(frames: Frames, units: Mapping[str, str] = NO_UNITS) -> Markup:
+    """All experiments; the first one open.
+
+    Parameters
+    ----------
+    units
+        Of fields, coordinates and ``t``.
+    """
     budget = _PIXELS // max(1, len(frames.experiments))
     blocks = []
     for number, part in enumerate(frames.experiments):
-        body = _experiment(part, number, budget)
+        body = _experiment(part, number, budget, units)
         name = f"Experiment {number + 1}"
         blocks.append(body if len(frames.experiments) == 1 else details(name, body, open_=number < _MOST_OPEN))
     words = (
@@ -42,14 +49,14 @@ def frames_section(frames: Frames) -> Markup:
     return element("section", element("h2", "Data, fit and residual"), element("p", words), *blocks, id="frames")
 
 
-def _experiment(part: ExperimentFrames, number: int, budget: int) -> Markup:
+def _experiment(part: ExperimentFrames, number: int, budget: int, units: Mapping[str, str]) -> Markup:
     """One slider for all fields of an experiment."""
     fields = [field for field in part.data if np.isfinite(part.data[field]).any()]
     if not part.points.shape[1]:
-        return element("div", *(_series(part, field) for field in fields))
+        return element("div", *(_series(part, field, units) for field in fields))
     chosen = _chosen(part, budget // max(1, len(fields)))
-    rows = [_field(part, field, chosen) for field in fields]
-    return element("div", _controls(part.times[chosen], f"frame-{number}"), *rows, class_="movie")
+    rows = [_field(part, field, chosen, units) for field in fields]
+    return element("div", _controls(part.times[chosen], f"frame-{number}", units.get("t", "")), *rows, class_="movie")
 
 
 def _chosen(part: ExperimentFrames, budget: int) -> Indices:
@@ -61,9 +68,9 @@ def _chosen(part: ExperimentFrames, budget: int) -> Indices:
     return np.unique(np.round(np.linspace(0, len(part.times) - 1, count)).astype(np.intp))
 
 
-def _controls(times: Array, key: str) -> Markup:
-    """A slider with the time beside it, and a button that lets it run."""
-    told = [f"t = {short_number(t)}" for t in times.tolist()]
+def _controls(times: Array, key: str, unit: str) -> Markup:
+    """A slider with the time beside it, and a button that plays the frames."""
+    told = [f"t = {short_number(t)} {unit}".rstrip() for t in times.tolist()]
     span = max(float(times[-1] - times[0]), np.finfo(float).tiny)
     moments = " ".join(f"{share:.4f}" for share in ((times - times[0]) / span).tolist())
     slider = element(
@@ -83,15 +90,27 @@ def _controls(times: Array, key: str) -> Markup:
     return element("div", label, slider, element("output", told[0], for_=key), button, class_="controls")
 
 
-def _field(part: ExperimentFrames, field: str, chosen: Indices) -> Markup:
+def _field(part: ExperimentFrames, field: str, chosen: Indices, units: Mapping[str, str]) -> Markup:
     """A row of three pictures, and in one dimension the curves as well."""
-    name = plain(name_formula(field))
+    name = _name(field, units)
     if part.points.shape[1] == 1:
-        return element("div", _pictures_1d(part, field, name), _curves(part, field, name, chosen), class_="field")
-    return element("div", _pictures_2d(part, field, name, chosen), class_="field")
+        curves = _curves(part, field, name, chosen, units)
+        return element("div", _pictures_1d(part, field, name, units), curves, class_="field")
+    return element("div", _pictures_2d(part, field, name, chosen, units), class_="field")
 
 
-def _pictures_1d(part: ExperimentFrames, field: str, name: str) -> Markup:
+def _name(field: str, units: Mapping[str, str]) -> str:
+    """A field with its unit."""
+    name = plain(name_formula(field))
+    return labelled(name, {name: units.get(field, "")})
+
+
+def _ends(way: str, axis: str, low: float, high: float, units: Mapping[str, str]) -> str:
+    """``across: x from 0 to 5 mm``."""
+    return f"{way}: {axis} from {short_number(low)} to {short_number(high)} {units.get(axis, '')}".rstrip()
+
+
+def _pictures_1d(part: ExperimentFrames, field: str, name: str, units: Mapping[str, str]) -> Markup:
     """Space–time images: place across, time upwards, with a line at the frame's time."""
     made = {key: space_time(values[field], part.points)[0] for key, values in _kinds(part, field).items()}
     low, high = value_range(made)
@@ -102,16 +121,17 @@ def _pictures_1d(part: ExperimentFrames, field: str, name: str) -> Markup:
     ]
     if field in part.residual and len(part.residual_times):
         residual, _ = space_time(part.residual[field], part.residual_points[field])
-        panels.append(_residual_panel(name, _upwards(residual, part.residual_times), _WIDE))
+        panels.append(_residual_panel(field, _upwards(residual, part.residual_times), _WIDE))
     left, right, *_ = extent(part.points)
-    across, upwards = (f"from {short_number(a)} to {short_number(b)}" for a, b in ((left, right), part.times[[0, -1]]))
-    note = element("p", f"across: x {across}; upwards: t {upwards}", class_="note")
+    across = _ends("across", _axis_names(part)[0], left, right, units)
+    upwards = _ends("upwards", "t", float(part.times[0]), float(part.times[-1]), units)
+    note = element("p", f"{across}; {upwards}", class_="note")
     return element("div", element("div", *panels, class_="pictures"), note)
 
 
-def _series(part: ExperimentFrames, field: str) -> Markup:
+def _series(part: ExperimentFrames, field: str, units: Mapping[str, str]) -> Markup:
     """A series over time, data as dots and fit as a line, and beside it the residual of its equation."""
-    name = plain(name_formula(field))
+    name, time = _name(field, units), labelled("t", units)
     data = part.data[field][:, 0]
     fit = part.fit[field][:, 0] if field in part.fit else np.full_like(data, np.nan)
     x = Scale(*padded(part.times, 0.0), _LEFT, _WIDTH - 12)
@@ -121,14 +141,14 @@ def _series(part: ExperimentFrames, field: str) -> Markup:
         element("path", d=dots_data(at, y(data)), class_="dots"),
         element("path", d=path_data(at, y(fit)), class_="curve b"),
     )
-    drawing = svg(_WIDTH, _HEIGHT, axes(x, y, "t", name), *curves, label=f"{name}: data and fit over t")
+    drawing = svg(_WIDTH, _HEIGHT, axes(x, y, time, name), *curves, label=f"{name}: data and fit over t")
     figures = [element("figure", drawing, element("figcaption", f"{name}: data (dots) and fit (line)"))]
     if field in part.residual and len(part.residual_times):
         z = Scale(-RESIDUAL_RANGE, RESIDUAL_RANGE, _HEIGHT - _BOTTOM, _TOP)
         held = np.clip(part.residual[field][:, 0], -RESIDUAL_RANGE, RESIDUAL_RANGE)
         dots = element("path", d=dots_data(x(part.residual_times), z(held)), class_="dots")
-        words = f"{name}: whitened residual"
-        drawing = svg(_WIDTH, _HEIGHT, axes(x, z, "t", "sd"), dots, label=words)
+        words = f"{plain(name_formula(field))}: whitened residual"
+        drawing = svg(_WIDTH, _HEIGHT, axes(x, z, time, "sd"), dots, label=words)
         figures.append(element("figure", drawing, element("figcaption", words)))
     return element("div", element("div", *figures, class_="pictures"), class_="field")
 
@@ -145,7 +165,7 @@ def _upwards(values: Array, times: Array) -> Array:
     return np.asarray(values[nearest][None, ::-1])
 
 
-def _pictures_2d(part: ExperimentFrames, field: str, name: str, chosen: Indices) -> Markup:
+def _pictures_2d(part: ExperimentFrames, field: str, name: str, chosen: Indices, units: Mapping[str, str]) -> Markup:
     """Films of data, fit and residual."""
     made = {key: field_images(values[field][chosen], part) for key, values in _kinds(part, field).items()}
     low, high = value_range(made)
@@ -157,14 +177,19 @@ def _pictures_2d(part: ExperimentFrames, field: str, name: str, chosen: Indices)
     if field in part.residual and len(part.residual_times):
         nearest = np.abs(part.times[chosen][:, None] - part.residual_times).argmin(axis=1)
         residual = residual_images(part, field, nearest)
-        panels += [] if residual is None else [_residual_panel(name, residual, proportion)]
-    across, upwards = (f"from {short_number(a)} to {short_number(b)}" for a, b in ((left, right), (bottom, top)))
-    note = element("p", f"across: x {across}; upwards: y {upwards}", class_="note")
+        panels += [] if residual is None else [_residual_panel(field, residual, proportion)]
+    first, second, *_ = _axis_names(part)
+    across, upwards = _ends("across", first, left, right, units), _ends("upwards", second, bottom, top, units)
+    note = element("p", f"{across}; {upwards}", class_="note")
     return element("div", element("div", *panels, class_="pictures"), note)
 
 
-def _residual_panel(name: str, images: Array, proportion: float) -> Markup:
-    words = f"{name}: whitened residual"
+def _axis_names(part: ExperimentFrames) -> tuple[str, ...]:
+    return ("x", "y") if part.axes is None else tuple(part.axes)
+
+
+def _residual_panel(field: str, images: Array, proportion: float) -> Markup:
+    words = f"{plain(name_formula(field))}: whitened residual (sd)"
     return _panel(words, images, len(images), proportion, -RESIDUAL_RANGE, RESIDUAL_RANGE, RESIDUAL_MAP)
 
 
@@ -175,7 +200,7 @@ def _panel(
     return element("figure", shown, element("figcaption", words, " ", colour_bar(low, high, colours)))
 
 
-def _curves(part: ExperimentFrames, field: str, name: str, chosen: Indices) -> Markup:
+def _curves(part: ExperimentFrames, field: str, name: str, chosen: Indices, units: Mapping[str, str]) -> Markup:
     """Data as dots and fit as a line at every frame; the page shows one of them."""
     data, places = space_time(part.data[field][chosen], part.points)
     fit, _ = space_time(part.fit[field][chosen] if field in part.fit else np.full_like(data, np.nan), part.points)
@@ -191,5 +216,8 @@ def _curves(part: ExperimentFrames, field: str, name: str, chosen: Indices) -> M
         )
         for number, (measured, smooth) in enumerate(zip(data, fit, strict=True))
     ]
-    drawing = svg(_WIDTH, _HEIGHT, axes(x, y, "x", name), *steps, label=f"{name}: data and fit over x")
+    axis = _axis_names(part)[0]
+    drawing = svg(
+        _WIDTH, _HEIGHT, axes(x, y, labelled(axis, units), name), *steps, label=f"{name}: data and fit over {axis}"
+    )
     return element("figure", drawing, element("figcaption", f"{name} at this frame: data (dots) and fit (line)"))

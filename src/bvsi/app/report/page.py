@@ -91,16 +91,16 @@ def html_report(
     sections["posterior"] = _posterior(found)
     quantities = functions_of(found) | dict(quantities)
     if quantities:
-        sections["quantities"] = quantity_section(quantities)
+        sections["quantities"] = quantity_section(quantities, found.data_units)
     if found.frames is not None and found.frames.experiments:
-        sections["frames"] = frames_section(found.frames)
+        sections["frames"] = frames_section(found.frames, found.data_units)
     if found.check is not None:
         sections["check"] = check_section(found.check)
     if found.forecast is not None:
-        sections["forecast"] = forecast_section(found.forecast)
+        sections["forecast"] = forecast_section(found.forecast, found.data_units)
     if found.refined is not None:
         made = refined_section(found.refined, dict(zip(found.names, found.theta, strict=True)))
-        few = found.refined.few_frames  # the weak form cannot tell then
+        few = found.refined.few_frames  # the weak form cannot decide then
         sections = {"refined": made, **sections} if few else {**sections, "refined": made}
     sections["settings"] = settings_section(found, settings, timing, study_text)
     sections["paper"] = paper_section(found)

@@ -15,6 +15,7 @@ from bvsi.app.report.frame_images import colour_bar, film, picture
 from bvsi.app.report.markup import Markup, download, element, table
 from bvsi.app.report.summary_section import signed
 from bvsi.app.report.svg import figure
+from bvsi.app.units import NO_UNITS, labelled
 from bvsi.common.naming import plain_name
 
 if TYPE_CHECKING:
@@ -31,16 +32,18 @@ def functions_of(found: Discovery) -> dict[str, xr.Dataset]:
     return {f"{f.name}({', '.join(f.function.of)})": found.function(f.name) for f in varying}
 
 
-def quantity_section(quantities: Mapping[str, xr.Dataset]) -> Markup:
+def quantity_section(quantities: Mapping[str, xr.Dataset], units: Mapping[str, str] = NO_UNITS) -> Markup:
     """Numbers in a table, functions of one coordinate as bands, of two as maps of mean and half width.
 
     Parameters
     ----------
     quantities
         Quantities by name, as :func:`bvsi.predict.predict_linear` gives them: ``mean``, ``lower``, ``upper``.
+    units
+        Of the variables that they are functions of.
     """
     numbers = {name: q for name, q in quantities.items() if q["mean"].ndim == 0}
-    drawn = [_drawn(name, q) for name, q in quantities.items() if q["mean"].ndim > 0]
+    drawn = [_drawn(name, q, units) for name, q in quantities.items() if q["mean"].ndim > 0]
     parts = [] if not numbers else [_numbers(numbers)]
     figures = [element("div", *drawn, class_="figures")] if drawn else []
     return element("section", element("h2", "Derived quantities"), *parts, *figures, id="quantities")
@@ -54,20 +57,21 @@ def _numbers(quantities: Mapping[str, xr.Dataset]) -> Markup:
     return table(["quantity", "mean", "interval"], rows, caption="Numbers that follow from the coefficients")
 
 
-def _drawn(name: str, q: xr.Dataset) -> Markup:
+def _drawn(name: str, q: xr.Dataset, units: Mapping[str, str]) -> Markup:
     level = f"{100 * float(q.attrs.get('level', 0.95)):g}%"
     if q["mean"].ndim == 1:
-        return _band(name, q, level)
+        return _band(name, q, level, units)
     if q["mean"].ndim == 2:
-        return _maps(name, q, level)
+        return _maps(name, q, level, units)
     return element("p", f"{name} has {q['mean'].ndim} dimensions; one or two can be drawn.")
 
 
-def _band(name: str, q: xr.Dataset, level: str) -> Markup:
+def _band(name: str, q: xr.Dataset, level: str, units: Mapping[str, str]) -> Markup:
     (axis,) = (str(d) for d in q["mean"].dims)
     mean, low, high = (np.asarray(q[key].values, dtype=float) for key in ("mean", "lower", "upper"))
     curve = Curve("mean", mean, "a", (low, high))
-    drawing = chart(Chart(_places(q, axis), (curve,), axis, name, f"{name} over {axis} with its {level} band"))
+    words = f"{name} over {axis} with its {level} band"
+    drawing = chart(Chart(_places(q, axis), (curve,), labelled(axis, units), name, words))
     return figure(drawing, f"{name}: mean and {level} band.")
 
 
@@ -78,7 +82,7 @@ def _places(q: xr.Dataset, axis: str) -> Array:
     return np.arange(q.sizes[axis], dtype=float)
 
 
-def _maps(name: str, q: xr.Dataset, level: str) -> Markup:
+def _maps(name: str, q: xr.Dataset, level: str, units: Mapping[str, str]) -> Markup:
     """Mean, and half the width of the band."""
     first, second = (str(d) for d in q["mean"].dims)
     axes = [_places(q, first), _places(q, second)]
@@ -92,7 +96,7 @@ def _maps(name: str, q: xr.Dataset, level: str) -> Markup:
         caption = element("figcaption", words, " ", colour_bar(smallest, largest, FIELD_MAP))
         panels.append(element("figure", picture(source, 1, proportion, words, smooth=True), caption))
     ends = "; ".join(
-        f"{way}: {axis} from {signed(float(v[0]))} to {signed(float(v[-1]))}"
+        f"{way}: {axis} from {signed(float(v[0]))} to {signed(float(v[-1]))} {units.get(axis, '')}".rstrip()
         for way, axis, v in zip(("across", "upwards"), (first, second), axes, strict=True)
     )
     grid = [(x, y) for x in axes[0].tolist() for y in axes[1].tolist()]

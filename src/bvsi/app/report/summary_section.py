@@ -24,7 +24,7 @@ class Judgement:
 
 
 def judgement(found: Discovery) -> Judgement:
-    """The verdict, told by sign, colour and words."""
+    """The verdict as sign, colour and words."""
     if found.check is None:
         return Judgement("unknown", "?", "Not checked", found.advice)
     style, sign = {

@@ -82,7 +82,7 @@ _LOWERED = str.maketrans("0123456789aehijklmnoprstuvx", "₀₁₂₃₄₅₆�
 
 
 def latex(formula: Formula) -> str:
-    """LaTeX in math mode; what is no operator stands in typewriter letters."""
+    """LaTeX in math mode; what is not an operator is set in typewriter letters."""
     match formula:
         case Number(digits=digits, exponent=exponent, unit=unit):
             digits = digits.replace("−", "-")  # of an interval

@@ -1,4 +1,4 @@
-"""What one setting says about another, and about the data: everything that can be told before computing."""
+"""What one setting says about another, and about the data: everything that can be found before computing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def validate(study: Study, data: Data | Sequence[Data] | None = None) -> None:
 
 
 def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list[StudyProblem]:
-    """What is wrong with a study, as far as it can be told with or without the data."""
+    """What is wrong with a study, as far as it can be seen with or without the data."""
     settings = study.settings
     experiments: tuple[Data, ...] = ()
     if data is not None:
@@ -96,7 +96,7 @@ def _data(settings: DataSettings) -> Iterator[StudyProblem]:
         value = getattr(settings, key)
         for name in (value,) if isinstance(value, str) else value or ():
             if not name.isprintable():
-                yield StudyProblem(("data", key), f"{name!r} is no path; remove the control characters.")
+                yield StudyProblem(("data", key), f"{name!r} is not a path; remove the control characters.")
     for key in ("fields", "auxiliary"):
         for name in getattr(settings, key) or ():
             yield from attempt(("data", key), partial(check_field_name, series=True), name)  # data refuse x, y, z
@@ -137,7 +137,7 @@ def _output(study: Study) -> Iterator[StudyProblem]:
     """The folder of the results has to be one of its own."""
     name = study.settings.output.folder
     if not name.isprintable():
-        yield StudyProblem(("output", "folder"), f"{name!r} is no path; remove the control characters.")
+        yield StudyProblem(("output", "folder"), f"{name!r} is not a path; remove the control characters.")
         return
     here = study.path.parent.absolute()
     folder = Path(*_parts(here / name))
@@ -145,11 +145,11 @@ def _output(study: Study) -> Iterator[StudyProblem]:
         yield StudyProblem(("output", "folder"), f"{name!r} holds the study itself; name a folder of its own.")
     elif not folder.is_relative_to(Path(*_parts(here))):
         yield StudyProblem(
-            ("output", "folder"), f"{name!r} lies outside of the study's folder; give it with --out instead."
+            ("output", "folder"), f"{name!r} lies outside the study's folder; give it with --out instead."
         )
     elif not _may_be_folder(folder):
         yield StudyProblem(
-            ("output", "folder"), f"{name!r} cannot be a folder; a file is in its way, or it is too long."
+            ("output", "folder"), f"{name!r} cannot be a folder; a file has that name, or the name is too long."
         )
 
 

@@ -37,7 +37,7 @@ def complaints(error: ValidationError, document: Mapping[str, Any]) -> list[Stud
     """One problem per fault, of the document as TOML gave it."""
     found = error.errors(include_url=False)
     told = [_problem(fault, document) for fault in found[:MAX_SHOWN]]
-    # more are counted, not put into words: near names of thousands of keys would take long
+    # further ones are counted, not listed: near names of thousands of keys would take long
     return told + [StudyProblem((), "one more fault") for _ in found[MAX_SHOWN:]]
 
 

@@ -137,7 +137,7 @@ def _check(node: ast.AST, known: Sequence[str]) -> None:
     match node:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise BvsiError(f"{value!r} is no real number.")
+                raise BvsiError(f"{value!r} is not a real number.")
             if abs(value) > MAX_CONSTANT:  # before it becomes a float, which an integer may be too large for
                 raise BvsiError("a constant in it is not a real number of moderate size; rescale.")
         case ast.Name(id=name):

@@ -1,4 +1,4 @@
-"""Ways to tell faults of settings."""
+"""Ways to report faults of settings."""
 
 from __future__ import annotations
 

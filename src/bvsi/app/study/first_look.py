@@ -1,16 +1,20 @@
-"""Data of a file that nobody has written settings for yet: what the file suggests, and what of it is a guess."""
+"""Data of a file without settings yet: what the file suggests, and what of it is a guess."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from bvsi.app.readers import Reading, read_with_notes, suggest
+from bvsi.app.readers import Contents, Reading, read_with_notes, suggest
+from bvsi.app.readers.names import TIME_NAMES, file_names
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
-from bvsi.errors import MissingValuesError
+from bvsi.errors import BvsiError, MissingValuesError
+from bvsi.operators import Library
+from bvsi.operators.vocabulary import TIME
 
 # A series is called a random walk where it has so many samples, steps alike to this part, increments that grow by this
 # many of their own standard deviations, and do so with the power 1 ± _WALK. Ornstein–Uhlenbeck with 2,001 samples
@@ -54,6 +58,34 @@ def first_look(
     return data, wanted, tuple(dict.fromkeys((*notes, *told)))
 
 
+def stated_units(listed: Contents, reading: Reading, data: Data) -> dict[str, str]:
+    """Units of fields, coordinates and ``t``, as far as the file states them."""
+    fields = {column: name for name, column in (file_names("fields", reading.fields) or {}).items()}
+    held = {held: dim for dim, held in dict(reading.coordinates or {}).items()}
+    units = {}
+    for one in listed.variables:
+        dim = held.get(one.name, one.name)
+        axis = dict(reading.axes or {}).get(dim, dim)
+        is_time = dim == reading.time or (reading.time is None and dim.lower() in TIME_NAMES)
+        name = TIME if is_time else axis if axis in data.geometry.names else fields.get(one.name, one.name)
+        if one.unit and name in (TIME, *data.geometry.names, *data.names):
+            units[name] = one.unit
+    return units
+
+
+def fitting_units(units: Mapping[str, str], data: Data, library: Library) -> dict[str, str]:
+    """The units of a file where none is missing and all operators have a coefficient in them; else none."""
+    from bvsi.app.units import coefficient_units
+
+    if not {TIME, *data.geometry.names, *data.names} <= set(units):
+        return {}
+    try:
+        coefficient_units(library, units)
+    except BvsiError:  # words that are no units, or pint is not installed
+        return {}
+    return dict(units)
+
+
 def walks_at_random(data: Data, name: str) -> bool:
     """Whether a series has increments of the variance of a random walk, k s, over k = 1 to 16 steps.
 
@@ -72,7 +104,7 @@ def walks_at_random(data: Data, name: str) -> bool:
 
 
 def guesses(reading: Reading) -> list[str]:
-    """What a file does not tell, in words."""
+    """What a file does not state, in words."""
     found = []
     if reading.dims is not None:
         found.append(f"guessed from lengths: dims = {', '.join(reading.dims)}; give --dims where that is wrong")

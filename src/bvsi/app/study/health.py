@@ -92,5 +92,5 @@ def _warnings(blas: tuple[dict[str, str], ...]) -> list[str]:
                 "Haswell."
             )
     if os.environ.get("OMP_NUM_THREADS") is None and usable_cores() > 8:
-        found.append("many cores: set OMP_NUM_THREADS=4, since small matrices gain nothing from more.")
+        found.append("many cores: set OMP_NUM_THREADS=4, since small matrices do not gain from more.")
     return found

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bvsi.app.readers import Contents, Reading, contents
-from bvsi.app.study.candidates import steady_sides, suggested_operators
-from bvsi.app.study.first_look import first_look
+from bvsi.app.study.candidates import densities_of, steady_sides, suggested_operators
+from bvsi.app.study.first_look import first_look, stated_units
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid
 from bvsi.discovery.method import choose_method, takes_high_orders
@@ -51,6 +51,8 @@ class Inspection:
         Test functions that discovery would take, and why.
     left
         Left sides by field, of one frame, in which nothing moves.
+    units
+        Of fields, coordinates and ``t``, as far as the file states them.
     """
 
     contents: Contents
@@ -63,6 +65,7 @@ class Inspection:
     operators: Mapping[str, tuple[str, ...]] | None = None
     method: str = ""
     left: Mapping[str, str] = field(default_factory=dict)
+    units: Mapping[str, str] = field(default_factory=dict)
 
     def record(self) -> dict[str, Any]:
         """As JSON values."""
@@ -83,6 +86,7 @@ class Inspection:
             "cycles_per_step": self.cycles,
             "operators": self.operators,
             "left": dict(self.left),
+            "units": dict(self.units),
             "method": self.method,
         }
 
@@ -98,7 +102,9 @@ class Inspection:
         rows += [f"  note: {_one_line(note)}" for note in dict.fromkeys((*self.contents.notes, *self.notes))]
         if self.data is None:
             return "\n".join([*rows, "The values cannot be read as they are."])
-        rows += [f"{self.data!r}", *self._noise_text(), *self._spectrum_text(), *self._advice()]
+        units = ", ".join(f"{name} in {unit}" for name, unit in self.units.items())
+        rows += [f"{self.data!r}"] + ([f"units: {units}"] if units else [])
+        rows += [*self._noise_text(), *self._spectrum_text(), *self._advice()]
         return "\n".join(rows)
 
     def _noise_text(self) -> list[str]:
@@ -130,13 +136,14 @@ def inspect(
     limits: Reading | None = None,
     progress: Progress = silent,
 ) -> Inspection:
-    """Look at a file; what it does not tell is suggested, within ``limits`` as in :func:`bvsi.app.readers.suggest`."""
+    """Look at a file; what it does not state is suggested, within ``limits`` as in :func:`bvsi.app.readers.suggest`."""
     listed = contents(path, reading or limits)
     try:
         data, wanted, notes = first_look(path, reading, limits=limits, progress=progress)
     except BvsiError as error:
         return Inspection(listed, reading or Reading(), obstacle=str(error))
-    operators = suggested_operators(data.names, data.geometry.names, splines=takes_high_orders(data))
+    high, dense = takes_high_orders(data), densities_of(data)
+    operators = suggested_operators(data.names, data.geometry.names, splines=high, densities=dense)
     left: dict[str, str] = {}
     if data.n_times == 1:
         operators, left = steady_sides(operators)
@@ -165,6 +172,7 @@ def inspect(
         {field: tuple(texts) for field, texts in operators.items()},
         method,
         left,
+        stated_units(listed, wanted, data),
     )
 
 

@@ -24,7 +24,7 @@ def write_picture(seen: Inspection, path: Path) -> None:
     figure = Figure(figsize=(5 * columns, 3.8 * len(names)), layout="constrained")
     axes = figure.subplots(len(names), columns, squeeze=False)
     for row, name in zip(axes, names, strict=True):
-        field_view(row[0], data, name)
+        field_view(row[0], data, name, seen.units)
         if columns == 2:
-            spectrum(row[1], data, name, measured.filtered.get(name))
+            spectrum(row[1], data, name, measured.filtered.get(name), seen.units)
     write_whole(path, png_bytes(figure, dpi=110))

@@ -67,7 +67,7 @@ class Costs:
     inverse
         Factors that a gradient of a log-determinant adds.
     margin
-        Freed memory that allocators keep, and small arrays that nobody counts.
+        Freed memory that allocators keep, and small arrays that are not counted.
     """
 
     program: float = 3e8
@@ -95,7 +95,7 @@ class Memory:
     rows, blocks
         N and K of every experiment.
     free
-        Bytes that the machine has left, None where it does not tell.
+        Bytes that the machine has left, None where it does not report it.
     """
 
     choice: Choice
@@ -163,7 +163,8 @@ def estimate_memory(
     """What :func:`bvsi.discover` with the same arguments will take; errors are those that it would raise."""
     library, experiments = by_experiment(library, as_experiments(data))
     measured = measure_all(experiments, noise, robust=robust)
-    _, library = with_columns(library, measured)
+    if library.unknown:
+        _, library = with_columns(library, measured)
     chosen = choose_method(measured, library, method)
     estimator, setup = chosen.method.estimator, chosen.setup
     chains = 0 if not isinstance(estimator, Maximum | SVGD | NUTS) else usable_cores() ** isinstance(estimator, NUTS)
@@ -238,7 +239,7 @@ def _size(amount: float) -> str:
 
 
 def free_memory() -> float | None:
-    """Bytes that Linux can give without swapping, and that the control group allows; None where nobody tells."""
+    """Bytes that Linux can give without swapping, and that the control group allows; None where neither is known."""
     try:
         rows = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(1024.0 * float(row.split()[1]) for row in rows if row.startswith("MemAvailable"))

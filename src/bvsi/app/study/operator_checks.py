@@ -45,7 +45,7 @@ def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequen
 
 
 def _axes(data: DataSettings, library: LibrarySettings) -> tuple[tuple[str, ...], str]:
-    """Names of axes, and what they are, as far as a study tells without its data; by default x, y, z."""
+    """Names of axes, and what they are, as far as a study states them without its data; by default x, y, z."""
     stated = data.coordinates if isinstance(data.coordinates, str) else ""
     called = {f"d{name}" for name in AXIS_NAMES if name not in COORDINATE_NAMES}
     texts = [text for texts in library.equations.values() for text in texts][:MAX_OPERATORS]
@@ -86,7 +86,7 @@ def _library(settings: LibrarySettings, **changes: Any) -> Library:
 
 
 def _vectors(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
-    """Vectors that are none, and components that are no fields."""
+    """Invalid vectors, and components that are not fields."""
     known = (*words.fields, *words.auxiliary)
     for name, parts in settings.vectors.items():
         place = ("library", "vectors", name)
@@ -128,7 +128,7 @@ def _definitions(settings: LibrarySettings, words: Vocabulary) -> Iterator[Study
 
 
 def _parameters(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
-    """Parameters that cannot be: their names, bounds and starts."""
+    """Parameters that are impossible: their names, bounds and starts."""
     taken = (*words.fields, *words.auxiliary, *words.coordinates, *settings.definitions, *settings.vectors)
     for name, given in settings.parameters.items():
         place = ("library", "parameters", name)
@@ -144,7 +144,7 @@ def _parameters(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyP
 
 
 def _unknown(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProblem]:
-    """Unknown functions that cannot be: their names, and what they are functions of."""
+    """Unknown functions that are impossible: their names, and what they are functions of."""
     taken = (*words.fields, *words.auxiliary, *words.coordinates, *settings.definitions, *settings.vectors)
     known = (*words.coordinates, "t", *words.fields, *words.auxiliary)
     for name, given in settings.unknown.items():
@@ -157,12 +157,12 @@ def _unknown(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyProb
 
 
 def _understood(text: str, words: Vocabulary, dialect: Dialect | None = None) -> None:
-    """Refuse a text that is no operator."""
+    """Refuse a text that is not an operator."""
     strong_form(read(text), words, dialect)
 
 
 def _worked_out(field: str, text: str, settings: LibrarySettings, words: Vocabulary) -> None:
-    """Refuse a text that is no operator of the equation of a field or vector."""
+    """Refuse a text that is not an operator of the equation of a field or vector."""
     dialect = Dialect({name: read(text) for name, text in settings.definitions.items()})
     numbers = {name: one.first for name, one in as_parameters(settings.parameters, ()).items()}
     text = substituted(read(text), numbers | dict.fromkeys(settings.unknown, 1.0)).text

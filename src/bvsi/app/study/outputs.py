@@ -60,7 +60,7 @@ def check_place(folder: Path, names: Iterable[str], *, within: Path | None = Non
     foreign = [name for name in names if name not in ours and os.path.lexists(folder / name)]
     if foreign:
         raise BvsiError(
-            f"{folder}: it holds {foreign[0]!r}, which no run of bvsi has written there; choose another folder, "
+            f"{folder}: it holds {foreign[0]!r}, which bvsi did not write; choose another folder, "
             "or move the file away."
         )
 
@@ -109,7 +109,7 @@ def finish_move(folder: Path) -> None:
 
 
 def recover(folder: Path) -> None:
-    """Finish what a killed run left, before its results are read; not while another run is at it."""
+    """Finish what a killed run left, before its results are read; not while another run is working on it."""
     linked = any(place.is_symlink() for place in (folder, folder / WORK, folder / WORK / _STAGING))
     if not linked and _digests(folder) is not None:  # nothing is touched in a folder that comes from elsewhere
         with suppress(BusyError), alone(folder):
@@ -156,7 +156,7 @@ def _clear_aside(folder: Path) -> None:
         return
     swapped = not any((folder / WORK / _STAGING / name).exists() for name in digests)
     staged = {f"{WORK}/{_STAGING}/{name}" for name in digests}
-    # the list and the seal go last, so that what is killed here can be told apart the next time
+    # the list and the seal go last, so that what is killed here can be recognised the next time
     last = (f"{WORK}/{_WRITTEN}", f"{WORK}/{_STAGING}/{_SEAL}")
     empty(aside, folder if swapped else None, {*written(aside), *staged}, last)
 

@@ -74,7 +74,7 @@ def pack(folder: Path) -> bytes:
         path = folder / name
         check_no_link(path)
         if path.exists() and not is_regular(path):
-            raise BvsiError(f"{path}: this is no file; only results that bvsi run has written are packed.")
+            raise BvsiError(f"{path}: this is not a file; only results that bvsi run has written are packed.")
         if path.exists():
             members[name] = path.read_bytes()
     _check_members(members, str(folder))
@@ -152,10 +152,10 @@ def _members(path: Path) -> dict[str, bytes]:
             entries = archive.infolist()
             names = [entry.filename for entry in entries]
             if len(entries) > _MOST or sum(entry.file_size for entry in entries) > _LARGEST:
-                raise BvsiError(f"{path}: more than {_MOST} files or {_LARGEST / 1e6:.0f} MB; this is no pack of bvsi.")
+                raise BvsiError(f"{path}: more than {_MOST} files or {_LARGEST / 1e6:.0f} MB; not a pack of bvsi.")
             odd = [name for name in names if name not in (MANIFEST, *WRITTEN) and not _QUANTITY.fullmatch(name)]
             if odd or len({*names}) < len(names):
-                raise BvsiError(f"{path}: it has files that bvsi pack does not write, or one twice; it is no pack.")
+                raise BvsiError(f"{path}: it has files that bvsi pack does not write, or one twice; it is not a pack.")
             plain = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
             if any(entry.flag_bits & 1 or entry.compress_type not in plain for entry in entries):
                 raise BvsiError(f"{path}: its files are encrypted or packed in a way that is not read.")
@@ -171,7 +171,7 @@ def _check_members(members: Mapping[str, bytes], where: str) -> None:
     if missing:
         raise BvsiError(f"{where}: {missing[0]} is missing; this is not all of a result, run the study again.")
     if sum(map(len, members.values())) > _LARGEST:
-        raise BvsiError(f"{where}: more than {_LARGEST / 1e6:.0f} MB are too many for a pack.")
+        raise BvsiError(f"{where}: more than {_LARGEST / 1e6:.0f} MB are too much for a pack.")
 
 
 def _manifest(members: Mapping[str, bytes], where: str) -> bytes:
@@ -211,7 +211,7 @@ def _json(content: bytes, where: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise BvsiError(f"{where}: this is no JSON object.")
+        raise BvsiError(f"{where}: this is not a JSON object.")
     return found
 
 
@@ -234,7 +234,7 @@ def _found(place: Path, where: str) -> Discovery:
 
 
 def _derived(found: Discovery, place: Path, members: Mapping[str, bytes], where: str) -> str:
-    """Compare the tables with what follows from the result itself; tells what was compared."""
+    """Compare the tables with what follows from the result itself; returns what was compared."""
     used = _json(members[SETTINGS], f"{where}: {SETTINGS}").get("versions")
     writer = used.get("bvsi") if isinstance(used, dict) else None
     if writer != __version__:
@@ -266,7 +266,7 @@ def _repeated(
     if not changed:
         return "bit", "run again: every number is the same to the bit"
     if found.names != made.names:
-        raise BvsiError(f"run again, the equation is another: {made.equation}")
+        raise BvsiError(f"run again, the equation is different: {made.equation}")
     scale = np.maximum(found.sd, made.sd)
     apart = np.divide(np.abs(found.theta - made.theta), scale, out=np.zeros_like(scale), where=scale > 0)
     spread = np.abs(np.log(made.sd / found.sd)) if np.all(found.sd > 0) and np.all(made.sd > 0) else np.zeros(1)
@@ -282,7 +282,7 @@ def _repeated(
 def _with_data(study: Study, data: Sequence[Path], files: Mapping[str, str], max_memory: float | None) -> Study:
     """The study with the data that were given, which have to be its own; nothing else on this machine is read."""
     if study.settings.data.mesh is not None:
-        raise BvsiError("the study names a mesh file; to repeat it, run its study file by yourself with bvsi run.")
+        raise BvsiError("the study names a mesh file; to repeat it, run its study file with bvsi run.")
     if len(data) != len(files):
         raise BvsiError(f"--data: the study has {len(files)} data files, {', '.join(files)}; give each of them.")
     for path, (name, digest) in zip(data, files.items(), strict=True):

@@ -96,7 +96,7 @@ _TAKEN = ("pi", "operator", "draw", "mean", "variance", "lower", "upper")
 
 
 def axes_faults(quantity: QuantitySettings, place: Place = ()) -> Iterator[StudyProblem]:
-    """Variables that cannot be, and too many points."""
+    """Variables that are impossible, and too many points."""
     points = 1
     for name, (first, last, number) in quantity.axes.items():
         points *= number

@@ -46,10 +46,10 @@ class Quantity:
         """Mean, variance and credible band; ``rng`` draws from the posterior where it is not linear."""
         wanted = self.settings
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore", RuntimeWarning)  # what is no number is told below
+            warnings.simplefilter("ignore", RuntimeWarning)  # what is not a number is reported below
             made = found.predict(self.of(found.names), level=wanted.level, size=wanted.draws, rng=rng)
         if not np.isfinite(made["mean"]).any():
-            raise BvsiError("the quantity is nowhere a number; look for divisions by zero, logarithms and roots.")
+            raise BvsiError("the quantity is not a number anywhere; look for divisions by zero, logarithms and roots.")
         return made[["mean", "variance", "lower", "upper"]]
 
     def of(self, names: tuple[str, ...]) -> Predictable:

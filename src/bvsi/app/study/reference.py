@@ -1,6 +1,6 @@
 """The page ``docs/study.md``: every key of a study file, from the settings themselves.
 
-``python -m bvsi.app.study.reference docs/study.md`` writes it anew.
+``python -m bvsi.app.study.reference docs/study.md`` writes it again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The folder that a run writes: names of its files, and its pages made anew from them."""
+"""The folder that a run writes: names of its files, and its pages made again from them."""
 
 from __future__ import annotations
 
@@ -93,17 +93,17 @@ def _text(path: Path) -> str:
     if not path.is_file():
         return ""
     if path.stat().st_size > _LARGEST:
-        raise BvsiError(f"{path}: {path.stat().st_size} bytes are too many for this file; run the study again.")
+        raise BvsiError(f"{path}: {path.stat().st_size} bytes are too much for this file; run the study again.")
     try:
         return path.read_text(encoding="utf-8")
     except ValueError:
-        raise BvsiError(f"{path}: this is no text in UTF-8 any more; run the study again.") from None
+        raise BvsiError(f"{path}: this is no longer a text in UTF-8; run the study again.") from None
 
 
 def check_no_link(path: Path) -> None:
     """Refuse a link in the folder of a result, which may come from somebody else."""
     if path.is_symlink():
-        raise BvsiError(f"{path}: this is a link, and nothing from elsewhere is taken for part of a result; remove it.")
+        raise BvsiError(f"{path}: this is a link, and results may not contain links; remove it.")
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
-        raise BvsiError(f"{path}: this is no JSON any more; run the study again.") from None
+        raise BvsiError(f"{path}: this is no longer JSON; run the study again.") from None
     return found if isinstance(found, dict) else {}
 
 
@@ -131,7 +131,7 @@ def _quantities(folder: Path) -> dict[str, Any]:
 
 
 def _quantity(dataset: xr.Dataset) -> xr.Dataset:
-    """A quantity with its band; ValueError where something is missing or no number."""
+    """A quantity with its band; ValueError where something is missing or not a number."""
     bands = [dataset[name] for name in ("mean", "lower", "upper")]
     if any(band.dims != bands[0].dims or band.dtype.kind != "f" for band in bands):
         raise ValueError("mean, lower and upper do not fit together")

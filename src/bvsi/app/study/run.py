@@ -1,7 +1,7 @@
 """A study from file to files: read, discover, check, forecast, predict, write.
 
 Everything that can be checked is checked before anything is computed. Stages that are finished are kept in the folder
-of the results, so that a run that was killed goes on; the results appear as a whole when all is done.
+of the results, so that a run that was killed continues; the results appear as a whole when all is done.
 """
 
 from __future__ import annotations
@@ -58,6 +58,7 @@ from bvsi.check import Verdict
 from bvsi.cluster import Stored, seen_by_workers
 from bvsi.common.progress import OutOfTimeError, Progress, limited, silent
 from bvsi.data import Data
+from bvsi.data._arrays import mapped
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
 from bvsi.errors import BvsiError
@@ -91,7 +92,7 @@ class Finished:
     quantities
         Quantities by name, with mean, variance and band.
     notes
-        What a user should know of how the data were read, and of what could not be done.
+        What a user should know about how the data were read, and of what could not be done.
     seconds
         Seconds by stage, when it was computed.
     data
@@ -174,7 +175,7 @@ def run_study(
     out
         Folder of the results instead of the study's own.
     client
-        A dask.distributed.Client, on whose cluster the discovery is worked out. Results do not depend on it: a run may
+        A dask.distributed.Client, on whose cluster the discovery is computed. Results do not depend on it: a run may
         be begun here and ended there.
     answered
         Called with the discovery and the folder as soon as equation and verdict are there and written.
@@ -228,15 +229,21 @@ def _run(
         write(finished(found), study)
     if answered is not None:
         answered(found, folder)
+    end = time.monotonic() + wanted.budget
     if study.settings.forecast.enabled or "forecast" in wanted.insisted:
-        limit = limited(progress, wanted.budget)
+        share = 0.5 if study.settings.refine.enabled else 1.0  # both fit into the budget
+        limit = limited(progress, share * wanted.budget)
         found = _followed("forecast", stages, digests, found, wanted, lambda: with_forecast(inputs, found, limit))
     if study.settings.refine.enabled:
         digests["refine"] = digest_of({"forecast": digests["forecast"], "refine": settings["refine"]})
-        found = stages.done("refine", digests["refine"], lambda: with_refined(inputs, found, progress), *_KEPT)
+        left = max(0.0, end - time.monotonic())
+        insisted = replace(wanted, insisted=wanted.insisted | {"refine"})  # it is for answers that are in doubt
+        found = _followed(
+            "refine", stages, digests, found, insisted, lambda: with_refined(inputs, found, left, progress)
+        )
     if stages.refused:
         what = " and ".join(stages.refused)
-        _log.warning("%s in %s: damaged, or not computed on this machine; computed anew", what, stages.folder)
+        _log.warning("%s in %s: damaged, or not computed on this machine; computed again", what, stages.folder)
     made = finished(found)
     write(made, study)
     stages.clear(digests)
@@ -268,7 +275,7 @@ def _useless(found: Discovery) -> str:
         return ""
     return (
         f"the verdict is {found.verdict!r}, and an equation that does not explain the data does not forecast them; "
-        "bvsi forecast makes it all the same"
+        "to forecast anyway: bvsi forecast"
     )
 
 
@@ -279,14 +286,17 @@ def memory_of(inputs: Inputs) -> Memory:
 
 
 def _warn_of_memory(inputs: Inputs) -> None:
-    """Tell at once where memory will not do; small data are not looked at. It is no part of the results."""
-    free = free_memory()
-    size = sum(values.nbytes for data in inputs.data for values in data.fields.values())
+    """Warn at once where memory is not enough; small data, and those kept in files, are not checked.
+
+    The warning is not part of the results.
+    """
+    free, arrays = free_memory(), [values for data in inputs.data for values in data.fields.values()]
+    size = sum(values.nbytes for values in arrays if mapped(values) is None)
     if free is None or size < _ROOM * free:
         return
     try:
         warning = memory_of(inputs).warning
-    except BvsiError:  # told by the discovery itself
+    except BvsiError:  # reported by the discovery itself
         return
     if warning:
         _log.warning("%s", warning)
@@ -340,10 +350,10 @@ def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent)
     return replace(found, forecast=made)
 
 
-def with_refined(inputs: Inputs, found: Discovery, progress: Progress = silent) -> Discovery:
-    """The discovery with fits by forward solves, or with the reason why there are none."""
+def with_refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress = silent) -> Discovery:
+    """The discovery with fits by forward solves within so many seconds, or with the reason why there are none."""
     try:
-        return refined(inputs, found, float(inputs.study.settings.refine.budget), progress)
+        return refined(inputs, found, budget, limited(progress, budget))
     except BvsiError as error:
         return replace(found, settings={**found.settings, "refine": f"none: {error}"})
 
@@ -401,7 +411,7 @@ _KEPT = (to_bytes, Discovery.load)
 def _read(
     study: Study, path: Path, number: int, stages: Stages | None, progress: Progress
 ) -> tuple[Data, tuple[str, ...]]:
-    """Data and notes; what comes from a large file is kept."""
+    """Data and notes; what a large file was coarsened to is kept. Whole data are read again as quickly as a copy."""
 
     def compute() -> tuple[Data, tuple[str, ...]]:
         data, notes = read_with_notes(path, reading_of(study), progress=progress)
@@ -409,7 +419,7 @@ def _read(
 
     _check_link(study, path)
     files = existing_files(path)
-    if stages is None or sum(p.stat().st_size for p in files) < _LARGE:
+    if stages is None or not reading_of(study).coarsen or sum(p.stat().st_size for p in files) < _LARGE:
         return compute()
     digest = digest_of(resolved(study)["data"], file_parts(files))
     return stages.done(f"data{number}", digest, compute, _save_data, _load_data)

@@ -19,7 +19,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def schema_text() -> str:
-    """What the shipped file holds; ``python -m bvsi.app.study.schema`` writes it anew."""
+    """What the shipped file holds; ``python -m bvsi.app.study.schema`` writes it again."""
     return json.dumps(json_schema(), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 

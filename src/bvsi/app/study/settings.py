@@ -153,7 +153,7 @@ class LibrarySettings(Section):
     )
     parameters: Annotated[dict[Name, Annotated[tuple[Number, ...], Field(min_length=2, max_length=3)]], Few] = Field(
         default={},
-        description="Numbers inside of operators that are estimated: lowest and highest value, and a start if one is "
+        description="Numbers inside operators that are estimated: lowest and highest value, and a start if one is "
         "known, such as K in u/(K + u)",
         examples=[{"K": [0.1, 10.0]}],
     )
@@ -164,7 +164,7 @@ class LibrarySettings(Section):
     )
     unknown: Annotated[dict[Name, Name | Annotated[tuple[Name, ...], Few]], Few] = Field(
         default={},
-        description="Functions inside of operators that are estimated with a band, and what they are functions of: "
+        description="Functions inside operators that are estimated with a band, and what they are functions of: "
         "coordinates, t, or fields, such as k in div(k*grad(u))",
         examples=[{"k": "x"}],
     )
@@ -251,7 +251,7 @@ class SelectionSettings(Section):
         default=None, description="Best-subset and sweep: refits at most", examples=[6]
     )
     patience: Annotated[Whole, Field(le=1000)] | None = Field(
-        default=None, description="Sweep and backward: steps to go on after the criterion has risen", examples=[1]
+        default=None, description="Sweep and backward: further steps after the criterion has risen", examples=[1]
     )
 
 
@@ -278,7 +278,7 @@ class PosteriorSettings(Section):
     )
     relinearise: Annotated[Whole, Field(le=100)] | None = Field(
         default=None,
-        description="How often operators are linearised anew at smoothed states; left out, once where they take "
+        description="How often operators are linearised again at smoothed states; left out, once where they take "
         "derivatives of the data",
         examples=[1],
     )
@@ -323,10 +323,7 @@ class ForecastSettings(Section):
 class RefineSettings(Section):
     """The selected equation and its rivals fitted to the measurements by forward solves, for data with few frames."""
 
-    enabled: Switch = Field(default=False, description="Whether that is done", examples=[True])
-    budget: Annotated[Number, Field(gt=0, le=86_400)] = Field(
-        default=300.0, description="Seconds after which no further structure is begun", examples=[300.0]
-    )
+    enabled: Switch = Field(default=False, description="Whether these fits are made", examples=[True])
 
 
 class QuantitySettings(Section):
@@ -367,7 +364,9 @@ class OutputSettings(Section):
     )
     seed: Whole = Field(default=0, description="Seed of draws of the posterior", examples=[0])
     budget: Annotated[Number, Field(ge=0, le=86_400)] = Field(
-        default=60.0, description="Seconds for what follows equation and verdict: the forecast", examples=[60.0]
+        default=60.0,
+        description="Seconds for what follows equation and verdict: forecast, and fits by forward solves",
+        examples=[60.0],
     )
 
 

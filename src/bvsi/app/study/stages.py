@@ -1,8 +1,8 @@
-"""Finished stages of a run on disk, so that an interrupted one goes on where it was.
+"""Finished stages of a run on disk, so that an interrupted one continues where it stopped.
 
 A stage is named by the digest of everything that its result depends on: settings, data files, version. A result that is
-there, and carries the seal of this machine, came from the same computation, so that going on gives what an
-uninterrupted run would have given. What carries no such seal is computed anew.
+there, and carries the seal of this machine, came from the same computation, so that continuing gives what an
+uninterrupted run would have given. What carries no such seal is computed again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMES = re.compile(r"(data\d+|discovery|forecast|refine)-[0-9a-f]{20}(\.seal)?"
 
 @dataclass(frozen=True)
 class Stages:
-    """Stages in a folder; the digest of a stage tells what its result depends on.
+    """Stages in a folder; the digest of a stage stands for all that its result depends on.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Stages:
     taken
         Stages that an earlier run had computed.
     refused
-        Stages that were found and computed anew, since they are damaged or come from elsewhere.
+        Stages that were found and computed again, since they are damaged or come from elsewhere.
     """
 
     folder: Path
@@ -60,7 +60,7 @@ class Stages:
         save: Callable[[Result], bytes],
         load: Callable[[Path], Result],
     ) -> Result:
-        """The result of a stage: loaded where it is there, else computed, saved and loaded.
+        """The result of a stage: loaded where it exists, else computed, saved and loaded.
 
         It is loaded also when it was just computed, so that interrupted and uninterrupted runs are the same to the bit.
         """

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bvsi.app.study.candidates import steady_sides, suggested_operators
+from bvsi.app.study.candidates import densities_of, steady_sides, suggested_operators
 from bvsi.app.study.schema import SCHEMA_FILE
 from bvsi.app.study.settings import (
     CheckSettings,
@@ -65,17 +65,25 @@ def template(
     reading
         What to take from the file; by default what the file suggests, within ``limits``.
     """
-    from bvsi.app.study.first_look import first_look
+    from bvsi.app.readers import contents
+    from bvsi.app.study.first_look import first_look, fitting_units, stated_units
     from bvsi.discovery.method import takes_high_orders
+    from bvsi.operators import Library
 
     data, wanted, notes = first_look(file, reading, limits=limits)
     given = _reading_keys(wanted, study_file)
     named = _ascii(given.get("fields", list(data.names)))
-    operators = suggested_operators(tuple(named), data.geometry.names, splines=takes_high_orders(data))
+    high, found = takes_high_orders(data), densities_of(data)
+    dense = [new for new, name in zip(named, data.names, strict=True) if name in found]
+    operators = suggested_operators(tuple(named), data.geometry.names, splines=high, densities=dense)
     left: dict[str, str] = {}
     if data.n_times == 1:
         operators, left = steady_sides(operators)
         notes = (*notes, "one frame: the equation is taken for a steady one; a known source goes to library.left")
+    units = stated_units(contents(file, wanted), wanted, data)
+    if list(named) == list(data.names):
+        fitting = fitting_units(units, data, Library(operators, left=left or None))
+        given |= {"units": fitting} if fitting else {}
     keys = {"file": _relative(file, study_file), **given, "fields": named}
     return study_text(keys, operators, left=left, title=file.stem.replace("*", ""), notes=notes)
 
@@ -104,7 +112,7 @@ def study_text(
     parts = [
         f"#:schema {SCHEMA_FILE.as_uri()}",
         "# A study of bvsi; run it with: bvsi run study.toml",
-        "# Lines that begin with # and a letter are settings at hand: take the # away and change the value.",
+        "# Lines that begin with # and a letter are further settings: remove the # and change the value.",
         f"title = {toml_value(title)}",
         "",
         *(f"# NOTE: {note}" for note in notes),
@@ -120,7 +128,7 @@ def study_text(
 
 
 def _named(line: str, field: str) -> str:
-    """A setting at hand, for the field of the data instead of u."""
+    """A commented setting, for the field of the data instead of u."""
     return re.sub(r"\bu\b", lambda _: field, line) if re.match(r"#\w", line) else line
 
 
@@ -154,7 +162,7 @@ def _library(operators: Mapping[str, Sequence[str]], left: Mapping[str, str]) ->
     yield f"# {LibrarySettings.model_fields['equations'].description}: {side} = Σ_i θ_i F_i."
     yield "# Fields, x, y, z, t, + - * / **, sin cos exp log sqrt …, dx dy dz grad div dot laplacian biharmonic diff."
     yield "# Not: noise in the equation (take densities, or means of many runs); fields that were not measured (known"
-    yield "# ones go to data.auxiliary, a missing rate is time_order = 2); integrals (work them out, as auxiliary)."
+    yield "# ones go to data.auxiliary, a missing rate is time_order = 2); integrals (compute them, as auxiliary)."
     for field, texts in operators.items():
         items = ",\n".join(f"  {toml_value(text)}" for text in texts)
         yield f"{toml_key(field)} = [\n{items},\n]"

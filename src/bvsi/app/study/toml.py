@@ -1,4 +1,4 @@
-"""``study.toml`` to a checked study; everything that is wrong with the file is told at once."""
+"""``study.toml`` to a checked study; everything that is wrong with the file is reported at once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_BYTES = 250_000
 MAX_LINE = 5_000
 MAX_DEPTH = 20
 _CHAIN = re.compile(r"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){15}")
-"""A key of fifteen parts: TOML readers need long for keys of thousands."""
+"""A key of fifteen parts: TOML readers take long for keys with thousands of parts."""
 _HINTS = {
     "invalid value": "; texts stand in quotes",
     "cannot overwrite": "; a key is given twice",
@@ -43,7 +43,7 @@ class Study:
     text
         Text of the file, for line numbers; empty where the settings were made in Python.
     allow_outside
-        Whether data files may take values from outside of their folder. It is the user's to say, not the file's, which
+        Whether data files may take values from outside their folder. It is the user's to say, not the file's, which
         may come from somebody else.
     guarded
         Whether memory is limited while they are unpacked.
@@ -65,7 +65,7 @@ class Study:
 
 
 def load_study(path: str | Path) -> Study:
-    """The study in a file; :class:`StudyError` tells all that is wrong, with lines and nearest valid names.
+    """The study in a file; :class:`StudyError` lists all that is wrong, with lines and nearest valid names.
 
     Operators, constraints, priors and quantities are checked as far as that is possible without the data.
     """
@@ -109,7 +109,7 @@ def _text(path: Path) -> str:
         message = f"the file cannot be read ({reason}); give the path of a study file, or make one with bvsi init."
         raise StudyError(str(path), [StudyProblem((), message)]) from None
     if len(content) > MAX_BYTES:
-        raise StudyError(str(path), [StudyProblem((), f"more than {MAX_BYTES} bytes: this is no study file.")])
+        raise StudyError(str(path), [StudyProblem((), f"more than {MAX_BYTES} bytes: this is not a study file.")])
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ def _text(path: Path) -> str:
             raise StudyError(str(path), [StudyProblem((), message, number)])
     if chain := _CHAIN.search(text):
         line = text.count("\n", 0, chain.start()) + 1
-        raise StudyError(str(path), [StudyProblem((), "a key of many parts; this is no study file.", line)])
+        raise StudyError(str(path), [StudyProblem((), "a key of many parts; this is not a study file.", line)])
     return text
 
 
@@ -133,7 +133,7 @@ def _document(path: Path, text: str) -> dict[str, Any]:
     except RecursionError:
         raise StudyError(str(path), [_too_deep()]) from None
     except ValueError as error:  # numbers of thousands of digits, impossible dates
-        raise StudyError(str(path), [StudyProblem((), f"no valid TOML: {error}.")]) from None
+        raise StudyError(str(path), [StudyProblem((), f"not valid TOML: {error}.")]) from None
     if _depth(document) > MAX_DEPTH:
         raise StudyError(str(path), [_too_deep()])
     return document
@@ -145,12 +145,12 @@ def _syntax(message: str) -> StudyProblem:
     what = what[:1].lower() + what[1:]
     hint = next((hint for start, hint in _HINTS.items() if what.startswith(start)), "")
     if match is None:
-        return StudyProblem((), f"no valid TOML: {what}{hint}.")
-    return StudyProblem((), f"no valid TOML: {what} at column {match.group(2)}{hint}.", int(match.group(1)))
+        return StudyProblem((), f"not valid TOML: {what}{hint}.")
+    return StudyProblem((), f"not valid TOML: {what} at column {match.group(2)}{hint}.", int(match.group(1)))
 
 
 def _too_deep() -> StudyProblem:
-    return StudyProblem((), f"tables and lists are nested more than {MAX_DEPTH} deep; this is no study file.")
+    return StudyProblem((), f"tables and lists are nested more than {MAX_DEPTH} deep; this is not a study file.")
 
 
 def _depth(document: object) -> int:

@@ -34,7 +34,7 @@ Limit = Annotated[float, Strict(), Field(description="A number, or inf or -inf f
 
 
 def kinds(*plain: type, other: tuple[type, ...] = (Mapping,), wanted: str) -> Discriminator:
-    """Tells a table (or ``other`` types) from a plain value; what is neither is told what is ``wanted``."""
+    """Distinguishes a table (or ``other`` types) from a plain value; the error says what is ``wanted``."""
 
     def kind(value: object) -> str | None:
         if isinstance(value, other):

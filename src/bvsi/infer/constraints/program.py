@@ -209,7 +209,7 @@ def _broken(value: Array, size: Array, constraints: LinearConstraints, affine: A
     """By how much (m,) rows with A x = value are broken, in units of their terms; zero where it is rounding."""
     excess = np.maximum(constraints.lower - value, value - constraints.upper)
     varying = constraints.rows_in(affine).A.any(axis=1)
-    # a row that is constant on the affine set cannot be mended there
+    # a row that is constant on the affine set cannot be satisfied there
     if (~varying & (excess > TOLERANCE * size)).any():
         raise _UnsolvedError("the working set contradicts a row")
     broken = varying & (excess > np.where(constraints.single, 0.0, _ROUNDING * size))

@@ -161,7 +161,7 @@ def rows(text: str, names: Sequence[str]) -> list[tuple[Array, float, float]]:
 
 
 def _terms(piece: Sequence[Token], text: str, end: int) -> Side:
-    """Split a side at the signs that stand outside parentheses and are no sign of an exponent."""
+    """Split a side at the signs that stand outside parentheses and are not the sign of an exponent."""
     terms: Side = []
     sign, current, depth, signed = 1.0, list[Token](), 0, False
     for token in piece:

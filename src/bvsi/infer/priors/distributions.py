@@ -89,7 +89,7 @@ class _Parametric(Protocol):
 
 
 def check_parameters(law: _Parametric, *positive: str) -> None:
-    """Refuse parameters that are no finite numbers; those named in ``positive`` have to be positive."""
+    """Refuse parameters that are not finite numbers; those named in ``positive`` have to be positive."""
     for entry in fields(law):
         number = check_number(f"{type(law).__name__}: {entry.name}", getattr(law, entry.name), entry.name in positive)
         object.__setattr__(law, entry.name, number)  # small NumPy integers would overflow in squares

@@ -109,7 +109,7 @@ class Prior:
 
 
 def check_terms(terms: object) -> None:
-    """Refuse what is no mapping."""
+    """Refuse what is not a mapping."""
     if not isinstance(terms, Mapping):
         raise BvsiError(f"terms: a mapping from operator names to their priors is needed, not {terms!r}.")
 

@@ -150,7 +150,7 @@ def study(
 def replicate(model: CalibrationModel, rng: np.random.Generator) -> tuple[Array, ResidualLikelihood]:
     """True values of all quantities, drawn from the prior, and the likelihood of data made with them.
 
-    y_k = X_k θ + Σ_j a_kj M ε_kj,   ε_kj ~ N(0, σ² I), drawn anew for every block
+    y_k = X_k θ + Σ_j a_kj M ε_kj,   ε_kj ~ N(0, σ² I), drawn again for every block
     """
     likelihood, given = model.likelihood, model.noise_prior
     bound = model.prior.bind(likelihood.names)

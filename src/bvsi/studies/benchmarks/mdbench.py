@@ -235,7 +235,7 @@ def read_set(path: Path) -> BenchSet:
 
 
 def _truth(path: Path) -> dict[str, dict[str, float]]:
-    """Coefficients by operator, by field; a file that tells anything else is refused."""
+    """Coefficients by operator, by field; a file with anything else is refused."""
     if not path.is_file() or path.is_symlink():
         return {}
     if path.stat().st_size > _MOST_BYTES:
@@ -276,7 +276,7 @@ def judged(found: Discovery, truth: Mapping[str, Mapping[str, float]]) -> tuple[
     alone = len(found.fields) == 1
     true = {(text if alone else f"{field}: {text}"): v for field, own in truth.items() for text, v in own.items()}
     unknown = [name for name in true if name not in found.candidates]
-    if unknown:  # written otherwise, or no candidate: nothing can be told
+    if unknown:  # written otherwise, or no candidate: nothing can be compared
         return (False if set(true) - set(unknown) != set(found.names) else None), None
     intervals = dict(zip(found.names, found.posterior.interval(), strict=True))
     inside = [name in intervals and intervals[name][0] <= value <= intervals[name][1] for name, value in true.items()]

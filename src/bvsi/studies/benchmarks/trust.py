@@ -3,7 +3,7 @@
 ``python -m bvsi.studies.benchmarks.trust --out DIR``: discovery at its defaults on Burgers, KdV and Fokker–Planck data
 at 1, 5, 10 and 20% noise, many seeds; the share of 95% intervals that contain each true coefficient, and of the
 verdicts that are ``consistent``. Then the same equations sampled too coarsely: how often the verdict says
-so. Goes on where it was interrupted; runs are kept in DIR/trust/results.jsonl.
+so. It continues where it was interrupted; runs are kept in DIR/trust/results.jsonl.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Sampling:
 
     @property
     def classic(self) -> Classic:
-        """The case, under a name that tells the sampling."""
+        """The case, under a name with the sampling."""
         whole = CLASSICS[self.case]
         if not self.settings:
             return whole

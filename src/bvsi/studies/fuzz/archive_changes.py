@@ -247,7 +247,7 @@ def _linked(root: Path, path: Path, rng: Rng, canary: str) -> str:
 
 
 def changed_arrays(rng: Rng) -> dict[str, Any]:
-    """Arrays of odd types and shapes, for files that are written anew."""
+    """Arrays of odd types and shapes, for files that are written again."""
     t, x = np.linspace(0, 1, 21), np.arange(24.0)
     u = np.sin(x + t[:, None])
     odd = (

@@ -1,6 +1,6 @@
 """What a process does that no command has to: programs started, code unpickled, files written elsewhere.
 
-Python tells of such acts by audit events. The hook is installed in the forked child only; it notes each act once, in a
+Python reports such acts by audit events. The hook is installed in the forked child only; it notes each act once, in a
 file that the judge reads. What libraries written in C do without Python is left to :mod:`bvsi.studies.fuzz.watch`.
 """
 
@@ -19,7 +19,7 @@ _PROGRAMS = {
     "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.forkpty", "os.startfile", "pty.spawn", "subprocess.Popen",
     "socket.connect", "socket.bind", "socket.getaddrinfo", "urllib.Request", "code.__new__", "ctypes.dlopen",
 }  # fmt: skip
-"""Events that are told whatever their arguments are."""
+"""Events that are reported whatever their arguments are."""
 
 _PLACES = {
     "os.rename": (0, 1), "os.remove": (0,), "os.mkdir": (0,), "os.rmdir": (0,), "os.symlink": (1,), "os.link": (1,),

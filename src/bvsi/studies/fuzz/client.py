@@ -72,7 +72,7 @@ class Server:
 
     @property
     def cache(self) -> Path:
-        """Where Numba keeps compiled functions; it is no part of what is watched."""
+        """Where Numba keeps compiled functions; it is not part of what is watched."""
         return self.area.parents[1] / "cache"
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ Change = Callable[[Path, Rng, str], str]
 
 
 def change_netcdf3(path: Path, rng: Rng, canary: str) -> str:
-    """A classic NetCDF file written anew with odd names, attributes and values."""
+    """A classic NetCDF file written again with odd names, attributes and values."""
     del canary
     import xarray as xr
 

@@ -1,4 +1,4 @@
-"""A process that has imported all of bvsi and forks for every command, since starting Python anew costs seconds.
+"""A process that has imported all of bvsi and forks for every command, since starting Python each time costs seconds.
 
 It reads one JSON request per line from standard input and answers with one line on standard output. There are no
 threads of Python before a fork. :class:`bvsi.studies.fuzz.client.Server` starts it and talks to it.
@@ -40,7 +40,7 @@ ESCAPED = "EXCEPTION ESCAPED FROM MAIN"
 
 
 def serve() -> None:
-    """Import, tell the memory that this takes, then fork for every request until the input ends."""
+    """Import, report the memory that this takes, then fork for every request until the input ends."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # nothing but answers goes to the other side
     requests = os.fdopen(os.dup(0), "r", buffering=1)
@@ -71,7 +71,7 @@ def _warm_up(folder: Path) -> None:
 
 
 def _answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one request in a forked child, and tell how it ended."""
+    """Run one request in a forked child, and report how it ended."""
     begin = time.perf_counter()
     child = os.fork()
     if child == 0:

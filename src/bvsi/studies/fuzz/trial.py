@@ -164,7 +164,7 @@ class Trials:
         make_canary(self.canary)
 
     def _save(self, number: int, given: Input, outcome: FuzzOutcome, found: tuple[Finding, ...]) -> None:
-        """The input, made anew, with what the command printed; of each signature the first few."""
+        """The input, made again, with what the command printed; of each signature the first few."""
         signature = found[0].signature
         self.saved[signature] = self.saved.get(signature, 0) + 1
         if self.saved[signature] > _SAVED:

@@ -58,7 +58,7 @@ def _load(path: Path) -> Arrays | None:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             return {key: stored[key] for key in stored.files}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-        return None  # absent or damaged: it is made anew
+        return None  # absent or damaged: it is made again
 
 
 def _save(path: Path, arrays: Arrays) -> None:

@@ -7,8 +7,8 @@ A cosine series c = Σ ĉ_ij cos(q_i x) cos(q_j y), q_i = iπ/L, meets the bound
     ĉ_t = Λ ĉ + N(c),   Λ = −m k q⁴,   N(c) = −m q² DCT[∂g/∂c],   q² = q_i² + q_j²
 
 with Λ exact and N of fourth order in time (ETDRK4; Kassam & Trefethen, SIAM J. Sci. Comput. 26, 2005). That order is
-reached where h|Λ| is small; with the default step the fast modes make it three. White noise is no smooth start: equal
-steps would have order one from there, and so they grow with the time elapsed.
+reached where h|Λ| is small; with the default step the fast modes make it three. White noise is not a smooth start:
+equal steps would have order one from there, and so they grow with the time elapsed.
 
 Error to t = 21 from white noise on 50 cells, with the defaults: 6e-8 of the norm of c less its mean.
 """

@@ -1,6 +1,6 @@
 """The ablation study (sec:ablation_study): error against noise and resolution, true model, three estimators.
 
-Each case is one line of ``rows.jsonl``; a study that was interrupted goes on where it stopped.
+Each case is one line of ``rows.jsonl``; a study that was interrupted continues where it stopped.
 """
 
 from __future__ import annotations

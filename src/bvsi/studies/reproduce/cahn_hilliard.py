@@ -143,7 +143,7 @@ def run(
 
 
 def _selected(likelihood: ResidualLikelihood, library: Library, progress: Progress) -> SelectionPath:
-    """Selection from the dictionary; the true operators, with the reason, where the data cannot tell it apart."""
+    """Selection from the dictionary; the true operators, with the reason, where the data cannot distinguish it."""
     try:
         return Sweep(Wald()).select(likelihood, keep=library.keep, progress=progress)
     except RankError as lost:

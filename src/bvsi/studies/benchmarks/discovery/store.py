@@ -1,4 +1,4 @@
-"""Results on disk, one JSON line per finished run, so that a study goes on where it was interrupted.
+"""Results on disk, one JSON line per finished run, so that a study continues where it was interrupted.
 
 A run belongs to a study by the hash of everything that it depends on; runs with another hash stay in the file, and
 count as not done. A last line without its end (the process was killed while it wrote) is removed, and the run done

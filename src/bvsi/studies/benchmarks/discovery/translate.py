@@ -3,7 +3,7 @@
     "u*dx(u)" → "x0x0_1"     "dx(dx(dx(u)))" → "x0_111"     "u**2*v" → "x0^2 x1"     "laplacian(u)" → "x0_11", "x0_22"
 
 Fields are x0, x1, … in their order, axes 1, 2, … . A feature of PySINDy is a monomial of the fields times at most one
-derivative of one field; what is no sum of such features with equal coefficients is refused.
+derivative of one field; what is not a sum of such features with equal coefficients is refused.
 """
 
 from __future__ import annotations
@@ -104,4 +104,4 @@ def _derivative(node: ast.expr, text: str, fields: Sequence[str], axes: Sequence
 
 
 def _refused(text: str) -> OperatorError:
-    return OperatorError(f"operator {text!r} is no sum of PySINDy's features; leave the case out of the comparison.")
+    return OperatorError(f"operator {text!r} is not a sum of PySINDy's features; leave the case out of the comparison.")

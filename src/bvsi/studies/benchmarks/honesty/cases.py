@@ -1,6 +1,6 @@
 """The cases of the benchmark: what is measured, how, and which verdicts are right.
 
-Equation, coefficients, state and noise are drawn anew for every run, so that nothing can be tuned to them.
+Equation, coefficients, state and noise are drawn again for every run, so that nothing can be tuned to them.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ CASES: Mapping[str, Callable[[int], PreparedCase]] = {
 def measure(name: str, size: int) -> dict[str, Any]:
     """One discovery; seconds by step, memory in GB.
 
-    Assembly and plan are measured once more on their own, since ``discover`` does not tell them apart. What is before
+    Assembly and plan are measured once more on their own, since ``discover`` does not separate them. What is before
     the first report of the check, less these two, is noise measurement, selection and posterior.
     """
     if name not in CASES:

@@ -87,7 +87,7 @@ class ComparedProblem:
 
     @property
     def library(self) -> Any:
-        """A library made anew, so that every way pays for the reading of its texts."""
+        """A library made again, so that every way pays for the reading of its texts."""
         return fokker_planck.library(fokker_planck.CANDIDATES)
 
 

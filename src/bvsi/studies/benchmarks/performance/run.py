@@ -83,7 +83,7 @@ def run(plan: RunPlan, progress: Progress = silent) -> dict[str, Any]:
 
 
 def _cases(plan: RunPlan, progress: Progress) -> list[dict[str, Any]]:
-    """Larger cases, each in a process of its own; one that fails, for lack of memory say, is told and left."""
+    """Larger cases, each in a process of its own; one that fails, for lack of memory say, is reported and skipped."""
     rows = []
     for number, (name, size) in enumerate(plan.cases):
         progress(number, len(plan.cases), f"cases, {name} {size}")

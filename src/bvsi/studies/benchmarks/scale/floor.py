@@ -122,7 +122,7 @@ def _radius(values: Mapping[str, Array], fields: Sequence[str], axis: int, nodes
     power = np.zeros(n // 2 + 1)
     for name in fields:
         u = np.moveaxis(values[name], axis, -1)
-        lines = u.reshape(-1, n)[:: max(1, u.size // n // 2000)]  # two thousand lines tell as much as all
+        lines = u.reshape(-1, n)[:: max(1, u.size // n // 2000)]  # two thousand lines are as good as all
         lines = lines - lines.mean(axis=1, keepdims=True)
         power += np.mean(np.abs(np.fft.rfft(lines * np.hanning(n), axis=1)) ** 2, axis=0)
     share = np.cumsum(power) / np.sum(power)

@@ -93,7 +93,7 @@ def _growth(rows: list[Row]) -> Row:
 
 
 def _measured(plan: ScalePlan, chosen: Sequence[tuple[ScaleCase, Size]], progress: Progress) -> Iterator[list[Row]]:
-    """All rows so far, one more way each time: case, shape, times, what was measured by way; failures are told."""
+    """All rows so far, one more way each time: case, shape, times, what was measured by way; failures are reported."""
     rows: list[Row] = []
     for number, (one, size) in enumerate(chosen):
         label = f"{one.name} {'×'.join(map(str, size[0]))}×{size[1]}"
