@@ -172,7 +172,7 @@ def test_a_step_adds_its_variance_to_the_prior():
 def test_splines_of_steps_leave_nothing_that_a_smooth_flux_sees(ratio):
     # ∫ (s − k) q/k φ = 0 for splines qφ, with k = 1 and the ratio on both sides
     function = UnknownFunction(("x",), (0.0,), (1.0,), (12,), (False,))
-    x = (np.arange(16 * 12)[:, None] + 0.5) / (16 * 12)
+    x = (np.arange(8 * 12)[:, None] + 0.5) / (8 * 12)
     step = np.array([[0.43, 0.0, ratio]])
     k = 1 + (ratio - 1) * function.stepped(x, step)[:, 0]
     s = 1 + (ratio - 1) * function.design(x) @ function.nearest(step)[:, 0]

@@ -159,8 +159,16 @@ class Information:
         clean = moments.gram - scale * moments.noise
         return Information.of(clean[1:, 1:], clean[1:, 0], moments.gram[1:, 1:], scale)
 
-    def smooth(self, groups: Sequence[FunctionColumns]) -> tuple[dict[str, FunctionPrior], dict[str, float]]:
-        """The best prior of every function, one after the other, and 2 log of its evidence over that of a constant."""
+    def smooth(
+        self, groups: Sequence[FunctionColumns], *, steps: bool = True
+    ) -> tuple[dict[str, FunctionPrior], dict[str, float]]:
+        """The best prior of every function, one after the other, and 2 log of its evidence over that of a constant.
+
+        Parameters
+        ----------
+        steps
+            Whether functions may have steps.
+        """
         vague = {g.name: VAGUE * float(self.I[np.ix_(g.columns, g.columns)].mean()) * g.function.size for g in groups}
         chosen = {g.name: FunctionPrior(2, vague[g.name] / VAGUE * 1e-3, vague[g.name]) for g in groups}
         gains: dict[str, float] = {}
@@ -182,7 +190,7 @@ class Information:
                 order, decade = min(tried, key=lambda p: tried[p])
                 chosen[g.name], lowest = FunctionPrior(order, unit * 10**decade, vague[g.name]), tried[order, decade]
                 gains[g.name] = flat - lowest
-                for _ in range(_STEPS if g.jumps else 0):
+                for _ in range(_STEPS if steps and g.jumps else 0):
                     found, stepped = self._stepped(groups, chosen, g, unit)
                     if found > lowest - _WORTH:
                         break
@@ -206,9 +214,12 @@ class Information:
         size2 = max(float(np.mean(own**2)), np.finfo(float).tiny)
         steps, H = g.steps(own)
         told = self.I[:, g.columns] @ H
+        rougher = (
+            math.floor(math.log10(before.strength / unit)) - 1
+        )  # beside a step a function is smoother, if anything
         best: tuple[float, FunctionPrior] = (math.inf, before)
         for order in (1, 2):
-            for decade in range(_WEAKEST, _STRONGEST + 1):
+            for decade in range(max(_WEAKEST, rougher), _STRONGEST + 1):
                 one = replace(before, order=order, strength=unit * 10.0**decade)
                 prior = self.prior(groups, {**smooth, g.name: one})
                 root, size = self._factor(prior.precision)

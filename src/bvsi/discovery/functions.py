@@ -276,9 +276,9 @@ def _by_moments(one: ResidualLikelihood, groups: Sequence[FunctionColumns], libr
         theta = T @ Dominant().estimate(flat, empty, np.random.default_rng(0))
     except _FAILURES:
         theta = np.zeros(one.d)
-    for _ in range(_REWEIGHTED):
+    for _ in range(_REWEIGHTED):  # steps come with the fits
         information = Information.by_moments(one, theta)
-        theta = information.estimate(information.prior(groups, information.smooth(groups)[0]))
+        theta = information.estimate(information.prior(groups, information.smooth(groups, steps=False)[0]))
     return theta
 
 

@@ -43,8 +43,8 @@ _NOISES = 3.0
 # Fewest intervals: what is left between a cubic polynomial and a function.
 _FEWEST = 4
 _DEGREE = 3  # of bvsi.operators.spline, which imports SymPy
-# Places of a step in an interval, its widths in intervals, and points of an interval that tell the spline near to it.
-_PLACES, _STEP_WIDTHS, _FINE = 4, (0.0, 1.5, 3.0), 16
+# Places of steps in an interval, by their widths in intervals, and points of an interval that tell the nearest spline.
+_PLACES, _STEP_WIDTHS, _FINE = (4, 2, 2), (0.0, 1.5, 3.0), 8
 # Intervals from a step to where its sides are looked at, and how many times one is the other at most.
 _BESIDE, _MOST_RATIO = 2.0, 20.0
 # Points of a picture, of one variable and of each of several.
@@ -139,8 +139,12 @@ class UnknownFunction:
     def steps(self) -> Array:
         """Places and widths of steps of a function of one variable, (J, 2), sharp ones and such as splines resolve."""
         h = (self.high[0] - self.low[0]) / self.intervals[0]
-        places = self.low[0] + h * np.arange(0.5, self.intervals[0] - 0.5 + 0.5 / _PLACES, 1 / _PLACES)
-        return np.array([(place, width * h) for width in _STEP_WIDTHS for place in places])
+        rows = [
+            (self.low[0] + h * place, width * h)
+            for number, width in zip(_PLACES, _STEP_WIDTHS, strict=True)
+            for place in np.arange(0.5, self.intervals[0] - 0.5 + 0.5 / number, 1 / number)
+        ]
+        return np.array(rows)
 
     def ratios(self, own: Array, steps: Array) -> Array:
         """What the function is behind steps over what it is before them, (J,).
