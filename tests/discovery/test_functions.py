@@ -85,6 +85,12 @@ def test_a_step_is_found_where_it_is():
     assert sd[np.abs(x - 5.4) < 0.3 * interval].max() > 5 * np.median(sd)  # splines do not tell the sides apart
 
 
+def test_a_function_below_zero_is_said_to_be_ill_posed(data):
+    # without −0.3 u the function makes up for it, and has to be negative
+    found = bvsi.discover(data, bvsi.Library({"u": ["div(k*grad(u))"]}, unknown={"k": "x"}))
+    assert found.verdict != "consistent"
+
+
 def test_a_constant_is_found_to_be_one():
     found = bvsi.discover(diffusion(lambda x: 0 * x + 0.7), LIBRARY)
     (k,) = found.functions

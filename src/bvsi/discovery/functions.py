@@ -16,14 +16,18 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bvsi.check.well_posed import some_values
 from bvsi.common.arrays import Array
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
+from bvsi.data import Data
 from bvsi.discovery.function_prior import VAGUE, FunctionColumns, FunctionPrior, Information
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
 from bvsi.infer.constraints import AnyConstraints, Constraints, LinearConstraints
+from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement
@@ -42,6 +46,8 @@ _REWEIGHTED, _ROUNDS = 2, 4
 _LOST = 1e-10
 # Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data say is lost in λ.
 _FITTED = 1.0
+# Standard deviations by which a function is surely below zero, and the part of the data where it is so. Not measured.
+_SURELY, _SOMEWHERE = 3.0, 0.02
 # Estimates on the way, to a hundredth of a standard deviation.
 _ROUGHLY = Profile(tol=1e-2)
 
@@ -136,6 +142,31 @@ class Shapes:
                 T[i, j] = size * (mine if function else name == other)
         start = np.array([1.0 if name in of_function else theta[list(names).index(name)] for name in chosen])
         return setup.with_(library=library), chosen, start, T
+
+    def negative(self, posterior: Posterior, data: Data) -> dict[str, NDArray[np.int64]]:
+        """Where functions are surely below zero, by name: numbers of values of the data, time by time."""
+        some, found = some_values(data), {}
+        times, nodes = np.divmod(some, data.n_nodes)
+        for f in self.functions:
+            if f.constant:
+                continue
+            at = np.stack([_variable(name, data, times, nodes) for name in f.function.of], axis=1)
+            B, own = f.function.design(at), f.members(posterior.names)
+            variance = np.einsum("ni,ij,nj->n", B, posterior.covariance[np.ix_(own, own)], B)
+            below = B @ posterior.mean[own] + _SURELY * np.sqrt(variance + f.beyond(at)) < 0
+            if below.mean() > _SOMEWHERE:
+                found[f.name] = some[below]
+        return found
+
+
+def _variable(name: str, data: Data, times: NDArray[np.int64], nodes: NDArray[np.int64]) -> Array:
+    """A coordinate, the time or a field at some values."""
+    if name in data.geometry.names:
+        return np.asarray(data.geometry.points[nodes, data.geometry.names.index(name)])
+    if name == "t":
+        return data.times[times]
+    values = data.fields[name] if name in data.fields else data.auxiliary[name]
+    return np.asarray(values[times, nodes] if values.ndim == 2 else values[nodes])
 
 
 def _equation(name: str) -> str:

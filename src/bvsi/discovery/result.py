@@ -160,7 +160,7 @@ class Discovery:
         inside = [
             f"{name} = {with_uncertainty(*pair)} {units.get(name, '')}".rstrip() for name, pair in self.inside.items()
         ]
-        return "\n".join([text, *inside, *map(self._function_text, self.functions)])
+        return "\n".join([text, *inside, *self.function_texts])
 
     @property
     def shown(self) -> tuple[int, ...]:
@@ -210,6 +210,11 @@ class Discovery:
         factor = np.sqrt(1 + beyond / band["variance"])
         ends = {side: band["mean"] + factor * (band[side] - band["mean"]) for side in ("lower", "upper")}
         return band.assign(variance=band["variance"] + beyond, **ends)
+
+    @property
+    def function_texts(self) -> tuple[str, ...]:
+        """A line for each unknown function: between which values it is, or that it is constant."""
+        return tuple(map(self._function_text, self.functions))
 
     def _function_text(self, f: FoundFunction) -> str:
         if f.constant:
@@ -340,7 +345,9 @@ class Discovery:
     @property
     def table(self) -> str:
         """Coefficients with standard deviation, 95% interval and probability of being in the equation."""
-        width = max((len(self.names[i]) for i in self.shown), default=8)
+        if not self.shown:
+            return "\n".join(self.function_texts)
+        width = max(len(self.names[i]) for i in self.shown)
         inclusion, ends = self.inclusion(), self.posterior.interval()
         rows = [f"{'operator':<{width}}  {'coefficient':>12}  {'sd':>9}  {'95% interval':>25}  {'P(in)':>6}"]
         rows[0] += "  unit" if self.units else ""
@@ -349,7 +356,7 @@ class Discovery:
             interval = f"[{low:.6g}, {high:.6g}]"
             row = f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}"
             rows.append(f"{row}  {self.units.get(name, '')}".rstrip())
-        return "\n".join(rows)
+        return "\n".join([*rows, *self.function_texts])
 
     @property
     def diagnostics(self) -> str:
