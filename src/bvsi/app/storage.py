@@ -229,7 +229,8 @@ def forecast_of(record: dict[str, Any] | None) -> Forecast | None:
 
 def _function(record: dict[str, Any]) -> FoundFunction:
     splines = UnknownFunction(**{key: tuple(value) for key, value in record.pop("function").items()})
-    return FoundFunction(**{**record, "function": splines, "operators": tuple(record["operators"])})
+    steps = tuple(map(tuple, record.get("steps", ())))
+    return FoundFunction(**{**record, "function": splines, "operators": tuple(record["operators"]), "steps": steps})
 
 
 def _check_record(check: Check) -> dict[str, Any]:

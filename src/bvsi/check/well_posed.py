@@ -37,7 +37,7 @@ _ROUNDING = 1e-13
 _MOST = 20_000
 
 
-def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
+def grows_without_bound(library: Library, theta: Array, data: Data, at: Integers | None = None) -> bool:
     """Whether u_t = Σ θ_i F_i(u) is ill-posed forward in time, at the states of the data.
 
     Operators without a weak form on smooth test functions are not judged.
@@ -46,15 +46,15 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
     ----------
     library
         The operators of the equation, in the order of theta (d,).
+    at
+        Numbers of the values that count, time by time; by default some of all.
     """
     words = Vocabulary.of(data)
     if not words.dim or library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES):
         return False
     operators = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)
     right = np.append(theta, -np.ones(len(library.known)))  # known terms of the left side, brought to the right
-    every = data.n_times * data.n_nodes
-    # a fixed step could meet the same nodes at all times
-    some = np.linspace(0, every - 1, min(_MOST, every)).astype(np.int64)
+    some = some_values(data) if at is None else at
     terms = _terms(operators[: len(right)], tuple(library.equations), right, data, words, some)
     spacing = _spacing(data)
     for direction in product((0.0, 1.0, -1.0), repeat=words.dim):
@@ -65,6 +65,13 @@ def grows_without_bound(library: Library, theta: Array, data: Data) -> bool:
             if fast > max(_GROWS * slow, 0.0):
                 return True
     return False
+
+
+def some_values(data: Data) -> Integers:
+    """Numbers of some values of a field, time by time."""
+    every = data.n_times * data.n_nodes
+    # a fixed step could meet the same nodes at all times
+    return np.linspace(0, every - 1, min(_MOST, every)).astype(np.int64)
 
 
 def _spacing(data: Data) -> float:

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.app.units import coefficient_units, shown_units
-from bvsi.check import Check, CheckLevels, check_discovery, with_bias
+from bvsi.check import ADVICE, Check, CheckLevels, Verdict, check_discovery, with_bias
+from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
@@ -412,6 +413,12 @@ def _check(
         path = replace(one.path, visited=tuple(best if v is one.path.best else v for v in one.path.visited))
         frozen = replace(one, setup=held, path=path, shapes=None)
         judged, pictures = _check(plain, frozen, measured=measured, levels=levels, rng=rng, progress=progress)
+        if judged is not None and judged.verdict is Verdict.CONSISTENT and model.fit.posterior is not None:
+            below = one.shapes.negative(model.fit.posterior, held.data[0])
+            library = held.library.subset(names)
+            for name in [n for n, at in below.items() if grows_without_bound(library, start, held.data[0], at)]:
+                reason = f"where {name} is below zero, short waves grow faster the shorter they are"
+                judged = replace(judged, verdict=Verdict.ILL_POSED, advice=ADVICE[Verdict.ILL_POSED], reasons=(reason,))
         return None if judged is None else judged.moved(T), pictures
     setup, path = one.setup, one.path
     likelihood = model.likelihood if model.here else setup.here.likelihood(model.likelihood.names)

@@ -191,8 +191,10 @@ def refitted(
         noise, n = given["noise"], len(kept)
         models = list(noise) if isinstance(noise, Sequence) else [noise] * n
         given["noise"] = [model.at(slice(0, k)) for model, k in zip(models, kept, strict=True)]
-    if given.get("constraints") is not None and len(chosen.equations) == len(library.equations) and not chosen.unknown:
-        given["constraints"] = as_linear(given["constraints"], library.names).restrict(chosen.names)
+    if given.get("constraints") is not None and len(chosen.equations) == len(library.equations):
+        names = (*library.names, *library.unknown)
+        held = as_linear(given["constraints"], names).restrict((*chosen.names, *chosen.unknown))
+        given["constraints"] = held.texts if chosen.unknown else held
     if isinstance(given.get("prior"), Prior | GaussianPrior):
         given["prior"] = _prior_of(given["prior"], chosen.names)
     try:

@@ -1,13 +1,9 @@
 """Unknown functions inside operators: estimated with a smoothness prior, selected with their operators.
 
-The coefficients c of k = Σ_m c_m B_m are those of one operator each (:mod:`bvsi.operators.functions`). With the scores
-s of the data, of mean Aθ and covariance S, what the data say is I = AᵀS⁻¹A and b = AᵀS⁻¹s, and what is known of c
-beforehand is a Gaussian, smooth to an unknown degree, of differences of the first or the second order:
-
-    p(c | λ) ∝ exp(−½ λ cᵀKc),    −2 log p(data | λ) = log |I + P| − log |P| − bᵀ(I + P)⁻¹b + …,   P = λK
-
-Order and λ are those of the lowest value. λ → ∞ is a constant: k varies where the value falls by more than the price of
-a parameter, log n. Selection has one column for a function, that of its estimate, and goes on until it stands.
+The coefficients c of k = Σ_m c_m B_m are those of one operator each (:mod:`bvsi.operators.functions`), with a prior
+whose strength λ has the largest evidence (:mod:`bvsi.discovery.function_prior`). λ → ∞ is a constant: k varies where
+2 log of the evidence grows by more than the price of a parameter, log n. Selection has one column for a function, that
+of its estimate, and goes on until it stands.
 """
 
 from __future__ import annotations
@@ -17,47 +13,41 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import cast
 
 import numpy as np
-import scipy.linalg
-import scipy.special
+from numpy.typing import NDArray
 
+from bvsi.check.well_posed import some_values
 from bvsi.common.arrays import Array
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
+from bvsi.data import Data
+from bvsi.discovery.function_prior import VAGUE, FunctionColumns, FunctionPrior, Information
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
 from bvsi.infer.constraints import AnyConstraints, Constraints, LinearConstraints
+from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library
-from bvsi.operators.functions import UnknownFunction
+from bvsi.operators.functions import UnknownFunction, in_flux
 from bvsi.residual.assembly import discretise_library
 from bvsi.select import SelectionPath
 from bvsi.select.path import ties_of
 from bvsi.setup import Setup
 
-# Decades of the strengths λ that are compared, relative to what the data know of the constant; each step between them
-# is halved so many times around the best.
-_WEAKEST, _STRONGEST, _HALVINGS = -9, 5, 3
-# Jumps of a function at most, 2 log of the evidence that one is worth (odds of 1 : 20), and the variance relative to
-# the largest below which there is none at a place.
-_JUMPS, _WORTH, _NO_JUMP = 4, 6.0, 1e-6
-# What is known beforehand of the constant, relative to what the data know: 0.01 standard deviations at |z| = 1000.
-_VAGUE = 1e-5
 # Factor within which a strength is no longer changed, and fits at most until then.
-_SAME, _FITS = 2.0, 5
+_SAME, _FITS = 4.0, 3
 # Moments with weights of their own before the first fit, and selections at most. Not measured.
 _REWEIGHTED, _ROUNDS = 2, 4
-# Relative ridge of S, whose smallest eigenvalues are rounding.
-_RIDGE = 1e-12
 # Part of the prior's precision below which a difference from it is rounding.
 _LOST = 1e-10
 # Decade of λ up to which a fit takes it: beyond it the function is a constant, and what the data say is lost in λ.
 _FITTED = 1.0
+# Standard deviations by which a function is surely below zero, and the part of the data where it is so. Not measured.
+_SURELY, _SOMEWHERE = 3.0, 0.02
 # Estimates on the way, to a hundredth of a standard deviation.
 _ROUGHLY = Profile(tol=1e-2)
 
@@ -83,6 +73,8 @@ class FoundFunction:
         2 log of the evidence of the function over that of a constant.
     order
         Differences of which order are smooth; zero of a constant.
+    steps
+        Place, width, ratio of both sides and mean squared size of steps, times the probability that one is there.
     """
 
     name: str
@@ -91,11 +83,20 @@ class FoundFunction:
     constant: bool
     gain: float
     order: int
+    steps: tuple[tuple[float, ...], ...] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of its coefficients, without the equation; none of a constant."""
         return () if self.constant else self.function.labels(self.name)
+
+    def beyond(self, points: Array) -> Array:
+        """Variance of what splines leave of steps, Σ_j a_j² (step_j − spline_j)², at points (n, variables), (n,)."""
+        if not self.steps:
+            return np.zeros(len(points))
+        told = np.array(self.steps)
+        left = self.function.stepped(points, told[:, :2]) - self.function.design(points) @ self.function.nearest(told)
+        return np.asarray(left**2 @ told[:, 3])
 
     def members(self, names: Sequence[str]) -> list[int]:
         """Positions of the coefficients among names, of one equation; none of a constant."""
@@ -142,6 +143,31 @@ class Shapes:
         start = np.array([1.0 if name in of_function else theta[list(names).index(name)] for name in chosen])
         return setup.with_(library=library), chosen, start, T
 
+    def negative(self, posterior: Posterior, data: Data) -> dict[str, NDArray[np.int64]]:
+        """Where functions are surely below zero, by name: numbers of values of the data, time by time."""
+        some, found = some_values(data), {}
+        times, nodes = np.divmod(some, data.n_nodes)
+        for f in self.functions:
+            if f.constant:
+                continue
+            at = np.stack([_variable(name, data, times, nodes) for name in f.function.of], axis=1)
+            B, own = f.function.design(at), f.members(posterior.names)
+            variance = np.einsum("ni,ij,nj->n", B, posterior.covariance[np.ix_(own, own)], B)
+            below = B @ posterior.mean[own] + _SURELY * np.sqrt(variance + f.beyond(at)) < 0
+            if below.mean() > _SOMEWHERE:
+                found[f.name] = some[below]
+        return found
+
+
+def _variable(name: str, data: Data, times: NDArray[np.int64], nodes: NDArray[np.int64]) -> Array:
+    """A coordinate, the time or a field at some values."""
+    if name in data.geometry.names:
+        return np.asarray(data.geometry.points[nodes, data.geometry.names.index(name)])
+    if name == "t":
+        return data.times[times]
+    values = data.fields[name] if name in data.fields else data.auxiliary[name]
+    return np.asarray(values[times, nodes] if values.ndim == 2 else values[nodes])
+
 
 def _equation(name: str) -> str:
     return name.split(": ", 1)[0] if ": " in name else ""
@@ -152,184 +178,11 @@ def _one() -> ast.expr:
 
 
 @dataclass(frozen=True, eq=False)
-class _Group:
-    """A function among the columns of a likelihood; what is known of it by name, (mean, variance), or None."""
-
-    name: str
-    label: str
-    function: UnknownFunction
-    columns: list[int]
-    known: tuple[float, float] | None = None
-
-    def precision(self, one: _Smooth) -> Array:
-        """P, with a vague constant, jumps and what is known beforehand, (M, M)."""
-        M = self.function.size
-        P = one.strength * self.roughness[one.order] + np.full((M, M), one.vague / M)
-        if one.jumps is not None:
-            there = one.jumps > _NO_JUMP * one.jumps.max()
-            H = self.steps[:, there]
-            P = P - P @ H @ np.linalg.solve(np.diag(1 / one.jumps[there]) + H.T @ P @ H, H.T @ P)
-        return np.asarray(P + (np.eye(M) / self.known[1] if self.known else 0.0))
-
-    @cached_property
-    def steps(self) -> Array:
-        """Coefficients of jumps by one between neighbours, (M, M − 1)."""
-        M = self.function.size
-        return (np.arange(M)[:, None] > np.arange(M - 1)).astype(float)
-
-    @property
-    def jumps(self) -> bool:
-        """Whether it may jump: a function of one variable, and not periodic."""
-        return len(self.function.of) == 1 and not self.function.periodic[0]
-
-    @cached_property
-    def roughness(self) -> dict[int, Array]:
-        """K by order of differences."""
-        return {order: self.function.roughness(order) for order in (1, 2)}
-
-    @property
-    def mean(self) -> float:
-        return self.known[0] if self.known else 0.0
-
-
-@dataclass(frozen=True, eq=False)
-class _Smooth:
-    """Order of differences, λ, precision of the constant, and variances of jumps between neighbours, (M − 1,)."""
-
-    order: int
-    strength: float
-    vague: float
-    jumps: Array | None = None
-    count: int = 0
-
-
-@dataclass(frozen=True, eq=False)
-class _Information:
-    """What the data say about θ: log p = bᵀθ − ½ θᵀIθ + …"""
-
-    I: Array  # noqa: E741 (information)
-    b: Array
-
-    @staticmethod
-    def of(A: Array, s: Array, S: Array, scale: float) -> _Information:
-        """From scores s of mean Aθ and covariance S in units of ``scale``."""
-        size = np.sqrt(np.maximum(np.diag(S), _RIDGE * np.diag(S).max()))
-        values, vectors = np.linalg.eigh(S / np.outer(size, size))
-        root = vectors / np.sqrt(np.maximum(values, _RIDGE * values[-1]))
-        half = root.T @ (np.column_stack([A, s]) / size[:, None])
-        return _Information(half[:, :-1].T @ half[:, :-1] / scale, half[:, :-1].T @ half[:, -1] / scale)
-
-    @staticmethod
-    def by_moments(likelihood: ResidualLikelihood, theta: Array) -> _Information:
-        """From moment equations with the weights of an estimate."""
-        moments = likelihood.moment_equations(theta, rng=np.random.default_rng(0), draws=1)
-        scale = likelihood.noise_scale(likelihood.normal_equations(theta))
-        clean = moments.gram - scale * moments.noise
-        return _Information.of(clean[1:, 1:], clean[1:, 0], moments.gram[1:, 1:], scale)
-
-    def smooth(self, groups: Sequence[_Group]) -> tuple[dict[str, _Smooth], dict[str, float]]:
-        """The best prior of every function, one after the other, and 2 log of its evidence over that of a constant."""
-        vague = {g.name: _VAGUE * float(self.I[np.ix_(g.columns, g.columns)].mean()) * g.function.size for g in groups}
-        chosen = {g.name: _Smooth(2, vague[g.name] / _VAGUE * 1e-3, vague[g.name]) for g in groups}
-        gains: dict[str, float] = {}
-        for _ in range(1 if len(groups) == 1 else 3):
-            for g in groups:
-
-                def value(one: _Smooth, g: _Group = g) -> float:
-                    return self.surprise(groups, chosen | {g.name: one})
-
-                unit = vague[g.name] / _VAGUE
-                places = [(order, float(d)) for order in (1, 2) for d in range(_WEAKEST, _STRONGEST + 1)]
-                tried = {p: value(_Smooth(p[0], unit * 10 ** p[1], vague[g.name])) for p in places}
-                flat, step = tried[1, float(_STRONGEST)], 1.0
-                for _ in range(_HALVINGS):
-                    order, decade = min(tried, key=lambda p: tried[p])
-                    step /= 2
-                    for near in (decade - step, decade + step):
-                        tried[order, near] = value(_Smooth(order, unit * 10**near, vague[g.name]))
-                order, decade = min(tried, key=lambda p: tried[p])
-                chosen[g.name], lowest = _Smooth(order, unit * 10**decade, vague[g.name]), tried[order, decade]
-                for _ in range(_JUMPS if g.jumps else 0):
-                    jumped = self._jumped(groups, chosen, g, unit)
-                    if jumped[0] > lowest - _WORTH:
-                        break
-                    lowest, chosen[g.name] = jumped
-                gains[g.name] = flat - lowest
-        return chosen, gains
-
-    def _jumped(
-        self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth], g: _Group, unit: float
-    ) -> tuple[float, _Smooth]:
-        """The best prior of a function with one jump more, wherever it is, and −2 log p(data) with it.
-
-        A jump a ~ N(0, s²) at one of m places, h its column: with the score and information of a beside the others,
-
-            −2 Δ log p = log(1 + s²i) − s² z²/(1 + s²i),     z = hᵀ(b − IVb),   i = hᵀ(I − IVI)h,   V = (I + P)⁻¹
-
-        s is the size of the function. The prior has the variance s² p_j at each place, p_j how probable it is.
-        """
-        before, own = smooth[g.name], self.estimate(self.prior(groups, smooth))[g.columns]
-        size2 = max(float(np.mean(own**2)), np.finfo(float).tiny)
-        best: tuple[float, _Smooth] = (math.inf, before)
-        for order in (1, 2):
-            for decade in range(_WEAKEST, _STRONGEST + 1):
-                one = replace(before, order=order, strength=unit * 10.0**decade)
-                prior = self.prior(groups, {**smooth, g.name: one})
-                root, size = self._factor(prior.precision)
-                own_information = self.I[:, g.columns] @ g.steps
-                half = scipy.linalg.solve_triangular(
-                    root, np.column_stack([own_information, self.b - self.I @ prior.mean]) / size[:, None], lower=True
-                )
-                i = np.maximum(
-                    np.sum(g.steps * own_information[g.columns], axis=0) - np.sum(half[:, :-1] ** 2, axis=0), 0.0
-                )
-                z = g.steps.T @ (self.b - self.I @ prior.mean)[g.columns] - half[:, :-1].T @ half[:, -1]
-                change = np.log1p(size2 * i) - size2 * z**2 / (1 + size2 * i)
-                total = self.surprise(groups, {**smooth, g.name: one})
-                value = total + 2 * math.log(len(change)) - 2 * float(scipy.special.logsumexp(-0.5 * change))
-                if value < best[0]:
-                    p = scipy.special.softmax(-0.5 * change)
-                    jumps = size2 * p + (0.0 if before.jumps is None else before.jumps)
-                    best = value, replace(one, jumps=jumps, count=before.count + 1)
-        return best
-
-    def prior(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> BoundPrior:
-        """The functions' priors together, flat for everything else."""
-        mean, P = np.zeros(len(self.b)), np.zeros_like(self.I)
-        for g in groups:
-            one = smooth[g.name]
-            mean[g.columns] = g.mean
-            P[np.ix_(g.columns, g.columns)] = g.precision(one)
-        return BoundPrior(mean, P)
-
-    def surprise(self, groups: Sequence[_Group], smooth: Mapping[str, _Smooth]) -> float:
-        """−2 log p(data | λ), up to a constant."""
-        prior = self.prior(groups, smooth)
-        own = sum(np.linalg.slogdet(prior.precision[np.ix_(g.columns, g.columns)])[1] for g in groups)
-        root, size = self._factor(prior.precision)
-        z = scipy.linalg.solve_triangular(root, (self.b - self.I @ prior.mean) / size, lower=True)
-        return float(2 * np.log(np.diag(root) * size).sum() - own - z @ z)
-
-    def estimate(self, prior: BoundPrior) -> Array:
-        """(I + P)⁻¹ (b + P μ)."""
-        root, size = self._factor(prior.precision)
-        return np.asarray(scipy.linalg.cho_solve((root, True), (self.b + prior.precision @ prior.mean) / size) / size)
-
-    def _factor(self, P: Array) -> tuple[Array, Array]:
-        size = np.sqrt(np.maximum(np.diag(self.I + P), np.finfo(float).tiny))
-        scaled = (self.I + P) / np.outer(size, size) + 1e-13 * np.eye(len(size))
-        try:
-            return np.asarray(np.linalg.cholesky(scaled)), size
-        except np.linalg.LinAlgError:
-            raise RankError("unknown: the data do not distinguish a function from the other operators.", ()) from None
-
-
-@dataclass(frozen=True, eq=False)
 class _FittedGroups:
     """Functions that were fitted with a model: θ of its columns, priors, gains over constants."""
 
     fit: Fit
-    smooth: dict[str, _Smooth]
+    smooth: dict[str, FunctionPrior]
     gains: dict[str, float]
 
     def constant(self, name: str) -> bool:
@@ -404,21 +257,25 @@ def _check_alike(setup: Setup, library: Library) -> None:
             raise BvsiError(f"unknown: {other!r} is {o.name!r} with a constant function; leave it out.")
 
 
-def _groups(library: Library, names: tuple[str, ...], known: Mapping[str, tuple[float, float]]) -> list[_Group]:
+def _groups(
+    library: Library, names: tuple[str, ...], known: Mapping[str, tuple[float, float]]
+) -> list[FunctionColumns]:
     found = []
     for name, function in library.unknown.items():
-        group = _Group(name, library.carrying(name)[0].name, function, [], known.get(name))
+        carrying = library.carrying(name)
+        flux = not {*function.of} & {*library.equations, "t"} and any(in_flux(o.syntax, name) for o in carrying)
+        group = FunctionColumns(name, carrying[0].name, function, [], known.get(name), flux)
         found.append(replace(group, columns=_members(group, names)))
     return found
 
 
-def _members(group: _Group, names: Sequence[str]) -> list[int]:
+def _members(group: FunctionColumns, names: Sequence[str]) -> list[int]:
     return FoundFunction(group.name, group.function, (), False, 0.0, 0).members(names)
 
 
 def _columns(
     one: ResidualLikelihood,
-    groups: Sequence[_Group],
+    groups: Sequence[FunctionColumns],
     others: Sequence[str],
     library: Library,
     theta: Array,
@@ -441,7 +298,7 @@ def _columns(
     return T, every
 
 
-def _by_moments(one: ResidualLikelihood, groups: Sequence[_Group], library: Library) -> Array:
+def _by_moments(one: ResidualLikelihood, groups: Sequence[FunctionColumns], library: Library) -> Array:
     """θ (d,) of all operators, by moment equations: unbiased for any weights, the first those of constant functions."""
     T, every = _columns(one, groups, one.names, library, np.zeros(one.d), None)
     flat = one.combined(T, every)
@@ -450,13 +307,13 @@ def _by_moments(one: ResidualLikelihood, groups: Sequence[_Group], library: Libr
         theta = T @ Dominant().estimate(flat, empty, np.random.default_rng(0))
     except _FAILURES:
         theta = np.zeros(one.d)
-    for _ in range(_REWEIGHTED):
-        information = _Information.by_moments(one, theta)
-        theta = information.estimate(information.prior(groups, information.smooth(groups)[0]))
+    for _ in range(_REWEIGHTED):  # steps come with the fits
+        information = Information.by_moments(one, theta)
+        theta = information.estimate(information.prior(groups, information.smooth(groups, steps=False)[0]))
     return theta
 
 
-def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) -> _FittedGroups:
+def _fitted(part: ResidualLikelihood, groups: Sequence[FunctionColumns], theta: Array) -> _FittedGroups:
     """Fits with a prior each, whose strength follows from the fit before, until it stands.
 
     Parameters
@@ -464,38 +321,36 @@ def _fitted(part: ResidualLikelihood, groups: Sequence[_Group], theta: Array) ->
     part, theta
         Likelihood of the functions' columns and the other operators of a model, and where to begin.
     """
-    smooth, gains = _Information.by_moments(part, theta).smooth(groups)
-    scale = part.noise_scale(part.normal_equations(theta))
+    information = Information.by_moments(part, theta)
+    smooth, gains = information.smooth(groups)
     for _ in range(_FITS):
-        fit = _ROUGHLY.fit(part, prior=_prior(part.names, groups, smooth, scale), start=theta)
-        quadratic, theta = fit.quadratic, fit.theta
+        fit = _ROUGHLY.fit(part, prior=_prior(part.names, groups, smooth, information.scale), start=theta)
+        quadratic, theta, before = fit.quadratic, fit.theta, smooth
         assert quadratic is not None
         assert quadratic.S is not None
         P = np.zeros_like(quadratic.A) if quadratic.precision is None else quadratic.precision
-        scale = part.noise_scale(fit.equations)
         # what rounding leaves of a spline that the data do not visit is no information
         A, S = quadratic.A - P, quadratic.S - P + _LOST * np.diag(np.diag(P))
-        information = _Information.of(A, A @ theta + fit.equations.g, S, scale)
-        before = smooth
+        information = Information.of(A, A @ theta + fit.equations.g, S, part.noise_scale(fit.equations))
         smooth, gains = information.smooth(groups)
         if all(_alike(before[g.name], smooth[g.name]) for g in groups):
             break
     return _FittedGroups(fit, smooth, gains)
 
 
-def _alike(one: _Smooth, other: _Smooth) -> bool:
+def _alike(one: FunctionPrior, other: FunctionPrior) -> bool:
     same = (one.order, one.count) == (other.order, other.count)
     return same and abs(math.log(one.strength / other.strength)) < math.log(_SAME)
 
 
 def _prior(
-    names: Sequence[str], groups: Sequence[_Group], smooth: Mapping[str, _Smooth], scale: float
+    names: Sequence[str], groups: Sequence[FunctionColumns], smooth: Mapping[str, FunctionPrior], scale: float
 ) -> GaussianPrior:
     """The functions' priors, in units of the noise where its level is not known."""
     terms: dict[str | tuple[str, ...], tuple[object, object]] = {}
     for g in groups:
         one = smooth[g.name]
-        strength = min(one.strength, 10**_FITTED * one.vague / _VAGUE)
+        strength = min(one.strength, 10**_FITTED * one.vague / VAGUE)
         covariance = np.linalg.inv(scale * g.precision(replace(one, strength=strength)))
         key = tuple(names[i] for i in g.columns)
         terms[key] = (np.full(len(key), g.mean), 0.5 * (covariance + covariance.T))
@@ -503,7 +358,7 @@ def _prior(
 
 
 def _trimmed(
-    one: ResidualLikelihood, groups: Sequence[_Group], others: list[str], theta: Array, keep: Sequence[str]
+    one: ResidualLikelihood, groups: Sequence[FunctionColumns], others: list[str], theta: Array, keep: Sequence[str]
 ) -> tuple[_FittedGroups, list[str]]:
     """The fit of functions without operators that are not needed beside them: z² < log n + 2 log d, weakest first."""
     while True:
@@ -526,7 +381,7 @@ def _finished(
     library: Library,
     whole: ResidualLikelihood,
     path: SelectionPath,
-    groups: Sequence[_Group],
+    groups: Sequence[FunctionColumns],
     fitted: _FittedGroups | None,
     others: set[str],
     values: Mapping[str, float],
@@ -553,6 +408,7 @@ def _finished(
             g.name not in free,
             gains.get(g.name, 0.0),
             fitted.smooth[g.name].order if fitted is not None and g.name in free else 0,
+            () if fitted is None or g.name not in free else fitted.smooth[g.name].listed,
         )
         for g in groups
     )

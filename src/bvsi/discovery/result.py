@@ -163,7 +163,7 @@ class Discovery:
         inside = [
             f"{name} = {with_uncertainty(*pair)} {units.get(name, '')}".rstrip() for name, pair in self.inside.items()
         ]
-        return "\n".join([text, *inside, *map(self._function_text, self.functions)])
+        return "\n".join([text, *inside, *self.function_texts])
 
     @property
     def shown(self) -> tuple[int, ...]:
@@ -206,7 +206,18 @@ class Discovery:
         labelled = xr.DataArray(
             Phi.reshape(*mesh.shape[:-1], -1), dims=(*axes, "operator"), coords={**axes, "operator": list(self.names)}
         )
-        return predict_linear(self.posterior, labelled, level=level)
+        band = predict_linear(self.posterior, labelled, level=level)
+        if not f.steps:
+            return band
+        beyond = f.beyond(mesh.reshape(-1, len(axes))).reshape(mesh.shape[:-1])
+        factor = np.sqrt(1 + beyond / band["variance"])
+        ends = {side: band["mean"] + factor * (band[side] - band["mean"]) for side in ("lower", "upper")}
+        return band.assign(variance=band["variance"] + beyond, **ends)
+
+    @property
+    def function_texts(self) -> tuple[str, ...]:
+        """A line for each unknown function: between which values it is, or that it is constant."""
+        return tuple(map(self._function_text, self.functions))
 
     def _function_text(self, f: FoundFunction) -> str:
         if f.constant:
@@ -373,7 +384,9 @@ class Discovery:
     @property
     def table(self) -> str:
         """Coefficients with standard deviation, 95% interval and probability of being in the equation."""
-        width = max((len(self.names[i]) for i in self.shown), default=8)
+        if not self.shown:
+            return "\n".join(self.function_texts)
+        width = max(len(self.names[i]) for i in self.shown)
         inclusion, ends = self.inclusion(), self.posterior.interval()
         rows = [f"{'operator':<{width}}  {'coefficient':>12}  {'sd':>9}  {'95% interval':>25}  {'P(in)':>6}"]
         rows[0] += "  unit" if self.units else ""
@@ -382,7 +395,7 @@ class Discovery:
             interval = f"[{low:.6g}, {high:.6g}]"
             row = f"{name:<{width}}  {value:>12.6g}  {sd:>9.2g}  {interval:>25}  {inclusion[name]:>6.3f}"
             rows.append(f"{row}  {self.units.get(name, '')}".rstrip())
-        return "\n".join(rows)
+        return "\n".join([*rows, *self.function_texts])
 
     @property
     def diagnostics(self) -> str:

@@ -27,7 +27,7 @@ from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
 from bvsi.operators.bounds import power_values
 from bvsi.operators.parse import Dialect, strong_form
-from bvsi.operators.spline import spline, spline_values
+from bvsi.operators.spline import Table, spline, spline_values
 from bvsi.operators.strong import Scalar, WeakTerm, collected
 from bvsi.operators.syntax import Operator
 from bvsi.operators.vocabulary import TIME, Vocabulary, lag_of, pretty
@@ -55,7 +55,7 @@ class Kernel:
 
     symbols: tuple[sp.Symbol, ...]
     function: Callable[..., Any]
-    numbers: tuple[float, ...]
+    numbers: tuple[float | tuple[float, ...], ...]
     made_from: tuple[Any, ...]
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,14 +77,15 @@ def compile_kernel(
     words, noisy
         Names, and which of the expressions are to be without the bias of noise; by default none.
     """
-    numbers: dict[sp.Float, sp.Symbol] = {}
+    numbers: dict[sp.Float | Table, sp.Symbol] = {}
     for expression in expressions:
         for node in sp.preorder_traversal(expression):
-            if node.is_Float:
+            if node.is_Float or isinstance(node, Table):
                 numbers.setdefault(node, sp.Symbol(f"number {len(numbers)}", real=True))
     abstract = tuple(expression.xreplace(numbers) for expression in expressions)
     symbols, function = _compiled(abstract, words, noisy, tuple(numbers.values()))
-    return Kernel(symbols, function, tuple(map(float, numbers)), (expressions, words, noisy))
+    values = tuple(one.values if isinstance(one, Table) else float(one) for one in numbers)
+    return Kernel(symbols, function, values, (expressions, words, noisy))
 
 
 @lru_cache(maxsize=512)

@@ -136,6 +136,8 @@ def _posterior(found: Discovery) -> Markup:
     drawn = [correlation_figure(law, found.fields)] if own else []
     # the same draws every time, so that a report can be compared with another
     drawn[:0] = [pairs_figure(law, found.fields, np.random.default_rng(0))] if own else []
+    if not own and found.functions:
+        drawn = [element("p", "The posterior is that of functions: their bands are among the derived quantities.")]
     return element("section", element("h2", "Posterior"), element("div", *drawn, class_="figures"), id="posterior")
 
 

@@ -74,7 +74,7 @@ def equation_section(found: Discovery) -> Markup:
     button = element("button", "Copy LaTeX", type="button", class_="copy", data_copies="latex")
     code = element("pre", element("code", source, id="latex"), tabindex="0")
     note = "In round brackets: standard deviation in units of the last digit."
-    if any(undetermined(*ends) for ends in found.posterior.interval()):
+    if any(undetermined(*ends) for ends in found.posterior.interval()[list(found.shown)]):
         note += " In square brackets: 95% interval of a coefficient that the data do not determine."
     return element(
         "section",
@@ -102,10 +102,10 @@ def verdict_section(found: Discovery, notes: Sequence[str]) -> Markup:
 
 
 def coefficient_section(found: Discovery) -> Markup:
-    """The table, and the operators that were not taken."""
-    return element(
-        "section", element("h2", "Coefficients"), coefficient_table(found), _left_out(found), id="coefficients"
-    )
+    """The table, unknown functions in words, and the operators that were not taken."""
+    numbers = [coefficient_table(found)] if found.shown else []
+    functions = [element("p", f"{text}.") for text in found.function_texts]
+    return element("section", element("h2", "Coefficients"), *numbers, *functions, _left_out(found), id="coefficients")
 
 
 def coefficient_table(found: Discovery) -> Markup:
