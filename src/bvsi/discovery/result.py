@@ -212,7 +212,7 @@ class Discovery:
         beyond = f.beyond(mesh.reshape(-1, len(axes))).reshape(mesh.shape[:-1])
         factor = np.sqrt(1 + beyond / band["variance"])
         ends = {side: band["mean"] + factor * (band[side] - band["mean"]) for side in ("lower", "upper")}
-        return band.assign(variance=band["variance"] + beyond, **ends)
+        return band.assign({"variance": band["variance"] + beyond, **ends})
 
     @property
     def function_texts(self) -> tuple[str, ...]:
