@@ -76,7 +76,7 @@ class FunctionColumns:
         Parameters
         ----------
         own
-            Estimate of the coefficients, which tells the ratios, (M,).
+            Estimate of the coefficients, which gives the ratios, (M,).
         """
         places = self.function.steps
         ratios = self.function.ratios(own, places) if self.flux else np.ones(len(places))
@@ -195,7 +195,7 @@ class Information:
                     if found > lowest - _WORTH:
                         break
                     gains[g.name] = flat - found
-                    # with steps where they are probable, evidence counts what the data told of their places
+                    # with steps where they are probable, evidence counts what the data said about their places
                     lowest, chosen[g.name] = value(stepped), stepped
         return chosen, gains
 

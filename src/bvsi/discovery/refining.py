@@ -38,7 +38,7 @@ _MOST, _RIVALS = 40, 10.0
 _WINDOW = 20.0
 # log-likelihood by which a smaller structure may fit better: what iterations leave when they end.
 _LOWER = 0.1
-# Times that columns of parameters are made anew, and the move of a parameter in standard deviations that ends it.
+# Times that columns of parameters are made again, and the move of a parameter in standard deviations that ends it.
 _ROUNDS, _STANDS = 15, 0.05
 
 
