@@ -25,7 +25,8 @@ from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.scattered import mesh_through
 from bvsi.discovery import discover
-from bvsi.discovery.refining import Refined, refine
+from bvsi.discovery.refined import Refined
+from bvsi.discovery.refining import refine
 from bvsi.errors import BvsiError
 from bvsi.noise import IID
 from bvsi.operators import Library, ZeroNeumann
