@@ -18,6 +18,7 @@ from bvsi.discovery.refined import Refined
 from bvsi.discovery.refining import refine
 from bvsi.errors import BvsiError, InfeasibleError, NotPositiveDefiniteError
 from bvsi.forward.ensemble import simulator
+from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.noise import IID, from_counts
 from bvsi.operators import Library, NoFlux
 from bvsi.refine import fit_forward
@@ -75,6 +76,19 @@ def test_both_spaces_agree_where_data_are_many(found):
     assert f"by forward solves: {found.refined.equation}" in str(found)
     fit = found.refined.best
     assert np.abs((fit.posterior.mean - TRUTH) / np.sqrt(fit.posterior.variance)).max() < 3.5
+
+
+def test_a_disagreement_of_both_spaces_is_a_doubt_with_its_cause(data, found):
+    """An estimate of the weak form ten standard deviations away; what was fitted is not fitted again."""
+    off = GaussianPosterior(found.names, found.theta + 10 * found.sd, found.posterior.covariance)
+    made = replace(found, posterior=off).refine(
+        data, library(), noise=IID(SIGMA), structures=[NAMES], known=found.refined
+    )
+    assert made.refined.agreement.doubted
+    (doubt,) = (one for one in made.doubts if "disagree" in one)
+    assert "standard deviations" in doubt
+    assert made.refined.agreement.cause in doubt
+    assert "resolve" in made.refined.agreement.cause  # twelve frames, and the fit is good: space is left
 
 
 def test_a_file_keeps_them(found, tmp_path):

@@ -216,7 +216,12 @@ def _table(quantity: xr.Dataset) -> str:
     """A number with its interval, or the range of a function and of its bands."""
     mean, lower, upper = (quantity[name] for name in ("mean", "lower", "upper"))
     if mean.ndim == 0:
-        return f"{float(mean):.6g}, interval [{float(lower):.6g}, {float(upper):.6g}]"
+        parts = [
+            f" ± {float(quantity[name]) ** 0.5:.2g} ({name})"
+            for name in ("statistics", "structure")
+            if name in quantity
+        ]
+        return f"{float(mean):.6g}{''.join(parts)}, interval [{float(lower):.6g}, {float(upper):.6g}]"
     axes = ", ".join(f"{name} ({n})" for name, n in mean.sizes.items())
     return (
         f"a function of {axes}: mean from {float(mean.min()):.4g} to {float(mean.max()):.4g}, "
