@@ -5,7 +5,7 @@ import pytest
 
 from bvsi import Data, Grid, Library, SplineTests
 from bvsi.errors import OperatorError
-from bvsi.operators.left import read_left
+from bvsi.operators.boundary import read_left
 from bvsi.residual import EachFrame, TemporalTests, assemble
 
 TIMES = np.linspace(0, 1, 12)

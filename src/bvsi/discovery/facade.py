@@ -244,7 +244,7 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
     plain, _ = _selector(library, method, None, rng)
     if given.library.unknown:
         setup, whole, path, shapes = selected_functions(
-            setup, given.library, plain, keep, allowed, given.functions, progress
+            setup, given.library, plain, keep, allowed, given.functions, rng, progress
         )
         limits, inside = _constraints(given, setup.library), Estimated(prior=shapes.prior)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)

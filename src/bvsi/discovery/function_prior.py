@@ -11,6 +11,7 @@ knots and of several widths: h_j are the coefficients of the spline nearest to o
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import RankError
 from bvsi.infer.priors import BoundPrior
 from bvsi.likelihood import ResidualLikelihood
@@ -152,9 +153,9 @@ class Information:
         return Information(half[:, :-1].T @ half[:, :-1] / scale, half[:, :-1].T @ half[:, -1] / scale, scale)
 
     @staticmethod
-    def by_moments(likelihood: ResidualLikelihood, theta: Array) -> Information:
+    def by_moments(likelihood: ResidualLikelihood, theta: Array, rng: Rng) -> Information:
         """From moment equations with the weights of an estimate."""
-        moments = likelihood.moment_equations(theta, rng=np.random.default_rng(0), draws=1)
+        moments = likelihood.moment_equations(theta, rng=copy.deepcopy(rng), draws=1)
         scale = likelihood.noise_scale(likelihood.normal_equations(theta))
         clean = moments.gram - scale * moments.noise
         return Information.of(clean[1:, 1:], clean[1:, 0], moments.gram[1:, 1:], scale)

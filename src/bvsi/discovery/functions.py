@@ -9,6 +9,7 @@ of its estimate, and goes on until it stands.
 from __future__ import annotations
 
 import ast
+import copy
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.check.well_posed import some_values
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
@@ -197,6 +198,7 @@ def selected_functions(
     keep: Sequence[str],
     allowed: LinearConstraints | None,
     known: Mapping[str, tuple[float, float]],
+    rng: Rng,
     progress: Progress = silent,
 ) -> tuple[Setup, ResidualLikelihood, SelectionPath, Shapes]:
     """The selected model with its functions.
@@ -222,14 +224,14 @@ def selected_functions(
     members = {i for g in groups for i in g.columns}
     others = [name for i, name in enumerate(one.names) if i not in members]
     kept = [name for name in keep if name in others] + [g.label for g in groups if _kept(library, g.name)]
-    theta, fitted, model = _by_moments(one, groups, library), None, frozenset[str]()
+    theta, fitted, model = _by_moments(one, groups, library, rng), None, frozenset[str]()
     for _ in range(_ROUNDS):
         T, every = _columns(one, groups, others, library, theta, fitted)
         path = select(one.combined(T, every), keep=kept, progress=progress)
         mine = [g for g in groups if g.label in path.best.names]
         if model == {*path.best.names} or not mine:
             break
-        fitted, others = _trimmed(one, mine, [name for name in others if name in path.best.names], theta, kept)
+        fitted, others = _trimmed(one, mine, [name for name in others if name in path.best.names], theta, kept, rng)
         model = frozenset((*others, *(g.label for g in mine)))
         for name, value in zip(fitted.fit.names, fitted.fit.theta, strict=True):
             theta[one.names.index(name)] = value
@@ -298,22 +300,22 @@ def _columns(
     return T, every
 
 
-def _by_moments(one: ResidualLikelihood, groups: Sequence[FunctionColumns], library: Library) -> Array:
+def _by_moments(one: ResidualLikelihood, groups: Sequence[FunctionColumns], library: Library, rng: Rng) -> Array:
     """θ (d,) of all operators, by moment equations: unbiased for any weights, the first those of constant functions."""
     T, every = _columns(one, groups, one.names, library, np.zeros(one.d), None)
     flat = one.combined(T, every)
     empty = BoundPrior(np.zeros(flat.d), np.zeros((flat.d, flat.d)))
     try:
-        theta = T @ Dominant().estimate(flat, empty, np.random.default_rng(0))
+        theta = T @ Dominant().estimate(flat, empty, copy.deepcopy(rng))
     except _FAILURES:
         theta = np.zeros(one.d)
     for _ in range(_REWEIGHTED):  # steps come with the fits
-        information = Information.by_moments(one, theta)
+        information = Information.by_moments(one, theta, rng)
         theta = information.estimate(information.prior(groups, information.smooth(groups, steps=False)[0]))
     return theta
 
 
-def _fitted(part: ResidualLikelihood, groups: Sequence[FunctionColumns], theta: Array) -> _FittedGroups:
+def _fitted(part: ResidualLikelihood, groups: Sequence[FunctionColumns], theta: Array, rng: Rng) -> _FittedGroups:
     """Fits with a prior each, whose strength follows from the fit before, until it stands.
 
     Parameters
@@ -321,7 +323,7 @@ def _fitted(part: ResidualLikelihood, groups: Sequence[FunctionColumns], theta: 
     part, theta
         Likelihood of the functions' columns and the other operators of a model, and where to begin.
     """
-    information = Information.by_moments(part, theta)
+    information = Information.by_moments(part, theta, rng)
     smooth, gains = information.smooth(groups)
     for _ in range(_FITS):
         fit = _ROUGHLY.fit(part, prior=_prior(part.names, groups, smooth, information.scale), start=theta)
@@ -358,14 +360,19 @@ def _prior(
 
 
 def _trimmed(
-    one: ResidualLikelihood, groups: Sequence[FunctionColumns], others: list[str], theta: Array, keep: Sequence[str]
+    one: ResidualLikelihood,
+    groups: Sequence[FunctionColumns],
+    others: list[str],
+    theta: Array,
+    keep: Sequence[str],
+    rng: Rng,
 ) -> tuple[_FittedGroups, list[str]]:
     """The fit of functions without operators that are not needed beside them: z² < log n + 2 log d, weakest first."""
     while True:
         names = (*others, *(one.names[i] for g in groups for i in g.columns))
         part, order = one.restrict(names), [one.names.index(name) for name in one.restrict(names).names]
         mine = [replace(g, columns=[part.names.index(one.names[i]) for i in g.columns]) for g in groups]
-        fitted = _fitted(part, mine, theta[order])
+        fitted = _fitted(part, mine, theta[order], rng)
         assert fitted.fit.posterior is not None
         z2 = dict(zip(part.names, fitted.fit.theta**2 / fitted.fit.posterior.variance, strict=True))
         free = [name for name in others if name not in keep]

@@ -1,6 +1,6 @@
 """The library of candidate operators: which terms may stand in which equation.
 
-u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields), or another left side (:mod:`bvsi.operators.left`)
+u_t = Σ_i θ_i F_i(u, ∇u, x, t, auxiliary fields), or another left side (:mod:`bvsi.operators.boundary`)
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from typing import TYPE_CHECKING, Any
 from bvsi.common.naming import COORDINATE_NAMES, order, position, squeeze, without_equation
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
-from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
+from bvsi.operators.boundary import (
+    Biharmonic,
+    BoundaryCondition,
+    Conforming,
+    Left,
+    Mixed,
+    Unknown,
+    ZeroNeumann,
+    left_sides,
+)
 from bvsi.operators.functions import UnknownFunction, as_functions, expansion, with_function
-from bvsi.operators.left import Left, left_sides
 from bvsi.operators.parameters import Parameter, as_parameters, carried, columns, combinations
 from bvsi.operators.syntax import Operator, Source, Syntax, read
 from bvsi.operators.vectors import check_vectors, components

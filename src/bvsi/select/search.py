@@ -42,7 +42,7 @@ ODDS = 20.0
 ODDS_OF_MORE = 3.0
 #: Odds up to which models beside the selected one count where probabilities are made of scores; and how many.
 BESIDE = 1000.0
-_COMPARED = 60  # models; not measured
+_COMPARED = 60  # models, see above
 # Larger models that are looked at for rivals; with more, rivals have one operator more or less instead of two. A bound
 # on time, not measured.
 _MAX_ENLARGED = 300

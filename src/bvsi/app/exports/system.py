@@ -123,7 +123,7 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None, *, named: bo
     named
         Whether parameters inside operators stay names, as known fields do.
     """
-    from bvsi.operators.left import read_left
+    from bvsi.operators.boundary import read_left
     from bvsi.operators.parameters import substituted
     from bvsi.operators.syntax import read
 
