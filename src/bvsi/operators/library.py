@@ -16,7 +16,7 @@ from bvsi.common.naming import COORDINATE_NAMES, position, squeeze, without_equa
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, Conforming, Mixed, Unknown, ZeroNeumann
-from bvsi.operators.functions import UnknownFunction, as_functions, expansion, with_function
+from bvsi.operators.functions import UnknownFunction, as_functions, expansion, with_function, written_functions
 from bvsi.operators.left import Left, left_sides
 from bvsi.operators.parameters import Parameter, as_parameters, carried, columns, combinations
 from bvsi.operators.syntax import Operator, Source, Syntax, read
@@ -70,7 +70,8 @@ class Library:
     unknown
         Functions inside operators that are estimated, with what they are functions of: ``{"k": "x"}`` for
         ``div(k*grad(u))``, ``{"D": "u"}``, ``{"k": ("x", "y")}``. Such an operator is linear in its function, and has
-        no coefficient of its own (:mod:`bvsi.operators.functions`).
+        no coefficient of its own (:mod:`bvsi.operators.functions`). They may be written in operators as well,
+        ``div(unknown(k, of=x)*grad(u))``, which is then named ``div(k*grad(u))``.
     """
 
     def __init__(
@@ -95,6 +96,11 @@ class Library:
             )
         self._vectors = check_vectors(vectors)
         given = {field: _listed(sources, field) for field, sources in equations.items()}
+        for sources in given.values():
+            for i, source in enumerate(sources):
+                if isinstance(source, str):
+                    sources[i], of = written_functions(source)
+                    unknown = {**of, **unknown} if of and isinstance(unknown, Mapping) else unknown or of or None
         given = {part: texts for field, texts in given.items() for part, texts in self._by_component(field, texts)}
         left = self._left_by_component(left, tuple(equations))
         self._fields = tuple(given)
