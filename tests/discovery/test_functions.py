@@ -144,6 +144,28 @@ def test_what_does_not_go_with_functions_is_refused(data, changes, match):
         bvsi.discover(data, LIBRARY, **changes)
 
 
+@pytest.mark.parametrize(
+    ("text", "of"),
+    [
+        ("div(unknown(k, of=x)*grad(u))", ("x",)),
+        ("div(unknown('k', of='x')*grad(u))", ("x",)),
+        ("div(unknown(k, of=(x, y))*grad(u))", ("x", "y")),
+    ],
+)
+def test_functions_may_be_written_in_operators(text, of):
+    library = bvsi.Library({"u": [text, "u"]})
+    assert library.names == ("div(k*grad(u))", "u")
+    assert library.unknown["k"].of == of
+
+
+@pytest.mark.parametrize(
+    "text", ["unknown(k)*u", "unknown(k, of=x + 1)*u", "unknown(k, x, of=x)*u", "unknown(2, of=x)*u"]
+)
+def test_functions_that_are_written_wrongly_are_refused(text):
+    with pytest.raises(bvsi.BvsiError, match="unknown\\(k, of=x\\)"):
+        bvsi.Library({"u": [text]})
+
+
 def group(count):
     function = UnknownFunction(("x",), (0.0,), (1.0,), (count - 3,), (False,))
     return FunctionColumns("k", "k*u", function, list(range(count)))

@@ -22,7 +22,7 @@ from bvsi.common.naming import DERIVATIVES
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
-from bvsi.operators.syntax import Operator, Syntax
+from bvsi.operators.syntax import Operator, Syntax, read
 
 if TYPE_CHECKING:
     from bvsi.operators.parameters import Parameter
@@ -287,6 +287,36 @@ def as_functions(
     if found and parameters:
         raise OperatorError("unknown: functions and parameters in one library are not estimated together; fix one.")
     return found
+
+
+def written_functions(text: str) -> tuple[str, dict[str, tuple[str, ...]]]:
+    """A text with names for the functions written in it, ``div(unknown(k, of=x)*grad(u))``, and what these are of."""
+    if "unknown" not in text:
+        return text, {}
+    found: dict[str, tuple[str, ...]] = {}
+
+    def named(node: ast.expr) -> str:
+        if isinstance(node, ast.Name):
+            return node.id
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
+            return node.value
+        raise OperatorError(f"operator {text!r}: unknown(...) is written as unknown(k, of=x), or of=(x, y).")
+
+    class Names(ast.NodeTransformer):
+        def visit_Call(self, node: ast.Call) -> ast.expr:
+            self.generic_visit(node)
+            if not (isinstance(node.func, ast.Name) and node.func.id == "unknown"):
+                return node
+            if len(node.args) != 1 or [k.arg for k in node.keywords] != ["of"]:
+                named(node)  # which refuses it
+            of = node.keywords[0].value
+            name = named(node.args[0])
+            found[name] = tuple(map(named, of.elts if isinstance(of, ast.Tuple) else [of]))
+            return ast.Name(name, ast.Load())
+
+    tree = Names().visit(ast.parse(ast.unparse(read(text).tree), mode="eval").body)
+    plain = ast.unparse(tree).replace(" * ", "*").replace(" ** ", "**").replace(" / ", "/")
+    return (plain, found) if found else (text, {})
 
 
 def _check_linear(operator: Operator, name: str, *, alone: bool) -> None:

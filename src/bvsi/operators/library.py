@@ -24,7 +24,7 @@ from bvsi.operators.boundary import (
     ZeroNeumann,
     left_sides,
 )
-from bvsi.operators.functions import UnknownFunction, as_functions, expansion, with_function
+from bvsi.operators.functions import UnknownFunction, as_functions, expansion, with_function, written_functions
 from bvsi.operators.parameters import Parameter, as_parameters, carried, columns, combinations
 from bvsi.operators.syntax import Operator, Source, Syntax, read
 from bvsi.operators.vectors import check_vectors, components
@@ -77,7 +77,8 @@ class Library:
     unknown
         Functions inside operators that are estimated, with what they are functions of: ``{"k": "x"}`` for
         ``div(k*grad(u))``, ``{"D": "u"}``, ``{"k": ("x", "y")}``. Such an operator is linear in its function, and has
-        no coefficient of its own (:mod:`bvsi.operators.functions`).
+        no coefficient of its own (:mod:`bvsi.operators.functions`). They may be written in operators as well,
+        ``div(unknown(k, of=x)*grad(u))``, which is then named ``div(k*grad(u))``.
     """
 
     def __init__(
@@ -102,6 +103,11 @@ class Library:
             )
         self._vectors = check_vectors(vectors)
         given = {field: _listed(sources, field) for field, sources in equations.items()}
+        for sources in given.values():
+            for i, source in enumerate(sources):
+                if isinstance(source, str):
+                    sources[i], of = written_functions(source)
+                    unknown = {**of, **unknown} if of and isinstance(unknown, Mapping) else unknown or of or None
         given = {part: texts for field, texts in given.items() for part, texts in self._by_component(field, texts)}
         left = self._left_by_component(left, tuple(equations))
         self._fields = tuple(given)
