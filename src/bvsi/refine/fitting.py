@@ -193,7 +193,8 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
     like
         Fit of fewer operators to the same data, from which alone to begin.
     """
-    begin = [*starts, model.start(), model.start(_WIDEST)] if like is None else list(starts)
+    own = (model.start(), model.start(_WIDEST), model.start(linear=True)) if like is None else ()
+    begin = list(np.unique(np.array([*starts, *own]), axis=0))
     steps = 1 if like is None else like.steps
     while steps <= _MOST_STEPS:
         first = _first(model, begin, like, steps)
@@ -291,9 +292,7 @@ def _first(
             best = min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
             return _short_enough(model, *best)
         steps *= 2
-        linear = np.array([known is not None for known in model.simulators[0].equation.constant])
-        slower = [part * theta for theta in inside for part in (linear, _SLOWER)]  # what is not linear may run away
-        inside += [solve_program(centre, centre @ theta, inner) for theta in slower]
+        inside += [solve_program(centre, centre @ (_SLOWER * theta), inner) for theta in inside]
     raise RefineError(_UNSOLVED)
 
 
