@@ -47,6 +47,7 @@ _LONGER = 4
 # Times as many steps as a start can be solved with that are tried before the fit: far from the solution many may be
 # needed.
 _SHORT = 8
+_SLOWER = 0.5  # part of the coefficients of starts that cannot be solved with which they are tried again; not measured
 # Change of Φ that a step promises below which the iteration ends: estimates within 0.03 of their standard deviation.
 _CONVERGED = 1e-3
 _ITERATIONS = 80  # the assays take 6 to 20
@@ -62,7 +63,7 @@ _SETTLED = 0.05  # change of log p and log σ² below which they stand
 _STRIDE = 10.0  # factor by which σ² changes in one step, at most
 _WIDEST = 30  # wide test functions of a second start: fields that move by their own width between frames have no other
 _DRAWS = 32  # of initial states with many modes, for the spread of predictions: known to an eighth
-_ROUGH = 8  # times as long are steps in time of θ alone: errors are 500 times those that are allowed
+_ROUGH = 50.0  # as _TIME_ERROR, of steps of θ alone: errors are some hundred times those that are allowed
 _FALLS = 0.02  # part of the misfit by which steps of θ alone fall, below which they end
 _FAR = 10.0  # standard deviations beyond which a propagator is made anew
 _TINY = 1e-300  # precision of free modes, for logarithms
@@ -192,7 +193,8 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
     like
         Fit of fewer operators to the same data, from which alone to begin.
     """
-    begin = [*starts, model.start(), model.start(_WIDEST)] if like is None else list(starts)
+    own = (model.start(), model.start(_WIDEST), model.start(linear=True)) if like is None else ()
+    begin = list(np.unique(np.array([*starts, *own]), axis=0))
     steps = 1 if like is None else like.steps
     while steps <= _MOST_STEPS:
         first = _first(model, begin, like, steps)
@@ -219,9 +221,12 @@ def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | N
     checked = False  # whether steps in time are short enough, here and in the end
     volume: _Volume | None = None
     promised = np.inf
+    # between sensors states of a weak prior fit the data at wrong coefficients too, and stay there
+    begun = not any(one.sparse for one in model.experiments)
     for iteration in range(1, _ITERATIONS + 1):
         point, sums = _near(model, point, sums)
-        point, moved = _with_laws(model, point, sums, volume)
+        begun = begun or promised < _NEAR
+        point, moved = _with_laws(model, point, sums, volume) if begun else (point, np.inf)
         near = _CLOSE if promised < _CONVERGED else _APART
         if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
             volume = _volume(model, point, sums)
@@ -277,26 +282,23 @@ def _first(
     room = np.where(np.isinf(model.bounds.upper), _ROOM * np.abs(model.bounds.A) @ model.scale, 0.0)
     inner = replace(model.bounds, lower=model.bounds.lower + room)
     inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
-    still = solve_program(centre, 0 * model.scale, inner)  # where hardly anything moves, if no other start is solved
     level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
         points = [_Parameters(theta, z, law, level, steps, (None,) * len(z)) for theta in inside]
         if model.propagating:
             points = _first_linear(model, points)
         solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
-        if not solved and like is None and not model.propagating:
-            point = _Parameters(still, z, law, level, steps, (None,) * len(z))
-            solved = [(point, sums)] if (sums := _solved(model, point)) is not None else []
         if solved:
             best = min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
             return _short_enough(model, *best)
         steps *= 2
+        inside += [solve_program(centre, centre @ (_SLOWER * theta), inner) for theta in inside]
     raise RefineError(_UNSOLVED)
 
 
 def _short_enough(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
     """With steps in time that are short enough, and longer ones for derivatives; as it is where a start needs many."""
-    short = _short_steps(model, point, _SHORT * point.steps)
+    short = None if model.propagating else _short_steps(model, point, _SHORT * point.steps)
     if short is None:
         return point, sums
     found = replace(point, steps=short, longer=_LONGER)
@@ -304,9 +306,11 @@ def _short_enough(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple
     return (point, sums) if again is None else (found, again)
 
 
-def _short_steps(model: ForwardModel, point: _Parameters, most: int = _MOST_STEPS) -> int | None:
+def _short_steps(
+    model: ForwardModel, point: _Parameters, most: int = _MOST_STEPS, allowed: float = _TIME_ERROR
+) -> int | None:
     """Steps between two frames that change the predictions little when they are halved; None where more are needed."""
-    while _differs(model, point, halved := replace(point, steps=2 * point.steps)):
+    while _differs(model, point, halved := replace(point, steps=2 * point.steps), allowed):
         if halved.steps > most:
             return None
         point = halved
@@ -320,9 +324,9 @@ def _first_linear(model: ForwardModel, points: Sequence[_Parameters]) -> list[_P
         return []
     point = min(begun, key=lambda pair: pair[0])[1]
     point = _alone_fitted(model, point)
-    rough = max(point.steps, (_short_steps(model, point) or _MOST_STEPS) // _ROUGH)
+    rough = _short_steps(model, point, allowed=_ROUGH) or _MOST_STEPS
     point = _alone_fitted(model, replace(point, steps=rough))
-    return [_renewed(model, replace(point, steps=_short_steps(model, point) or _MOST_STEPS))]
+    return [_renewed(model, replace(point, steps=_short_steps(model, point) or _MOST_STEPS, longer=_LONGER))]
 
 
 def _alone_fitted(model: ForwardModel, point: _Parameters) -> _Parameters:
@@ -575,7 +579,7 @@ def _logdet(at: _Expansion) -> float:
     return sum(float(np.linalg.slogdet(C)[1]) for C in at.C)
 
 
-def _differs(model: ForwardModel, point: _Parameters, halved: _Parameters) -> bool:
+def _differs(model: ForwardModel, point: _Parameters, halved: _Parameters, allowed: float = _TIME_ERROR) -> bool:
     """Whether halved steps in time change the predictions, or cannot be solved."""
     change = 0.0
     for number, one in enumerate(model.experiments):
@@ -584,7 +588,7 @@ def _differs(model: ForwardModel, point: _Parameters, halved: _Parameters) -> bo
         except (StepFailedError, NotFiniteError):
             return True
         change += float(np.sum(one.known * (fine - coarse) ** 2 / (point.level * one.variance(fine))))
-    return change > _TIME_ERROR**2
+    return change > allowed**2
 
 
 def _result(model: ForwardModel, found: _Solved) -> ForwardFit:

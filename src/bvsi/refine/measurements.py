@@ -45,6 +45,7 @@ _MOST_LINEAR = 3000  # those of linear equations, whose propagator is a dense ma
 _PER_SENSOR = 8
 # Nodes where the equation is solved, by node of the data, beyond which the state between them is a matter of its prior.
 _SPARSE = 3.0
+_LARGEST = 300.0  # |log p| beyond which laws are out of all bounds
 # Part of one step of the counts that is added to a mean count in its variance. With a tenth, as in SignalNoise.of, the
 # weights of counts of nothing vary so much that Gauss–Newton steps go back and forth (1 of 30 assays, seed 100).
 _LEAST = 0.5
@@ -273,7 +274,8 @@ class Measurements:
     def precisions(self, law: Array) -> Array:
         """p (m,) of the modes, from (log a, log l, log q) of each field, (fields, 3); zero without a prior."""
         a, scale, q = np.repeat(np.exp(law), len(self.mu) // len(law), axis=0).T
-        return np.where(self.mu > 0, a * (1 + self.fineness / scale) ** q, 0.0)
+        exponent = np.clip(np.log(a) + q * np.log1p(self.fineness / scale), -_LARGEST, _LARGEST)
+        return np.where(self.mu > 0, np.exp(exponent), 0.0)
 
     def precision_slopes(self, law: Array) -> Array:
         """∂ log p/∂ law of each mode, by the parameters of its own field, (3, m)."""

@@ -29,6 +29,7 @@ from bvsi.refine.measurements import Measurements, RefineError
 # Modes beyond which linear equations are fitted by a dense propagator. Not measured closely: with 400 modes on 50 × 50
 # nodes and 50 frames one pass of the derivatives takes as long as everything by the propagator.
 MANY_MODES = 400
+_ZERO = 1e-12  # standard deviation of coefficients that are left out of a start
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,15 +131,18 @@ class ForwardModel:
             found.append(float(np.ptp(one.data.times)) * float(rates.max(initial=0.0)))
         return max(found)
 
-    def start(self, widest: int | None = None) -> Array:
+    def start(self, widest: int | None = None, *, linear: bool = False) -> Array:
         """θ (d,) by least squares: M (u_k+1 − u_k) = ½ Δt (F(u_k+1) + F(u_k)) θ at smooth states, within the bounds.
 
         Parameters
         ----------
         widest
             Take only so many test functions, the smoothest modes of the initial state.
+        linear
+            Leave out operators that are not linear: with a poor initial state they may run away.
         """
-        P, g = np.diag(self.scale**-2.0), np.zeros(len(self.names))
+        out = [linear and known is None for known in self.simulators[0].equation.constant]
+        P, g = np.diag(np.where(out, _ZERO, self.scale) ** -2.0), np.zeros(len(self.names))
         for one, made in zip(self.experiments, self.simulators, strict=True):
             times = one.data.times
             Mu, F = weak_terms(made, one.smooth, times)
