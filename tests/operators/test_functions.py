@@ -96,7 +96,7 @@ def test_ends_and_intervals_come_from_the_data():
     x, t = np.linspace(2, 5, 50), np.arange(4.0)
     data = Data.from_arrays({"u": np.outer(t + 1, np.sin(x))}, times=t, geometry=Grid(x=x))
     of_x = UnknownFunction(("x",)).located([data], {"u": 0.01})
-    assert (of_x.low, of_x.high, of_x.intervals, of_x.periodic) == ((2.0,), (5.0,), (20,), (False,))
+    assert (of_x.low, of_x.high, of_x.intervals, of_x.periodic) == ((2.0,), (5.0,), (25,), (False,))
     of_u = UnknownFunction(("u",)).located([data], {"u": 0.5})
     assert of_u.intervals[0] < UnknownFunction(("u",)).located([data], {"u": 0.01}).intervals[0]
     with pytest.raises(OperatorError, match="no 'T'"):
