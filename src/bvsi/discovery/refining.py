@@ -16,7 +16,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike
 from scipy.special import chdtrc
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
@@ -56,6 +56,7 @@ def refine(
     budget: float = 300.0,
     known: Refined | None = None,
     keep: Callable[[Refined], None] | None = None,
+    rng: Rng | None = None,
     progress: Progress = silent,
 ) -> Refined:
     """Fit equations to the measurements by forward solves: coefficients, initial states, probabilities of structures.
@@ -84,6 +85,8 @@ def refine(
         What an earlier call found for the same data, noise, constraints and ``on``, which is not fitted again.
     keep
         Called after every structure with what there is.
+    rng
+        For draws of predictions where modes are many, by default ``numpy.random.default_rng(0)``.
     """
     begin = time.perf_counter()
     if library.unknown:
@@ -98,7 +101,7 @@ def refine(
     limits = None if constraints is None else as_linear(constraints, (*library.names, *library.parameters))
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
-    search = _Structures(library, measured, limits, found, known, lambda: _watch(search, begin + budget, progress))
+    search = _Structures(library, measured, limits, found, known, lambda: _watch(search, begin + budget, progress), rng)
     first = [tuple(names) for names in structures] if structures is not None else search.given()
     if not search.fits:
         search.fit(first[0])  # refused with the reason
@@ -159,9 +162,10 @@ class _Structures:
         found: Discovery | None,
         known: Refined | None,
         watch: Callable[[], None],
+        rng: Rng | None,
     ) -> None:
         self._library, self._measured, self._limits, self._found = library, measured, limits, found
-        self._watch = watch
+        self._watch, self._rng = watch, rng
         self.fits: dict[frozenset[str], ForwardFit] = {}
         self.refused: list[tuple[tuple[str, ...], str]] = []
         if known is not None:
@@ -201,7 +205,7 @@ class _Structures:
                 self.fits[key] = self._with_parameters(some)
                 return
             model = self._model(some)
-            self.fits[key] = self._improved(model, _from_starts(model, self._weak_start(model)))
+            self.fits[key] = self._improved(model, _from_starts(model, self._weak_start(model), self._rng))
         except (RefineError, InfeasibleError) as error:
             if not tolerant:
                 raise
@@ -231,7 +235,9 @@ class _Structures:
             return fit
         values = dict(zip(better.names, better.theta, strict=True))
         try:
-            other = fit_forward(model, [np.array([values.get(name, 0.0) for name in model.names])], better)
+            other = fit_forward(
+                model, [np.array([values.get(name, 0.0) for name in model.names])], better, rng=self._rng
+            )
         except (RefineError, NotPositiveDefiniteError):
             return fit
         return max(fit, other, key=lambda one: one.log_likelihood)
@@ -250,7 +256,7 @@ class _Structures:
         for _ in range(_ROUNDS):
             model = self._model_at(some.at(values, theta), values)
             start = np.array([theta.get(name, 0.0) if name in some.names else 0.0 for name in model.names])
-            fit = fit_forward(model, [start], fit)
+            fit = fit_forward(model, [start], fit, rng=self._rng)
             columns, sd = columns_of(model.library), np.sqrt(fit.posterior.variance)
             at = {made: i for i, made in enumerate(fit.names) if made in columns}
             if all(abs(fit.theta[i]) < _STANDS * sd[i] for i in at.values()):
@@ -301,7 +307,7 @@ class _Structures:
         return [tuple(name for name in self._library.names if name in one) for one in changed if one]
 
 
-def _from_starts(model: ForwardModel, starts: Sequence[Array]) -> ForwardFit:
+def _from_starts(model: ForwardModel, starts: Sequence[Array], rng: Rng | None) -> ForwardFit:
     """The fit from the best of all starts; where that fails or does not converge, from smoothed data alone.
 
     With few frames the weak form may be far off: of 240 drawn assays one ended nowhere from its estimate.
@@ -309,7 +315,7 @@ def _from_starts(model: ForwardModel, starts: Sequence[Array]) -> ForwardFit:
     found = []
     for some in dict.fromkeys((tuple(map(tuple, starts)), ())):
         try:
-            found.append(fit_forward(model, [np.array(one) for one in some]))
+            found.append(fit_forward(model, [np.array(one) for one in some], rng=rng))
         except NotPositiveDefiniteError:
             continue
         if found[-1].status.converged:

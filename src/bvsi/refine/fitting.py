@@ -17,6 +17,7 @@ one (:mod:`bvsi.refine.spectrum`); with h its parameters, S loses ½ L_θh L_hh�
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.forward.semidiscrete import StepFailedError
 from bvsi.forward.tangents import solve_with_tangents
 from bvsi.infer.constraints.program import solve_program
@@ -183,7 +184,9 @@ class _Expansion:
         return 0.5 * (S + S.T), slope
 
 
-def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: ForwardFit | None = None) -> ForwardFit:
+def fit_forward(
+    model: ForwardModel, starts: Sequence[Array] = (), like: ForwardFit | None = None, *, rng: Rng | None = None
+) -> ForwardFit:
     """Gauss–Newton steps with Levenberg's damping, within the bounds, from the best of some starts.
 
     Parameters
@@ -192,6 +195,8 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
         Coefficients (d,) to begin with, beside :meth:`ForwardModel.start`.
     like
         Fit of fewer operators to the same data, from which alone to begin.
+    rng
+        For draws of what is predicted where modes are many, by default ``numpy.random.default_rng(0)``.
     """
     own = (model.start(), model.start(_WIDEST), model.start(linear=True)) if like is None else ()
     begin = list(np.unique(np.array([*starts, *own]), axis=0))
@@ -200,7 +205,7 @@ def fit_forward(model: ForwardModel, starts: Sequence[Array] = (), like: Forward
         first = _first(model, begin, like, steps)
         found = _fitted(model, *first)
         if found is not None:
-            return _result(model, found)
+            return _result(model, found, np.random.default_rng(0) if rng is None else copy.deepcopy(rng))
         steps = 2 * first[0].steps  # what was found is no solution of the equation, but of too long steps
     raise RefineError(_UNSOLVED)
 
@@ -468,9 +473,8 @@ class _Joint:
             told += float(one.precisions(law) @ np.diag(covariance))
         return len(point.theta) + sum(map(len, point.z)) - told
 
-    def drawn(self, number: int, count: int) -> tuple[Array, Array]:
+    def drawn(self, number: int, count: int, rng: Rng) -> tuple[Array, Array]:
         """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
-        rng = np.random.default_rng(0)
         x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
         K = self.coupled[number]
         own = self.of_z[number] - K @ self.inverse @ K.T
@@ -591,14 +595,14 @@ def _differs(model: ForwardModel, point: _Parameters, halved: _Parameters, allow
     return change > allowed**2
 
 
-def _result(model: ForwardModel, found: _Solved) -> ForwardFit:
+def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
     point, sums = found.point, found.sums
     at = _Expansion.of(model, point, sums, found.volume)
     law = _Joint.of(at)
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     states, values, spreads = [], [], []
     for number, one in enumerate(model.experiments):
-        drawn = law.drawn(number, _DRAWS) if model.propagates(number) else None
+        drawn = law.drawn(number, _DRAWS, rng) if model.propagates(number) else None
         frames = list(_frames(model, point, number, one.later, drawn))
         states.append(np.stack([u for u, _ in frames]))
         values.append(np.stack([one.measured(u) for u, _ in frames]))
