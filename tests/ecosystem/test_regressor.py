@@ -151,5 +151,6 @@ def test_the_package_to_install_is_named(monkeypatch):
     for name in ("sklearn", "sklearn.base"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.delitem(sys.modules, "bvsi.app.regressor", raising=False)
+    monkeypatch.delitem(vars(bvsi), "BvsiRegressor", raising=False)
     with warnings.catch_warnings(), pytest.raises(MissingDependencyError, match=r"bvsi\[sklearn\]"):
         _ = bvsi.BvsiRegressor

@@ -66,7 +66,7 @@ def test_the_covariance_is_that_of_draws():
     squares = []
     for seed in range(20):
         xi = np.random.default_rng(seed).standard_normal((N, T))
-        (r,) = likelihood(IID(0.01), values=U + 0.01 * blur.everywhere(xi).T).system.residual(THETA)
+        (r,) = likelihood(IID(0.01), values=U + 0.01 * blur.everywhere(xi, slice(None)).T).system.residual(THETA)
         off = (r - r0).ravel()
         squares.append([off @ np.linalg.solve(S, off) / off.size for S in (sigma, white)])
     right, wrong = np.mean(squares, axis=0)
