@@ -150,11 +150,11 @@ def test_a_bad_estimate_of_the_weak_form_is_no_start(data, found, monkeypatch):
     """Where steps from it end nowhere, smoothed data are the start."""
     begun = []
 
-    def fails(model, starts=(), like=None):
+    def fails(model, starts=(), like=None, *, rng=None):
         begun.append(len(starts))
         if starts:
             raise NotPositiveDefiniteError("P: the matrix is not positive definite.", "P", 0)
-        return fit_forward(model, starts, like)
+        return fit_forward(model, starts, like, rng=rng)
 
     monkeypatch.setattr(refining, "fit_forward", fails)
     made = refine(data, library(), found, noise=IID(SIGMA), structures=[NAMES])
@@ -165,8 +165,8 @@ def test_a_bad_estimate_of_the_weak_form_is_no_start(data, found, monkeypatch):
 def test_a_larger_structure_never_fits_worse_whatever_the_order(data, monkeypatch):
     """One that ended in a local minimum is fitted again from a smaller one, also where that comes later."""
 
-    def poor(model, starts):
-        fit = fit_forward(model, starts)
+    def poor(model, starts, rng):
+        fit = fit_forward(model, starts, rng=rng)
         return replace(fit, log_likelihood=fit.log_likelihood - 1e4) if len(model.names) == len(NAMES) else fit
 
     monkeypatch.setattr(refining, "_from_starts", poor)
