@@ -26,7 +26,6 @@ from bvsi.discovery.method import (
     Method,
     Selection,
     choose_method,
-    reaches_ends,
     selected_order,
     to_the_ends,
     wide,
@@ -140,12 +139,12 @@ def discover(
     stated, library = with_columns(library, measured) if library.unknown else (library, library)
     chosen = choose_method(measured, library, method)
     linear = client is None and stated is library and not library.parameters
-    further = partial(to_the_ends, measured, library, method) if linear else lambda: None
-    chosen = (further() if wide(chosen) else None) or chosen
+    further = partial(to_the_ends, measured, library, method) if linear else lambda _: None
+    chosen = (further(chosen) if wide(chosen) else None) or chosen
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
     selected = _selected(setup, given, chosen.method, rng, progress)
-    if selected.path.left_open(OPEN) and not reaches_ends(chosen) and (choice := further()) is not None:
+    if selected.path.left_open(OPEN) and (choice := further(chosen)) is not None:
         chosen, selected = choice, _selected(choice.setup, given, choice.method, rng, progress)
     selected = _relinearised(selected, rounds, progress)
     joint = selected.inside.joined(prior) if selected.inside.prior else prior

@@ -341,28 +341,28 @@ def _functions(data: Data, tests: SplineTests, time: TemporalTests | None, opera
     return in_space * (data.n_times if time is None else time.splines(data.times).n)
 
 
-def to_the_ends(measured: Sequence[Measurement], library: Library, asked: Method | None) -> Choice | None:
-    """The choice with test functions that reach the ends of the axes; None where that cannot be.
+def to_the_ends(
+    measured: Sequence[Measurement], library: Library, asked: Method | None, chosen: Choice
+) -> Choice | None:
+    """Another choice, with test functions that reach the ends of the axes; None where that cannot be, or is so.
 
     They see more of the data. Their quadrature is exact to sixth order only, so that data must vary slowly; noise must
     be independent and values there, since narrow functions see how well the noise is known.
     """
-    asked = asked or Method()
-    if asked != Method(selection=asked.selection, estimator=asked.estimator):
+    asked, tests = asked or Method(), chosen.setup.tests
+    left_to_us = asked == Method(selection=asked.selection, estimator=asked.estimator)
+    if not left_to_us or not isinstance(tests, SplineTests) or tests.ends:
         return None
     values = sum(len(m.data.fields) * m.data.n_nodes * m.data.n_times for m in measured)
     plain = all(m.blur is None and not m.bridged and m.data.measured is None and not m.noise_free for m in measured)
     even = all(is_uniform(m.data.geometry) for m in measured)
     even = even and (library.steady or all(evenly_spaced(m.data.times) for m in measured))
-    if (
-        not (plain and even and all(map(_loud, measured)))
-        or library.longest_lag
-        or values > THINNING.values
-        or not _slow(measured, library)
-    ):
+    if values > THINNING.values or not (plain and even) or library.longest_lag:
         return None
-    chosen = choose_method(measured, library, dataclasses.replace(asked, tests=SplineTests(ends=True)))
-    return dataclasses.replace(chosen, reason=f"{chosen.reason}; functions reach the ends of the axes")
+    if not (all(map(_loud, measured)) and _slow(measured, library)):  # these go through the data
+        return None
+    further = choose_method(measured, library, dataclasses.replace(asked, tests=SplineTests(ends=True)))
+    return dataclasses.replace(further, reason=f"{further.reason}; functions reach the ends of the axes")
 
 
 def _loud(one: Measurement) -> bool:
@@ -378,11 +378,6 @@ def _slow(measured: Sequence[Measurement], library: Library) -> bool:
     if not library.steady and min(m.data.n_times for m in measured) < FEW_FRAMES:
         found.append(cycles_between_frames([m.data for m in measured], [m.sigma for m in measured]))
     return max(found, default=0.0) <= SLOW
-
-
-def reaches_ends(chosen: Choice) -> bool:
-    """Whether its functions do, or there are none to do so."""
-    return not isinstance(chosen.setup.tests, SplineTests) or chosen.setup.tests.ends
 
 
 def wide(chosen: Choice) -> bool:
