@@ -13,8 +13,8 @@ from types import MappingProxyType
 import numpy as np
 
 from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, FailedComparison, bias_estimate, compare, poorer
-from bvsi.check.residual_tests import Growth, ResidualTest, noise_tests, residual_tests
-from bvsi.check.variations import Kind, Variation, variations
+from bvsi.check.residual_tests import Growth, ResidualTest, missing_operator, noise_tests, residual_tests
+from bvsi.check.variations import Kind, Variation, variations, with_plain_operators
 from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge
 from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.arrays import Array
@@ -100,6 +100,7 @@ def check(
     *,
     noise_error: float,
     rng: np.random.Generator,
+    missing: Sequence[ResidualTest] = (),
     data: Sequence[Data] = (),
     growth: Sequence[Growth | None] = (),
     filter_sigma: Mapping[str, float] | None = None,
@@ -124,6 +125,8 @@ def check(
         Relative standard error of the noise level, 0 where it is known.
     rng
         For draws of the noise.
+    missing
+        Tests of operators that are no candidates.
     data
         Experiments, for tests of the noise by itself; without them these are left out.
     growth
@@ -147,7 +150,7 @@ def check(
     ratio = level_ratio(likelihood, filter_sigma)
     residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
     whole = noise_tests(data, likelihood.noise, homoscedastic=_homoscedastic(likelihood), growth=growth)
-    tests = residual.tests + whole
+    tests = (*residual.tests, *missing, *whole)
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     clean, bias = None, bias_estimate(comparisons, len(fit.theta), levels)
@@ -344,6 +347,7 @@ def check_discovery(
         fit,
         likelihood,
         refits,
+        missing=() if held or clean else _missing(fit, setup, likelihood, rng),
         noise_error=max(m.error for m in measured),
         rng=rng,
         data=[m.observed for m in measured],  # interpolated values are not white noise
@@ -357,6 +361,20 @@ def check_discovery(
         left_open=left_open,
         levels=levels,
     )
+
+
+def _missing(
+    fit: Fit, setup: Setup, likelihood: ResidualLikelihood, rng: np.random.Generator
+) -> tuple[ResidualTest, ...]:
+    """The test of plain operators that are no candidates, where weights are exact and an evaluation takes little."""
+    if likelihood.costly or not likelihood.weighting.exact:
+        return ()
+    try:
+        more = with_plain_operators(setup, fit.names)
+        test = None if more is None else missing_operator(fit, more.likelihood(), rng)
+    except _POSSIBLE:  # such an operator may be more than test functions carry
+        return ()
+    return () if test is None else (test,)
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:
