@@ -60,8 +60,8 @@ ADVICE = {
         "steepest fields."
     ),
     Verdict.OPERATOR: (
-        "Do not trust the coefficients. Add operators to the library, such as one that is named as not in it: the misfit "
-        "is more than noise, and it does not come from the resolution of the data."
+        "Do not trust the coefficients. Add operators to the library, such as one that is named as not in it: the "
+        "misfit is more than noise, and it does not come from the resolution of the data."
     ),
     Verdict.ILL_POSED: (
         "Do not trust the equation: short waves grow without bound, so that it cannot be solved forward in time. The "
