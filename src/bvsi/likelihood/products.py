@@ -152,6 +152,9 @@ class Solver(Protocol):
     def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array | None]:
         """ZᵀWZ (m, m), and W Z if it is asked for."""
 
+    def white(self, Z: Array) -> Array | None:
+        """R Z with RᵀR = W by block, (N, K, m), at half the price of W Z; None where blocks share one R."""
+
     def logdet(self, *, needed: bool = True) -> float:
         """log det Σ; without a factor an error where it is needed, else NaN."""
 
@@ -187,6 +190,10 @@ class Factored:
         white = self.factor.whiten(self._columns(Z))
         flat = white.reshape(-1, Z.shape[2])
         return flat.T @ flat, self._back(self.factor.whiten_transposed(white), Z) if weighted else None
+
+    def white(self, Z: Array) -> Array | None:
+        """L⁻¹ Z, where all blocks have the same L."""
+        return self.factor.whiten(self._columns(Z)).reshape(Z.shape) if self.rows is None else None
 
     def logdet(self, *, needed: bool = True) -> float:
         """log det Σ."""
@@ -249,6 +256,8 @@ class Whole:
 
     def profile_equations(self, *, smoothing: float = 1.0, draw: Array | None = None) -> TileEquations:
         """H, g and q with X̃ = X − smoothing · J ε̂, and N from a draw of the noise of the experiment, (n_u, T)."""
+        if not smoothing and draw is None and (white := self.solver.white(self.Z)) is not None:
+            return self._lagged(white)
         columns, X, drawn = self.r[:, :, None], self.Z[:, :, 1:], None
         if draw is not None:  # it goes through the same solve as the data
             drawn = self.products.states(draw)
@@ -264,6 +273,14 @@ class Whole:
             return TileEquations(equations, scores, None, None)
         xi = self.products.operators(drawn - self.products.spread(weighted[:, :, 1]))
         return TileEquations(equations, scores, self.solver.gram(xi)[0], WX)
+
+    def _lagged(self, white: Array) -> TileEquations:
+        """H, g and q with X itself, from R [y X] (N, K, 1 + d), which is written over: half a solve."""
+        white[:, :, 0] = white @ residual_weights(self.theta)
+        blocks = white.transpose(1, 2, 0) @ white.transpose(1, 0, 2)
+        q, scores, H = blocks[:, 0, 0], blocks[:, 1:, 0], blocks[:, 1:, 1:].sum(axis=0)
+        equations = NormalEquations(H, scores.sum(axis=0), (q,), self.solver.logdet(needed=False), self.n)
+        return TileEquations(equations, scores, None, None)
 
     def misfit(self, gradient: bool) -> ValueGradient:
         """q, with ∇q = −2 X̃ᵀWr from the same solve."""
