@@ -20,7 +20,7 @@ from bvsi.data.scattered import coarser
 from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
 from bvsi.noise import Noise
-from bvsi.noise.correlation import correlated, widths_of, without_blur
+from bvsi.noise.correlation import correlated, gain_of_counts, widths_of, without_blur
 from bvsi.noise.models import values_at
 from bvsi.operators import Library
 from bvsi.residual import Stencil, TemporalTests, assemble
@@ -105,6 +105,7 @@ class Setup:
             linearise_at=linearise_at,
             thin=None if any(map(correlated, self.noise)) else THINNING,
             blur=[widths_of(noise) for noise in self.noise],
+            gain=[gain_of_counts(noise) for noise in self.noise],
             progress=progress,
         )
         if names is not None:  # a library that is left with one equation drops its field from the names; here they stay
