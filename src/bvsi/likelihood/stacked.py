@@ -24,12 +24,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Integers
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.block import Result, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance, side_by_side, threads_for
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
-from bvsi.likelihood.products import Factored, SpaceTime, Whole
+from bvsi.likelihood.products import Factored, SpaceTime, Whole, in_place
 from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance, space_time_coordinates
 from bvsi.linalg import Analysis, Factor, analyse
 from bvsi.linalg.factor import BandedFactor, DenseFactor
@@ -303,6 +303,16 @@ class Tiles(Weighting):
             return out
 
         return weighted
+
+    def draws(self, part: Part, theta: Array, weigh: Weights, n: int, rng: Rng) -> Iterator[tuple[Array, Array]]:
+        """Of one tile from its factor: r = L z and W r = L⁻ᵀ z have no more to do than residuals are many."""
+        plan, structure = _plan(part), part.residuals.structure
+        drawn = plan.factor(part, theta).draws(n, rng) if plan.direct and not plan.tiles else None
+        if drawn is None:
+            return super().draws(part, theta, weigh, n, rng)
+        placed = (in_place(one, plan.rows, structure.n_rows, structure.n_blocks) for one in drawn)
+        r, w = map(structure.only_active, placed)
+        return iter([(r, w)])
 
     def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
         """Of one tile by conjugate gradients to 1e-4, preconditioned by weights of a θ close by; no factor is made."""

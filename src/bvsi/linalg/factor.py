@@ -13,7 +13,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike
 from scipy.linalg import blas, lapack, solve_triangular
 
-from bvsi.common.arrays import Array, Integers
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.pattern import Pattern
@@ -43,6 +43,11 @@ class Factor(Protocol):
 
     def whiten_transposed(self, Y: ArrayLike) -> Array:
         """``Rᵀ Y``: of a whitened Y = R B it makes ``A⁻¹ B``, the other half of a solve; Y (n,) or (n, m)."""
+
+    def draws(self, n: int, rng: Rng) -> tuple[Array, Array] | None:
+        """Draws b of N(0, A), and ``A⁻¹ b``, (rows, n) each; None where they are not quicker than a solve."""
+        del n, rng
+        return None
 
     def gram(self, B: ArrayLike) -> Array:
         """``BᵀA⁻¹B = (RB)ᵀ(RB)``, (m, m), for B (n, m) with few columns: it holds a whitened copy of B."""
@@ -214,6 +219,11 @@ class DenseFactor(Factor):
         solved = solve_triangular(self.U, as_columns(Y, len(self.U)), check_finite=False)
         return np.asarray(np.ascontiguousarray(solved).reshape(np.shape(Y)))
 
+    def draws(self, n: int, rng: Rng) -> tuple[Array, Array]:
+        """``Uᵀ z`` and ``U⁻¹ z``, z white."""
+        z = rng.standard_normal((len(self.U), n))
+        return np.ascontiguousarray(blas.dtrmm(1.0, self.U, z, trans_a=1)), self.whiten_transposed(z)
+
     def selected_inverse(self) -> Array:
         """Entries of A⁻¹ on the pattern."""
         pattern = self.pattern()
@@ -352,6 +362,16 @@ class BandedFactor(Factor):
             rows, below, D, under = self.bands.panel(self.L, number)
             X[rows] = blas.dtrsm(1.0, D, X[rows] - under.T @ X[below], lower=1, trans_a=1)
         return X.reshape(np.shape(Y))
+
+    def draws(self, n: int, rng: Rng) -> tuple[Array, Array]:
+        """``L z`` and ``L⁻ᵀ z``, z white."""
+        z = rng.standard_normal((self.bands.n, n))
+        drawn = np.zeros_like(z)
+        for number in range(len(self.bands.panels)):
+            rows, below, D, under = self.bands.panel(self.L, number)
+            drawn[rows] += D @ z[rows]
+            drawn[below] += under @ z[rows]
+        return drawn, self.whiten_transposed(z)
 
     def selected_inverse(self) -> Array:
         """Entries of A⁻¹ on the pattern: Z_RJ = −Z_RR Y, Z_JJ = (D Dᵀ)⁻¹ − Yᵀ Z_RJ, Y = B D⁻¹, R the rows below J."""
