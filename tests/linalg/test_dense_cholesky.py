@@ -77,6 +77,18 @@ def test_panels_give_the_factor_of_the_whole_matrix(shape, monkeypatch):
     assert_allclose(factor.selected_inverse(), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["dense", "banded"])
+def test_draws_have_the_covariance_of_the_matrix(kind, monkeypatch):
+    matrix, pattern, bands, values = banded(3, 9, 2, monkeypatch)
+    factor = BandedFactor.of(bands, values, lambda: pattern)
+    if kind == "dense":
+        factor = DenseFactor.of(matrix.copy(), lambda: pattern)
+    drawn, solved = factor.draws(5, np.random.default_rng(3))
+    assert_allclose(matrix @ solved, drawn, rtol=1e-9, atol=1e-12)
+    white = np.random.default_rng(3).standard_normal(drawn.shape)
+    assert_allclose(np.sum(drawn * solved, axis=0), np.sum(white**2, axis=0), rtol=1e-9)
+
+
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 def test_panels_that_cannot_be_factorised_are_named(value, monkeypatch):
     _, pattern, bands, values = banded(3, 9, 2, monkeypatch)

@@ -6,8 +6,8 @@ of its own and reports its largest memory, its time and what it found. With ``--
 single-precision numbers are 10⁹ values.
 
 Memory is what cannot be given back: anonymous pages. Pages of files that are mapped are resident as well, as long as
-nobody else needs the memory. The limit holds for what is allocated (``RLIMIT_DATA``, private pages that can be written):
-a process that asks for more fails.
+nobody else needs the memory. The limit holds for what is allocated (``RLIMIT_DATA``, private pages that can be
+written): a process that asks for more fails.
 """
 
 from __future__ import annotations
