@@ -61,7 +61,8 @@ def banded(N, K, below, monkeypatch, panel=6):
     rows, columns = np.nonzero(np.tril(near))
     values = np.zeros(bands.size)
     values[bands.places(rows, columns)] = matrix[rows, columns]
-    return matrix, Pattern.from_coo(*np.nonzero(near), near.shape)[0], bands, values
+    panels = [values[place : place + c * (c + m)] for _, c, m, place in bands.panels]
+    return matrix, Pattern.from_coo(*np.nonzero(near), near.shape)[0], bands, panels
 
 
 @pytest.mark.parametrize("shape", [(3, 9, 2), (6, 7, 3), (2, 8, 1), (5, 1, 0), (3, 5, 4), (4, 6, 0)])
@@ -92,7 +93,7 @@ def test_draws_have_the_covariance_of_the_matrix(kind, monkeypatch):
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 def test_panels_that_cannot_be_factorised_are_named(value, monkeypatch):
     _, pattern, bands, values = banded(3, 9, 2, monkeypatch)
-    values[bands.places(np.array([13]), np.array([13]))] = value
+    bands.panel(values, 13 // 6)[2][1, 1] = value
     with pytest.raises(NotPositiveDefiniteError, match="some matrix") as error:
         BandedFactor.of(bands, values, lambda: pattern, label="some matrix")
     assert error.value.row == 13
