@@ -150,8 +150,8 @@ class StackedPlan(CovariancePlan):
                 A = stacked.dense(part.residuals, theta)
                 found = DenseFactor.of(A, lambda: stacked.pattern, label=label)
             elif stacked.narrow:
-                A = stacked.banded(part.residuals, theta)
-                found = BandedFactor.of(stacked.bands, A, lambda: stacked.pattern, label=label)
+                panels = stacked.banded(part.residuals, theta)
+                found = BandedFactor.of(stacked.bands, panels, lambda: stacked.pattern, label=label)
             else:
                 found = self.stacked_analysis.factor(stacked.values(part.residuals, theta), label=label)
             if self.factor_memory <= self.kept:

@@ -171,7 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             found.append(discovered(Path(place), size, chosen.memory, whole=chosen.whole, check=not chosen.no_check))
         sys.stdout.write(f"{found[-1]}\n")
     if len(found) > 1:
-        growth = np.polyfit(*(np.log([getattr(one, of) for one in found]) for of in ("gigabytes", "cpu")), 1)[0]
+        values, cpu = np.log([[one.gigabytes, one.cpu] for one in found]).T
+        growth = float(np.polyfit(values, cpu, 1)[0])
         sys.stdout.write(f"CPU grows as the number of values to the power {growth:.2f}\n")
 
 
