@@ -175,7 +175,8 @@ class _Columns:
         for r, w in weighting.draws(part, near, weigh, _DRAWS, rng):
             c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
             found.append(_statistics(r - X @ c, w - WX @ c))
-        found += [_statistics(own, weighting.reweighted(part, other, weigh, own)) for other in others]
+        if others:
+            found.append(_statistics(own, weighting.reweighted(part, others, weigh, own[:, :, 0])))
         return _Columns(*(np.concatenate([getattr(one, f.name) for one in found], axis=-1) for f in fields(_Columns)))
 
 

@@ -19,7 +19,7 @@ with the correlation between tiles that the weights leave out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar, TypeVar
@@ -158,8 +158,8 @@ class Weighting(ABC):
         """
         return weighted_draws(SpaceTime(part, theta), weigh, n, rng)
 
-    def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
-        """W(θ) Z for Z (N, K, m), possibly to a few digits only.
+    def reweighted(self, part: Part, thetas: Sequence[Array], near: Weights, r: Array) -> Array:
+        """W(θ) r for some θ and r (N, K), (N, K, thetas), possibly to a few digits only.
 
         Parameters
         ----------
@@ -167,7 +167,7 @@ class Weighting(ABC):
             The weights of a θ close by.
         """
         del near
-        return self.weights(part, theta)(Z)
+        return np.concatenate([self.weights(part, theta)(r[:, :, None]) for theta in thetas], axis=2)
 
     def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
         """−½∇Q at θ with the factors of a θ close by, (d,); None where that would be no gain."""

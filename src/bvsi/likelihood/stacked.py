@@ -17,7 +17,7 @@ is the exact density of the data of a linear equation, with a flat prior on the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -314,22 +314,28 @@ class Tiles(Weighting):
         r, w = map(structure.only_active, placed)
         return iter([(r, w)])
 
-    def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
+    def reweighted(self, part: Part, thetas: Sequence[Array], near: Weights, r: Array) -> Array:
         """Of one tile by conjugate gradients to 1e-4, preconditioned by weights of a θ close by; no factor is made."""
-        product, label = SpaceTime(part, theta).covariance, f"residual covariance of {part.label}"
         if _plan(part).tiles:
-            return self.weights(part, theta)(Z)
+            return super().reweighted(part, thetas, near, r)
+        products = [SpaceTime(part, theta) for theta in thetas]
+
+        def product(w: Array) -> Array:
+            own = (one.covariance(w[:, :, [m]]) for m, one in enumerate(products))
+            return np.concatenate(list(own), axis=2)
+
+        columns, label = np.repeat(r[:, :, None], len(thetas), axis=2), f"residual covariance of {part.label}"
         try:
-            return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
+            return conjugate_gradients(product, near, columns, label=label, tol=_ROUGH, max_iterations=_STEPS)
         except NotPositiveDefiniteError:
-            return self.weights(part, theta)(Z)
+            return super().reweighted(part, thetas, near, r)
 
     def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
         """X̃ᵀWr of one tile, W r by conjugate gradients."""
         if _plan(part).tiles:
             return None
-        products, r = SpaceTime(part, theta), part.residuals.residual(theta)[:, :, None]
-        w = self.reweighted(part, theta, self.weights(part, near), r)[:, :, 0]
+        products, r = SpaceTime(part, theta), part.residuals.residual(theta)
+        w = self.reweighted(part, [theta], self.weights(part, near), r)[:, :, 0]
         X = part.residuals.X - products.operators(products.spread(w))
         return np.asarray(np.einsum("nki,nk->i", X, w))
 
