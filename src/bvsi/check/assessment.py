@@ -27,6 +27,7 @@ from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.infer.quadratic import factorise, sandwich
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement, cycles_of
+from bvsi.residual.thinning import THINNING
 from bvsi.setup import Setup
 
 # A hundredth of a standard deviation is near enough to compare estimates.
@@ -339,8 +340,7 @@ def check_discovery(
     refits = []
     for number, variation in enumerate(tried):
         progress(number + 1, len(tried), f"checking with {variation.name}")
-        roughly = _MORE_ROUGHLY if likelihood.costly else _ROUGHLY
-        refits.append((variation, _refit(variation.setup, fit, rounds, roughly)))
+        refits.append((variation, _refit(variation.setup, fit, rounds, costly=likelihood.costly)))
     clean = all(m.noise_free for m in measured)
     known = setup.library.subset(fit.names)
     return check(
@@ -392,10 +392,17 @@ def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraint
     return law
 
 
-def _refit(setup: Setup, fit: Fit, rounds: int, estimator: Profile) -> Fit | BvsiError:
-    """The same operators on other data or test functions; the error where that cannot be fitted."""
+def _refit(setup: Setup, fit: Fit, rounds: int, *, costly: bool) -> Fit | BvsiError:
+    """The same operators on other data or test functions; the error where that cannot be fitted.
+
+    Parameters
+    ----------
+    costly
+        Whether data are so many that covariances are thinned wherever they can be, and one evaluation is to do.
+    """
+    estimator, thin = (_MORE_ROUGHLY, replace(THINNING, values=0.0)) if costly else (_ROUGHLY, THINNING)
     try:
-        likelihood = setup.relinearised(setup.likelihood(fit.names), fit.theta, rounds)
+        likelihood = setup.relinearised(setup.likelihood(fit.names, thin=thin), fit.theta, rounds)
         return estimator.fit(likelihood, start=fit.theta)
     except _POSSIBLE as error:
         return error

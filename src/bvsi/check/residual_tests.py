@@ -31,7 +31,7 @@ from bvsi.infer.fit import theta_at_hand
 from bvsi.infer.quadratic import expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.products import SpaceTime, weighted_draws
+from bvsi.likelihood.products import SpaceTime
 from bvsi.noise import Noise, SignalNoise, estimate_signal_noise
 from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
 from bvsi.noise.level import observed
@@ -199,10 +199,11 @@ class _Columns:
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
         found = [_statistics(own, w)]  # the fit has absorbed its share
-        for r, w in weighted_draws(products, weigh, _DRAWS, rng):
+        for r, w in weighting.draws(part, near, weigh, _DRAWS, rng):
             c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
             found.append(_statistics(r - X @ c, w - WX @ c))
-        found += [_statistics(own, weighting.reweighted(part, other, weigh, own)) for other in others]
+        if others:
+            found.append(_statistics(own, weighting.reweighted(part, others, weigh, own[:, :, 0])))
         return _Columns(*(np.concatenate([getattr(one, f.name) for one in found], axis=-1) for f in fields(_Columns)))
 
 

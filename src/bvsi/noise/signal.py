@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -255,6 +256,8 @@ def _fit(f: Array, s1: Array, s2: Array, inflated: float, *, robust: bool) -> Si
     f, columns = f[known], np.stack([np.ones(int(known.sum())), s1[known], s2[known]], axis=1)
     # Independent values that the filtered ones are worth decide how many bins there can be.
     n_bins = int(np.clip(f.size * MAD_VARIANCE / inflated / _BIN, 3, _MOST_BINS))
+    order = np.argsort(columns[:, 2], kind="stable")  # bins of neighbours, by rising s₂
+    f, columns = f[order], columns[order]
     bins = _bins(columns, n_bins, robust)
     n_bins = len(bins)
     means = np.stack([columns[k].mean(axis=0) for k in bins])
@@ -278,13 +281,15 @@ def _fit(f: Array, s1: Array, s2: Array, inflated: float, *, robust: bool) -> Si
     return SignalNoise(float(np.sqrt(law[0])), float(law[1]), float(np.sqrt(law[2])), p_value)
 
 
-def _bins(columns: Array, n: int, robust: bool) -> list[Any]:
-    """Places of the values by rising s₂, (m,) in n parts: of equal count, or, for mean squares, with as much of s₁."""
-    order = np.argsort(columns[:, 2], kind="stable")
+def _bins(columns: Array, n: int, robust: bool) -> list[slice]:
+    """Values in n parts of equal count, or, for mean squares, with as much of s₁."""
+    m = len(columns)
     if robust or not columns[:, 1].any():
-        return np.array_split(order, n)
-    share = np.cumsum(columns[order, 1])
-    return [k for k in np.split(order, np.searchsorted(share, share[-1] * np.arange(1, n) / n)) if k.size]
+        ends = np.cumsum([m // n + (i < m % n) for i in range(n)])
+    else:
+        share = np.cumsum(columns[:, 1])
+        ends = np.append(np.searchsorted(share, share[-1] * np.arange(1, n) / n), m)
+    return [slice(a, b) for a, b in pairwise([0, *ends.tolist()]) if b > a]
 
 
 def _square(f: Array, robust: bool) -> float:
