@@ -246,6 +246,7 @@ def selected_functions(
             break
         fitted, others = _trimmed(one, mine, [name for name in others if name in path.best.names], theta, kept, rng)
         if not stretched and (to := _stretch(setup, one.names, mine, fitted)):
+            assert isinstance(setup.tests, SplineTests)
             setup, stretched = setup.with_(tests=replace(setup.tests, stretch=to)), True
             whole = setup.likelihood(progress=progress)
             one = whole if ties is None else whole.combined(ties.T, ties.free)
