@@ -1,0 +1,264 @@
+"""What the data say at one point: sums over them, the expansion of their likelihood, and the Gaussian law of it.
+
+With Φ the deviance plus both exponents, and A = ½ Φ_θθ, B = ½ Φ_zθ, C = ½ Φ_zz its Gauss–Newton curvature:
+
+    S = A − Σ BᵀC⁻¹B,     (θ, z) ~ N((θ̂, ẑ), ½ Φ″⁻¹)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from bvsi.common.arrays import Array, Rng
+from bvsi.forward.semidiscrete import StepFailedError
+from bvsi.forward.tangents import solve_with_tangents
+from bvsi.refine.linear import Propagated
+from bvsi.refine.model import ForwardModel
+from bvsi.residual.discrete import NotFiniteError
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Parameters: θ (d,), z (m,) and the law of it (fields, 3) of each experiment, σ², and steps between frames.
+
+    Attributes
+    ----------
+    near
+        Propagators of linear equations, at coefficients not far from θ.
+    longer
+        How many times as long as those of the state the steps of its derivatives are: one until steps are short enough.
+    """
+
+    theta: Array
+    z: tuple[Array, ...]
+    law: tuple[Array, ...]
+    level: float
+    steps: int
+    near: tuple[Propagated | None, ...]
+    longer: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What the data say at a point, of each experiment, with σ² = 1: GᵀWG, GᵀWr, G the derivatives by (θ, z)."""
+
+    curvature: tuple[Array, ...]
+    slope: tuple[Array, ...]
+    deviance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Volume:
+    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which tells how far is far.
+
+    Attributes
+    ----------
+    freed
+        (d, d), what S loses since the laws of the initial states follow θ.
+    """
+
+    theta: Array
+    gradient: Array
+    curvature: Array
+    S: Array
+    freed: Array
+
+    def slope(self, theta: Array) -> Array:
+        """Gradient (d,) at another θ."""
+        return self.gradient + self.curvature @ (theta - self.theta)
+
+    def change(self, theta: Array, other: Array) -> float:
+        """From θ to another one."""
+        x = other - theta
+        return float(self.slope(theta) @ x + 0.5 * x @ self.curvature @ x)
+
+    def within(self, theta: Array, distance: float) -> bool:
+        """Whether θ is that near, in standard deviations."""
+        x = theta - self.theta
+        return bool(x @ self.S @ x <= distance**2)
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
+
+    phi: float
+    A: Array
+    g: Array
+    B: tuple[Array, ...]
+    C: tuple[Array, ...]
+    h: tuple[Array, ...]
+
+    @staticmethod
+    def of(model: ForwardModel, point: Point, sums: Sums, volume: Volume | None = None) -> Expansion:
+        """Data and priors together."""
+        d, scale = len(point.theta), model.scale
+        H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
+        held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
+        phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
+        phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
+        C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
+        gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
+        curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
+        return Expansion(
+            phi,
+            sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
+            sum(own[:d] for own in slope) - point.theta / scale**2 - 0.5 * gradient,
+            tuple(own[d:, :d] for own in H),
+            C,
+            tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
+        )
+
+    @property
+    def log_volume(self) -> float:
+        """Σ log|C|."""
+        return sum(float(np.linalg.slogdet(C)[1]) for C in self.C)
+
+    def reduced(self, factors: Sequence[Any], damping: float = 0.0) -> tuple[Array, Array]:
+        """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h, from the factors of C."""
+        S, slope = self.A + damping * np.diag(np.diag(self.A)), self.g.copy()
+        for B, h, factor in zip(self.B, self.h, factors, strict=True):
+            solved = scipy.linalg.cho_solve(factor, np.column_stack([B, h]))
+            S -= B.T @ solved[:, :-1]
+            slope -= B.T @ solved[:, -1]
+        return 0.5 * (S + S.T), slope
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S|."""
+
+    inverse: Array
+    slope: Array
+    coupled: tuple[Array, ...]
+    of_z: tuple[Array, ...]
+    logdet: float
+
+    @staticmethod
+    def of(at: Expansion) -> Joint:
+        """Without damping."""
+        factors = [scipy.linalg.cho_factor(C) for C in at.C]
+        S, slope = at.reduced(factors)
+        inverse = np.linalg.inv(S)
+        coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
+        own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(factors, coupled, strict=True)]
+        of_z = [c + K @ inverse @ K.T for c, K in zip(own, coupled, strict=True)]
+        symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
+        return Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
+
+    def used(self, model: ForwardModel, point: Point) -> float:
+        """Parameters that the data determine: all, less what the priors say about them."""
+        told = float(np.sum(np.diag(self.inverse) / model.scale**2))
+        for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
+            told += float(one.precisions(law) @ np.diag(covariance))
+        return len(point.theta) + sum(map(len, point.z)) - told
+
+    def drawn(self, number: int, count: int, rng: Rng) -> tuple[Array, Array]:
+        """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
+        x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
+        K = self.coupled[number]
+        own = self.of_z[number] - K @ self.inverse @ K.T
+        return x, np.linalg.cholesky(own) @ rng.standard_normal((len(own), count)) - K @ x
+
+    def spread(self, number: int, G: Array, drawn: tuple[Array, Array] | None = None) -> Array:
+        """Standard deviations (s,) of values of an experiment with derivatives G (s, d + m), or along draws."""
+        if drawn is not None:
+            d = len(self.inverse)
+            return np.asarray(np.sqrt(np.mean((G[:, :d] @ drawn[0] + G[:, d:]) ** 2, axis=1)))
+        cross = -self.inverse @ self.coupled[number].T
+        covariance = np.block([[self.inverse, cross], [cross.T, self.of_z[number]]])
+        return np.asarray(np.sqrt(np.einsum("sp,pq,sq->s", G, covariance, G, optimize=True)))
+
+
+def sums_at(model: ForwardModel, point: Point) -> Sums | None:
+    """Sums over the data at a point; None where the equation cannot be solved there."""
+    model.watch()
+    curvatures, slopes, deviance = [], [], 0.0
+    for number, one in enumerate(model.experiments):
+        p = len(point.theta) + len(one.mu)
+        H, slope = np.zeros((p, p)), np.zeros(p)
+        try:
+            states = model.predicted(point.theta, point.z[number], number, point.steps)
+            if (near := point.near[number]) is not None:
+                made, z = model.simulators[number], point.z[number]
+                H, slope = near.sums(one, made, point.theta, z, states, point.longer)
+                curvatures.append(H)
+                slopes.append(slope)
+                deviance += sum(one.deviance(u, k) for k, u in enumerate(states))
+                continue
+            for k, (_, tangents) in enumerate(_tangents(model, point, number)):
+                u, G = states[k], one.measured(tangents)
+                weight = one.known[k] / one.variance(u, k)
+                H += G.T @ (weight[:, None] * G)
+                slope += G.T @ (weight * (one.values[k] - u))
+                deviance += one.deviance(u, k)
+        except (StepFailedError, NotFiniteError):
+            return None
+        curvatures.append(H)
+        slopes.append(slope)
+    return Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def sums_alone(model: ForwardModel, point: Point) -> Sums | None:
+    """Sums over the data of θ alone, z being what it is; None where the equation cannot be solved there."""
+    curvatures, slopes, deviance = [], [], 0.0
+    for number, one in enumerate(model.experiments):
+        made, start = model.simulators[number], one.initial(point.z[number])
+        try:
+            frames = list(solve_with_tangents(made, point.theta, start, one.V[:, :0], one.data.times, point.steps))
+        except (StepFailedError, NotFiniteError):
+            return None
+        u, G = np.stack([one.measured(u) for u, _ in frames]), np.stack([one.measured(G) for _, G in frames])
+        weighted = (one.known / one.variance(u))[:, :, None] * G
+        curvatures.append(np.einsum("tsd,tse->de", G, weighted))
+        slopes.append(np.einsum("tsd,ts->d", weighted, one.values - u))
+        deviance += sum(one.deviance(values, k) for k, values in enumerate(u))
+    return Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def renewed(model: ForwardModel, point: Point) -> Point:
+    """With propagators at θ."""
+    pairs = enumerate(zip(model.experiments, model.simulators, strict=True))
+    near = [Propagated.of(*pair, point.theta, point.steps) if model.propagates(k) else None for k, pair in pairs]
+    return replace(point, near=tuple(near))
+
+
+def _tangents(model: ForwardModel, point: Point, number: int) -> Iterator[tuple[Array, Array]]:
+    return frames_at(model, replace(point, steps=max(1, point.steps // point.longer)), number)
+
+
+def frames_at(
+    model: ForwardModel,
+    point: Point,
+    number: int,
+    later: Sequence[float] | Array = (),
+    drawn: tuple[Array, Array] | None = None,
+) -> Iterator[tuple[Array, Array]]:
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later.
+
+    Parameters
+    ----------
+    drawn
+        Changes of θ and z, (d, k) and (m, k); derivatives are then along those of z, (S, d + k).
+    """
+    one, z = model.experiments[number], point.z[number]
+    start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
+    slopes = slopes if drawn is None else slopes @ drawn[1]
+    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, times, point.steps)
+
+
+def differs(model: ForwardModel, point: Point, halved: Point, allowed: float) -> bool:
+    """Whether halved steps in time change the predictions, or cannot be solved."""
+    change = 0.0
+    for number, one in enumerate(model.experiments):
+        try:
+            coarse, fine = (model.predicted(p.theta, p.z[number], number, p.steps) for p in (point, halved))
+        except (StepFailedError, NotFiniteError):
+            return True
+        change += float(np.sum(one.known * (fine - coarse) ** 2 / (point.level * one.variance(fine))))
+    return change > allowed**2
