@@ -53,7 +53,7 @@ class Propagated:
         d, V = len(theta), one.V
         steps = max(1, self.steps // longer)
         tangents = solve_with_tangents(made, theta, one.initial(z), V[:, :0], one.data.times, steps)
-        G = np.stack([one.measured(own) for _, own in tangents])
+        G = np.stack([own for _, own in one.seen(tangents)])
         W, r = 1 / one.floor[0], one.values - states
         right = np.concatenate([r[:, :, None], G], axis=2) * W[:, None]
         adjoint = np.zeros((len(self.Phi), 1 + d))
@@ -72,6 +72,8 @@ def propagates(one: Measurements, made: Simulator) -> bool:
         and np.ptp(steps) <= _EQUAL * steps.mean()
         and one.known.all()
         and not (one.counted.any() or one.relative.any() or one.bend.any())
+        and one.correlated is None
+        and len(one.offsets) == 1
         and np.all(one.floor == one.floor[0])
     )
 
