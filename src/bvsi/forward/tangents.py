@@ -24,7 +24,6 @@ from functools import partial
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from bvsi.common.arrays import Array
 from bvsi.forward.ensemble import Simulator
@@ -139,8 +138,8 @@ class _LinearStepper:
         self._operators = [(eq.layout.pattern.matrix(A), f) for A, f in known]
         self._factors: dict[float, list[StepFactor]] = {}
 
-    def step(self, u: Array, du: Array, t: float, h: float) -> tuple[Array, Array]:
-        """State and derivatives at t + h."""
+    def step(self, u: Array, du: Array, _: float, h: float) -> tuple[Array, Array]:
+        """State and derivatives after h."""
         s, factor = self._system, self._structure.factor
         if h not in self._factors:
             self._factors = {h: [factor(p * s.M.data, h * s.A.data) for p, _ in _FRACTIONS]}

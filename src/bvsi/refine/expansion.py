@@ -180,25 +180,17 @@ def sums_at(model: ForwardModel, point: Point) -> Sums | None:
     model.watch()
     curvatures, slopes, deviance = [], [], 0.0
     for number, one in enumerate(model.experiments):
-        p = len(point.theta) + len(one.mu)
-        H, slope = np.zeros((p, p)), np.zeros(p)
         try:
-            states = model.predicted(point.theta, point.z[number], number, point.steps)
+            u = model.predicted(point.theta, point.z[number], number, point.steps)
             if (near := point.near[number]) is not None:
-                curvatures.append(near.H)
-                slopes.append(near.slope(one, states))
-                deviance += sum(one.deviance(u, k) for k, u in enumerate(states))
-                continue
-            for k, (_, tangents) in enumerate(_tangents(model, point, number)):
-                u, G = states[k], one.measured(tangents)
-                weight = one.known[k] / one.variance(u, k)
-                H += G.T @ (weight[:, None] * G)
-                slope += G.T @ (weight * (one.values[k] - u))
-                deviance += one.deviance(u, k)
+                H, slope = near.H, near.slope(one, one.values - u)
+            else:
+                H, slope = one.sums(u, (G for _, G in one.seen(_tangents(model, point, number))))
         except (StepFailedError, NotFiniteError):
             return None
         curvatures.append(H)
         slopes.append(slope)
+        deviance += one.deviance(u)
     return Sums(tuple(curvatures), tuple(slopes), deviance)
 
 
@@ -206,16 +198,16 @@ def sums_alone(model: ForwardModel, point: Point) -> Sums | None:
     """Sums over the data of θ alone, z being what it is; None where the equation cannot be solved there."""
     curvatures, slopes, deviance = [], [], 0.0
     for number, one in enumerate(model.experiments):
-        made, start = model.simulators[number], one.initial(point.z[number])
+        made, start, times = model.simulators[number], one.initial(point.z[number]), one.solved_at(one.data.times)
         try:
-            frames = list(solve_with_tangents(made, point.theta, start, one.V[:, :0], one.data.times, point.steps))
+            frames = list(one.seen(solve_with_tangents(made, point.theta, start, one.V[:, :0], times, point.steps)))
         except (StepFailedError, NotFiniteError):
             return None
-        u, G = np.stack([one.measured(u) for u, _ in frames]), np.stack([one.measured(G) for _, G in frames])
-        weighted = (one.known / one.variance(u))[:, :, None] * G
-        curvatures.append(np.einsum("tsd,tse->de", G, weighted))
-        slopes.append(np.einsum("tsd,ts->d", weighted, one.values - u))
-        deviance += sum(one.deviance(values, k) for k, values in enumerate(u))
+        u = np.stack([own for own, _ in frames])
+        H, slope = one.sums(u, (G for _, G in frames))
+        curvatures.append(H)
+        slopes.append(slope)
+        deviance += one.deviance(u)
     return Sums(tuple(curvatures), tuple(slopes), deviance)
 
 
@@ -240,7 +232,7 @@ def frames_at(
     later: Sequence[float] | Array = (),
     drawn: tuple[Array, Array] | None = None,
 ) -> Iterator[tuple[Array, Array]]:
-    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later.
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, within the frames of the data and some later.
 
     Parameters
     ----------
@@ -252,7 +244,7 @@ def frames_at(
         return near.frames(one, model.simulators[number], point.theta, z, point.steps, np.asarray(later), drawn[1])
     start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
     slopes = slopes if drawn is None else slopes @ drawn[1]
-    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, times, point.steps)
+    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, one.solved_at(times), point.steps)
 
 
 def differs(model: ForwardModel, point: Point, halved: Point, allowed: float) -> bool:

@@ -41,7 +41,7 @@ from bvsi.refine.expansion import (
     sums_alone,
     sums_at,
 )
-from bvsi.refine.measurements import RefineError
+from bvsi.refine.instrument import RefineError
 from bvsi.refine.model import ForwardFit, ForwardModel
 from bvsi.refine.spectrum import first_law, law_curvature, law_slope, likely_law
 
@@ -371,9 +371,10 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
     for number, one in enumerate(model.experiments):
         drawn = law.drawn(number, _DRAWS, rng) if model.propagates(number) else None
         frames = list(frames_at(model, point, number, one.later, drawn))
-        states.append(np.stack([u for u, _ in frames]))
-        values.append(np.stack([one.measured(u) for u, _ in frames]))
-        spreads.append(np.stack([law.spread(number, one.measured(G), drawn) for _, G in frames]))
+        states.append(np.stack([u for u, _ in frames[:: len(one.offsets)]]))
+        seen = list(one.seen(iter(frames)))
+        values.append(np.stack([u for u, _ in seen]))
+        spreads.append(np.stack([law.spread(number, G, drawn) for _, G in seen]))
     if (
         model.growth(point.theta, [own[: one.data.n_times] for own, one in zip(states, model.experiments, strict=True)])
         > _RUNS_AWAY

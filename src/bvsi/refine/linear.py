@@ -68,12 +68,10 @@ class Propagated:
         B = one.V.T @ _backwards(Phi, WG)
         return Propagated(at, Phi, G, np.block([[np.einsum("tsd,tse->de", G, WG), B.T], [B, N]]))
 
-    def slope(self, one: Measurements, states: Array) -> Array:
-        """GᵀWr (d + m,) of what states (T, S) leave of the data."""
-        Wr = (one.values - states) / one.floor[0]
-        return np.concatenate(
-            [np.einsum("tsd,ts->d", self.G, Wr), one.V.T @ _backwards(self.Phi, Wr[:, :, None])[:, 0]]
-        )
+    def slope(self, one: Measurements, change: Array) -> Array:
+        """GᵀWx (d + m,) of a change x (T, S) of the predictions."""
+        x = change / one.floor[0]
+        return np.concatenate([np.einsum("tsd,ts->d", self.G, x), one.V.T @ _backwards(self.Phi, x[:, :, None])[:, 0]])
 
     def frames(
         self, one: Measurements, made: Simulator, theta: Array, z: Array, steps: int, later: Array, drawn: Array
@@ -108,6 +106,8 @@ def propagates(one: Measurements, made: Simulator) -> bool:
         and np.ptp(steps) <= _EQUAL * steps.mean()
         and one.known.all()
         and not (one.counted.any() or one.relative.any() or one.bend.any())
+        and one.correlated is None
+        and len(one.offsets) == 1
         and np.all(one.floor == one.floor[0])
     )
 

@@ -25,8 +25,9 @@ from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
 from bvsi.operators import Library
+from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
-from bvsi.refine.measurements import Measurements, RefineError
+from bvsi.refine.measurements import Measurements
 
 # Modes beyond which linear equations are fitted by a dense propagator. Not measured closely: with 400 modes on 50 × 50
 # nodes and 50 frames one pass of the derivatives takes as long as everything by the propagator.
@@ -100,7 +101,7 @@ class ForwardModel:
     @property
     def count(self) -> int:
         """Values that are fitted."""
-        return sum(int(np.count_nonzero(one.known)) for one in self.experiments)
+        return sum(one.count for one in self.experiments)
 
     def propagates(self, number: int) -> bool:
         """Whether the initial state of an experiment has so many modes that a dense propagator is worth while."""
@@ -125,8 +126,8 @@ class ForwardModel:
     def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
         """Values (T, s) of one experiment."""
         one, made = self.experiments[number], self.simulators[number]
-        frames = solve_with_tangents(made, theta, one.initial(z), None, one.data.times, steps)
-        return np.stack([one.measured(u) for u, _ in frames])
+        frames = solve_with_tangents(made, theta, one.initial(z), None, one.solved_at(one.data.times), steps)
+        return np.stack([u for u, _ in one.seen(frames)])
 
     def growth(self, theta: Array, states: Sequence[Array]) -> float:
         """Powers of e by which waves of two nodes may grow where states (T, S) have negative diffusion."""
