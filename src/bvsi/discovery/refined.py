@@ -22,6 +22,7 @@ FEW_FRAMES = 12
 # Nodes where the equation is solved, by node of the data, beyond which the state between them is a matter of its prior:
 # of one draw of 40 sensors on 307 nodes coefficients were off by up to 3.2 standard deviations.
 _SPARSE = 3.0
+_UNSOLVED = 0.5  # standard deviations by which an error of the solution may move a coefficient; not measured
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 
 
@@ -207,6 +208,11 @@ class Refined:
             found.append(
                 f"The equation does not fit the measurements (χ² per degree of freedom {fit.chi2:.2f}, p = "
                 f"{fit.p_value:.1g}): an operator is missing, or the noise is larger than stated."
+            )
+        if fit.solve_error > _UNSOLVED:
+            found.append(
+                f"The nodes are too far apart for the solution: its error moves a coefficient by {fit.solve_error:.1f} "
+                "standard deviations; leave out frames with the narrowest features, or measure at more nodes."
             )
         if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
             found.append(

@@ -52,6 +52,8 @@ def refine(
     constraints: AnyConstraints = None,
     structures: Sequence[Sequence[str]] | None = None,
     on: Grid | Mesh | None = None,
+    blur: Mapping[str, float] | None = None,
+    bins: Mapping[str, float] | None = None,
     later: ArrayLike = (),
     budget: float = 300.0,
     known: Refined | None = None,
@@ -70,13 +72,19 @@ def refine(
     found
         What the weak form selected, where to begin; by default all operators of the library.
     noise
-        As in ``discover``. ``SignalNoise(b=...)`` for counts has its variance at the prediction.
+        As in ``discover``. ``SignalNoise(b=...)`` for counts has its variance at the prediction; noise that is alike at
+        neighbours, stated (``Blurred``, ``Covariance``) or measured, is whitened.
     structures
         Operators of the equations to compare. By default what was selected, its rivals, and, beside those
         that are probable, all with one operator more or less.
     on
         Where the equations are solved; by default at the nodes of the data. For sensors, a mesh of the domain: the
         initial field between them is inferred with its smoothness.
+    blur
+        Standard deviations by axis of the Gaussian over which the instrument sees the fields (point-spread function),
+        in units of the coordinates: ``{"x": 0.05}``. Values whose kernel reaches out of the domain are not fitted.
+    bins
+        Lengths by axis over which values are averages, with the coordinates in the middle; of ``time``, exposures.
     later
         Times after the last of the data for which predictions are made, with the others in ``predicted``.
     budget
@@ -97,7 +105,9 @@ def refine(
     if len(models) != len(experiments):
         raise RefineError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
     fields = tuple(f for f in experiments[0].names if f in library.equations)
-    measured = [Measurements.of(one, own, fields, on, later) for one, own in zip(experiments, models, strict=True)]
+    measured = [
+        Measurements.of(one, own, fields, on, later, blur, bins) for one, own in zip(experiments, models, strict=True)
+    ]
     limits = None if constraints is None else as_linear(constraints, (*library.names, *library.parameters))
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")

@@ -235,18 +235,24 @@ class Covariance:
 
     def covariance(self, structure: Structure) -> StateCovariance:
         """P Σ Pᵀ."""
-        n = _n_nodes(structure)
-        if isinstance(self.matrix, Mapping):
-            blocks = [_checked(_of_field(self.matrix, f), n, f"matrix[{f!r}]") for f in structure.fields]
-            matrix = sparse.csr_array(sparse.block_diag(blocks, format="csr"))
-        else:
-            matrix = _checked(self.matrix, n * len(structure.fields), "matrix")
+        matrix = self.stacked(structure.fields, _n_nodes(structure))
         P = _stacked_transfer(structure)
-        root = _square_root(matrix)
+        root = square_root(matrix)
         label = np.zeros(structure.n_times, dtype=np.int64)
         if P is None:
             return StateCovariance((matrix,), (root,), label)
         return StateCovariance((sparse.csr_array(P @ matrix @ P.T),), (sparse.csr_array(P @ root),), label)
+
+    def stacked(self, fields: Sequence[str], n: int) -> Any:
+        """Σ of fields one after the other at n nodes each, sparse (s, s)."""
+        if not isinstance(self.matrix, Mapping):
+            return _checked(self.matrix, n * len(fields), "matrix")
+        blocks = [_checked(_of_field(self.matrix, f), n, f"matrix[{f!r}]") for f in fields]
+        return sparse.csr_array(sparse.block_diag(blocks, format="csr"))
+
+    def variances(self, fields: Sequence[str], n: int) -> dict[str, Array]:
+        """Its diagonal (n,) by field."""
+        return dict(zip(fields, np.split(self.stacked(fields, n).diagonal(), len(fields)), strict=True))
 
     def at(self, frames: Frames, nodes: Mask | None = None) -> Covariance:
         """Rows and columns of the nodes."""
@@ -353,7 +359,7 @@ def _per_time(structure: Structure, sigma: Array) -> StateCovariance:
     return StateCovariance(tuple(sparse.csr_array(R @ R.T) for R in roots), roots, labels)
 
 
-def _square_root(matrix: Any) -> Any:
+def square_root(matrix: Any) -> Any:
     """Sparse R with R Rᵀ = matrix, from an LDLᵀ factorisation; a matrix that is not positive definite is refused."""
     options = {"SymmetricMode": True}
     lu = scipy.sparse.linalg.splu(

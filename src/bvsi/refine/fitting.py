@@ -2,9 +2,9 @@
 
     û_j = P u(t_j) + ε_j,     u_t = Σ_i θ_i F_i(u),     u(t_0) from V z,     z_i ~ N(0, 1/p_i), p from a law
 
-With Φ the deviance plus both exponents, H its Gauss–Newton curvature with the blocks A = Φ_θθ, B = Φ_zθ, C = Φ_zz:
+With Φ the deviance plus both exponents, S its curvature by θ and C that by z (:mod:`bvsi.refine.expansion`):
 
-    S = A − BᵀC⁻¹B,     θ | û ~ N(θ̂, S⁻¹) within bounds
+    θ | û ~ N(θ̂, S⁻¹) within bounds
     log p(û | model) = log p(û | θ̂) − Σ_i (½ θ̂_i²/s_i² + log s_i) − ½ log|S|
     log p(û | θ) = −½ (Φ − Σ_i θ_i²/s_i²) + ½ Σ log p_i − ½ log|C|
 
@@ -19,24 +19,33 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import scipy.linalg
 
 from bvsi.common.arrays import Array, Rng
-from bvsi.forward.semidiscrete import StepFailedError
-from bvsi.forward.tangents import solve_with_tangents
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
-from bvsi.refine.linear import Propagated
-from bvsi.refine.measurements import RefineError
+from bvsi.refine.expansion import (
+    Expansion,
+    Joint,
+    Point,
+    Sums,
+    Volume,
+    changes,
+    frames_at,
+    pulled,
+    renewed,
+    size_of,
+    sums_alone,
+    sums_at,
+)
+from bvsi.refine.instrument import RefineError
 from bvsi.refine.model import ForwardFit, ForwardModel
 from bvsi.refine.spectrum import first_law, law_curvature, law_slope, likely_law
-from bvsi.residual.discrete import NotFiniteError
 
 # Change of the predictions, in standard deviations of the noise summed over all data, that halved steps may make: no
 # estimate is then off by more than this part of its standard deviation.
@@ -64,9 +73,9 @@ _SETTLED = 0.05  # change of log p and log σ² below which they stand
 _STRIDE = 10.0  # factor by which σ² changes in one step, at most
 _WIDEST = 30  # wide test functions of a second start: fields that move by their own width between frames have no other
 _DRAWS = 32  # of initial states with many modes, for the spread of predictions: known to an eighth
-_ROUGH = 50.0  # as _TIME_ERROR, of steps of θ alone: errors are some hundred times those that are allowed
+_ROUGH = 10.0  # as _TIME_ERROR, of starts of linear equations; what steps do to their estimates is known in the end
 _FALLS = 0.02  # part of the misfit by which steps of θ alone fall, below which they end
-_FAR = 10.0  # standard deviations beyond which a propagator is made anew
+_FAR = 0.02  # part of the data by which predictions move, beyond which a propagator is made anew
 _TINY = 1e-300  # precision of free modes, for logarithms
 _FLAT = 1e-3  # curvature of −2 log p by the parameters of a law below which their priors do not hold them either
 # Factor by which the prior of a state between sensors is made wider than it is likely to be. States are no draws of a
@@ -80,108 +89,6 @@ _UNSOLVED = "refine: the equation cannot be solved from the smoothed first frame
 _RUNS_AWAY = 1.0
 _ILL_POSED = "refine: the solution goes where diffusion is negative at the highest order: the equation is ill-posed."
 _STALLED = "No step lowers the misfit, or all steps were used up: the estimate is not the most probable one."
-
-
-@dataclass(frozen=True, eq=False)
-class _Parameters:
-    """Parameters: θ (d,), z (m,) and the law of it (fields, 3) of each experiment, σ², and steps between frames.
-
-    Attributes
-    ----------
-    near
-        Propagators of linear equations, at coefficients not far from θ.
-    longer
-        How many times as long as those of the state the steps of its derivatives are: one until steps are short enough.
-    """
-
-    theta: Array
-    z: tuple[Array, ...]
-    law: tuple[Array, ...]
-    level: float
-    steps: int
-    near: tuple[Propagated | None, ...]
-    longer: int = 1
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """What the data say at a point, of each experiment, with σ² = 1: GᵀWG, GᵀWr, G the derivatives by (θ, z)."""
-
-    curvature: tuple[Array, ...]
-    slope: tuple[Array, ...]
-    deviance: float
-
-
-@dataclass(frozen=True, eq=False)
-class _Volume:
-    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which tells how far is far.
-
-    Attributes
-    ----------
-    freed
-        (d, d), what S loses since the laws of the initial states follow θ.
-    """
-
-    theta: Array
-    gradient: Array
-    curvature: Array
-    S: Array
-    freed: Array
-
-    def slope(self, theta: Array) -> Array:
-        """Gradient (d,) at another θ."""
-        return self.gradient + self.curvature @ (theta - self.theta)
-
-    def change(self, theta: Array, other: Array) -> float:
-        """From θ to another one."""
-        x = other - theta
-        return float(self.slope(theta) @ x + 0.5 * x @ self.curvature @ x)
-
-    def within(self, theta: Array, distance: float) -> bool:
-        """Whether θ is that near, in standard deviations."""
-        x = theta - self.theta
-        return bool(x @ self.S @ x <= distance**2)
-
-
-@dataclass(frozen=True, eq=False)
-class _Expansion:
-    """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
-
-    phi: float
-    A: Array
-    g: Array
-    B: tuple[Array, ...]
-    C: tuple[Array, ...]
-    h: tuple[Array, ...]
-
-    @staticmethod
-    def of(model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None = None) -> _Expansion:
-        """Data and priors together."""
-        d, scale = len(point.theta), model.scale
-        H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
-        held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
-        phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
-        phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
-        C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
-        gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
-        curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
-        return _Expansion(
-            phi,
-            sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
-            sum(own[:d] for own in slope) - point.theta / scale**2 - 0.5 * gradient,
-            tuple(own[d:, :d] for own in H),
-            C,
-            tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
-        )
-
-    def reduced(self, factors: Sequence[Any], damping: float = 0.0) -> tuple[Array, Array]:
-        """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h, from the factors of C."""
-        S, slope = self.A + damping * np.diag(np.diag(self.A)), self.g.copy()
-        for B, h, factor in zip(self.B, self.h, factors, strict=True):
-            solved = scipy.linalg.cho_solve(factor, np.column_stack([B, h]))
-            S -= B.T @ solved[:, :-1]
-            slope -= B.T @ solved[:, -1]
-        return 0.5 * (S + S.T), slope
 
 
 def fit_forward(
@@ -198,7 +105,9 @@ def fit_forward(
     rng
         For draws of what is predicted where modes are many, by default ``numpy.random.default_rng(0)``.
     """
-    own = (model.start(), model.start(_WIDEST), model.start(linear=True)) if like is None else ()
+    own = [model.start(), model.start(_WIDEST)] if like is None else []
+    if like is None and not model.linear:
+        own.append(model.start(linear=True))
     begin = list(np.unique(np.array([*starts, *own]), axis=0))
     steps = 1 if like is None else like.steps
     while steps <= _MOST_STEPS:
@@ -214,71 +123,88 @@ def fit_forward(
 class _Solved:
     """Where the iteration ended, with what was summed there, and the slopes of Σ log|C|."""
 
-    point: _Parameters
-    sums: _Sums
-    volume: _Volume | None
+    point: Point
+    sums: Sums
+    volume: Volume | None
     status: Status
 
 
-def _fitted(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Solved | None:
+def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
     """The most probable point; None where the equation cannot be solved with halved steps in time."""
     damping, better, worse, least, last = _DAMPING
     checked = False  # whether steps in time are short enough, here and in the end
-    volume: _Volume | None = None
-    promised = np.inf
+    volume: Volume | None = None
+    promised, turn, longer = np.inf, np.zeros(1), _LONGER
     # between sensors states of a weak prior fit the data at wrong coefficients too, and stay there
     begun = not any(one.sparse for one in model.experiments)
     for iteration in range(1, _ITERATIONS + 1):
         point, sums = _near(model, point, sums)
         begun = begun or promised < _NEAR
+        before = point
         point, moved = _with_laws(model, point, sums, volume) if begun else (point, np.inf)
+        point, turn = _relaxed(before, point, turn)
         near = _CLOSE if promised < _CONVERGED else _APART
         if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
             volume = _volume(model, point, sums)
-        at = _Expansion.of(model, point, sums, volume)
+        at = Expansion.of(model, point, sums, volume)
         _, promised = _step(model, point, at, 0.0)
         done = promised < _CONVERGED and moved < _SETTLED and volume is not None
         if done or (promised < 1 and not checked):
-            checked, halved = True, replace(point, steps=2 * point.steps)
-            if _differs(model, point, halved):
-                again = _solved(model, halved)
+            halved, known = replace(point, steps=2 * point.steps), checked and model.propagating
+            if not known and _differs(model, point, halved, at):
+                again = sums_at(model, halved)
                 if again is None or halved.steps > _MOST_STEPS:
                     return None
-                point, sums = halved, again
+                point, sums, checked = halved, again, not model.propagating
                 continue
-            point = replace(point, longer=_LONGER)
+            checked, point = True, replace(point, longer=longer)
+            if model.propagating and not known:  # derivatives are still those of the start
+                point = renewed(model, point, whole=False)
+                sums = sums_at(model, point) or sums
+                continue
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
         step, hoped = _step(model, point, at, damping)
-        tried = _solved(model, step)
-        fall = -np.inf if tried is None else at.phi - _Expansion.of(model, step, tried).phi
+        tried = sums_at(model, step)
+        fall = -np.inf if tried is None else at.phi - Expansion.of(model, step, tried).phi
         if volume is not None:  # as it changes with θ; with z, which is where Φ is lowest, it does not count
             fall -= volume.change(point.theta, step.theta)
         damping = better * damping if fall > _GOOD * hoped else worse * max(damping, least)
-        if tried is not None and fall > -_TIE:
+        if damping > 1 and longer > 1:  # what does not fit multiplies the errors of derivatives
+            longer, damping, point = 1, _DAMPING[0], replace(point, longer=1)
+            sums = sums_at(model, point) or sums
+        elif tried is not None and fall > -_TIE:
             point, sums = step, tried
         elif damping > last:
             break
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
 
 
-def _near(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
+def _differs(model: ForwardModel, point: Point, halved: Point, at: Expansion) -> bool:
+    """Whether halved steps in time change the predictions; with propagators, whether they change the estimate."""
+    change = changes(model, point, halved)
+    if change is None:
+        return True
+    measure = size_of(model, point, change) if None in point.near else pulled(point, at, model, change)
+    return measure > _TIME_ERROR
+
+
+def _near(model: ForwardModel, point: Point, sums: Sums) -> tuple[Point, Sums]:
     """The same, with propagators that are not far from θ."""
-    known = next((one for one in point.near if one is not None), None)
-    if known is None:
+    pairs = zip(model.experiments, point.near, strict=True)
+    moved = [
+        float(np.linalg.norm(near.G @ (point.theta - near.theta)) / np.linalg.norm(one.values))
+        for one, near in pairs
+        if near is not None
+    ]
+    if max(moved, default=0.0) <= _FAR:
         return point, sums
-    x = point.theta - known.theta
-    S, _ = (at := _Expansion.of(model, point, sums)).reduced([scipy.linalg.cho_factor(C) for C in at.C])
-    if known.steps == point.steps and x @ S @ x <= _FAR**2:
-        return point, sums
-    point = _renewed(model, point)
-    again = _solved(model, point)
+    point = renewed(model, point)
+    again = sums_at(model, point)
     return point, sums if again is None else again
 
 
-def _first(
-    model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int
-) -> tuple[_Parameters, _Sums]:
+def _first(model: ForwardModel, starts: Sequence[Array], like: ForwardFit | None, steps: int) -> tuple[Point, Sums]:
     """The start with the lowest Φ; steps in time are halved until one can be solved."""
     states = [one.smooth[0] for one in model.experiments] if like is None else like.initial
     z = tuple(one.modes(state) for one, state in zip(model.experiments, states, strict=True))
@@ -289,61 +215,64 @@ def _first(
     inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
     level = 1.0 if like is None else like.level
     while steps <= _MOST_STEPS:
-        points = [_Parameters(theta, z, law, level, steps, (None,) * len(z)) for theta in inside]
+        points = [Point(theta, z, law, level, steps, (None,) * len(z)) for theta in inside]
         if model.propagating:
             points = _first_linear(model, points)
-        solved = [(point, sums) for point in points if (sums := _solved(model, point)) is not None]
+        solved = [(point, sums) for point in points if (sums := sums_at(model, point)) is not None]
         if solved:
-            best = min(solved, key=lambda pair: (at := _Expansion.of(model, *pair)).phi + _logdet(at))
+            best = min(solved, key=lambda pair: (at := Expansion.of(model, *pair)).phi + at.log_volume)
             return _short_enough(model, *best)
         steps *= 2
         inside += [solve_program(centre, centre @ (_SLOWER * theta), inner) for theta in inside]
     raise RefineError(_UNSOLVED)
 
 
-def _short_enough(model: ForwardModel, point: _Parameters, sums: _Sums) -> tuple[_Parameters, _Sums]:
+def _short_enough(model: ForwardModel, point: Point, sums: Sums) -> tuple[Point, Sums]:
     """With steps in time that are short enough, and longer ones for derivatives; as it is where a start needs many."""
     short = None if model.propagating else _short_steps(model, point, _SHORT * point.steps)
     if short is None:
         return point, sums
     found = replace(point, steps=short, longer=_LONGER)
-    again = _solved(model, found)
+    again = sums_at(model, found)
     return (point, sums) if again is None else (found, again)
 
 
 def _short_steps(
-    model: ForwardModel, point: _Parameters, most: int = _MOST_STEPS, allowed: float = _TIME_ERROR
+    model: ForwardModel, point: Point, most: int = _MOST_STEPS, allowed: float = _TIME_ERROR
 ) -> int | None:
     """Steps between two frames that change the predictions little when they are halved; None where more are needed."""
-    while _differs(model, point, halved := replace(point, steps=2 * point.steps), allowed):
+    while True:
+        halved = replace(point, steps=2 * point.steps)
+        change = changes(model, point, halved)
+        if change is not None and size_of(model, point, change) <= allowed:
+            return point.steps
         if halved.steps > most:
             return None
         point = halved
-    return point.steps
 
 
-def _first_linear(model: ForwardModel, points: Sequence[_Parameters]) -> list[_Parameters]:
+def _first_linear(model: ForwardModel, points: Sequence[Point]) -> list[Point]:
     """The best start after steps of θ alone, with propagators there; none where nothing is solved."""
-    begun = [(sums.deviance, p) for p in points if (sums := _alone(model, p)) is not None]
+    begun = [(sums.deviance, p) for p in points if (sums := sums_alone(model, p)) is not None]
     if not begun:
         return []
-    point = min(begun, key=lambda pair: pair[0])[1]
-    point = _alone_fitted(model, point)
+    point = _alone_fitted(model, min(begun, key=lambda pair: pair[0])[1])
     rough = _short_steps(model, point, allowed=_ROUGH) or _MOST_STEPS
-    point = _alone_fitted(model, replace(point, steps=rough))
-    return [_renewed(model, replace(point, steps=_short_steps(model, point) or _MOST_STEPS, longer=_LONGER))]
+    if rough > point.steps:
+        point = _alone_fitted(model, replace(point, steps=rough))
+    return [renewed(model, point)]
 
 
-def _alone_fitted(model: ForwardModel, point: _Parameters) -> _Parameters:
+def _alone_fitted(model: ForwardModel, point: Point) -> Point:
     """Where θ alone fits nearly as well as it can, z being what it is."""
     damping, better, worse, least, last = _DAMPING
-    sums = _alone(model, point)
+    sums = sums_alone(model, point)
     while sums is not None and damping <= last:
         S = sum(sums.curvature) / point.level + np.diag(model.scale**-2.0)
         damped = S + damping * np.diag(np.diag(S))
         slope = sum(sums.slope) / point.level - point.theta / model.scale**2
         step = replace(point, theta=solve_program(damped, damped @ point.theta + slope, model.bounds))
-        tried = _alone(model, step)
+        tried = sums_alone(model, step)
         if tried is None or tried.deviance >= sums.deviance:
             damping = worse * max(damping, least)
             continue
@@ -354,84 +283,7 @@ def _alone_fitted(model: ForwardModel, point: _Parameters) -> _Parameters:
     return point
 
 
-def _alone(model: ForwardModel, point: _Parameters) -> _Sums | None:
-    """Sums over the data of θ alone, z being what it is; None where the equation cannot be solved there."""
-    curvatures, slopes, deviance = [], [], 0.0
-    for number, one in enumerate(model.experiments):
-        made, start = model.simulators[number], one.initial(point.z[number])
-        try:
-            frames = list(solve_with_tangents(made, point.theta, start, one.V[:, :0], one.data.times, point.steps))
-        except (StepFailedError, NotFiniteError):
-            return None
-        u, G = np.stack([one.measured(u) for u, _ in frames]), np.stack([one.measured(G) for _, G in frames])
-        weighted = (one.known / one.variance(u))[:, :, None] * G
-        curvatures.append(np.einsum("tsd,tse->de", G, weighted))
-        slopes.append(np.einsum("tsd,ts->d", weighted, one.values - u))
-        deviance += sum(one.deviance(values, k) for k, values in enumerate(u))
-    return _Sums(tuple(curvatures), tuple(slopes), deviance)
-
-
-def _renewed(model: ForwardModel, point: _Parameters) -> _Parameters:
-    """With propagators at θ."""
-    pairs = enumerate(zip(model.experiments, model.simulators, strict=True))
-    near = [Propagated.of(*pair, point.theta, point.steps) if model.propagates(k) else None for k, pair in pairs]
-    return replace(point, near=tuple(near))
-
-
-def _solved(model: ForwardModel, point: _Parameters) -> _Sums | None:
-    """Sums over the data at a point; None where the equation cannot be solved there."""
-    model.watch()
-    curvatures, slopes, deviance = [], [], 0.0
-    for number, one in enumerate(model.experiments):
-        p = len(point.theta) + len(one.mu)
-        H, slope = np.zeros((p, p)), np.zeros(p)
-        try:
-            states = model.predicted(point.theta, point.z[number], number, point.steps)
-            if (near := point.near[number]) is not None:
-                made, z = model.simulators[number], point.z[number]
-                H, slope = near.sums(one, made, point.theta, z, states, point.longer)
-                curvatures.append(H)
-                slopes.append(slope)
-                deviance += sum(one.deviance(u, k) for k, u in enumerate(states))
-                continue
-            for k, (_, tangents) in enumerate(_tangents(model, point, number)):
-                u, G = states[k], one.measured(tangents)
-                weight = one.known[k] / one.variance(u, k)
-                H += G.T @ (weight[:, None] * G)
-                slope += G.T @ (weight * (one.values[k] - u))
-                deviance += one.deviance(u, k)
-        except (StepFailedError, NotFiniteError):
-            return None
-        curvatures.append(H)
-        slopes.append(slope)
-    return _Sums(tuple(curvatures), tuple(slopes), deviance)
-
-
-def _tangents(model: ForwardModel, point: _Parameters, number: int) -> Iterator[tuple[Array, Array]]:
-    return _frames(model, replace(point, steps=max(1, point.steps // point.longer)), number)
-
-
-def _frames(
-    model: ForwardModel,
-    point: _Parameters,
-    number: int,
-    later: Sequence[float] | Array = (),
-    drawn: tuple[Array, Array] | None = None,
-) -> Iterator[tuple[Array, Array]]:
-    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, at the times of the data and some later.
-
-    Parameters
-    ----------
-    drawn
-        Changes of θ and z, (d, k) and (m, k); derivatives are then along those of z, (S, d + k).
-    """
-    one, z = model.experiments[number], point.z[number]
-    start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
-    slopes = slopes if drawn is None else slopes @ drawn[1]
-    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, times, point.steps)
-
-
-def _step(model: ForwardModel, point: _Parameters, at: _Expansion, damping: float) -> tuple[_Parameters, float]:
+def _step(model: ForwardModel, point: Point, at: Expansion, damping: float) -> tuple[Point, float]:
     """The next point, and by how much Φ would fall if it were quadratic."""
     factors = [scipy.linalg.cho_factor(C + damping * np.diag(np.diag(C))) for C in at.C]
     S, slope = at.reduced(factors, damping)
@@ -444,62 +296,14 @@ def _step(model: ForwardModel, point: _Parameters, at: _Expansion, damping: floa
     return replace(point, theta=theta, z=tuple(z + own for z, own in zip(point.z, y, strict=True))), float(promised)
 
 
-@dataclass(frozen=True, eq=False)
-class _Joint:
-    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S|."""
-
-    inverse: Array
-    slope: Array
-    coupled: tuple[Array, ...]
-    of_z: tuple[Array, ...]
-    logdet: float
-
-    @staticmethod
-    def of(at: _Expansion) -> _Joint:
-        """Without damping."""
-        factors = [scipy.linalg.cho_factor(C) for C in at.C]
-        S, slope = at.reduced(factors)
-        inverse = np.linalg.inv(S)
-        coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
-        own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(factors, coupled, strict=True)]
-        of_z = [c + K @ inverse @ K.T for c, K in zip(own, coupled, strict=True)]
-        symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
-        return _Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
-
-    def used(self, model: ForwardModel, point: _Parameters) -> float:
-        """Parameters that the data determine: all, less what the priors say about them."""
-        told = float(np.sum(np.diag(self.inverse) / model.scale**2))
-        for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
-            told += float(one.precisions(law) @ np.diag(covariance))
-        return len(point.theta) + sum(map(len, point.z)) - told
-
-    def drawn(self, number: int, count: int, rng: Rng) -> tuple[Array, Array]:
-        """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
-        x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
-        K = self.coupled[number]
-        own = self.of_z[number] - K @ self.inverse @ K.T
-        return x, np.linalg.cholesky(own) @ rng.standard_normal((len(own), count)) - K @ x
-
-    def spread(self, number: int, G: Array, drawn: tuple[Array, Array] | None = None) -> Array:
-        """Standard deviations (s,) of values of an experiment with derivatives G (s, d + m), or along draws."""
-        if drawn is not None:
-            d = len(self.inverse)
-            return np.asarray(np.sqrt(np.mean((G[:, :d] @ drawn[0] + G[:, d:]) ** 2, axis=1)))
-        cross = -self.inverse @ self.coupled[number].T
-        covariance = np.block([[self.inverse, cross], [cross.T, self.of_z[number]]])
-        return np.asarray(np.sqrt(np.einsum("sp,pq,sq->s", G, covariance, G, optimize=True)))
-
-
-def _linear(sums: _Sums, point: _Parameters, number: int) -> tuple[Array, Array]:
+def _linear(sums: Sums, point: Point, number: int) -> tuple[Array, Array]:
     """K (m, m) and b (m,) of an experiment, as :mod:`bvsi.refine.spectrum` has them."""
     d = len(point.theta)
     K = sums.curvature[number][d:, d:] / point.level
     return K, sums.slope[number][d:] / point.level + K @ point.z[number]
 
 
-def _with_laws(
-    model: ForwardModel, point: _Parameters, sums: _Sums, volume: _Volume | None
-) -> tuple[_Parameters, float]:
+def _with_laws(model: ForwardModel, point: Point, sums: Sums, volume: Volume | None) -> tuple[Point, float]:
     """The most likely laws, and σ² where it is not known; and by how much their parameters moved."""
     laws = tuple(
         (first_law(one, z) if model.propagates(k) else likely_law(one, *_linear(sums, point, k), law))
@@ -512,33 +316,44 @@ def _with_laws(
     )
     level = point.level
     if not model.level_known:
-        law = _Joint.of(_Expansion.of(model, point, sums, volume))
+        law = Joint.of(Expansion.of(model, point, sums, volume))
         level = sums.deviance / max(1.0, model.count - law.used(model, point))
         level = float(np.clip(level, point.level / _STRIDE, point.level * _STRIDE))
         moved = max(moved, abs(math.log(level / point.level)))
     return replace(point, law=laws, level=level), moved
 
 
-def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Volume:
+def _relaxed(before: Point, after: Point, last: Array) -> tuple[Point, Array]:
+    """Half way to other laws where they turn back from where they went last, and where they went now."""
+    way = np.concatenate([(new - old).ravel() for new, old in zip(after.law, before.law, strict=True)])
+    if not np.any(way):
+        return after, last
+    if np.sum(way * last) < 0:
+        way = 0.5 * way
+        after = replace(after, law=tuple(0.5 * (new + old) for new, old in zip(after.law, before.law, strict=True)))
+    return after, way
+
+
+def _volume(model: ForwardModel, point: Point, sums: Sums) -> Volume:
     """Gradient and curvature of Σ log|C| by θ, at the most probable z: differences over half an sd.
 
     Without it θ is the most probable one together with z. Where z is rough as soon as θ is small, as initial states are
     without diffusion, that is far from the θ that is most probable whatever z. Between sensors, where the prior of z is
     weak, it is zero: the best z of a flat prior has a score without bias, whatever the state is.
     """
-    at = _Expansion.of(model, point, sums)
+    at = Expansion.of(model, point, sums)
     factors = [scipy.linalg.cho_factor(C) for C in at.C]
     S, _ = at.reduced(factors)
     if model.profiled:
-        return _Volume(point.theta, 0 * point.theta, 0 * S, S, 0 * S)
+        return Volume(point.theta, 0 * point.theta, 0 * S, S, 0 * S)
     values, Q = np.linalg.eigh(S)
     R = Q / np.sqrt(values)
     coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
-    here, own = _logdet(at), _law_slopes(model, point, sums)
+    here, own = at.log_volume, _law_slopes(model, point, sums)
     slope, bend, pulled = np.zeros(len(values)), np.zeros(len(values)), np.zeros((len(values), len(own)))
     for i, direction in enumerate(R.T):
         there = [_moved(model, point, coupled, side * _APART * direction) for side in (1, -1)]
-        up, down = (None if one is None else (_logdet(one[0]) - here, one[1] - own) for one in there)
+        up, down = (None if one is None else (one[0].log_volume - here, one[1] - own) for one in there)
         if up is not None and down is not None:
             slope[i], bend[i] = (up[0] - down[0]) / (2 * _APART), (up[0] + down[0]) / _APART**2
             pulled[i] = (up[1] - down[1]) / (2 * _APART)
@@ -547,16 +362,16 @@ def _volume(model: ForwardModel, point: _Parameters, sums: _Sums) -> _Volume:
     onto = S @ R
     bend = np.maximum(bend, -1.0)
     freed = _freed(model, point, sums, pulled, 1 + 0.5 * bend)
-    return _Volume(point.theta, onto @ slope, (onto * bend) @ onto.T, S, onto @ freed @ onto.T)
+    return Volume(point.theta, onto @ slope, (onto * bend) @ onto.T, S, onto @ freed @ onto.T)
 
 
-def _law_slopes(model: ForwardModel, point: _Parameters, sums: _Sums) -> Array:
+def _law_slopes(model: ForwardModel, point: Point, sums: Sums) -> Array:
     """Slopes of −2 log p by the laws of all experiments, one after the other."""
     pairs = enumerate(zip(model.experiments, point.law, strict=True))
     return np.concatenate([law_slope(one, *_linear(sums, point, k), law) for k, (one, law) in pairs])
 
 
-def _freed(model: ForwardModel, point: _Parameters, sums: _Sums, pulled: Array, S: Array) -> Array:
+def _freed(model: ForwardModel, point: Point, sums: Sums, pulled: Array, S: Array) -> Array:
     """½ L_θh L_hh⁻¹ L_hθ (d, d) of pulled = L_θh (d, h), where ½ L_θθ is diag(S); a part of that at most."""
     pairs = enumerate(zip(model.experiments, point.law, strict=True))
     blocks = [law_curvature(one, *_linear(sums, point, k), law) for k, (one, law) in pairs]
@@ -567,46 +382,29 @@ def _freed(model: ForwardModel, point: _Parameters, sums: _Sums, pulled: Array, 
     return np.asarray(root[:, None] * ((E * np.minimum(parts, _MOST_FREED)) @ E.T) * root)
 
 
-def _moved(
-    model: ForwardModel, point: _Parameters, coupled: Sequence[Array], x: Array
-) -> tuple[_Expansion, Array] | None:
+def _moved(model: ForwardModel, point: Point, coupled: Sequence[Array], x: Array) -> tuple[Expansion, Array] | None:
     """The expansion and the slopes by the laws at θ + x and the z most probable there; None where nothing is solved."""
     theta = point.theta + x
     if not model.bounds.inside(theta, 0.0):
         return None
     there = replace(point, theta=theta, z=tuple(z - K @ x for z, K in zip(point.z, coupled, strict=True)))
-    sums = _solved(model, there)
-    return None if sums is None else (_Expansion.of(model, there, sums), _law_slopes(model, there, sums))
-
-
-def _logdet(at: _Expansion) -> float:
-    return sum(float(np.linalg.slogdet(C)[1]) for C in at.C)
-
-
-def _differs(model: ForwardModel, point: _Parameters, halved: _Parameters, allowed: float = _TIME_ERROR) -> bool:
-    """Whether halved steps in time change the predictions, or cannot be solved."""
-    change = 0.0
-    for number, one in enumerate(model.experiments):
-        try:
-            coarse, fine = (model.predicted(p.theta, p.z[number], number, p.steps) for p in (point, halved))
-        except (StepFailedError, NotFiniteError):
-            return True
-        change += float(np.sum(one.known * (fine - coarse) ** 2 / (point.level * one.variance(fine))))
-    return change > allowed**2
+    sums = sums_at(model, there)
+    return None if sums is None else (Expansion.of(model, there, sums), _law_slopes(model, there, sums))
 
 
 def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
     point, sums = found.point, found.sums
-    at = _Expansion.of(model, point, sums, found.volume)
-    law = _Joint.of(at)
+    at = Expansion.of(model, point, sums, found.volume)
+    law = Joint.of(at)
     base = GaussianPosterior(model.names, point.theta + law.inverse @ law.slope, law.inverse)
     states, values, spreads = [], [], []
     for number, one in enumerate(model.experiments):
         drawn = law.drawn(number, _DRAWS, rng) if model.propagates(number) else None
-        frames = list(_frames(model, point, number, one.later, drawn))
-        states.append(np.stack([u for u, _ in frames]))
-        values.append(np.stack([one.measured(u) for u, _ in frames]))
-        spreads.append(np.stack([law.spread(number, one.measured(G), drawn) for _, G in frames]))
+        frames = list(frames_at(model, point, number, one.later, drawn))
+        states.append(np.stack([u for u, _ in frames[:: len(one.offsets)]]))
+        seen = list(one.seen(iter(frames)))
+        values.append(np.stack([u for u, _ in seen]))
+        spreads.append(np.stack([law.spread(number, G, drawn) for _, G in seen]))
     if (
         model.growth(point.theta, [own[: one.data.n_times] for own, one in zip(states, model.experiments, strict=True)])
         > _RUNS_AWAY
@@ -616,7 +414,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         0.5 * float(np.log(one.precisions(law)[one.mu > 0]).sum())
         for one, law in zip(model.experiments, point.law, strict=True)
     )
-    likelihood = held - 0.5 * (at.phi + _logdet(at) - float(np.sum((point.theta / model.scale) ** 2)))
+    likelihood = held - 0.5 * (at.phi + at.log_volume - float(np.sum((point.theta / model.scale) ** 2)))
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
     evidence = (
@@ -638,4 +436,13 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         point.level,
         point.steps,
         found.status,
+        _solve_error(model, point, at),
     )
+
+
+def _solve_error(model: ForwardModel, point: Point, at: Expansion) -> float:
+    """Standard deviations by which the error of the solution in space moves a coefficient; zero if not known."""
+    if None in point.near:
+        return 0.0
+    errors = [model.space_error(point.theta, z, k, point.steps) for k, z in enumerate(point.z)]
+    return pulled(point, at, model, errors)

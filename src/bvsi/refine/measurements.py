@@ -3,7 +3,8 @@
     û_j = P u(t_j) + ε_j,     Var ε = v(u) = a² + b (|u| + l) + c² u²
     u(t_0) = V z,     of counts  b log(1 + e^{Vz/b}),     z_i ~ N(0, 1/p_i),     p_i = a (1 + κ_i/l)^q
 
-P takes states from the nodes where the equation is solved to those of the data; usually they are the same. V and μ:
+P takes states from the nodes where the equation is solved to those of the data, blurred and averaged over bins as they
+are (:mod:`bvsi.refine.instrument`); usually they are the same. V and μ:
 eigenvectors and eigenvalues of squared second differences, κ = μ^½ over its middle value, which grows with the square
 of the wave number: l tells how wide the features of the state are, q how smooth they are. Modes with μ = 0 are free.
 Counts have an initial state above zero: below b noise is
@@ -13,9 +14,10 @@ larger than what is counted, and far above b the state is V z. The deviance is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -28,14 +30,11 @@ from bvsi.common.arrays import Array, Mask
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.denoise import smoothers
 from bvsi.data.smoothness import second_differences
-from bvsi.errors import BvsiError
-from bvsi.noise import Noise, PerTime, SignalNoise
-from bvsi.noise.correlation import correlated, shape_of
+from bvsi.noise import Covariance, Noise, PerTime, SignalNoise
+from bvsi.noise.correlation import shape_of, without_blur
 from bvsi.noise.level import lattice_step, observed
 from bvsi.noise.measurement import Measurement, measure, stated_variance
-from bvsi.spaces.domain import Domain
-from bvsi.spaces.reconstruction import reconstruction
-from bvsi.spaces.spline_tests import USUAL_RECONSTRUCTION
+from bvsi.refine.instrument import Correlated, RefineError, Widths, check_kernels, exposure, observed_by
 
 # Modes of the initial state of one experiment; finer ones are zero. Each is a column of the derivatives.
 _MOST_MODES = 400
@@ -66,10 +65,6 @@ _STRENGTHS = np.logspace(-6.0, 6.0, 13)
 _ZERO = 1e-10  # part of the largest eigenvalue below which one is the rounding of zero
 
 
-class RefineError(BvsiError):
-    """The equation cannot be fitted by forward solves; the message says why, and what would help."""
-
-
 @dataclass(frozen=True, eq=False)
 class Measurements:
     """Values of one experiment, with the law of their noise, and the modes of its initial state.
@@ -86,12 +81,16 @@ class Measurements:
         a², b and c² of the variance, (T, s), (s,) and (s,).
     least
         What is added to |u| in the counted part, (s,).
+    correlated
+        What neighbours share of the noise; None where values are independent.
     level_known
         Whether the variance is known, or only its shape.
+    offsets, weights
+        Times (q,) within an exposure, from that of its frame, at which the equation is solved, and their weights (q,).
     on
         Where the equation is solved, with S degrees of freedom.
     P
-        (s, S), sparse; None where that is where the data are.
+        (s, S), sparse; None where that is where the data are, and nothing is blurred.
     bend
         b of counts, (S,), whose initial state is above zero; zero of other fields.
     V
@@ -110,7 +109,10 @@ class Measurements:
     counted: Array
     relative: Array
     least: Array
+    correlated: Correlated | None
     level_known: bool
+    offsets: Array
+    weights: Array
     on: Grid | Mesh
     P: Any
     bend: Array
@@ -125,43 +127,53 @@ class Measurements:
         fields: Sequence[str],
         on: Grid | Mesh | None = None,
         later: ArrayLike = (),
+        blur: Widths | None = None,
+        bins: Widths | None = None,
     ) -> Measurements:
-        """Noise as stated, or from the data."""
+        """Noise as stated, or from the data; other arguments as in :func:`bvsi.discovery.refining.refine`."""
+        kernel, box = blur or {}, bins or {}
+        check_kernels(kernel, box, data.geometry.names)
         further = np.asarray(later, dtype=float)
         if further.ndim != 1 or not np.all(np.diff(np.append(data.times[-1], further)) > 0):
             raise RefineError(f"later: increasing times after the last of the data, {data.times[-1]:g}, are needed.")
         # a peak that moves by its own width between frames looks like outliers; of stated noise the misfit tells them
         measured = measure(data, noise, robust=None if noise is None else False)
-        if correlated(measured.noise):
-            raise RefineError(
-                "refine: noise that is correlated between nodes or times cannot be used; state noise=IID, PerField, "
-                "Diagonal or SignalNoise."
-            )
         own, shape = measured.data, (data.n_times, data.n_nodes)
-        laws = {f: _law(noise, measured, f) for f in fields}
+        alike = Correlated.of(measured.noise, data, fields)
+        laws = {f: None if alike else _law(noise, measured, f) for f in fields}
         fixed = _variance(measured)
         every = np.ones(shape, dtype=bool)
         known = {f: every if data.measured is None else data.measured[f] for f in fields}
         place = _finer(data) if on is None else on
         V, mu = _modes(place, _most_modes(place, data, on is not None))
-        P = None
-        if place is not data.geometry:
-            if data.auxiliary:
-                raise RefineError("on: known fields are at the nodes of the data only; leave `on` out.")
-            P = sparse.block_diag([_between(place, data.geometry)] * len(fields), format="csr")
+        if place is not data.geometry and data.auxiliary:
+            raise RefineError("on: known fields are at the nodes of the data only; leave `on` out.")
+        H, inside = observed_by(place, data.geometry, kernel, box)
+        if not inside.any():
+            raise RefineError("blur, bins: all of them reach out of the domain; give on=, a larger grid or mesh.")
+        offsets, weights = exposure(float(box.get("time", 0.0)), data.times)
+        every_known = _side_by_side(known[f] & inside & ~measured.bridged.get(f, ~every) for f in fields)
+        if alike is not None and alike.time is not None and not every_known.all():
+            raise RefineError(
+                "noise: noise that is alike in time needs data without gaps, outliers, and kernels that reach out of "
+                "the domain; leave these frames or nodes out, or state noise that is alike in space only."
+            )
         above = {f: _bend(own, f, laws[f]) for f in fields}
         return Measurements(
             data=own,
             fields=tuple(fields),
             values=_side_by_side(own.fields[f] for f in fields),
-            known=_side_by_side(known[f] & ~measured.bridged.get(f, ~every) for f in fields),
+            known=every_known,
             floor=_side_by_side(np.broadcast_to(law.a**2 if (law := laws[f]) else fixed[f], shape) for f in fields),
             counted=np.repeat([law.b if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
             relative=np.repeat([law.c**2 if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
             least=np.repeat([_least(own, f) if laws[f] else 0.0 for f in fields], data.n_nodes),
+            correlated=alike,
             level_known=measured.noise.scale_known,
+            offsets=offsets,
+            weights=weights,
             on=place,
-            P=P,
+            P=None if H is None else sparse.block_diag([H] * len(fields), format="csr"),
             bend=np.repeat([above[f] for f in fields], place.n_nodes),
             V=scipy.linalg.block_diag(*[V] * len(fields)),
             mu=np.tile(mu, len(fields)),
@@ -172,14 +184,52 @@ class Measurements:
         """v(u) of the values at some times."""
         return np.asarray(self.floor[frame] + self.counted * (np.abs(u) + self.least) + self.relative * u**2)
 
-    def deviance(self, u: Array, frame: int) -> float:
-        """2 Σ ∫_u^û (û − s)/v(s) ds of the values (s,) at one time."""
-        off = np.where(self.known[frame], self.values[frame] - u, 0.0)
+    def deviance(self, u: Array) -> float:
+        """2 Σ ∫_u^û (û − s)/v(s) ds of predicted values (T, s); rᵀΣ⁻¹r of correlated noise."""
+        off = np.where(self.known, self.values - u, 0.0)
+        if self.correlated is not None:
+            return float(np.sum(off * self._weighed(off[:, :, None])[:, :, 0]))
         if not self.counted.any() and not self.relative.any():
-            return float(np.sum(off**2 / self.floor[frame]))
-        inside = u + off * _NODES[:, None]
-        weights = (_WEIGHTS * (1 - _NODES))[:, None]
-        return float(2 * np.sum(off**2 * np.sum(weights / self.variance(inside, frame), axis=0)))
+            return float(np.sum(off**2 / self.floor))
+        inside = u + off * _NODES[:, None, None]
+        weights = (_WEIGHTS * (1 - _NODES))[:, None, None]
+        return float(2 * np.sum(off**2 * np.sum(weights / self.variance(inside), axis=0)))
+
+    def sums(self, u: Array, slopes: Iterable[Array]) -> tuple[Array, Array]:
+        """GᵀΣ⁻¹G (p, p) and GᵀΣ⁻¹(û − u) (p,) of predictions u (T, s) and their derivatives, (s, p) for each time."""
+        if self.correlated is not None and self.correlated.time is not None:
+            G = np.stack(list(slopes))
+            WG = self._weighed(G)
+            return np.einsum("tsp,tsq->pq", G, WG, optimize=True), np.einsum("tsp,ts->p", WG, self.values - u)
+        H: Any = 0.0
+        slope: Any = 0.0
+        for k, G in enumerate(slopes):
+            if self.correlated is not None:
+                WG = self._weighed_at(G, k)
+            else:
+                WG = (self.known[k] / self.variance(u[k], k))[:, None] * G
+            H, slope = H + G.T @ WG, slope + WG.T @ (self.values[k] - u[k])
+        return H, slope
+
+    def _weighed_at(self, X: Array, frame: int) -> Array:
+        """D⁻¹ρ⁻¹D⁻¹ X (s, p) at one time, as far as it is independent of others."""
+        assert self.correlated is not None
+        sd = np.sqrt(self.floor[frame])[:, None]
+        return np.asarray(self.correlated.solve(X / sd, self.known[frame]) / sd)
+
+    def _weighed(self, X: Array) -> Array:
+        """Σ⁻¹ X (T, s, p)."""
+        assert self.correlated is not None
+        if self.correlated.time is None:
+            return np.stack([self._weighed_at(own, k) for k, own in enumerate(X)])
+        sd = np.sqrt(self.floor)[:, :, None]
+        Y = np.stack([self.correlated.solve(own, frame) for own, frame in zip(X / sd, self.known, strict=True)])
+        return np.asarray(np.tensordot(self.correlated.time, Y, axes=1) / sd)
+
+    @property
+    def count(self) -> int:
+        """Values that are fitted; of correlated noise, directions in which they are independent."""
+        return int(np.count_nonzero(self.known)) if self.correlated is None else self.correlated.count(self.known)
 
     def initial(self, z: Array) -> Array:
         """State (S,) at the first time."""
@@ -200,14 +250,20 @@ class Measurements:
         w = np.where(self.bend > 0, above + b * np.log(-np.expm1(-above / b)), state)
         return np.asarray(self.V.T @ w)
 
-    def measured(self, values: Array) -> Array:
-        """States, or their derivatives, (S,) or (S, p), at the nodes of the data."""
-        return values if self.P is None else np.asarray(self.P @ values)
+    def solved_at(self, times: Array) -> Array:
+        """Times (q T,) at which the equation is solved, for frames at times (T,)."""
+        return np.asarray(np.add.outer(times, self.offsets).ravel())
+
+    def seen(self, frames: Iterator[tuple[Array, Array]]) -> Iterator[tuple[Array, Array]]:
+        """What is measured of states (S,) and their derivatives (S, p) at :meth:`solved_at`: (s,) and (s, p)."""
+        while group := list(islice(frames, len(self.weights))):
+            u, G = (np.tensordot(self.weights, np.stack(part), axes=1) for part in zip(*group, strict=True))
+            yield (u, G) if self.P is None else (np.asarray(self.P @ u), np.asarray(self.P @ G))
 
     @cached_property
     def smooth(self) -> Array:
         """States (T, S) without most of the noise, for the start."""
-        states = self._at_nodes() if self.P is None else self._between_sensors()
+        states = self._at_nodes() if self.at_nodes else self._between_sensors()
         return np.where(self.bend > 0, np.maximum(states, 0.0), states)
 
     def _at_nodes(self) -> Array:
@@ -240,7 +296,7 @@ class Measurements:
     def as_data(self, values: Array) -> Data:
         """Values (T, S) by field; those without an equation as they were measured."""
         own = dict(zip(self.fields, np.split(values, len(self.fields), axis=1), strict=True))
-        if self.P is not None:
+        if not self.at_nodes:
             return Data(self.data.times, own, self.on)
         return self.data.with_fields({**self.data.fields, **own})
 
@@ -248,6 +304,11 @@ class Measurements:
     def positive(self) -> tuple[str, ...]:
         """Fields that are not below zero."""
         return tuple(f for f, b in zip(self.fields, np.split(self.bend, len(self.fields)), strict=True) if b[0] > 0)
+
+    @property
+    def at_nodes(self) -> bool:
+        """Whether the equation is solved where the data are."""
+        return self.on is self.data.geometry
 
     @property
     def sparse(self) -> bool:
@@ -294,7 +355,9 @@ def _law(noise: Noise | None, measured: Measurement, name: str) -> SignalNoise |
 
 def _variance(measured: Measurement) -> dict[str, Array]:
     """Variance by field, or its shape where the level is not known."""
-    shape = shape_of(measured.noise)
+    shape = shape_of(without_blur(measured.noise))
+    if isinstance(shape, Covariance):
+        return shape.variances(measured.data.names, measured.data.n_nodes)
     if isinstance(shape, PerTime):
         return {f: np.square(np.asarray(shape.sigma, dtype=float))[:, None] for f in measured.data.names}
     if measured.noise.scale_known:
@@ -316,18 +379,6 @@ def _bend(data: Data, name: str, law: SignalNoise | None) -> float:
     if law is None or law.b == 0 or np.nanmin(values) < 0:
         return 0.0
     return max(law.b, _BENDS * float(np.sqrt(np.nanmean(np.square(values)))))
-
-
-def _between(on: Grid | Mesh, geometry: Grid | Mesh) -> Any:
-    """Values at the nodes of a geometry from those where the equation is solved, sparse (n, N)."""
-    if on.names != geometry.names:
-        raise RefineError(f"on: has the axes {', '.join(on.names)}, the data have {', '.join(geometry.names)}.")
-    domain = Domain.of(on)
-    try:
-        cells = domain.cells_at(geometry.points)
-    except BvsiError as error:
-        raise RefineError(f"on: does not hold all places of the data; {error}") from error
-    return reconstruction(domain, cells, geometry.points[:, None], USUAL_RECONSTRUCTION)
 
 
 def _finer(data: Data) -> Grid | Mesh:

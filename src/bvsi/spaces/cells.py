@@ -122,11 +122,11 @@ def reference_hessian(element: Any, xi: Array, i: int) -> Array:
     return np.stack(differences)
 
 
-def locate(mesh: Any, points: Array) -> tuple[Integers, Array]:
+def locate(mesh: Any, points: Array, outside: int | None = None) -> tuple[Integers, Array]:
     """Cell of each of ``points`` (n_p, dim), and reference coordinates ξ (dim, n_p); on a shared face either cell.
 
     Candidates are tried in the order of their centres' distance, and a cell does not reach further than the
-    distance of its vertices: points that no cell in reach contains are refused.
+    distance of its vertices: points that no cell in reach contains are refused, or have the cell ``outside``.
     """
     vertices = mesh.p[:, mesh.t]
     extent = np.ptp(vertices, axis=1)
@@ -147,7 +147,10 @@ def locate(mesh: Any, points: Array) -> tuple[Integers, Array]:
         cell[pending], xi[:, pending] = chosen, place
         found = miss <= slack
         hopeless = ~found & ((distance[:, -1] > reach * (1 + slack)) | (ranks[-1] == tree.n))
-        if hopeless.any():
+        if hopeless.any() and outside is not None:
+            cell[pending[hopeless]] = outside
+            found |= hopeless
+        elif hopeless.any():
             raise SpaceError(
                 f"points: {hopeless.sum()} or more lie outside the mesh, such as "
                 f"{tuple(points[pending[hopeless][0]].tolist())}; the space must cover what it is evaluated at."

@@ -82,11 +82,17 @@ class Domain:
         mapping = mesh.mapping()
         return np.moveaxis(mapping.F(xi), 0, 2), np.abs(mapping.detDF(xi)) * w
 
-    def cells_at(self, places: Array) -> Integers:
-        """The cell in which each of some places (k, dim) lies, (k,)."""
+    def cells_at(self, places: Array, outside: int | None = None) -> Integers:
+        """The cell in which each of some places (k, dim) lies, (k,).
+
+        Parameters
+        ----------
+        outside
+            Number for places in no cell, which are refused without it.
+        """
         from bvsi.spaces.cells import locate  # see above
 
-        return locate(self._vertex_mesh[0], places)[0]
+        return locate(self._vertex_mesh[0], places, outside)[0]
 
     @cached_property
     def boundary(self) -> Array:

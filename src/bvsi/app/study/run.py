@@ -368,7 +368,9 @@ def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress 
         ``known`` and ``keep`` of :func:`bvsi.discovery.refining.refine`.
     """
     options = options_of(inputs.study)
+    wanted = inputs.study.settings.refine
     given = {name: options[name] for name in ("noise", "constraints")} | how
+    given |= {"blur": wanted.blur, "bins": wanted.bins}
     mesh = _mesh_of(inputs.study)
     if mesh is not None:
         given["on"] = read_mesh(mesh, allow_outside=inputs.study.allow_outside).mesh

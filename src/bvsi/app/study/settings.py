@@ -352,6 +352,16 @@ class RefineSettings(Section):
         description="Mesh file where the equation is solved, for sensors inside a domain; left out, at the data",
         examples=["mesh.msh"],
     )
+    blur: dict[str, Positive] = Field(
+        default={},
+        description="Standard deviations by axis of the Gaussian over which the instrument sees the fields",
+        examples=[{"x": 0.05}],
+    )
+    bins: dict[str, Positive] = Field(
+        default={},
+        description="Lengths by axis over which values are averages; of time, exposures",
+        examples=[{"x": 0.1, "time": 0.5}],
+    )
 
 
 class QuantitySettings(Section):

@@ -1,0 +1,275 @@
+"""What the data say at one point: sums over them, the expansion of their likelihood, and the Gaussian law of it.
+
+With Φ the deviance plus both exponents, and A = ½ Φ_θθ, B = ½ Φ_zθ, C = ½ Φ_zz its Gauss–Newton curvature:
+
+    S = A − Σ BᵀC⁻¹B,     (θ, z) ~ N((θ̂, ẑ), ½ Φ″⁻¹)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from bvsi.common.arrays import Array, Rng
+from bvsi.forward.semidiscrete import StepFailedError
+from bvsi.forward.tangents import solve_with_tangents
+from bvsi.refine.linear import Propagated
+from bvsi.refine.model import ForwardModel
+from bvsi.residual.discrete import NotFiniteError
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Parameters: θ (d,), z (m,) and the law of it (fields, 3) of each experiment, σ², and steps between frames.
+
+    Attributes
+    ----------
+    near
+        Propagators of linear equations, at coefficients not far from θ.
+    longer
+        How many times as long as those of the state the steps of its derivatives are: one until steps are short enough.
+    """
+
+    theta: Array
+    z: tuple[Array, ...]
+    law: tuple[Array, ...]
+    level: float
+    steps: int
+    near: tuple[Propagated | None, ...]
+    longer: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What the data say at a point, of each experiment, with σ² = 1: GᵀWG, GᵀWr, G the derivatives by (θ, z)."""
+
+    curvature: tuple[Array, ...]
+    slope: tuple[Array, ...]
+    deviance: float
+
+
+@dataclass(frozen=True, eq=False)
+class Volume:
+    """Σ log|C| around θ (d,): its gradient (d,) and curvature (d, d), and S (d, d), which tells how far is far.
+
+    Attributes
+    ----------
+    freed
+        (d, d), what S loses since the laws of the initial states follow θ.
+    """
+
+    theta: Array
+    gradient: Array
+    curvature: Array
+    S: Array
+    freed: Array
+
+    def slope(self, theta: Array) -> Array:
+        """Gradient (d,) at another θ."""
+        return self.gradient + self.curvature @ (theta - self.theta)
+
+    def change(self, theta: Array, other: Array) -> float:
+        """From θ to another one."""
+        x = other - theta
+        return float(self.slope(theta) @ x + 0.5 * x @ self.curvature @ x)
+
+    def within(self, theta: Array, distance: float) -> bool:
+        """Whether θ is that near, in standard deviations."""
+        x = theta - self.theta
+        return bool(x @ self.S @ x <= distance**2)
+
+
+@dataclass(frozen=True, eq=False)
+class Expansion:
+    """Φ, and of Φ + Σ log|C| −½ gradient, ½ curvature: A (d, d), g (d,) of θ; B (m, d), C (m, m), h (m,) of each z."""
+
+    phi: float
+    A: Array
+    g: Array
+    B: tuple[Array, ...]
+    C: tuple[Array, ...]
+    h: tuple[Array, ...]
+
+    @staticmethod
+    def of(model: ForwardModel, point: Point, sums: Sums, volume: Volume | None = None) -> Expansion:
+        """Data and priors together."""
+        d, scale = len(point.theta), model.scale
+        H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
+        held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
+        phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
+        phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
+        C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
+        gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
+        curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
+        return Expansion(
+            phi,
+            sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
+            sum(own[:d] for own in slope) - point.theta / scale**2 - 0.5 * gradient,
+            tuple(own[d:, :d] for own in H),
+            C,
+            tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
+        )
+
+    @property
+    def log_volume(self) -> float:
+        """Σ log|C|."""
+        return sum(float(np.linalg.slogdet(C)[1]) for C in self.C)
+
+    def reduced(self, factors: Sequence[Any], damping: float = 0.0) -> tuple[Array, Array]:
+        """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h, from the factors of C."""
+        S, slope = self.A + damping * np.diag(np.diag(self.A)), self.g.copy()
+        for B, h, factor in zip(self.B, self.h, factors, strict=True):
+            solved = scipy.linalg.cho_solve(factor, np.column_stack([B, h]))
+            S -= B.T @ solved[:, :-1]
+            slope -= B.T @ solved[:, -1]
+        return 0.5 * (S + S.T), slope
+
+
+@dataclass(frozen=True, eq=False)
+class Joint:
+    """The Gaussian law of (θ, z): S⁻¹ of θ, the slope of Φ there, C⁻¹B and the covariance of each z, log|S|."""
+
+    inverse: Array
+    slope: Array
+    coupled: tuple[Array, ...]
+    of_z: tuple[Array, ...]
+    logdet: float
+
+    @staticmethod
+    def of(at: Expansion) -> Joint:
+        """Without damping."""
+        factors = [scipy.linalg.cho_factor(C) for C in at.C]
+        S, slope = at.reduced(factors)
+        inverse = np.linalg.inv(S)
+        coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
+        own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(factors, coupled, strict=True)]
+        of_z = [c + K @ inverse @ K.T for c, K in zip(own, coupled, strict=True)]
+        symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
+        return Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
+
+    def used(self, model: ForwardModel, point: Point) -> float:
+        """Parameters that the data determine: all, less what the priors say about them."""
+        told = float(np.sum(np.diag(self.inverse) / model.scale**2))
+        for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
+            told += float(one.precisions(law) @ np.diag(covariance))
+        return len(point.theta) + sum(map(len, point.z)) - told
+
+    def drawn(self, number: int, count: int, rng: Rng) -> tuple[Array, Array]:
+        """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
+        x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
+        K = self.coupled[number]
+        own = self.of_z[number] - K @ self.inverse @ K.T
+        return x, np.linalg.cholesky(own) @ rng.standard_normal((len(own), count)) - K @ x
+
+    def spread(self, number: int, G: Array, drawn: tuple[Array, Array] | None = None) -> Array:
+        """Standard deviations (s,) of values of an experiment with derivatives G (s, d + m), or along draws."""
+        if drawn is not None:
+            d = len(self.inverse)
+            return np.asarray(np.sqrt(np.mean((G[:, :d] @ drawn[0] + G[:, d:]) ** 2, axis=1)))
+        cross = -self.inverse @ self.coupled[number].T
+        covariance = np.block([[self.inverse, cross], [cross.T, self.of_z[number]]])
+        return np.asarray(np.sqrt(np.einsum("sp,pq,sq->s", G, covariance, G, optimize=True)))
+
+
+def sums_at(model: ForwardModel, point: Point) -> Sums | None:
+    """Sums over the data at a point; None where the equation cannot be solved there."""
+    model.watch()
+    curvatures, slopes, deviance = [], [], 0.0
+    for number, one in enumerate(model.experiments):
+        try:
+            u = model.predicted(point.theta, point.z[number], number, point.steps)
+            if (near := point.near[number]) is not None:
+                H, slope = near.H, near.slope(one, one.values - u)
+            else:
+                H, slope = one.sums(u, (G for _, G in one.seen(_tangents(model, point, number))))
+        except (StepFailedError, NotFiniteError):
+            return None
+        curvatures.append(H)
+        slopes.append(slope)
+        deviance += one.deviance(u)
+    return Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def sums_alone(model: ForwardModel, point: Point) -> Sums | None:
+    """Sums over the data of θ alone, z being what it is; None where the equation cannot be solved there."""
+    curvatures, slopes, deviance = [], [], 0.0
+    for number, one in enumerate(model.experiments):
+        made, start, times = model.simulators[number], one.initial(point.z[number]), one.solved_at(one.data.times)
+        try:
+            frames = list(one.seen(solve_with_tangents(made, point.theta, start, one.V[:, :0], times, point.steps)))
+        except (StepFailedError, NotFiniteError):
+            return None
+        u = np.stack([own for own, _ in frames])
+        H, slope = one.sums(u, (G for _, G in frames))
+        curvatures.append(H)
+        slopes.append(slope)
+        deviance += one.deviance(u)
+    return Sums(tuple(curvatures), tuple(slopes), deviance)
+
+
+def renewed(model: ForwardModel, point: Point, *, whole: bool = True) -> Point:
+    """With propagators at θ, or only with derivatives by θ as they are there."""
+    near = list(point.near)
+    for k, (one, made) in enumerate(zip(model.experiments, model.simulators, strict=True)):
+        if model.propagates(k):
+            known = None if whole else point.near[k]
+            near[k] = Propagated.of(one, made, point.theta, point.z[k], point.steps, known)
+    return replace(point, near=tuple(near))
+
+
+def _tangents(model: ForwardModel, point: Point, number: int) -> Iterator[tuple[Array, Array]]:
+    return frames_at(model, replace(point, steps=max(1, point.steps // point.longer)), number)
+
+
+def frames_at(
+    model: ForwardModel,
+    point: Point,
+    number: int,
+    later: Sequence[float] | Array = (),
+    drawn: tuple[Array, Array] | None = None,
+) -> Iterator[tuple[Array, Array]]:
+    """State (S,) and derivatives (S, d + m) by θ and z of one experiment, within the frames of the data and some later.
+
+    Parameters
+    ----------
+    drawn
+        Changes of θ and z, (d, k) and (m, k); derivatives are then along those of z, (S, d + k).
+    """
+    one, z, near = model.experiments[number], point.z[number], point.near[number]
+    if near is not None and drawn is not None:
+        return near.frames(one, model.simulators[number], point.theta, z, point.steps, np.asarray(later), drawn[1])
+    start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
+    slopes = slopes if drawn is None else slopes @ drawn[1]
+    return solve_with_tangents(model.simulators[number], point.theta, start, slopes, one.solved_at(times), point.steps)
+
+
+def changes(model: ForwardModel, point: Point, other: Point) -> list[Array] | None:
+    """By how much predictions (T, s) of each experiment differ at another point; None where it cannot be solved."""
+    found = []
+    for number in range(len(model.experiments)):
+        try:
+            here, there = (model.predicted(p.theta, p.z[number], number, p.steps) for p in (point, other))
+        except (StepFailedError, NotFiniteError):
+            return None
+        found.append(there - here)
+    return found
+
+
+def size_of(model: ForwardModel, point: Point, change: Sequence[Array]) -> float:
+    """Of a change (T, s) of the predictions, in standard deviations of the noise, over all values."""
+    pairs = zip(model.experiments, change, strict=True)
+    return float(np.sqrt(sum(np.sum(one.known * x**2 / one.variance(one.values)) for one, x in pairs) / point.level))
+
+
+def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Array]) -> float:
+    """Standard deviations by which a coefficient moves, at most, if predictions change so; needs propagators."""
+    d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
+    b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
+    moved = replace(at, g=sum(own[:d] for own in b), h=tuple(own[d:] for own in b))
+    S, slope = moved.reduced([scipy.linalg.cho_factor(C) for C in at.C])
+    inverse = np.linalg.inv(S)
+    return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))
