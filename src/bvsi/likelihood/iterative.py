@@ -73,6 +73,7 @@ class Iterative:
     def white(self, Z: Array) -> Array | None:
         """None: there is no root of W."""
         del Z
+        return None
 
     def logdet(self, *, needed: bool = True) -> float:
         """NaN where it is not needed, else refused."""
