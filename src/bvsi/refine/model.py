@@ -195,7 +195,7 @@ def _solver(one: Measurements, library: Library) -> Simulator | SeriesSimulator:
     """On grids splines, of a high degree where the equation is linear and every node is a mode of the initial state."""
     data, grid = one.as_data(one.smooth), one.on
     made = simulator(data, library, positive=one.positive)
-    few = not isinstance(grid, Grid) or min(grid.shape) < _SMOOTH + 2
+    few = not isinstance(grid, Grid) or min(grid.shape, default=0) < _SMOOTH + 2
     if few or not isinstance(made, Simulator) or not propagates(one, made):
         return made
     return simulator(data, library, positive=one.positive, degree=_SMOOTH)
