@@ -128,6 +128,17 @@ def test_it_is_forecast_and_simulated(found, data):
     assert not told.failing
 
 
+def test_it_is_exported_to_numpy(found, data):
+    # (k u_x)_x + θ u of a smooth state, by slopes of the band's mean
+    right_side, x = found.to_numpy(data.geometry), data.geometry.axes["x"]
+    u = np.sin(2 * np.pi * x / 10)
+    k = found.function("k", {"x": x})["mean"].values
+    flux = k * 2 * np.pi / 10 * np.cos(2 * np.pi * x / 10)
+    wanted = np.gradient(flux, x) + found.coefficient("u") * u
+    inner = slice(6, -6)
+    np.testing.assert_allclose(right_side(0.0, u)[inner], wanted[inner], atol=0.02 * np.abs(wanted).max())
+
+
 def test_constraints_and_priors_by_name(data):
     bounded = bvsi.discover(data, LIBRARY, constraints=["k >= 0.3"], check=False)
     assert bounded.function("k")["lower"].min() >= 0.3 - 1e-9

@@ -88,7 +88,7 @@ def _right_side(
     system.check_known({**known, **inside})
     moving = xp.asarray(inner_nodes(nodes.shape, [name in nodes.periods or not fixed for name in nodes.names]))
     places, matrices, mean = _places(nodes, xp), _matrices(system, nodes, xp), xp.asarray(found.theta)
-    functions = {name: getattr(xp, ARRAY_FUNCTIONS.get(name, name)) for name in FUNCTION_NAMES} | {"erf": erf}
+    functions = _functions(xp, erf)
 
     def right_side(t: Any, u: Any, theta: Any = None) -> Any:
         state = xp.reshape(u, (system.time_order, len(system.fields), *nodes.shape))
@@ -122,7 +122,7 @@ def operator_values(system: EquationSystem, grid: Grid, states: Mapping[str, Any
     """
     from scipy.special import erf
 
-    functions = {name: getattr(np, ARRAY_FUNCTIONS.get(name, name)) for name in FUNCTION_NAMES} | {"erf": erf}
+    functions = _functions(np, erf)
     t = np.reshape(times, (-1, *[1] * grid.dim))
     target = _target({**_places(grid, np), TIME: t, **states}, _matrices(system, grid, np), functions, np, first=1)
     d = 1 + max(flux.coefficient for parts in system.fluxes.values() for flux in parts)
@@ -157,6 +157,14 @@ def _matrices(system: EquationSystem, grid: Grid, xp: Any) -> dict[tuple[int, in
         name, nodes = axes[axis]
         made[axis, m] = xp.asarray(derivative_matrix(nodes, m, grid.periods.get(name)))
     return made
+
+
+def _functions(xp: Any, erf: Any) -> dict[str, Any]:
+    """Functions of arrays by name; splines, those of unknown functions, of NumPy alone."""
+    from bvsi.operators.spline import spline_values  # imports SymPy
+
+    plain = {name: getattr(xp, ARRAY_FUNCTIONS.get(name, name)) for name in FUNCTION_NAMES} | {"erf": erf}
+    return {**plain, "spline": spline_values} if xp is np else plain
 
 
 def _target(

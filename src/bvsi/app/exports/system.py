@@ -215,7 +215,7 @@ class Target(Generic[T]):
     derivative
         ∂^α of a value; not called with α = 0.
     functions
-        By their names in SymPy.
+        By their names in SymPy; that of a spline takes the order of its derivative and its numbers as well.
     """
 
     number: Callable[[float], T]
@@ -224,10 +224,12 @@ class Target(Generic[T]):
     multiply: Callable[[Sequence[T]], T]
     power: Callable[[T, T], T]
     derivative: Callable[[T, MultiIndex], T]
-    functions: Mapping[str, Callable[[T], T]]
+    functions: Mapping[str, Callable[..., T]]
 
     def walk(self, node: sp.Expr, words: Vocabulary) -> T:
         """The value of an expression of jets, coordinates and time."""
+        from bvsi.operators.spline import Table  # imports SymPy
+
         if node.is_Symbol:
             return self._symbol(node, words)
         if node.is_Integer:
@@ -243,7 +245,8 @@ class Target(Generic[T]):
         function = self.functions.get(node.func.__name__)
         if function is None:
             raise OperatorError(f"{node.func.__name__}(...) has no counterpart in this target.")
-        return function(self.walk(node.args[0], words))
+        numbers = (one.values if isinstance(one, Table) else int(one) for one in node.args[1:])  # of a spline
+        return function(self.walk(node.args[0], words), *numbers)
 
     def _symbol(self, symbol: sp.Symbol, words: Vocabulary) -> T:
         decoded = words.decode(symbol)
