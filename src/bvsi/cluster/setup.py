@@ -35,8 +35,8 @@ Source: TypeAlias = Data | Stored
 _PER_THREAD = 2
 # Blocks of a piece, where there are enough for all threads: those that pieces share are then few.
 _LEAST = 4
-# Supports of a test function in time that a piece with tiles is long at least. Tiles of λ–ω on 256² × 201 values are 1.6
-# supports long on one machine too; with two, data of 201 frames were not cut, and a second worker had nothing to do.
+# Supports of a test function in time that a piece with tiles is long at least: λ–ω on 256² × 201 values has three, so
+# that with two such data were not cut, and a second worker had nothing to do.
 _SUPPORTS = 1
 
 
