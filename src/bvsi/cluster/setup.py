@@ -35,8 +35,8 @@ Source: TypeAlias = Data | Stored
 _PER_THREAD = 2
 # Blocks of a piece, where there are enough for all threads: those that pieces share are then few.
 _LEAST = 4
-# Supports of a test function in time that a piece with tiles is long at least: λ–ω on 256² × 201 values has three, so
-# that with two such data were not cut, and a second worker had nothing to do.
+# Supports of a test function in time that a piece with tiles is long at least: λ–ω on 256² × 201 values has three,
+# and tiles half as long on one machine too. With two such data were not cut, and a second worker had nothing to do.
 _SUPPORTS = 1
 
 
