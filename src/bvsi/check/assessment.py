@@ -111,6 +111,7 @@ def check(
     grows: bool = False,
     noise_free: bool = False,
     left_open: tuple[str, ...] = (),
+    absorbed: float = 0.0,
     levels: CheckLevels = LEVELS,
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
@@ -143,13 +144,15 @@ def check(
         signal; tests against it mean nothing.
     left_open
         What the data leave open of parameters inside operators, in words.
+    absorbed
+        Degrees of freedom that functions took, which are held at their estimates.
     levels
         Thresholds.
     """
     if not (np.isfinite(noise_error) and noise_error >= 0):
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     ratio = level_ratio(likelihood, filter_sigma)
-    residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
+    residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng, absorbed=absorbed)
     whole = noise_tests(data, likelihood.noise, homoscedastic=_homoscedastic(likelihood), growth=growth)
     tests = (*residual.tests, *missing, *whole)
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
@@ -306,6 +309,7 @@ def check_discovery(
     margins: Mapping[str, float] = MappingProxyType({}),
     seen: float | None = None,
     left_open: tuple[str, ...] = (),
+    absorbed: float = 0.0,
     levels: CheckLevels = LEVELS,
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
@@ -329,6 +333,8 @@ def check_discovery(
         Those of the selection; margins by operator.
     left_open
         What the data leave open of parameters inside operators, in words.
+    absorbed
+        Degrees of freedom that functions took, which are held at their estimates.
     levels
         Thresholds.
     """
@@ -359,6 +365,7 @@ def check_discovery(
         grows=not setup.library.steady and grows_without_bound(known, fit.theta, setup.data[0]),
         noise_free=clean,
         left_open=left_open,
+        absorbed=absorbed,
         levels=levels,
     )
 

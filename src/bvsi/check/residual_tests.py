@@ -89,23 +89,27 @@ class ResidualTests:
     drawn: bool
 
 
-def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> ResidualTests:
+def residual_tests(
+    fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng, absorbed: float = 0.0
+) -> ResidualTests:
     """Misfit χ²/(n − d), correlation of neighbours in w, and how evenly the misfit is spread over time.
 
     Parameters
     ----------
     noise_error
         Relative standard error of the noise level.
+    absorbed
+        Degrees of freedom that what is held in the operators took, as unknown functions do.
     """
     number = _FEW_WEIGHTS if likelihood.costly else _WEIGHTS
     others = [] if fit.posterior is None else list(fit.posterior.sample(number, rng))
     weights = theta_at_hand(fit, likelihood)
     columns = [_Columns.of(part, likelihood, fit.theta, weights, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
-    n = freedom = float(likelihood.system.n - likelihood.system.d)
+    n = freedom = max(1.0, float(likelihood.system.n - likelihood.system.d) - absorbed)
     drawn = not likelihood.weighting.exact
     if drawn:
-        n = float(q[1:].mean())
+        n = max(1.0, float(q[1:].mean()) - absorbed)
         freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
     # a level that filters measured is known to their error, also where the fit refines it
     known = likelihood.scale_known or noise_error > 0
