@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FORMAT = "bvsi discovery 1"
 # What a forward fit has of each experiment.
-_BY_EXPERIMENT = ("initial", "predictions", "spreads", "smoothness")
+_BY_EXPERIMENT = ("initial", "predictions", "spreads", "initial_sd", "prior_part", "smoothness")
 # Predicted values of all structures up to which they are kept, so that other structures can be added.
 _WHOLE = 200_000
 # Pictures of a fit are variables called frames_0_times, frames_0_data_u, … by experiment.
@@ -335,7 +335,7 @@ def _fit_of(record: dict[str, Any]) -> ForwardFit:
             names, rows["A"].reshape(-1, len(names)), rows["lower"], rows["upper"], tuple(limits["texts"])
         )
         posterior = TruncatedPosterior(base, bounds, np.array(limits.get("mode", theta), dtype=float))
-    arrays = {name: tuple(np.array(own, dtype=float) for own in record[name]) for name in _BY_EXPERIMENT}
+    arrays = {name: tuple(np.array(own, dtype=float) for own in record.get(name, ())) for name in _BY_EXPERIMENT}
     read = {"theta": theta, "scale": np.array(record["scale"], dtype=float), "status": status_of(record["status"])}
     return ForwardFit(**{**record, **arrays, **read, "posterior": posterior})
 

@@ -22,6 +22,9 @@ FEW_FRAMES = 12
 # Nodes where the equation is solved, by node of the data, beyond which the state between them is a matter of its prior:
 # of one draw of 40 sensors on 307 nodes coefficients were off by up to 3.2 standard deviations.
 _SPARSE = 3.0
+# Standard deviation over that of the prior beyond which a coefficient is a matter of its prior, and below which it is
+# one of the data; the same of the variance of a mode, and of the standard deviation of a state by its size.
+_PRIOR, _DATA = 0.5, 0.1
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 
 
@@ -198,6 +201,28 @@ class Refined:
         return "\n".join([equation_text(names, theta, sd, self.fields), *inside])
 
     @property
+    def identified(self) -> str:
+        """Which coefficients, and which part of the initial states, the data tell, and which are their priors."""
+        ratio = dict(zip(self.best.names, self.best.narrowed, strict=True))
+        weak = {name: r for name, r in ratio.items() if r > _DATA}
+        said = [
+            f"{name} is {'no more' if r > _PRIOR else 'little more'} than its prior ({r:.2g})"
+            for name, r in weak.items()
+        ]
+        told = "; ".join(said) or f"the data determine all ({max(ratio.values()):.1g} at most)"
+        words = [f"Coefficients, standard deviation over that of the prior: {told}."]
+        states = zip(self.best.initial, self.best.initial_sd, self.best.prior_part, strict=True)
+        for number, (state, sd, part) in enumerate(states):
+            name = "Initial state" + (f" of experiment {number + 1}" if len(self.best.initial) > 1 else "")
+            relative = sd / (np.sqrt(np.mean(state**2)) or 1.0)
+            text = f"{name}: the data tell {np.count_nonzero(part < _PRIOR)} of {len(part)} modes"
+            text += ", smoothness alone the others" if np.any(part >= _PRIOR) else ""
+            text += f"; its standard deviation is {np.median(relative):.1%} of its size in the middle"
+            wide = float(np.mean(relative > _DATA))
+            words.append(text + (f", and more than {_DATA:.0%} at {wide:.0%} of the nodes." if wide else "."))
+        return " ".join(words)
+
+    @property
     def doubts(self) -> tuple[str, ...]:
         """Why the answer may be wrong."""
         fit, found = self.best, []
@@ -212,6 +237,11 @@ class Refined:
             found.append(
                 "The field between the sensors is known by its smoothness alone: error bars of coefficients that "
                 "depend on it, such as those of growth, may be too small."
+            )
+        prior = [name for name, r in zip(fit.names, fit.narrowed, strict=True) if r > _PRIOR]
+        if prior:
+            found.append(
+                f"The measurements hardly say anything of {', '.join(prior)}: the interval is that of the prior."
             )
         if self.selected is not None and not self.selected > _DOUBTED:
             found.append(
@@ -242,6 +272,7 @@ class Refined:
                 lines.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {fit.chi2:>6.2f}  {' + '.join(fit.names)}")
         lines += [f"{self.left_out} neighbouring structures were not fitted, for time."] if self.left_out else []
         lines += [f"not fitted: {' + '.join(names)}: {reason}" for names, reason in self.refused]
+        lines += [self.identified]
         lines += [] if self.agreement is None else [str(self.agreement)]
         return "\n".join(lines)
 

@@ -27,6 +27,7 @@ from bvsi.infer.posteriors import moved
 from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
+from bvsi.operators.families import by_experiment
 from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def refine(
     if library.unknown:
         listed = ", ".join(library.unknown)
         raise RefineError(f"refine: the function {listed} cannot be fitted; write it with numbers or parameters.")
-    experiments = as_experiments(data)
+    library, experiments = by_experiment(library, as_experiments(data))
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
     if len(models) != len(experiments):
         raise RefineError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")

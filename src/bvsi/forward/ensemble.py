@@ -135,7 +135,7 @@ class Simulator:
 
 
 def simulator(
-    data: Data, library: Library, *, prescribe: bool = False, positive: Collection[str] = ()
+    data: Data, library: Library, *, prescribe: bool = False, positive: Collection[str] = (), tangents: bool = False
 ) -> Simulator | SeriesSimulator:
     """Discretise the equations on the geometry of the data; known fields are those of the data.
 
@@ -148,6 +148,8 @@ def simulator(
     positive
         Fields that are not below zero: operators that are not linear take zero in place of what interpolation puts
         below, so that diffusion c ∇·(u∇u) never runs backwards.
+    tangents
+        Whether derivatives are solved for: series then stand on a space of one node, too.
     """
     if library.unsimulated:
         raise OperatorError(f"simulate: {library.unsimulated}")
@@ -155,7 +157,7 @@ def simulator(
         raise OperatorError(
             f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."
         )
-    if not data.geometry.names:
+    if not data.geometry.names and not tangents:
         return SeriesSimulator.of(data, library)
     unknowns: Splines | Middles | None
     if isinstance(data.geometry, Grid):

@@ -18,6 +18,7 @@ from bvsi.common.arrays import Array, Rng
 from bvsi.forward.semidiscrete import StepFailedError
 from bvsi.forward.tangents import solve_with_tangents
 from bvsi.refine.linear import Propagated
+from bvsi.refine.measurements import Measurements
 from bvsi.refine.model import ForwardModel
 from bvsi.residual.discrete import NotFiniteError
 
@@ -157,6 +158,14 @@ class Joint:
         for one, law, covariance in zip(model.experiments, point.law, self.of_z, strict=True):
             told += float(one.precisions(law) @ np.diag(covariance))
         return len(point.theta) + sum(map(len, point.z)) - told
+
+    def prior_part(self, one: Measurements, law: Array, number: int) -> Array:
+        """Variance of the modes of an initial state over that of their prior, (m,); zero of modes without one."""
+        return np.asarray(one.precisions(law) * np.diag(self.of_z[number]))
+
+    def initial_sd(self, slopes: Array, number: int) -> Array:
+        """Standard deviations (S,) of an initial state with derivatives (S, m) by z."""
+        return np.asarray(np.sqrt(np.einsum("sm,mn,sn->s", slopes, self.of_z[number], slopes, optimize=True)))
 
     def drawn(self, number: int, count: int, rng: Rng) -> tuple[Array, Array]:
         """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""

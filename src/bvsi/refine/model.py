@@ -65,27 +65,23 @@ class ForwardModel:
             Further ones, on the operators of the library.
         """
         try:
-            made = tuple(simulator(one.as_data(one.smooth), library, positive=one.positive) for one in experiments)
+            made = tuple(_made(one, library) for one in experiments)
         except BvsiError as error:
             raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
-        simulators = tuple(one for one in made if isinstance(one, Simulator))
-        if len(simulators) < len(made):
-            raise RefineError("refine: series without space cannot be fitted by forward solves; use their weak form.")
         if made[0].fields != experiments[0].fields:
             raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
         experiments = tuple(
-            one if propagates(one, made) else one.some_modes()
-            for one, made in zip(experiments, simulators, strict=True)
+            one if propagates(one, own) else one.some_modes() for one, own in zip(experiments, made, strict=True)
         )
         rows = np.concatenate([well_posed_rows(library, one.extremes) for one in experiments])
-        scale = _scales(experiments, simulators)
+        scale = _scales(experiments, made)
         rows /= np.abs(rows * scale).max(axis=1, keepdims=True, initial=np.finfo(float).tiny)
         texts = ("the equation is well posed: diffusion at the highest order is not negative",) * len(rows)
         every = LinearConstraints(library.names, rows, np.zeros(len(rows)), np.full(len(rows), np.inf), texts)
         if bounds:
             both = stacked([every.rows, bounds.rows])
             every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library, tuple(experiments), simulators, scale, every)
+        return ForwardModel(library, tuple(experiments), made, scale, every)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -158,6 +154,13 @@ class ForwardModel:
         return solve_program(P, g, self.bounds)
 
 
+def _made(one: Measurements, library: Library) -> Simulator:
+    """The equation on the space where it is solved."""
+    made = simulator(one.as_data(one.smooth), library, positive=one.positive, tangents=True)
+    assert isinstance(made, Simulator)  # with derivatives there is no other
+    return made
+
+
 def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]) -> Array:
     """s (d,): RMS(u)/(Δt RMS(M⁻¹F_i)), M lumped, over all experiments."""
     size = rate = 0.0
@@ -196,6 +199,10 @@ class ForwardFit:
         Initial states (s,), one per experiment.
     predictions, spreads
         Fitted values (T + L, s) and their standard deviations, one per experiment; the last L are forecasts.
+    initial_sd
+        Standard deviations of these, (S,).
+    prior_part
+        Variance of the modes of each over that of their prior, (m,): one where the data say nothing.
     smoothness
         Law of the modes of each, (fields, 3); see :meth:`Measurements.precisions`.
     level
@@ -215,6 +222,8 @@ class ForwardFit:
     initial: tuple[Array, ...]
     predictions: tuple[Array, ...]
     spreads: tuple[Array, ...]
+    initial_sd: tuple[Array, ...]
+    prior_part: tuple[Array, ...]
     smoothness: tuple[Array, ...]
     level: float
     steps: int
@@ -224,6 +233,11 @@ class ForwardFit:
     def names(self) -> tuple[str, ...]:
         """Operators."""
         return self.posterior.names
+
+    @property
+    def narrowed(self) -> Array:
+        """Standard deviations of the coefficients over those of their prior, (d,): one where the data say nothing."""
+        return np.asarray(np.sqrt(self.posterior.variance) / self.scale)
 
     @property
     def chi2(self) -> float:

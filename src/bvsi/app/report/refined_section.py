@@ -44,6 +44,7 @@ def refined_section(refined: Refined, weak: Mapping[str, tuple[float, float]]) -
         element("p", element("code", refined.equation)),
         *(element("p", doubt, class_="note") for doubt in refined.doubts),
         _coefficients(refined, weak),
+        element("p", refined.identified),
         _structures(refined),
         *([element("p", str(refined.agreement))] if refined.agreement is not None else []),
         *_experiments(refined),
