@@ -70,7 +70,7 @@ def test_an_offset_in_time_is_a_parameter_of_what_depends_on_time():
         for k, s in enumerate(offsets)
     ]
     library = Library({"u": names}, boundary=NoFlux(), parameters={"s": (-0.5, 0.5)}, per_experiment=["s"])
-    fit = refine(made, library, noise=IID(SIGMA)).best
+    fit = refine(made, library, noise=IID(SIGMA), structures=[names]).best
     assert fit.names[2:] == ("s_1", "s_2")
     assert np.abs(z_scores(fit, [*truth, *offsets])).max() < 3.5
     assert np.all(np.sqrt(fit.posterior.variance[2:]) < 0.02)

@@ -257,7 +257,8 @@ class _Structures:
         """θ and κ: columns ∂F/∂κ with the coefficient κ − κ_0 join the operators, and κ_0 moves until that is zero."""
         weak = self._found
         known = {} if weak is None else {name: value for name, (value, _) in weak.inside.items()}
-        values = {name: known.get(name, some.parameters[name].first) for name in parameters_of(some, some.names)}
+        used = parameters_of(some, some.names)
+        values = {name: known.get(name, one.first) for name, one in some.parameters.items() if name in used}
         if weak is not None and set(some.names) <= set(weak.names):
             theta = dict(zip(weak.names, weak.theta.tolist(), strict=True))
         else:

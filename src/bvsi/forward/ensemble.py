@@ -27,7 +27,7 @@ from bvsi.errors import OperatorError, SpaceError
 from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper
 from bvsi.forward.semidiscrete import Discretised, StepStructure, check_closed, check_fourth_order, discretised, evolve
 from bvsi.forward.series import SeriesSimulator
-from bvsi.forward.splines import Splines, spline_operators, spline_tests
+from bvsi.forward.splines import CUBIC, Splines, spline_operators, spline_tests
 from bvsi.operators import Library
 from bvsi.residual import Layout, discretise_library
 from bvsi.spaces import Galerkin
@@ -135,7 +135,13 @@ class Simulator:
 
 
 def simulator(
-    data: Data, library: Library, *, prescribe: bool = False, positive: Collection[str] = (), tangents: bool = False
+    data: Data,
+    library: Library,
+    *,
+    prescribe: bool = False,
+    positive: Collection[str] = (),
+    degree: int = CUBIC,
+    tangents: bool = False,
 ) -> Simulator | SeriesSimulator:
     """Discretise the equations on the geometry of the data; known fields are those of the data.
 
@@ -148,6 +154,8 @@ def simulator(
     positive
         Fields that are not below zero: operators that are not linear take zero in place of what interpolation puts
         below, so that diffusion c ∇·(u∇u) never runs backwards.
+    degree
+        Of the splines on grids.
     tangents
         Whether derivatives are solved for: series then stand on a space of one node, too.
     """
@@ -161,7 +169,7 @@ def simulator(
         return SeriesSimulator.of(data, library)
     unknowns: Splines | Middles | None
     if isinstance(data.geometry, Grid):
-        unknowns = splines = Splines.on(data.geometry)
+        unknowns = splines = Splines.on(data.geometry, degree)
         operators = spline_operators(library, data)
         layout = Layout(library, operators, splines.space(), spline_tests(library, operators, splines))
         known = {name: splines.coefficients(values) for name, values in data.auxiliary.items()}

@@ -1,10 +1,11 @@
-"""C2 cubic splines on grids: the space for accurate forward solves, of equations with up to four derivatives.
+"""Smooth splines on grids: the space for accurate forward solves, of equations with up to four derivatives.
 
     u(x) = Σ_j c_j B_j(x),      u(x_i) = u_i at every node: c = B⁻¹ u along each axis, B_ij = B_j(x_i)
 
-The knots are the nodes; on an axis that is not periodic the second and the last but one are left out (not-a-knot), so
-that there are as many splines as nodes. Waves of wave number k have an error (kh)⁶ with two derivatives and (kh)⁴ with
-four, where the elements of :mod:`bvsi.spaces` have (kh)² to (kh)⁴.
+The knots are the nodes; on an axis that is not periodic the second and the last but one are left out (not-a-knot; of
+degree 5 two at either end), so that there are as many splines as nodes. Waves of wave number k have an error (kh)⁶ with
+two derivatives and (kh)⁴ with four, where the elements of :mod:`bvsi.spaces` have (kh)² to (kh)⁴; of degree 5 (kh)¹⁰
+and (kh)⁸.
 """
 
 from __future__ import annotations
@@ -35,9 +36,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-_DEGREE = 3  # the lowest with two continuous derivatives, which four derivatives need
-# Exact for the mass matrix; products of smooth fields are far better resolved than their degree suggests.
-_QUADRATURE_POINTS = 4
+CUBIC = 3  # the lowest degree with two continuous derivatives, which four derivatives need
 # Safety and trace constant of linear second derivatives, as of H3.
 _PENALTY = 2 * 4.0 * 0.5
 
@@ -86,13 +85,14 @@ class Splines:
 
     grid: Grid
     axes: tuple[SplineAxis, ...]
+    degree: int
 
     @staticmethod
-    def on(geometry: Grid | Mesh) -> Splines:
-        """The splines whose knots are the nodes."""
+    def on(geometry: Grid | Mesh, degree: int = CUBIC) -> Splines:
+        """The splines whose knots are the nodes, of an odd degree."""
         if not isinstance(geometry, Grid):
             raise SpaceError("splines: need a grid; use elements on a mesh.")
-        return Splines(geometry, tuple(_axis(geometry, name) for name in geometry.names))
+        return Splines(geometry, tuple(_axis(geometry, name, degree) for name in geometry.names), degree)
 
     def coefficients(self, values: Array) -> Array:
         """Coefficients of nodal values (..., n_nodes)."""
@@ -126,16 +126,25 @@ class Splines:
     def space(self) -> Space:
         """Degrees of freedom are the coefficients, in the order of the nodes."""
         places = [
-            np.roll(self.grid.axes[n], 1) if n in self.grid.periods else self.grid.axes[n] for n in self.grid.names
+            np.roll(self.grid.axes[n], self.degree // 2) if n in self.grid.periods else self.grid.axes[n]
+            for n in self.grid.names
         ]
         points = tensor_points(places)
-        name = f"cubic splines on {self.grid.summary}"
-        cells = cells_of(self.grid, self._bases, _QUADRATURE_POINTS)
+        name = f"splines of degree {self.degree} on {self.grid.summary}"
+        cells = cells_of(self.grid, self._bases, self._points)
         return Space(name, points, points, boundary_nodes(self.grid), cells, self._boundary, _no_facets)
 
     def _boundary(self) -> Measure:
         """Faces at both ends of every axis that is not periodic."""
-        return boundary_of(self.grid, self._bases, _QUADRATURE_POINTS, _PENALTY * self._around())
+        return boundary_of(self.grid, self._bases, self._points, _PENALTY * self._around())
+
+    @property
+    def _points(self) -> int:
+        """Of quadrature, by cell and axis.
+
+        Exact for the mass matrix; products of smooth fields are far better resolved than their degree suggests.
+        """
+        return self.degree + 1
 
     @property
     def _bases(self) -> list[AxisBasis]:
@@ -158,28 +167,28 @@ def _no_facets() -> Measure:
     raise SpaceError("facets(...): splines are smooth, there is nothing on facets between cells; leave such terms out.")
 
 
-def _axis(grid: Grid, name: str) -> SplineAxis:
+def _axis(grid: Grid, name: str, degree: int) -> SplineAxis:
     x, period = grid.axes[name], grid.periods.get(name)
-    n = len(x)
-    if n < _DEGREE + 2:
-        raise SpaceError(f"splines: axis {name!r} has {n} nodes; {_DEGREE + 2} are needed.")
+    n, out = len(x), (degree + 1) // 2
+    if n < degree + 2:
+        raise SpaceError(f"splines: axis {name!r} has {n} nodes; {degree + 2} are needed.")
     if period is None:
-        knots = np.concatenate([np.repeat(x[0], 4), x[2:-2], np.repeat(x[-1], 4)])
-        breaks = np.concatenate([x[:1], x[2:-2], x[-1:]])
+        knots = np.concatenate([np.repeat(x[0], degree + 1), x[out:-out], np.repeat(x[-1], degree + 1)])
+        breaks = np.concatenate([x[:1], x[out:-out], x[-1:]])
     else:
-        knots = np.concatenate([x[-_DEGREE:] - period, x, x[: _DEGREE + 1] + period])
+        knots = np.concatenate([x[-degree:] - period, x, x[: degree + 1] + period])
         breaks = np.append(x, x[0] + period)
     ends = np.stack([breaks[:-1], breaks[1:]], axis=1)
-    columns = np.arange(len(ends))[:, None] + np.arange(_DEGREE + 1)
-    basis = AxisBasis(ends, columns % n, _pieces(knots, ends), n, period is not None)
-    values = sparse.coo_array(BSpline.design_matrix(x, knots, _DEGREE))
+    columns = np.arange(len(ends))[:, None] + np.arange(degree + 1)
+    basis = AxisBasis(ends, columns % n, _pieces(knots, ends, degree), n, period is not None)
+    values = sparse.coo_array(BSpline.design_matrix(x, knots, degree))
     B = sparse.csr_array((values.data, (values.row, values.col % n)), shape=(n, n))
     return SplineAxis(basis, B)
 
 
-def _pieces(knots: Array, ends: Array) -> Array:
-    """Coefficients (n_el, 4, 4) of the four splines of every cell in powers of s, from their values at four points."""
-    s = (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1)
+def _pieces(knots: Array, ends: Array, degree: int) -> Array:
+    """Coefficients (n_el, p + 1, p + 1) of the splines of every cell in powers of s, from their values at points."""
+    s = (np.arange(degree + 1) + 0.5) / (degree + 1)
     points = ends[:, :1] + (ends[:, 1:] - ends[:, :1]) * s
-    values = BSpline.design_matrix(points.ravel(), knots, _DEGREE).data.reshape(len(ends), len(s), -1)
+    values = BSpline.design_matrix(points.ravel(), knots, degree).data.reshape(len(ends), len(s), -1)
     return np.asarray(np.linalg.inv(np.vander(s, increasing=True)) @ values)

@@ -192,8 +192,7 @@ def sums_at(model: ForwardModel, point: Point) -> Sums | None:
         try:
             u = model.predicted(point.theta, point.z[number], number, point.steps)
             if (near := point.near[number]) is not None:
-                made, z = model.simulators[number], point.z[number]
-                H, slope = near.sums(one, made, point.theta, z, u, point.longer)
+                H, slope = near.H, near.slope(one, one.values - u)
             else:
                 H, slope = one.sums(u, (G for _, G in one.seen(_tangents(model, point, number))))
         except (StepFailedError, NotFiniteError):
@@ -221,10 +220,13 @@ def sums_alone(model: ForwardModel, point: Point) -> Sums | None:
     return Sums(tuple(curvatures), tuple(slopes), deviance)
 
 
-def renewed(model: ForwardModel, point: Point) -> Point:
-    """With propagators at θ."""
-    pairs = enumerate(zip(model.experiments, model.simulators, strict=True))
-    near = [Propagated.of(*pair, point.theta, point.steps) if model.propagates(k) else None for k, pair in pairs]
+def renewed(model: ForwardModel, point: Point, *, whole: bool = True) -> Point:
+    """With propagators at θ, or only with derivatives by θ as they are there."""
+    near = list(point.near)
+    for k, (one, made) in enumerate(zip(model.experiments, model.simulators, strict=True)):
+        if model.propagates(k):
+            known = None if whole else point.near[k]
+            near[k] = Propagated.of(one, made, point.theta, point.z[k], point.steps, known)
     return replace(point, near=tuple(near))
 
 
@@ -246,7 +248,9 @@ def frames_at(
     drawn
         Changes of θ and z, (d, k) and (m, k); derivatives are then along those of z, (S, d + k).
     """
-    one, z = model.experiments[number], point.z[number]
+    one, z, near = model.experiments[number], point.z[number], point.near[number]
+    if near is not None and drawn is not None:
+        return near.frames(one, model.simulators[number], point.theta, z, point.steps, np.asarray(later), drawn[1])
     start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
     slopes = slopes if drawn is None else slopes @ drawn[1]
     return solve_with_tangents(model.simulators[number], point.theta, start, slopes, one.solved_at(times), point.steps)

@@ -144,7 +144,7 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
         _, promised = _step(model, point, at, 0.0)
         done = promised < _CONVERGED and moved < _SETTLED and volume is not None
         if done or (promised < 1 and not checked):
-            checked, halved = True, replace(point, steps=2 * point.steps)
+            first, checked, halved = not checked, True, replace(point, steps=2 * point.steps)
             if differs(model, point, halved, _TIME_ERROR):
                 again = sums_at(model, halved)
                 if again is None or halved.steps > _MOST_STEPS:
@@ -152,6 +152,13 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
                 point, sums = halved, again
                 continue
             point = replace(point, longer=_LONGER)
+            if first and model.propagating:  # its derivatives are those of the start
+                point = renewed(model, point, whole=False)
+                again = sums_at(model, point)
+                if again is None:
+                    return None
+                sums = again
+                continue
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
         step, hoped = _step(model, point, at, damping)
@@ -174,7 +181,7 @@ def _near(model: ForwardModel, point: Point, sums: Sums) -> tuple[Point, Sums]:
         return point, sums
     x = point.theta - known.theta
     S, _ = (at := Expansion.of(model, point, sums)).reduced([scipy.linalg.cho_factor(C) for C in at.C])
-    if known.steps == point.steps and x @ S @ x <= _FAR**2:
+    if x @ S @ x <= _FAR**2:
         return point, sums
     point = renewed(model, point)
     again = sums_at(model, point)

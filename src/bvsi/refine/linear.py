@@ -1,16 +1,17 @@
 """Sums over the data of an equation that is linear, at equal times: all modes of the initial state at once.
 
-    u_j = Φ^j u_0 + …,     N_T = Σ_{j<T} Φ^jᵀ PᵀWP Φ^j,     N_{a+b} = N_a + Φ^aᵀ N_b Φ^a
-    GᵀWx = Vᵀ Σ_j Φ^jᵀ PᵀW x_j    from the last time to the first
+    u_j = Φ^j u_0 + …,     N_T = Σ_{j<T} Φ^jᵀ W Φ^j,     N_{a+b} = N_a + Φ^aᵀ N_b Φ^a
+    GᵀWx = Vᵀ Σ_j Φ^jᵀ W x_j    from the last time to the first
 
-Φ (S, S) takes a state from one time to the next: one step of the scheme for all states, squared until it is as long as
-the interval. N of 50 times takes 20 products of such matrices, where 50 times as many modes as states would have to be
-solved for. Both hold as long as the coefficients stay where they are; within some standard deviations of them they
-serve as well.
+Φ (S, S) takes a state from one time to the next. N of 50 times takes 20 products of such matrices, where 50 times as
+many modes as states would have to be solved for. All of it holds as long as the coefficients stay where they are;
+within some standard deviations of them it serves as well, with the derivatives by θ, since it only multiplies what the
+solution leaves of the data. That makes single precision enough; solutions have double precision.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,50 +26,83 @@ _EQUAL = 1e-6  # part of a time step by which others may differ
 
 @dataclass(frozen=True, eq=False)
 class Propagated:
-    """Φ and VᵀN_T V at some coefficients θ (d,)."""
+    """What belongs to some coefficients θ (d,).
+
+    Attributes
+    ----------
+    Phi
+        (S, S).
+    G
+        Derivatives (T, S, d) by θ.
+    H
+        GᵀWG (d + m, d + m) by θ and z.
+    """
 
     theta: Array
-    steps: int
     Phi: Array
-    N: Array
+    G: Array
+    H: Array
 
     @staticmethod
-    def of(one: Measurements, made: Simulator, theta: Array, steps: int) -> Propagated:
-        """At θ, with so many steps between two times, a power of two."""
-        Phi = propagator(made, theta, float(np.mean(np.diff(one.data.times))), steps)
-        W = 1 / one.floor[0]
-        first = np.diag(W) if one.P is None else np.asarray(one.P.T @ (W[:, None] * one.P.toarray()))
-        return Propagated(theta, steps, Phi, one.V.T @ _summed(Phi, first, one.data.n_times)[0] @ one.V)
-
-    def sums(
-        self, one: Measurements, made: Simulator, theta: Array, z: Array, states: Array, longer: int
-    ) -> tuple[Array, Array]:
-        """GᵀWG (d + m, d + m) and GᵀWr (d + m,) of the states (T, s) at θ and z.
+    def of(
+        one: Measurements, made: Simulator, theta: Array, z: Array, steps: int, known: Propagated | None = None
+    ) -> Propagated:
+        """At θ and z.
 
         Parameters
         ----------
-        longer
-            How many times as long as those of the state the steps of its derivatives by θ are.
+        steps
+            Of the derivatives, between two times.
+        known
+            At coefficients nearby, with Φ and N to go on with.
         """
-        d, V = len(theta), one.V
-        steps = max(1, self.steps // longer)
-        tangents = solve_with_tangents(made, theta, one.initial(z), V[:, :0], one.data.times, steps)
-        G = np.stack([own for _, own in one.seen(tangents)])
-        W, r = 1 / one.floor[0], one.values - states
-        right = np.concatenate([r[:, :, None], G], axis=2) * W[:, None]
-        adjoint = np.zeros((len(self.Phi), 1 + d))
-        for x in right[::-1]:
-            adjoint = self.Phi.T @ adjoint + (x if one.P is None else one.P.T @ x)
-        adjoint = V.T @ adjoint
-        A, g = np.einsum("tsd,tse->de", G, right[:, :, 1:]), np.einsum("tsd,ts->d", G, right[:, :, 0])
-        return np.block([[A, adjoint[:, 1:].T], [adjoint[:, 1:], self.N]]), np.concatenate([g, adjoint[:, 0]])
+        d, times, W = len(theta), one.data.times, 1 / one.floor[0]
+        G = np.stack([own for _, own in solve_with_tangents(made, theta, one.initial(z), one.V[:, :0], times, steps)])
+        if known is None:
+            Phi, V = propagator(made, theta, float(np.mean(np.diff(times)))), one.V.astype(np.float32)
+            N = V.T @ _summed(Phi, np.diag(W).astype(np.float32), len(times))[0] @ V
+            at = theta
+        else:
+            Phi, N, at = known.Phi, known.H[d:, d:], known.theta
+        WG = W[:, None] * G
+        B = one.V.T @ _backwards(Phi, WG)
+        return Propagated(at, Phi, G, np.block([[np.einsum("tsd,tse->de", G, WG), B.T], [B, N]]))
+
+    def slope(self, one: Measurements, change: Array) -> Array:
+        """GᵀWx (d + m,) of a change x (T, S) of the predictions."""
+        x = change / one.floor[0]
+        return np.concatenate([np.einsum("tsd,ts->d", self.G, x), one.V.T @ _backwards(self.Phi, x[:, :, None])[:, 0]])
+
+    def frames(
+        self, one: Measurements, made: Simulator, theta: Array, z: Array, steps: int, later: Array, drawn: Array
+    ) -> Iterator[tuple[Array, Array]]:
+        """States (S,) and their derivatives (S, d + k) by θ and along changes (m, k) of z, at all times."""
+        d, times = len(theta), one.data.times
+        y, u, G = one.V @ drawn, one.initial(z), self.G[0]
+        states = solve_with_tangents(made, theta, u, None, times, steps)
+        for k, ((u, _), G) in enumerate(zip(states, self.G, strict=True)):
+            y = self.Phi @ y if k else y
+            yield u, np.column_stack([G, y])
+        further = solve_with_tangents(made, theta, u, np.column_stack([G, y]), np.append(times[-1], later), steps)
+        for k, (u, X) in enumerate(further):
+            if k:
+                yield u, np.column_stack([X[:, :d] + X[:, d : 2 * d], X[:, 2 * d :]])
+
+
+def _backwards(Phi: Array, x: Array) -> Array:
+    """Σ_j Φ^jᵀ x_j (S, k) of x (T, S, k)."""
+    total = np.zeros(x.shape[1:], dtype=Phi.dtype)
+    for own in x[::-1]:
+        total = Phi.T @ total + own.astype(Phi.dtype)
+    return total.astype(float)
 
 
 def propagates(one: Measurements, made: Simulator) -> bool:
-    """Whether the equation is linear with constant coefficients, and times and weights are equal."""
+    """Whether the equation is linear with constant coefficients, all nodes are measured, at equal times and weights."""
     steps = np.diff(one.data.times)
     return bool(
-        all(known is not None for known in made.equation.constant)
+        one.P is None
+        and all(known is not None for known in made.equation.constant)
         and np.ptp(steps) <= _EQUAL * steps.mean()
         and one.known.all()
         and not (one.counted.any() or one.relative.any() or one.bend.any())
