@@ -30,7 +30,7 @@ from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
 from bvsi.infer.constraints import LinearConstraints
-from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
 from bvsi.operators import Vocabulary
 from bvsi.operators.functions import UnknownFunction
 from bvsi.predict.push import Forecast
@@ -286,12 +286,15 @@ def _refined_record(refined: Refined) -> dict[str, Any]:
 
 def _fit_record(fit: ForwardFit, *, whole: bool) -> dict[str, Any]:
     posterior = fit.posterior
-    base, limits = posterior, None
+    base, limits, chains = posterior, None, None
     if isinstance(posterior, TruncatedPosterior):
         assert isinstance(posterior.base, GaussianPosterior)
         base, limits = posterior.base, plain({**posterior.constraints.rows._asdict(), "mode": posterior.mode})
+    elif isinstance(posterior, ChainPosterior):
+        chains = {"draws": posterior.draws.tolist(), "warnings": list(posterior.warnings)}
     arrays = {name: [own.tolist() for own in getattr(fit, name)] if whole else [] for name in _BY_EXPERIMENT}
-    law = {"names": fit.names, "mean": base.mean.tolist(), "covariance": base.covariance.tolist(), "limits": limits}
+    law = {"names": fit.names, "mean": base.mean.tolist(), "covariance": base.covariance.tolist()}
+    law |= {"limits": limits, "chains": chains}
     return {**plain(vars(fit)), **arrays, "posterior": law, "status": status_record(fit.status)}
 
 
@@ -328,7 +331,9 @@ def _fit_of(record: dict[str, Any]) -> ForwardFit:
     law, theta = record["posterior"], np.array(record["theta"], dtype=float)
     names = tuple(map(str, law["names"]))
     base = GaussianPosterior(names, np.array(law["mean"], dtype=float), np.array(law["covariance"], dtype=float))
-    posterior: GaussianPosterior | TruncatedPosterior = base
+    posterior: GaussianPosterior | TruncatedPosterior | ChainPosterior = base
+    if (chains := law.get("chains")) is not None:
+        posterior = ChainPosterior(names, np.array(chains["draws"], dtype=float), warnings=tuple(chains["warnings"]))
     if (limits := law["limits"]) is not None:
         rows = {key: np.array(limits[key], dtype=float) for key in ("A", "lower", "upper")}
         bounds = LinearConstraints(

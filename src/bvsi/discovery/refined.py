@@ -272,7 +272,7 @@ class Refined:
                 lines.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {fit.chi2:>6.2f}  {' + '.join(fit.names)}")
         lines += [f"{self.left_out} neighbouring structures were not fitted, for time."] if self.left_out else []
         lines += [f"not fitted: {' + '.join(names)}: {reason}" for names, reason in self.refused]
-        lines += [self.identified]
+        lines += [self.best.status.message, self.identified]
         lines += [] if self.agreement is None else [str(self.agreement)]
         return "\n".join(lines)
 

@@ -23,12 +23,13 @@ from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.nuts import NUTS
 from bvsi.infer.posteriors import moved
 from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
 from bvsi.operators.families import by_experiment
-from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward
+from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward, sampled
 
 if TYPE_CHECKING:
     from bvsi.discovery.result import Discovery
@@ -56,6 +57,7 @@ def refine(
     blur: Mapping[str, float] | None = None,
     bins: Mapping[str, float] | None = None,
     later: ArrayLike = (),
+    sample: NUTS | None = None,
     budget: float = 300.0,
     known: Refined | None = None,
     keep: Callable[[Refined], None] | None = None,
@@ -88,6 +90,9 @@ def refine(
         Lengths by axis over which values are averages, with the coordinates in the middle; of ``time``, exposures.
     later
         Times after the last of the data for which predictions are made, with the others in ``predicted``.
+    sample
+        Chains of coefficients and initial state of the most probable structure, in place of its Gaussian posterior:
+        ``NUTS(draws=200, tune=100, chains=2)``. Each draw takes about seven solves with derivatives.
     budget
         Seconds after which no further structure is begun, and one under way is given up; the first is always fitted.
     known
@@ -130,6 +135,8 @@ def refine(
             break
         if keep is not None:
             keep(made())
+    if sample is not None:
+        search.sample(sample, np.random.default_rng(0) if rng is None else rng, progress)
     return made()
 
 
@@ -225,6 +232,21 @@ class _Structures:
         for larger, fit in self.fits.items():
             if larger > key and set(fit.names) == larger:
                 self.fits[larger] = self._improved(self._model(self._library.subset(fit.names)), fit)
+
+    def sample(self, nuts: NUTS, rng: Rng, progress: Progress) -> None:
+        """Chains of the most probable structure; its Gaussian posterior stays where they do not end in time."""
+        fit = self._ranked()[0]
+        some = self._library.subset([name for name in fit.names if name in self._library.names])
+        if parameters_of(some, some.names):
+            raise RefineError("sample: parameters inside operators have Gaussian posteriors only; leave `sample` out.")
+        model = replace(self._model(some), watch=lambda: None)
+        try:
+            made = sampled(model, fit, nuts, rng=rng, progress=progress)
+            notes = " ".join(made.posterior.warnings)  # type: ignore[union-attr]
+            status = replace(fit.status, converged=not notes, message=f"Coefficients by NUTS. {notes}".strip())
+        except OutOfTimeError as error:
+            made, status = fit, replace(fit.status, message=f"Converged; chains were given up: {error}")
+        self.fits[frozenset(fit.names)] = replace(made, status=status)
 
     def _model(self, some: Library) -> ForwardModel:
         limits = self._limits.restrict(some.names) if self._limits else None

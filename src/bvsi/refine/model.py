@@ -22,7 +22,7 @@ from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.constraints.linear import stacked
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
-from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
 from bvsi.operators import Library
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
@@ -192,7 +192,7 @@ class ForwardFit:
     theta
         (d,), the most probable coefficients.
     posterior
-        Of the coefficients; the initial states are integrated out.
+        Of the coefficients; the initial states are integrated out: Laplace, or chains where they were asked for.
     log_likelihood
         log p(û | θ̂), initial states integrated out, up to a constant that is the same for all models of the same data.
     deviance
@@ -222,7 +222,7 @@ class ForwardFit:
     """
 
     theta: Array
-    posterior: GaussianPosterior | TruncatedPosterior
+    posterior: GaussianPosterior | TruncatedPosterior | ChainPosterior
     log_likelihood: float
     deviance: float
     count: int

@@ -63,6 +63,7 @@ from bvsi.data._arrays import mapped
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
 from bvsi.errors import BvsiError
+from bvsi.infer.nuts import NUTS
 from bvsi.operators import Library
 from bvsi.predict.push import SimulationError
 
@@ -371,6 +372,8 @@ def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress 
     wanted = inputs.study.settings.refine
     given = {name: options[name] for name in ("noise", "constraints")} | how
     given |= {"blur": wanted.blur, "bins": wanted.bins}
+    if wanted.draws is not None:
+        given["sample"] = NUTS(draws=wanted.draws, tune=wanted.draws, chains=2)
     mesh = _mesh_of(inputs.study)
     if mesh is not None:
         given["on"] = read_mesh(mesh, allow_outside=inputs.study.allow_outside).mesh

@@ -339,6 +339,11 @@ class RefineSettings(Section):
         description="Lengths by axis over which values are averages; of time, exposures",
         examples=[{"x": 0.1, "time": 0.5}],
     )
+    draws: Annotated[Count, Field(ge=4, le=10_000)] | None = Field(
+        default=None,
+        description="Draws of NUTS in each of two chains, of the most probable structure; left out, Laplace",
+        examples=[200],
+    )
 
 
 class QuantitySettings(Section):
