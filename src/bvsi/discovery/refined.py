@@ -25,6 +25,7 @@ _SPARSE = 3.0
 # Standard deviation over that of the prior beyond which a coefficient is a matter of its prior, and below which it is
 # one of the data; the same of the variance of a mode, and of the standard deviation of a state by its size.
 _PRIOR, _DATA = 0.5, 0.1
+_UNSOLVED = 0.5  # standard deviations by which an error of the solution may move a coefficient; not measured
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 
 
@@ -232,6 +233,11 @@ class Refined:
             found.append(
                 f"The equation does not fit the measurements (χ² per degree of freedom {fit.chi2:.2f}, p = "
                 f"{fit.p_value:.1g}): an operator is missing, or the noise is larger than stated."
+            )
+        if fit.solve_error > _UNSOLVED:
+            found.append(
+                f"The nodes are too far apart for the solution: its error moves a coefficient by {fit.solve_error:.1f} "
+                "standard deviations; leave out frames with the narrowest features, or measure at more nodes."
             )
         if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
             found.append(

@@ -43,10 +43,13 @@ _PENALTY = 2 * 4.0 * 0.5
 
 def spline_operators(library: Library, data: Data) -> tuple[WeakOperator, ...]:
     """Weak forms with one derivative on each side where that is enough, as it is with up to two; else with two."""
-    words = Vocabulary.of(data)
-    many = library.has_biharmonic or library.obstacle(words, trial_order=1, test_order=1)
-    order = 2 if many else 1
-    return library.weak(words, trial_order=order, test_order=order)
+    order = spline_order(library, data)
+    return library.weak(Vocabulary.of(data), trial_order=order, test_order=order)
+
+
+def spline_order(library: Library, data: Data) -> int:
+    """Derivatives on each side of the weak forms."""
+    return 2 if library.has_biharmonic or library.obstacle(Vocabulary.of(data), trial_order=1, test_order=1) else 1
 
 
 def spline_tests(

@@ -256,13 +256,29 @@ def frames_at(
     return solve_with_tangents(model.simulators[number], point.theta, start, slopes, one.solved_at(times), point.steps)
 
 
-def differs(model: ForwardModel, point: Point, halved: Point, allowed: float) -> bool:
-    """Whether halved steps in time change the predictions, or cannot be solved."""
-    change = 0.0
-    for number, one in enumerate(model.experiments):
+def changes(model: ForwardModel, point: Point, other: Point) -> list[Array] | None:
+    """By how much predictions (T, s) of each experiment differ at another point; None where it cannot be solved."""
+    found = []
+    for number in range(len(model.experiments)):
         try:
-            coarse, fine = (model.predicted(p.theta, p.z[number], number, p.steps) for p in (point, halved))
+            here, there = (model.predicted(p.theta, p.z[number], number, p.steps) for p in (point, other))
         except (StepFailedError, NotFiniteError):
-            return True
-        change += float(np.sum(one.known * (fine - coarse) ** 2 / (point.level * one.variance(fine))))
-    return change > allowed**2
+            return None
+        found.append(there - here)
+    return found
+
+
+def size_of(model: ForwardModel, point: Point, change: Sequence[Array]) -> float:
+    """Of a change (T, s) of the predictions, in standard deviations of the noise, over all values."""
+    pairs = zip(model.experiments, change, strict=True)
+    return float(np.sqrt(sum(np.sum(one.known * x**2 / one.variance(one.values)) for one, x in pairs) / point.level))
+
+
+def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Array]) -> float:
+    """Standard deviations by which a coefficient moves, at most, if predictions change so; needs propagators."""
+    d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
+    b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
+    moved = replace(at, g=sum(own[:d] for own in b), h=tuple(own[d:] for own in b))
+    S, slope = moved.reduced([scipy.linalg.cho_factor(C) for C in at.C])
+    inverse = np.linalg.inv(S)
+    return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))

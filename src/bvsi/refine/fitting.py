@@ -35,9 +35,11 @@ from bvsi.refine.expansion import (
     Point,
     Sums,
     Volume,
-    differs,
+    changes,
     frames_at,
+    pulled,
     renewed,
+    size_of,
     sums_alone,
     sums_at,
 )
@@ -71,9 +73,9 @@ _SETTLED = 0.05  # change of log p and log σ² below which they stand
 _STRIDE = 10.0  # factor by which σ² changes in one step, at most
 _WIDEST = 30  # wide test functions of a second start: fields that move by their own width between frames have no other
 _DRAWS = 32  # of initial states with many modes, for the spread of predictions: known to an eighth
-_ROUGH = 50.0  # as _TIME_ERROR, of steps of θ alone: errors are some hundred times those that are allowed
+_ROUGH = 10.0  # as _TIME_ERROR, of starts of linear equations; what steps do to their estimates is known in the end
 _FALLS = 0.02  # part of the misfit by which steps of θ alone fall, below which they end
-_FAR = 10.0  # standard deviations beyond which a propagator is made anew
+_FAR = 0.02  # part of the data by which predictions move, beyond which a propagator is made anew
 _TINY = 1e-300  # precision of free modes, for logarithms
 _FLAT = 1e-3  # curvature of −2 log p by the parameters of a law below which their priors do not hold them either
 # Factor by which the prior of a state between sensors is made wider than it is likely to be. States are no draws of a
@@ -103,7 +105,9 @@ def fit_forward(
     rng
         For draws of what is predicted where modes are many, by default ``numpy.random.default_rng(0)``.
     """
-    own = (model.start(), model.start(_WIDEST), model.start(linear=True)) if like is None else ()
+    own = [model.start(), model.start(_WIDEST)] if like is None else []
+    if like is None and not model.linear:
+        own.append(model.start(linear=True))
     begin = list(np.unique(np.array([*starts, *own]), axis=0))
     steps = 1 if like is None else like.steps
     while steps <= _MOST_STEPS:
@@ -144,20 +148,17 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
         _, promised = _step(model, point, at, 0.0)
         done = promised < _CONVERGED and moved < _SETTLED and volume is not None
         if done or (promised < 1 and not checked):
-            first, checked, halved = not checked, True, replace(point, steps=2 * point.steps)
-            if differs(model, point, halved, _TIME_ERROR):
+            halved, known = replace(point, steps=2 * point.steps), checked and model.propagating
+            if not known and _differs(model, point, halved, at):
                 again = sums_at(model, halved)
                 if again is None or halved.steps > _MOST_STEPS:
                     return None
-                point, sums = halved, again
+                point, sums, checked = halved, again, not model.propagating
                 continue
-            point = replace(point, longer=_LONGER)
-            if first and model.propagating:  # its derivatives are those of the start
+            checked, point = True, replace(point, longer=_LONGER)
+            if model.propagating and not known:  # derivatives are still those of the start
                 point = renewed(model, point, whole=False)
-                again = sums_at(model, point)
-                if again is None:
-                    return None
-                sums = again
+                sums = sums_at(model, point) or sums
                 continue
             if done:
                 return _Solved(point, sums, volume, Status(True, iteration, "Converged."))
@@ -174,14 +175,24 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
     return _Solved(point, sums, volume, Status(False, iteration, _STALLED, frozenset({Reason.STALLED})))
 
 
+def _differs(model: ForwardModel, point: Point, halved: Point, at: Expansion) -> bool:
+    """Whether halved steps in time change the predictions; with propagators, whether they change the estimate."""
+    change = changes(model, point, halved)
+    if change is None:
+        return True
+    measure = size_of(model, point, change) if None in point.near else pulled(point, at, model, change)
+    return measure > _TIME_ERROR
+
+
 def _near(model: ForwardModel, point: Point, sums: Sums) -> tuple[Point, Sums]:
     """The same, with propagators that are not far from θ."""
-    known = next((one for one in point.near if one is not None), None)
-    if known is None:
-        return point, sums
-    x = point.theta - known.theta
-    S, _ = (at := Expansion.of(model, point, sums)).reduced([scipy.linalg.cho_factor(C) for C in at.C])
-    if x @ S @ x <= _FAR**2:
+    pairs = zip(model.experiments, point.near, strict=True)
+    moved = [
+        float(np.linalg.norm(near.G @ (point.theta - near.theta)) / np.linalg.norm(one.values))
+        for one, near in pairs
+        if near is not None
+    ]
+    if max(moved, default=0.0) <= _FAR:
         return point, sums
     point = renewed(model, point)
     again = sums_at(model, point)
@@ -225,11 +236,14 @@ def _short_steps(
     model: ForwardModel, point: Point, most: int = _MOST_STEPS, allowed: float = _TIME_ERROR
 ) -> int | None:
     """Steps between two frames that change the predictions little when they are halved; None where more are needed."""
-    while differs(model, point, halved := replace(point, steps=2 * point.steps), allowed):
+    while True:
+        halved = replace(point, steps=2 * point.steps)
+        change = changes(model, point, halved)
+        if change is not None and size_of(model, point, change) <= allowed:
+            return point.steps
         if halved.steps > most:
             return None
         point = halved
-    return point.steps
 
 
 def _first_linear(model: ForwardModel, points: Sequence[Point]) -> list[Point]:
@@ -237,11 +251,11 @@ def _first_linear(model: ForwardModel, points: Sequence[Point]) -> list[Point]:
     begun = [(sums.deviance, p) for p in points if (sums := sums_alone(model, p)) is not None]
     if not begun:
         return []
-    point = min(begun, key=lambda pair: pair[0])[1]
-    point = _alone_fitted(model, point)
+    point = _alone_fitted(model, min(begun, key=lambda pair: pair[0])[1])
     rough = _short_steps(model, point, allowed=_ROUGH) or _MOST_STEPS
-    point = _alone_fitted(model, replace(point, steps=rough))
-    return [renewed(model, replace(point, steps=_short_steps(model, point) or _MOST_STEPS, longer=_LONGER))]
+    if rough > point.steps:
+        point = _alone_fitted(model, replace(point, steps=rough))
+    return [renewed(model, point)]
 
 
 def _alone_fitted(model: ForwardModel, point: Point) -> Point:
@@ -408,4 +422,13 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         point.level,
         point.steps,
         found.status,
+        _solve_error(model, point, at),
     )
+
+
+def _solve_error(model: ForwardModel, point: Point, at: Expansion) -> float:
+    """Standard deviations by which the error of the solution in space moves a coefficient; zero if not known."""
+    if None in point.near:
+        return 0.0
+    errors = [model.space_error(point.theta, z, k, point.steps) for k, z in enumerate(point.z)]
+    return pulled(point, at, model, errors)

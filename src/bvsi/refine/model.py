@@ -17,6 +17,7 @@ from bvsi.common.arrays import Array
 from bvsi.data import Grid
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
+from bvsi.forward.splines import CUBIC, spline_order
 from bvsi.forward.tangents import solve_with_tangents, weak_terms
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.constraints.linear import stacked
@@ -35,6 +36,7 @@ MANY_MODES = 400
 # width is 1.4 of them at first, was off by 0.75 sd of the noise with 3, 0.08 with 5 and 0.02 with 7, which takes 9 s
 # more to be set up.
 _SMOOTH = 5
+_SLOWEST = 0.9  # ratio of differences between degrees of splines above which they do not converge
 _ZERO = 1e-12  # standard deviation of coefficients that are left out of a start
 
 
@@ -98,6 +100,11 @@ class ForwardModel:
         """Values that are fitted."""
         return sum(one.count for one in self.experiments)
 
+    @property
+    def linear(self) -> bool:
+        """Whether the equation is linear with constant coefficients."""
+        return all(known is not None for known in self.simulators[0].equation.constant)
+
     def propagates(self, number: int) -> bool:
         """Whether the initial state of an experiment has so many modes that a dense propagator is worth while."""
         one = self.experiments[number]
@@ -123,6 +130,26 @@ class ForwardModel:
         one, made = self.experiments[number], self.simulators[number]
         frames = solve_with_tangents(made, theta, one.initial(z), None, one.solved_at(one.data.times), steps)
         return np.stack([u for u, _ in one.seen(frames)])
+
+    def space_error(self, theta: Array, z: Array, number: int, steps: int) -> Array:
+        """Error (T, s) of predictions by splines: differences between degrees 1, 3 and 5 as a geometric series.
+
+        Where degree 1 cannot carry the equation, it is that of degree 3.
+        """
+        one = self.experiments[number]
+        data, best = one.as_data(one.smooth), self.predicted(theta, z, number, steps)
+
+        def by(degree: int) -> Array:
+            made = simulator(data, self.library, positive=one.positive, degree=degree)
+            assert isinstance(made, Simulator)
+            frames = solve_with_tangents(made, theta, one.initial(z), None, one.data.times, steps)
+            return np.stack([u for u, _ in frames])
+
+        cubic = by(CUBIC)
+        if spline_order(self.library, data) > 1:
+            return best - cubic
+        ratio = min(_SLOWEST, float(np.linalg.norm(best - cubic) / (np.linalg.norm(cubic - by(1)) or 1.0)))
+        return np.asarray((best - cubic) * ratio / (1 - ratio))
 
     def growth(self, theta: Array, states: Sequence[Array]) -> float:
         """Powers of e by which waves of two nodes may grow where states (T, S) have negative diffusion."""
@@ -219,6 +246,9 @@ class ForwardFit:
         σ² where the noise is known up to a factor, else one.
     steps
         Steps in time between two frames.
+    solve_error
+        Standard deviations by which the estimated error of the solution in space moves a coefficient, at most; zero
+        where it is not estimated, which needs a linear equation on a grid.
     """
 
     theta: Array
@@ -238,6 +268,7 @@ class ForwardFit:
     level: float
     steps: int
     status: Status
+    solve_error: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
