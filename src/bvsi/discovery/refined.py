@@ -150,6 +150,12 @@ class Refined:
         """Whether the frames are too few for temporal test functions, so that the weak form differences them."""
         return any(len(values) < FEW_FRAMES for values in self.best.predictions)
 
+    @property
+    def few_sensors(self) -> bool:
+        """Whether the state between the places of the data is a matter of its prior."""
+        pairs = zip(self.best.initial, self.best.predictions, strict=True)
+        return any(len(own) > _SPARSE * values.shape[1] for own, values in pairs)
+
     def probabilities(self, wider: float = 1.0) -> Array:
         """Of each structure among those fitted, all equal beforehand.
 
@@ -239,7 +245,7 @@ class Refined:
                 f"The nodes are too far apart for the solution: its error moves a coefficient by {fit.solve_error:.1f} "
                 "standard deviations; leave out frames with the narrowest features, or measure at more nodes."
             )
-        if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
+        if self.few_sensors:
             found.append(
                 "The field between the sensors is known by its smoothness alone: error bars of coefficients that "
                 "depend on it, such as those of growth, may be too small."

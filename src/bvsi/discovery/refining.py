@@ -206,14 +206,15 @@ class _Structures:
         return set(self.fits) | {frozenset(names) for names, _ in self.refused}
 
     def given(self) -> list[tuple[str, ...]]:
-        """What the weak form selected, and its rivals."""
+        """What the weak form selected, and its rivals; first all operators where it cannot see between sensors."""
         if self._found is None:
             return [self._library.names]
+        whole = [self._library.names] if any(one.sparse for one in self._measured) else []
         path = self._found.path
         near = [v for v in path.visited if v.score < path.best.score + _RIVALS]
         ranked = [self._found.names, *(v.names for v in sorted(near, key=lambda v: v.score))]
         own = [tuple(name for name in names if name not in self._found.parameters) for names in ranked]
-        return [names for names in dict.fromkeys(own) if names]
+        return [names for names in dict.fromkeys((*whole, *own)) if names]
 
     def fit(self, names: Sequence[str], *, tolerant: bool = False) -> None:
         """Fit one structure; with ``tolerant`` one that cannot be is noted and left out."""
@@ -394,6 +395,8 @@ def _cause(fit: ForwardFit, data: Measurements) -> str:
             f"{data.data.n_times} frames are too few for the weak form, which differences them in time: trust the "
             "forward solves."
         )
+    if data.sparse:
+        return f"{data.data.n_nodes} sensors are too few for the weak form: trust the forward solves."
     if fit.p_value < MISFIT:
         return "Neither fits: an operator is missing, or the noise is not what was stated."
     return "The nodes may not resolve the fields: compare with every second node, or with finer data."

@@ -32,7 +32,8 @@ def refined_section(refined: Refined, weak: Mapping[str, tuple[float, float]]) -
     weak
         Coefficients of the weak form and their standard deviations, by operator.
     """
-    few = "The frames are too few for the weak form below: trust this section. " if refined.few_frames else ""
+    what = "frames" if refined.few_frames else "sensors" if refined.few_sensors else ""
+    few = f"The {what} are too few for the weak form below: trust this section. " if what else ""
     words = (
         f"{few}The equation and {len(refined.models) - 1} others were solved from an initial state that is inferred "
         "with the coefficients, and compared with the values as they were measured."

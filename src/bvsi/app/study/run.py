@@ -233,10 +233,10 @@ def _run(
         answered(found, folder)
     end = time.monotonic() + wanted.budget
     if study.settings.forecast.enabled or "forecast" in wanted.insisted:
-        share = 0.5 if study.settings.refine.enabled else 1.0  # both fit into the budget
+        share = 0.5 if study.settings.refine.wanted else 1.0  # both fit into the budget
         limit = limited(progress, share * wanted.budget)
         found = _followed("forecast", stages, digests, found, wanted, lambda: with_forecast(inputs, found, limit))
-    if study.settings.refine.enabled:
+    if study.settings.refine.wanted:
         digests["refine"] = refine_digest(inputs, digests["forecast"])
         left = max(0.0, end - time.monotonic())
         insisted = replace(wanted, insisted=wanted.insisted | {"refine"})  # it is for answers that are in doubt
