@@ -14,6 +14,7 @@ statistic is then at most the one that is used.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
@@ -27,9 +28,10 @@ from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.infer import Fit
 from bvsi.infer.fit import theta_at_hand
+from bvsi.infer.quadratic import expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.products import SpaceTime, weighted_draws
+from bvsi.likelihood.products import SpaceTime
 from bvsi.noise import Noise, SignalNoise, estimate_signal_noise
 from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
 from bvsi.noise.level import observed
@@ -120,6 +122,31 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     return ResidualTests(tuple(tests), freedom, drawn)
 
 
+def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> ResidualTest | None:
+    """Whether an operator that is no candidate explains what the fit leaves: the largest score z_j of those outside it.
+
+    p is that of the largest of so many (Bonferroni). Stand-ins may leave a misfit that is noise when it is summed over
+    all residuals, and that one direction shows: Fisher's equation without ∂²u among the candidates was found with ∂²u²
+    and ∂²u³ and a χ²/n of 1.09 (p = 0.1), where ∂²u has z = 9. None where the fit makes up all others.
+
+    Parameters
+    ----------
+    likelihood
+        Of the operators of the fit and others.
+    """
+    found = dict(zip(fit.names, fit.theta, strict=True))
+    theta = np.array([found.get(name, 0.0) for name in likelihood.names])
+    profile = likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=False)
+    own = tuple(likelihood.names.index(name) for name in fit.names)
+    squares = expanded(likelihood, theta, profile).score_tests(own)[0]
+    best = int(np.argmax(squares))
+    if not squares[best]:  # none that those of the fit do not make up
+        return None
+    z, name = float(np.sqrt(squares[best])), likelihood.names[best]
+    p = min(1.0, 2 * float(ndtr(-z)) * (len(theta) - len(own)))
+    return ResidualTest(f"not in the library: {name}", z, z, p, "structure")
+
+
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:
     """χ²/n − 1 against (2/freedom + 4 noise_error²)^½; the cube root of χ² is nearly normal (Wilson and Hilferty).
 
@@ -172,10 +199,11 @@ class _Columns:
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
         found = [_statistics(own, w)]  # the fit has absorbed its share
-        for r, w in weighted_draws(products, weigh, _DRAWS, rng):
+        for r, w in weighting.draws(part, near, weigh, _DRAWS, rng):
             c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
             found.append(_statistics(r - X @ c, w - WX @ c))
-        found += [_statistics(own, weighting.reweighted(part, other, weigh, own)) for other in others]
+        if others:
+            found.append(_statistics(own, weighting.reweighted(part, others, weigh, own[:, :, 0])))
         return _Columns(*(np.concatenate([getattr(one, f.name) for one in found], axis=-1) for f in fields(_Columns)))
 
 

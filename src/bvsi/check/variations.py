@@ -7,6 +7,7 @@ quadrature error at the same data.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,6 +16,7 @@ import numpy as np
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
 from bvsi.operators import Vocabulary
+from bvsi.operators.families import plain_operators
 from bvsi.residual import EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import on_tests
 from bvsi.residual.background_widths import background_tests, resolved
@@ -83,6 +85,24 @@ class Variation:
     better: tuple[Kind, ...] = ()
     whole: bool = False
     measured: bool = False
+
+
+def with_plain_operators(setup: Setup, names: Sequence[str]) -> Setup | None:
+    """The same data and test functions with some operators, and the plain ones that the library lacks.
+
+    None where it lacks none, or where operators have parameters, unknown functions or shared coefficients: these are
+    what the user wants to know, not candidates.
+    """
+    library, data = setup.library, setup.data[0]
+    if library.parameters or library.unknown or library.ties or setup.client is not None:
+        return None
+    weak = library.weak(Vocabulary.of(data), trial_order=0, test_order=MAX_DERIVATIVES)
+    lacking = plain_operators(library, data.geometry.names, max(one.derivatives for one in weak))
+    if lacking is None:
+        return None
+    kept = {f: [o for o in library.of_equation(f) if o.name in names] for f in library.equations}
+    more = {f: lacking.of_equation(f) if f in lacking.equations else [] for f in library.equations}
+    return setup.with_(library=library.with_operators({f: [*kept[f], *more[f]] for f in kept}))
 
 
 def variations(setup: Setup) -> tuple[Variation, ...]:

@@ -62,8 +62,8 @@ ADVICE = {
         "library, on=mesh), or [refine] on in a study, with a mesh of the domain."
     ),
     Verdict.OPERATOR: (
-        "Do not trust the coefficients. Add operators to the library: the misfit is more than noise, and it does not "
-        "come from the resolution of the data."
+        "Do not trust the coefficients. Add operators to the library, such as one that is named as not in it: the "
+        "misfit is more than noise, and it does not come from the resolution of the data."
     ),
     Verdict.ILL_POSED: (
         "Do not trust the equation: short waves grow without bound, so that it cannot be solved forward in time. The "

@@ -134,13 +134,15 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
     damping, better, worse, least, last = _DAMPING
     checked = False  # whether steps in time are short enough, here and in the end
     volume: Volume | None = None
-    promised = np.inf
+    promised, turn, longer = np.inf, np.zeros(1), _LONGER
     # between sensors states of a weak prior fit the data at wrong coefficients too, and stay there
     begun = not any(one.sparse for one in model.experiments)
     for iteration in range(1, _ITERATIONS + 1):
         point, sums = _near(model, point, sums)
         begun = begun or promised < _NEAR
+        before = point
         point, moved = _with_laws(model, point, sums, volume) if begun else (point, np.inf)
+        point, turn = _relaxed(before, point, turn)
         near = _CLOSE if promised < _CONVERGED else _APART
         if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
             volume = _volume(model, point, sums)
@@ -155,7 +157,7 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
                     return None
                 point, sums, checked = halved, again, not model.propagating
                 continue
-            checked, point = True, replace(point, longer=_LONGER)
+            checked, point = True, replace(point, longer=longer)
             if model.propagating and not known:  # derivatives are still those of the start
                 point = renewed(model, point, whole=False)
                 sums = sums_at(model, point) or sums
@@ -168,7 +170,10 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
         if volume is not None:  # as it changes with θ; with z, which is where Φ is lowest, it does not count
             fall -= volume.change(point.theta, step.theta)
         damping = better * damping if fall > _GOOD * hoped else worse * max(damping, least)
-        if tried is not None and fall > -_TIE:
+        if damping > 1 and longer > 1:  # what does not fit multiplies the errors of derivatives
+            longer, damping, point = 1, _DAMPING[0], replace(point, longer=1)
+            sums = sums_at(model, point) or sums
+        elif tried is not None and fall > -_TIE:
             point, sums = step, tried
         elif damping > last:
             break
@@ -316,6 +321,17 @@ def _with_laws(model: ForwardModel, point: Point, sums: Sums, volume: Volume | N
         level = float(np.clip(level, point.level / _STRIDE, point.level * _STRIDE))
         moved = max(moved, abs(math.log(level / point.level)))
     return replace(point, law=laws, level=level), moved
+
+
+def _relaxed(before: Point, after: Point, last: Array) -> tuple[Point, Array]:
+    """Half way to other laws where they turn back from where they went last, and where they went now."""
+    way = np.concatenate([(new - old).ravel() for new, old in zip(after.law, before.law, strict=True)])
+    if not np.any(way):
+        return after, last
+    if np.sum(way * last) < 0:
+        way = 0.5 * way
+        after = replace(after, law=tuple(0.5 * (new + old) for new, old in zip(after.law, before.law, strict=True)))
+    return after, way
 
 
 def _volume(model: ForwardModel, point: Point, sums: Sums) -> Volume:

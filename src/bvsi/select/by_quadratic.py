@@ -286,6 +286,8 @@ class BestSubset:
         in for one another only together, as monomials on a short trajectory do; 0 leaves it out.
     larger
         Sizes beyond the selected one on the path. The last six bound the effort; they are not measured one by one.
+    compared
+        Whether the best model is compared with its rivals; if not, the path has nothing else.
     """
 
     rounds: int = 6
@@ -299,6 +301,7 @@ class BestSubset:
     misfit: float = field(default=2.0, repr=False)
     larger: int = field(default=3, repr=False)
     by_equation: int = 0
+    compared: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.draws < 1:
@@ -327,7 +330,11 @@ class BestSubset:
             For the draws of noise that moments and expansions take (default: seed 0, as in every fit).
         """
         search = _Subsets(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
-        return search.path(*search.found(progress))
+        best, quadratic, ladder, why = search.found(progress)
+        if self.compared:
+            return search.path(best, quadratic, ladder, why)
+        score, fit = search.fits[best]
+        return SelectionPath((Visited.of(fit, score, None, {}, frozenset()),), self.criterion.name, why)
 
 
 class _Subsets:
