@@ -324,7 +324,8 @@ def _predicted_of(record: dict[str, Any]) -> PredictedExperiment:
     read: dict[str, Any] = {key: np.array(record[key], dtype=float) for key in ("times", "points")}
     for key in ("values", "mean", "statistics", "structure", "noise"):
         read[key] = {str(f): np.array(v, dtype=float) for f, v in record[key].items()}
-    return PredictedExperiment(**read)
+    alike = {str(name): float(score) for name, score in record.get("alike", {}).items()}
+    return PredictedExperiment(**read, alike=alike)
 
 
 def _fit_of(record: dict[str, Any]) -> ForwardFit:

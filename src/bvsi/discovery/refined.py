@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,8 @@ _SPARSE = 3.0
 # one of the data; the same of the variance of a mode, and of the standard deviation of a state by its size.
 _PRIOR, _DATA = 0.5, 0.1
 _UNSOLVED = 0.5  # standard deviations by which an error of the solution may move a coefficient; not measured
+# Standard deviations of the correlation of neighbouring residuals beyond which noise is not independent: once in 10⁶.
+_ALIKE = 5.0
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 
 
@@ -78,6 +80,9 @@ class PredictedExperiment:
         Predictions by field, (T, n), and their standard deviations within structures, and between them.
     noise
         Standard deviations of one measurement there: of replicates, their scatter.
+    alike
+        Correlation of neighbouring residuals by ``place`` and ``time``, in standard deviations of independent ones;
+        empty where noise was not taken for independent.
     """
 
     times: Array
@@ -87,6 +92,7 @@ class PredictedExperiment:
     statistics: Mapping[str, Array]
     structure: Mapping[str, Array]
     noise: Mapping[str, Array]
+    alike: Mapping[str, float] = field(default_factory=dict)
 
     def residual(self, name: str) -> Array:
         """(T, n), in units of the noise."""
@@ -245,6 +251,13 @@ class Refined:
                 f"The nodes are too far apart for the solution: its error moves a coefficient by {fit.solve_error:.1f} "
                 "standard deviations; leave out frames with the narrowest features, or measure at more nodes."
             )
+        alike = {name for one in self.experiments for name, score in one.alike.items() if score > _ALIKE}
+        if alike:
+            found.append(
+                f"Residuals of neighbours in {' and '.join(sorted(alike))} are alike, so that error bars are too "
+                "small: the noise is correlated, which noise=Blurred(...) or Covariance(...) states, or an operator is "
+                "missing."
+            )
         if self.few_sensors:
             found.append(
                 "The field between the sensors is known by its smoothness alone: error bars of coefficients that "
@@ -270,7 +283,8 @@ class Refined:
         chances, wide = self.probabilities(), [self.probabilities(factor) for factor in INFLUENCE]
         mixture = self.mixture()
         inclusion = mixture.inclusion()
-        lines = [f"by forward solves: {self.equation}", f"χ² per degree of freedom {self.best.chi2:.3g}", ""]
+        lines = [f"by forward solves: {self.equation}"]
+        lines += [f"χ² per degree of freedom {self.best.chi2:.3g}, {self.best.count} values", ""]
         for name in self.candidates:
             if inclusion[name] > _SHOWN:
                 mean, statistics, structure = mixture.moments(name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
+from scipy.spatial import cKDTree
 from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array, Rng
@@ -40,6 +41,7 @@ _MOST, _RIVALS = 40, 10.0
 _WINDOW = 20.0
 # log-likelihood by which a smaller structure may fit better: what iterations leave when they end.
 _LOWER = 0.1
+_SOME = 5  # places or frames from which on neighbouring residuals are compared
 # Times that columns of parameters are made again, and the move of a parameter in standard deviations that ends it.
 _ROUNDS, _STANDS = 15, 0.05
 
@@ -159,7 +161,32 @@ def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperimen
         np.append(one.data.times, one.later),
         one.data.geometry.points,
         *map(by_field, (seen, mean, statistics, structure, noise)),
+        _alike(one, ((seen - mean) / noise)[: one.data.n_times]) if one.correlated is None else {},
     )
+
+
+def _alike(one: Measurements, z: Array) -> dict[str, float]:
+    """Correlation of residuals z (T, s), NaN where unknown, with those of the next frame and of the nearest place.
+
+    In standard deviations of independent ones, 1/√pairs; places and frames have to be some for it.
+    """
+    points, found = one.data.geometry.points, {}
+    if len(z) >= _SOME:
+        found["time"] = _score(z[1:], z[:-1])
+    if len(points) >= _SOME and points.shape[1]:
+        nearest = cKDTree(points).query(points, k=2)[1][:, 1]
+        i, j = np.unique(np.sort(np.stack([np.arange(len(points)), nearest], axis=1), axis=1), axis=0).T
+        by_field = np.stack(np.split(z, len(one.fields), axis=1))
+        found["place"] = _score(by_field[..., i], by_field[..., j])
+    return found
+
+
+def _score(a: Array, b: Array) -> float:
+    """√n times the correlation of n pairs with mean zero."""
+    known = np.isfinite(a) & np.isfinite(b)
+    a, b = a[known], b[known]
+    size = float(np.sqrt(np.sum(a**2) * np.sum(b**2)))
+    return float(np.sqrt(len(a)) * np.sum(a * b) / size) if size else 0.0
 
 
 def _watch(search: _Structures, end: float, progress: Progress) -> None:
@@ -390,6 +417,8 @@ def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: M
 
 def _cause(fit: ForwardFit, data: Measurements) -> str:
     """The likely cause of a disagreement."""
+    if data.averaged:
+        return "The weak form takes the values for those of the fields, not for averages: trust the forward solves."
     if data.data.n_times < FEW_FRAMES:
         return (
             f"{data.data.n_times} frames are too few for the weak form, which differences them in time: trust the "
