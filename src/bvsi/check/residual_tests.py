@@ -37,7 +37,7 @@ from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
 from bvsi.noise.level import observed
 from bvsi.residual.blur import Blur
 
-TestKind = Literal["misfit", "structure", "uneven", "white", "signal"]
+TestKind = Literal["misfit", "structure", "missing", "uneven", "white", "signal"]
 
 # Draws of the noise that a statistic is compared with, and of θ for other weights; not measured: the spread of 40 draws
 # is known to 11%, and Student's t allows for that.
@@ -58,8 +58,8 @@ class ResidualTest:
     Attributes
     ----------
     kind
-        What is tested: the misfit, its structure in space or time, how evenly it is spread, white noise, noise that
-        grows with the signal.
+        What is tested: the misfit, its structure in space or time, an operator that explains it, how evenly it is
+        spread, white noise, noise that grows with the signal.
     """
 
     name: str
@@ -144,7 +144,7 @@ def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> Resi
         return None
     z, name = float(np.sqrt(squares[best])), likelihood.names[best]
     p = min(1.0, 2 * float(ndtr(-z)) * (len(theta) - len(own)))
-    return ResidualTest(f"not in the library: {name}", z, z, p, "structure")
+    return ResidualTest(f"{name}, not in the library, explains residuals", z, z, p, "missing")
 
 
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:
