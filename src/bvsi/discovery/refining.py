@@ -158,10 +158,14 @@ def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperimen
         return dict(zip(one.fields, np.split(stacked, len(one.fields), axis=1), strict=True))
 
     return PredictedExperiment(
-        np.append(one.data.times, one.later),
-        one.data.geometry.points,
-        *map(by_field, (seen, mean, statistics, structure, noise)),
-        _alike(one, ((seen - mean) / noise)[: one.data.n_times]) if one.correlated is None else {},
+        times=np.append(one.data.times, one.later),
+        points=one.data.geometry.points,
+        values=by_field(seen),
+        mean=by_field(mean),
+        statistics=by_field(statistics),
+        structure=by_field(structure),
+        noise=by_field(noise),
+        alike={} if one.correlated else _alike(one, ((seen - mean) / noise)[: one.data.n_times]),
     )
 
 

@@ -278,7 +278,7 @@ def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Ar
     """Standard deviations by which a coefficient moves, at most, if predictions change so; needs propagators."""
     d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
     b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
-    moved = replace(at, g=sum(own[:d] for own in b), h=tuple(own[d:] for own in b))
+    moved = replace(at, g=np.sum([own[:d] for own in b], axis=0), h=tuple(own[d:] for own in b))
     S, slope = moved.reduced([scipy.linalg.cho_factor(C) for C in at.C])
     inverse = np.linalg.inv(S)
     return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))
