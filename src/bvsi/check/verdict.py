@@ -52,12 +52,14 @@ ADVICE = {
     ),
     Verdict.TIME: (
         "Do not trust the coefficients. Give more frames per unit of time; without them, use wider test functions in "
-        "time, TemporalTests(gap=...) or time_gap in a study, or drop the times where the fields change fastest."
+        "time, TemporalTests(gap=...) or time_gap in a study, or drop the times where the fields change fastest. "
+        "Forward solves need fewer frames: found.refine(data, library), or [refine] in a study."
     ),
     Verdict.SPACE: (
         "Do not trust the coefficients. Give data on a finer grid; without them, use wider test functions, "
         "SplineTests(gap=...) or gap in a study, or a higher element, Galerkin(Q2), or leave out the places with the "
-        "steepest fields."
+        "steepest fields. Where the operators are known, forward solves need fewer sensors: found.refine(data, "
+        "library, on=mesh), or [refine] on in a study, with a mesh of the domain."
     ),
     Verdict.OPERATOR: (
         "Do not trust the coefficients. Add operators to the library, such as one that is named here: the "
