@@ -3,10 +3,10 @@
 import numpy as np
 
 from bvsi.check import Verdict
+from bvsi.check.variations import plain_operators
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.operators import Library
-from bvsi.operators.families import plain_operators
 from bvsi.studies.benchmarks.honesty.observing import white
 from bvsi.studies.benchmarks.honesty.physics import PHYSICS, NodesAndFrames
 
