@@ -348,12 +348,19 @@ def check_discovery(
         progress(number + 1, len(tried), f"checking with {variation.name}")
         refits.append((variation, _refit(variation.setup, fit, rounds, costly=likelihood.costly)))
     clean = all(m.noise_free for m in measured)
-    known = setup.library.subset(fit.names)
+    known, missing = setup.library.subset(fit.names), list[ResidualTest]()
+    # with exact weights scores have a known covariance; where an evaluation takes seconds the misfit says enough
+    if not (held or clean or likelihood.costly) and likelihood.weighting.exact:
+        try:
+            more = with_plain_operators(setup, fit.names)
+            missing += [] if more is None else missing_operator(fit, more.likelihood(), rng)
+        except _POSSIBLE:  # such an operator may be more than test functions carry
+            pass
     return check(
         fit,
         likelihood,
         refits,
-        missing=() if held or clean else _missing(fit, setup, likelihood, rng),
+        missing=missing,
         noise_error=max(m.error for m in measured),
         rng=rng,
         data=[m.observed for m in measured],  # interpolated values are not white noise
@@ -368,20 +375,6 @@ def check_discovery(
         absorbed=absorbed,
         levels=levels,
     )
-
-
-def _missing(
-    fit: Fit, setup: Setup, likelihood: ResidualLikelihood, rng: np.random.Generator
-) -> tuple[ResidualTest, ...]:
-    """The test of plain operators that are no candidates, where weights are exact and an evaluation takes little."""
-    if likelihood.costly or not likelihood.weighting.exact:
-        return ()
-    try:
-        more = with_plain_operators(setup, fit.names)
-        test = None if more is None else missing_operator(fit, more.likelihood(), rng)
-    except _POSSIBLE:  # such an operator may be more than test functions carry
-        return ()
-    return () if test is None else (test,)
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:

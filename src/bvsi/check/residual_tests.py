@@ -37,7 +37,7 @@ from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
 from bvsi.noise.level import observed
 from bvsi.residual.blur import Blur
 
-TestKind = Literal["misfit", "structure", "uneven", "white", "signal"]
+TestKind = Literal["misfit", "structure", "missing", "uneven", "white", "signal"]
 
 # Draws of the noise that a statistic is compared with, and of θ for other weights; not measured: the spread of 40 draws
 # is known to 11%, and Student's t allows for that.
@@ -58,8 +58,8 @@ class ResidualTest:
     Attributes
     ----------
     kind
-        What is tested: the misfit, its structure in space or time, how evenly it is spread, white noise, noise that
-        grows with the signal.
+        What is tested: the misfit, its structure in space or time, an operator that explains it, how evenly it is
+        spread, white noise, noise that grows with the signal.
     """
 
     name: str
@@ -126,12 +126,12 @@ def residual_tests(
     return ResidualTests(tuple(tests), freedom, drawn)
 
 
-def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> ResidualTest | None:
+def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> list[ResidualTest]:
     """Whether an operator that is no candidate explains what the fit leaves: the largest score z_j of those outside it.
 
     p is that of the largest of so many (Bonferroni). Stand-ins may leave a misfit that is noise when it is summed over
     all residuals, and that one direction shows: Fisher's equation without ∂²u among the candidates was found with ∂²u²
-    and ∂²u³ and a χ²/n of 1.09 (p = 0.1), where ∂²u has z = 9. None where the fit makes up all others.
+    and ∂²u³ and a χ²/n of 1.09 (p = 0.1), where ∂²u has z = 9. Empty where the fit makes up all others.
 
     Parameters
     ----------
@@ -145,10 +145,10 @@ def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> Resi
     squares = expanded(likelihood, theta, profile).score_tests(own)[0]
     best = int(np.argmax(squares))
     if not squares[best]:  # none that those of the fit do not make up
-        return None
+        return []
     z, name = float(np.sqrt(squares[best])), likelihood.names[best]
     p = min(1.0, 2 * float(ndtr(-z)) * (len(theta) - len(own)))
-    return ResidualTest(f"not in the library: {name}", z, z, p, "structure")
+    return [ResidualTest(f"{name}, not in the library, explains residuals", z, z, p, "missing")]
 
 
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:

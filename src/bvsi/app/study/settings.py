@@ -346,7 +346,9 @@ class ForecastSettings(Section):
 class RefineSettings(Section):
     """The selected equation and its rivals fitted to the measurements by forward solves, for data with few frames."""
 
-    enabled: Switch = Field(default=False, description="Whether these fits are made", examples=[True])
+    enabled: Switch | None = Field(
+        default=None, description="Whether these fits are made; left out, where `on` is given", examples=[True]
+    )
     on: Name | None = Field(
         default=None,
         description="Mesh file where the equation is solved, for sensors inside a domain; left out, at the data",
@@ -362,6 +364,16 @@ class RefineSettings(Section):
         description="Lengths by axis over which values are averages; of time, exposures",
         examples=[{"x": 0.1, "time": 0.5}],
     )
+    draws: Annotated[Count, Field(ge=4, le=10_000)] | None = Field(
+        default=None,
+        description="Draws of NUTS in each of two chains, of the most probable structure; left out, Laplace",
+        examples=[200],
+    )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether these fits are made: sensors inside a domain are fitted so by default."""
+        return self.on is not None if self.enabled is None else self.enabled
 
 
 class QuantitySettings(Section):
