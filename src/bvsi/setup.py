@@ -20,13 +20,13 @@ from bvsi.data.scattered import coarser
 from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
 from bvsi.noise import Noise
-from bvsi.noise.correlation import correlated, widths_of, without_blur
+from bvsi.noise.correlation import correlated, gain_of_counts, widths_of, without_blur
 from bvsi.noise.models import values_at
 from bvsi.operators import Library
 from bvsi.residual import Stencil, TemporalTests, assemble
 from bvsi.residual.assembly import Discretisation, discretise_library
 from bvsi.residual.background_widths import BACKGROUND
-from bvsi.residual.thinning import THINNING
+from bvsi.residual.thinning import THINNING, Thinning
 from bvsi.residual.widths import aligned_gap
 from bvsi.spaces import SplineTests, is_uniform
 
@@ -84,6 +84,7 @@ class Setup:
         names: Sequence[str] | None = None,
         *,
         linearise_at: Sequence[Data] | None = None,
+        thin: Thinning = THINNING,
         progress: Progress = silent,
     ) -> ResidualLikelihood:
         """The likelihood of all operators, or of some in the order given.
@@ -92,6 +93,8 @@ class Setup:
         ----------
         linearise_at
             States at which Jacobians are taken, by default the data.
+        thin
+            How covariances of many data are thinned, where noise is independent.
         """
         if self.client is not None:
             whole = self._on_cluster(progress)
@@ -103,8 +106,9 @@ class Setup:
             stencil=self.stencil,
             variance=self.variance,
             linearise_at=linearise_at,
-            thin=None if any(map(correlated, self.noise)) else THINNING,
+            thin=None if any(map(correlated, self.noise)) else thin,
             blur=[widths_of(noise) for noise in self.noise],
+            gain=[gain_of_counts(noise) for noise in self.noise],
             progress=progress,
         )
         if names is not None:  # a library that is left with one equation drops its field from the names; here they stay

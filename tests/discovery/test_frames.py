@@ -31,8 +31,13 @@ def test_residuals_of_a_right_model_have_unit_variance(found: Discovery) -> None
     (one,) = found.frames.experiments
     residual = one.residual["u"]
     assert residual.shape == (len(one.residual_times), len(one.residual_points["u"]))
-    assert np.mean(residual**2) == pytest.approx(1.0, abs=0.25)
     assert np.all(np.diff(one.residual_times) > 0)
+    squares = [np.mean(residual**2)]  # neighbours are alike: of one data set their mean is known to 0.2
+    for seed in (1, 2, 3):
+        other = discover(noisy(burgers(), 0.02, seed), BURGERS).frames
+        assert other is not None
+        squares.append(np.mean(other.experiments[0].residual["u"] ** 2))
+    assert np.mean(squares) == pytest.approx(1.0, abs=0.25)
 
 
 def test_a_missing_operator_shows_in_the_residuals() -> None:

@@ -1,10 +1,12 @@
 """Unknown functions inside operators: estimated with a band, found to be constant where they are."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import bvsi
-from bvsi.discovery.function_prior import FunctionColumns, FunctionPrior, Information
+from bvsi.discovery.function_prior import VAGUE, FunctionColumns, FunctionPrior, Information
 from bvsi.infer.priors import GaussianPrior
 from bvsi.noise import add_noise
 from bvsi.operators.functions import UnknownFunction
@@ -58,6 +60,14 @@ def test_the_band_covers_the_function(found):
     assert found.verdict == "consistent"
     u = found.names.index("u")
     assert abs(found.theta[u] + 0.3) < 4 * found.sd[u]
+
+
+def test_the_misfit_is_not_lowered_by_what_the_function_took(found):
+    # the function has more than one degree of freedom, and far fewer than coefficients
+    (misfit,) = (test for test in found.check.tests if test.kind == "misfit")
+    n = sum(found.block_rows) * len(found.chi2_blocks[0])
+    took = n - n * found.chi2 / misfit.statistic
+    assert 3 < took < found.functions[0].function.size / 2
 
 
 def test_the_equation_has_the_function_without_a_coefficient(found):
@@ -186,6 +196,34 @@ def test_the_evidence_is_the_density_of_the_estimate():
     some = [FunctionPrior(order, strength, 0.1) for order in (1, 2) for strength in (0.3, 30.0)]
     differences = [told.surprise([one], {"k": s}) - density(s) for s in some]
     np.testing.assert_allclose(differences, differences[0], atol=1e-8)
+
+
+def test_a_prior_stands_for_all_strengths():
+    # its posterior has the mean and the covariance of Σ_λ p(λ | data) N(m_λ, V_λ), for a flat law of log λ
+    rng = np.random.default_rng(1)
+    one = FunctionColumns("k", "k*u", UnknownFunction(("x",), (0.0,), (1.0,), (9,), (False,)), list(range(1, 13)))
+    X = 0.3 * rng.normal(size=(40, 13))
+    I, b = X.T @ X, X.T @ (X @ np.append(0.5, np.sin(np.arange(12) / 2)) + rng.normal(size=40))  # noqa: E741
+    told, smooth = Information(I, b), FunctionPrior(2, 1.0, 1e-3)
+    mean, P = told.averaged([one], {"k": smooth}, one, 1e3)
+    every = np.zeros((13, 13))
+    every[1:, 1:] = P
+    V = np.linalg.inv(I + every)
+    m = V @ (b + every @ np.append(0.0, mean))
+    moments, values = [], []
+    for order in (1, 2):
+        for decade in np.arange(-9, 6, 0.5):
+            prior = replace(smooth, order=order, strength=min(smooth.vague / VAGUE * 10**decade, 1e3))
+            own = np.zeros((13, 13))
+            own[1:, 1:] = one.precision(prior)
+            moments.append((np.linalg.solve(I + own, b), np.linalg.inv(I + own)))
+            values.append(told.surprise([one], {"k": prior}))
+    w = np.exp(-0.5 * (np.array(values) - min(values)))
+    w /= w.sum()
+    wanted = sum(a * c for a, (c, _) in zip(w, moments, strict=True))
+    spread = sum(a * (own + np.outer(c - wanted, c - wanted)) for a, (c, own) in zip(w, moments, strict=True))
+    np.testing.assert_allclose(m, wanted, rtol=1e-6)
+    np.testing.assert_allclose(V, spread, rtol=1e-5, atol=1e-9)
 
 
 def test_a_step_adds_its_variance_to_the_prior():

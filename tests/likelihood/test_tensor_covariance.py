@@ -199,11 +199,11 @@ def test_a_factor_that_was_just_made_is_not_made_again(monkeypatch):
 def test_weights_from_neighbouring_ones():
     part = part_of("two fields")
     theta = theta_of(part)
-    Z = part.residuals.Z[:, :, :2]
-    other = theta * (1 + 0.02 * np.random.default_rng(1).standard_normal(len(theta)))
-    exact = Stacked().weights(part, other)(Z)
-    near = Stacked().reweighted(part, other, Stacked().weights(part, theta), Z)
-    far = Stacked().weights(part, theta)(Z)
+    r = part.residuals.residual(theta)
+    others = theta * (1 + 0.02 * np.random.default_rng(1).standard_normal((2, len(theta))))
+    exact = np.concatenate([Stacked().weights(part, other)(r[:, :, None]) for other in others], axis=2)
+    near = Stacked().reweighted(part, others, Stacked().weights(part, theta), r)
+    far = Stacked().weights(part, theta)(r[:, :, None])
 
     assert_allclose(near, exact, rtol=0, atol=1e-3 * np.abs(exact).max())
     assert np.abs(near - exact).max() < 0.05 * np.abs(far - exact).max()

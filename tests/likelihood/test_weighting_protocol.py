@@ -59,9 +59,9 @@ def test_an_exact_weighting_inverts_the_whole_covariance(weighting):
 @pytest.mark.parametrize("weighting", WEIGHTINGS, ids=repr)
 def test_weights_of_another_point_from_those_nearby(weighting):
     part, other = part_of(weighting), 1.01 * TRUTH
-    near, Z = weighting.weights(part, TRUTH), part.residuals.X
-    exact = weighting.weights(part, other)(Z)
-    assert_allclose(weighting.reweighted(part, other, near, Z), exact, rtol=0, atol=1e-3 * np.abs(exact).max())
+    near, r = weighting.weights(part, TRUTH), part.residuals.y
+    exact = weighting.weights(part, other)(r[:, :, None])
+    assert_allclose(weighting.reweighted(part, [other], near, r), exact, rtol=0, atol=1e-3 * np.abs(exact).max())
 
 
 def test_estimates_of_noise_by_time():

@@ -61,7 +61,8 @@ def banded(N, K, below, monkeypatch, panel=6):
     rows, columns = np.nonzero(np.tril(near))
     values = np.zeros(bands.size)
     values[bands.places(rows, columns)] = matrix[rows, columns]
-    return matrix, Pattern.from_coo(*np.nonzero(near), near.shape)[0], bands, values
+    panels = [values[place : place + c * (c + m)] for _, c, m, place in bands.panels]
+    return matrix, Pattern.from_coo(*np.nonzero(near), near.shape)[0], bands, panels
 
 
 @pytest.mark.parametrize("shape", [(3, 9, 2), (6, 7, 3), (2, 8, 1), (5, 1, 0), (3, 5, 4), (4, 6, 0)])
@@ -77,10 +78,22 @@ def test_panels_give_the_factor_of_the_whole_matrix(shape, monkeypatch):
     assert_allclose(factor.selected_inverse(), expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["dense", "banded"])
+def test_draws_have_the_covariance_of_the_matrix(kind, monkeypatch):
+    matrix, pattern, bands, values = banded(3, 9, 2, monkeypatch)
+    factor = BandedFactor.of(bands, values, lambda: pattern)
+    if kind == "dense":
+        factor = DenseFactor.of(matrix.copy(), lambda: pattern)
+    drawn, solved = factor.draws(5, np.random.default_rng(3))
+    assert_allclose(matrix @ solved, drawn, rtol=1e-9, atol=1e-12)
+    white = np.random.default_rng(3).standard_normal(drawn.shape)
+    assert_allclose(np.sum(drawn * solved, axis=0), np.sum(white**2, axis=0), rtol=1e-9)
+
+
 @pytest.mark.parametrize("value", [-1.0, np.nan])
 def test_panels_that_cannot_be_factorised_are_named(value, monkeypatch):
     _, pattern, bands, values = banded(3, 9, 2, monkeypatch)
-    values[bands.places(np.array([13]), np.array([13]))] = value
+    bands.panel(values, 13 // 6)[2][1, 1] = value
     with pytest.raises(NotPositiveDefiniteError, match="some matrix") as error:
         BandedFactor.of(bands, values, lambda: pattern, label="some matrix")
     assert error.value.row == 13

@@ -53,3 +53,20 @@ def test_the_strength_of_the_signal_is_that_of_the_filter():
     for axis, K in enumerate(matrices):
         expected = noise_level.along(K.power(2), expected, axis)
     np.testing.assert_allclose(s, np.moveaxis(expected[::2], 0, -1).ravel(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_low_places_beside_high_ones_have_the_variance_of_low_ones(gaps):
+    """Counts under a moving peak: where the mean is a tenth of the highest the low-pass is far too high."""
+    rng, x = np.random.default_rng(3), np.arange(60)
+    mean = 0.5 + 60 * np.exp(-np.square((x - 20 - 12 * T[:, None]) / 5))
+    counts = rng.poisson(mean).astype(float)
+    there = rng.random(mean.shape) > 0.1 if gaps else np.ones(mean.shape, dtype=bool)
+    measured = {"u": there} if gaps else None
+    grid = Grid(x=x.astype(float))
+    peak = Data(T, {"u": np.where(there, counts, 1e6)}, grid, measured=measured)
+    low = (mean > 1) & (mean < 6)
+    by_law = signal_noise.SignalNoise(b=1.0).of(peak)["u"][low].mean() / mean[low].mean()
+    by_low_pass = smoothed(np.where(there, counts, np.nan), grid)[low].mean() / mean[low].mean()
+    assert by_law == pytest.approx(1, abs=0.1)
+    assert by_low_pass > 1.12

@@ -205,3 +205,21 @@ def test_the_level_of_correlated_noise_may_be_unknown():
     ).best
     assert 0 < fit.level < 0.1**2
     assert fit.chi2 == pytest.approx(1.0, abs=0.05)
+
+
+def test_noise_that_is_taken_for_independent_and_is_not_is_a_doubt():
+    """Without it χ² is about one, and error bars are too small: a wrong answer that looks right."""
+    made, u0 = library(), 1 + 0.5 * np.cos(np.pi * X)
+    start = Data(TIMES, {"u": np.tile(u0, (5, 1))}, Grid(x=X))
+    u, _ = simulator(start, made).run(np.array([0.02, 0.8]), {"u": u0}, TIMES)
+    white = np.random.default_rng(0).standard_normal((5, 24))
+    root = scipy.linalg.cholesky(alike(0.06, floor=1e-9), lower=True)
+    for draw, model, doubted in (
+        (white, IID(SIGMA), False),
+        (white @ root.T, IID(SIGMA), True),
+        (white @ root.T, Blurred(IID(SIGMA), {"x": 0.06}), False),
+    ):
+        data = start.with_fields({"u": u["u"] + SIGMA * draw})
+        found = refine(data, made, noise=model, structures=[made.names])
+        assert any("Residuals of neighbours" in doubt for doubt in found.doubts) == doubted
+        assert found.best.p_value > 1e-3

@@ -11,6 +11,7 @@ from bvsi.likelihood import Stacked
 from bvsi.noise import IID, Covariance, Diagonal, PerField
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, thinning
+from bvsi.residual.discrete import State
 from bvsi.setup import Setup
 from bvsi.spaces import SplineTests
 
@@ -142,3 +143,15 @@ def test_sums_over_nodes_before_times_are_the_same(monkeypatch):
         monkeypatch.setattr("bvsi.residual.discrete._FEW_SUMS", few)
         found.append(setup.likelihood().parts[0].residuals.X)
     np.testing.assert_allclose(found[0], found[1], rtol=1e-11, atol=1e-13 * np.abs(found[0]).max())
+
+
+def test_squares_of_counts_have_their_exact_variance():
+    """Var(m²) = 4λ³ + 6λ² + λ for m ~ Poisson(λ); without the half count, 4λ³ + 2λ², as for Gaussian noise."""
+    rate, times = 5.0, np.arange(80.0)
+    counts = np.random.default_rng(0).poisson(rate, (80, 120)).astype(float)
+    data = Data(times, {"u": counts}, Grid(x=np.arange(120.0)))
+    state = State(times, {"u": counts.T}, {}, variance={"u": np.full((120, 80), rate)})
+    exact, gaussian = 4 * rate**3 + 6 * rate**2 + rate, 4 * rate**3 + 2 * rate**2
+    for gain, expected in (({"u": 1.0}, exact), ({}, gaussian)):
+        slope = 2 * thinning.half_noisy(state, data, gain).fields["u"]
+        assert np.mean(rate * slope**2) == pytest.approx(expected, rel=0.02)

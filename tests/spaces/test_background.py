@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import skfem
 from numpy.testing import assert_allclose
+from scipy.interpolate import BSpline
 from scipy.spatial import Delaunay
 
 from bvsi import Library, Method, discover
+from bvsi.common.naming import Weighted
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.noise import add_noise
@@ -160,6 +162,36 @@ def test_polynomials_do_not_reach_across_a_hole() -> None:
     R, places = at_quadrature(Domain.of(Mesh(points, cells, "triangle")), 3)
     u = np.r_[np.zeros(parts[0].p.shape[1]), np.ones(parts[1].p.shape[1])]
     assert_allclose(R @ u, places[:, 0] > 0.5, atol=1e-10)
+
+
+def test_values_are_smooth_in_stretched_coordinates() -> None:
+    # u = ξ² + ξ y has a kink where ξ(x) has one
+    places, to = np.array([0.0, 0.43, 1.0]), np.array([0.0, 0.25, 1.0])
+    nodes = geometry("scattered", 10)
+    tests = SplineTests(gap=1.6, degree=4, stretch={"x": (places, to)})._background(nodes)
+    xi, y = np.interp(nodes.points[:, 0], places, to), nodes.points[:, 1]
+    x_q, y_q = np.meshgrid(*tests._points(3)[0], indexing="ij")
+    found, seen = tests._reconstruction @ (xi**2 + xi * y), np.diff(tests._reconstruction.indptr) > 0
+    at = np.interp(x_q.ravel(), places, to)
+    assert_allclose(found[seen], (at**2 + at * y_q.ravel())[seen], atol=1e-9)
+
+
+def test_known_factors_that_are_narrow_are_integrated() -> None:
+    # ∫∫ φ' s' for a spline s with the knots one spacing apart, against a rule with many points
+    nodes = geometry("scattered", 10)
+    tests = SplineTests(gap=1.6, degree=4)._background(nodes)
+    slope = BSpline.basis_element(np.arange(5) * 0.09 + 0.29, extrapolate=False).derivative()
+    index = Weighted((1, 0), lambda points: np.nan_to_num(slope(points[:, 0])))
+    found = tests.matrix(index) @ np.ones(len(nodes.points))
+    x, y = (np.linspace(0, 1, 20_001), np.linspace(0, 1, 2_001))
+    parts = []
+    for s, line, order in zip(tests.axes, (x, y), (1, 0), strict=True):
+        values = np.zeros((len(line), s.n + 1))  # the last for points that meet fewer functions
+        np.put_along_axis(values, s.functions(line), s.values(line, order), axis=1)
+        factor = np.nan_to_num(slope(line)) if order else np.ones(len(line))
+        parts.append(values[:, : s.n].T @ factor * (line[1] - line[0]))
+    wanted = np.array([parts[0][i] * parts[1][j] for i, j in tests.index])
+    assert_allclose(found, wanted, atol=0.01 * np.abs(wanted).max())
 
 
 def test_too_few_nodes_are_refused() -> None:

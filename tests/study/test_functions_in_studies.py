@@ -20,6 +20,21 @@ def test_a_function_is_read_checked_and_estimated_for(tmp_path):
     assert estimate_memory(inputs.data, inputs.library).operators > len(inputs.library.names) + 3
 
 
+def test_a_function_may_be_written_in_its_operator(tmp_path):
+    wave().to_xarray().to_netcdf(tmp_path / "run.nc")
+    base = LIBRARY.replace("div(k*", "div(unknown(k, of=x)*")
+    study = load_study(written(tmp_path, "", base=base))
+    validate(study)
+    library = read_inputs(study).library
+    assert library.unknown["k"].of == ("x",)
+    assert "div(k*grad(u))" in library.names
+
+
+@pytest.mark.parametrize("text", ["unknown(k)", "unknown(k, of=q)", "unknown(k, of=x, at=3)"])
+def test_a_function_that_is_badly_written_is_refused(tmp_path, text):
+    assert "unknown" in str(refused(tmp_path, "", base=LIBRARY.replace("div(k*", f"div({text}*")))
+
+
 @pytest.mark.parametrize(
     ("text", "why"), [("k = 'q'", "no 'q'"), ("u = 'x'", "another name"), ("k = 'x'\nq = 'x'", "q")]
 )

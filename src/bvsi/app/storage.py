@@ -30,7 +30,7 @@ from bvsi.discovery.result import Discovery
 from bvsi.errors import BvsiError
 from bvsi.infer import Reason, Status
 from bvsi.infer.constraints import LinearConstraints
-from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
 from bvsi.operators import Vocabulary
 from bvsi.operators.functions import UnknownFunction
 from bvsi.predict.push import Forecast
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 FORMAT = "bvsi discovery 1"
 # What a forward fit has of each experiment.
-_BY_EXPERIMENT = ("initial", "predictions", "spreads", "smoothness")
+_BY_EXPERIMENT = ("initial", "predictions", "spreads", "initial_sd", "prior_part", "smoothness")
 # Predicted values of all structures up to which they are kept, so that other structures can be added.
 _WHOLE = 200_000
 # Pictures of a fit are variables called frames_0_times, frames_0_data_u, … by experiment.
@@ -286,12 +286,15 @@ def _refined_record(refined: Refined) -> dict[str, Any]:
 
 def _fit_record(fit: ForwardFit, *, whole: bool) -> dict[str, Any]:
     posterior = fit.posterior
-    base, limits = posterior, None
+    base, limits, chains = posterior, None, None
     if isinstance(posterior, TruncatedPosterior):
         assert isinstance(posterior.base, GaussianPosterior)
         base, limits = posterior.base, plain({**posterior.constraints.rows._asdict(), "mode": posterior.mode})
+    elif isinstance(posterior, ChainPosterior):
+        chains = {"draws": posterior.draws.tolist(), "warnings": list(posterior.warnings)}
     arrays = {name: [own.tolist() for own in getattr(fit, name)] if whole else [] for name in _BY_EXPERIMENT}
-    law = {"names": fit.names, "mean": base.mean.tolist(), "covariance": base.covariance.tolist(), "limits": limits}
+    law = {"names": fit.names, "mean": base.mean.tolist(), "covariance": base.covariance.tolist()}
+    law |= {"limits": limits, "chains": chains}
     return {**plain(vars(fit)), **arrays, "posterior": law, "status": status_record(fit.status)}
 
 
@@ -321,21 +324,24 @@ def _predicted_of(record: dict[str, Any]) -> PredictedExperiment:
     read: dict[str, Any] = {key: np.array(record[key], dtype=float) for key in ("times", "points")}
     for key in ("values", "mean", "statistics", "structure", "noise"):
         read[key] = {str(f): np.array(v, dtype=float) for f, v in record[key].items()}
-    return PredictedExperiment(**read)
+    alike = {str(name): float(score) for name, score in record.get("alike", {}).items()}
+    return PredictedExperiment(**read, alike=alike)
 
 
 def _fit_of(record: dict[str, Any]) -> ForwardFit:
     law, theta = record["posterior"], np.array(record["theta"], dtype=float)
     names = tuple(map(str, law["names"]))
     base = GaussianPosterior(names, np.array(law["mean"], dtype=float), np.array(law["covariance"], dtype=float))
-    posterior: GaussianPosterior | TruncatedPosterior = base
+    posterior: GaussianPosterior | TruncatedPosterior | ChainPosterior = base
+    if (chains := law.get("chains")) is not None:
+        posterior = ChainPosterior(names, np.array(chains["draws"], dtype=float), warnings=tuple(chains["warnings"]))
     if (limits := law["limits"]) is not None:
         rows = {key: np.array(limits[key], dtype=float) for key in ("A", "lower", "upper")}
         bounds = LinearConstraints(
             names, rows["A"].reshape(-1, len(names)), rows["lower"], rows["upper"], tuple(limits["texts"])
         )
         posterior = TruncatedPosterior(base, bounds, np.array(limits.get("mode", theta), dtype=float))
-    arrays = {name: tuple(np.array(own, dtype=float) for own in record[name]) for name in _BY_EXPERIMENT}
+    arrays = {name: tuple(np.array(own, dtype=float) for own in record.get(name, ())) for name in _BY_EXPERIMENT}
     read = {"theta": theta, "scale": np.array(record["scale"], dtype=float), "status": status_of(record["status"])}
     return ForwardFit(**{**record, **arrays, **read, "posterior": posterior})
 

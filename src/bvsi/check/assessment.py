@@ -13,8 +13,8 @@ from types import MappingProxyType
 import numpy as np
 
 from bvsi.check.comparison import LEVELS, CheckLevels, Comparison, FailedComparison, bias_estimate, compare, poorer
-from bvsi.check.residual_tests import Growth, ResidualTest, noise_tests, residual_tests
-from bvsi.check.variations import Kind, Variation, variations
+from bvsi.check.residual_tests import Growth, ResidualTest, missing_operator, noise_tests, residual_tests
+from bvsi.check.variations import Kind, Variation, variations, with_plain_operators
 from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge
 from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.arrays import Array
@@ -27,6 +27,7 @@ from bvsi.infer.posteriors import Posterior, TruncatedPosterior, widened
 from bvsi.infer.quadratic import factorise, sandwich
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement, cycles_of
+from bvsi.residual.thinning import THINNING
 from bvsi.setup import Setup
 
 # A hundredth of a standard deviation is near enough to compare estimates.
@@ -100,6 +101,7 @@ def check(
     *,
     noise_error: float,
     rng: np.random.Generator,
+    missing: Sequence[ResidualTest] = (),
     data: Sequence[Data] = (),
     growth: Sequence[Growth | None] = (),
     filter_sigma: Mapping[str, float] | None = None,
@@ -109,6 +111,7 @@ def check(
     grows: bool = False,
     noise_free: bool = False,
     left_open: tuple[str, ...] = (),
+    absorbed: float = 0.0,
     levels: CheckLevels = LEVELS,
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
@@ -124,6 +127,8 @@ def check(
         Relative standard error of the noise level, 0 where it is known.
     rng
         For draws of the noise.
+    missing
+        Tests of operators that are no candidates.
     data
         Experiments, for tests of the noise by itself; without them these are left out.
     growth
@@ -139,15 +144,17 @@ def check(
         signal; tests against it mean nothing.
     left_open
         What the data leave open of parameters inside operators, in words.
+    absorbed
+        Degrees of freedom that functions took, which are held at their estimates.
     levels
         Thresholds.
     """
     if not (np.isfinite(noise_error) and noise_error >= 0):
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     ratio = level_ratio(likelihood, filter_sigma)
-    residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
+    residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng, absorbed=absorbed)
     whole = noise_tests(data, likelihood.noise, homoscedastic=_homoscedastic(likelihood), growth=growth)
-    tests = residual.tests + whole
+    tests = (*residual.tests, *missing, *whole)
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
     scale = fit.equations.q / fit.equations.n if likelihood.scale_known else 1.0
     clean, bias = None, bias_estimate(comparisons, len(fit.theta), levels)
@@ -302,6 +309,7 @@ def check_discovery(
     margins: Mapping[str, float] = MappingProxyType({}),
     seen: float | None = None,
     left_open: tuple[str, ...] = (),
+    absorbed: float = 0.0,
     levels: CheckLevels = LEVELS,
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
@@ -325,6 +333,8 @@ def check_discovery(
         Those of the selection; margins by operator.
     left_open
         What the data leave open of parameters inside operators, in words.
+    absorbed
+        Degrees of freedom that functions took, which are held at their estimates.
     levels
         Thresholds.
     """
@@ -336,14 +346,21 @@ def check_discovery(
     refits = []
     for number, variation in enumerate(tried):
         progress(number + 1, len(tried), f"checking with {variation.name}")
-        roughly = _MORE_ROUGHLY if likelihood.costly else _ROUGHLY
-        refits.append((variation, _refit(variation.setup, fit, rounds, roughly)))
+        refits.append((variation, _refit(variation.setup, fit, rounds, costly=likelihood.costly)))
     clean = all(m.noise_free for m in measured)
-    known = setup.library.subset(fit.names)
+    known, missing = setup.library.subset(fit.names), list[ResidualTest]()
+    # with exact weights scores have a known covariance; where an evaluation takes seconds the misfit says enough
+    if not (held or clean or likelihood.costly) and likelihood.weighting.exact:
+        try:
+            more = with_plain_operators(setup, fit.names)
+            missing += [] if more is None else missing_operator(fit, more.likelihood(), rng)
+        except _POSSIBLE:  # such an operator may be more than test functions carry
+            pass
     return check(
         fit,
         likelihood,
         refits,
+        missing=missing,
         noise_error=max(m.error for m in measured),
         rng=rng,
         data=[m.observed for m in measured],  # interpolated values are not white noise
@@ -355,6 +372,7 @@ def check_discovery(
         grows=not setup.library.steady and grows_without_bound(known, fit.theta, setup.data[0]),
         noise_free=clean,
         left_open=left_open,
+        absorbed=absorbed,
         levels=levels,
     )
 
@@ -374,10 +392,17 @@ def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraint
     return law
 
 
-def _refit(setup: Setup, fit: Fit, rounds: int, estimator: Profile) -> Fit | BvsiError:
-    """The same operators on other data or test functions; the error where that cannot be fitted."""
+def _refit(setup: Setup, fit: Fit, rounds: int, *, costly: bool) -> Fit | BvsiError:
+    """The same operators on other data or test functions; the error where that cannot be fitted.
+
+    Parameters
+    ----------
+    costly
+        Whether data are so many that covariances are thinned wherever they can be, and one evaluation is to do.
+    """
+    estimator, thin = (_MORE_ROUGHLY, replace(THINNING, values=0.0)) if costly else (_ROUGHLY, THINNING)
     try:
-        likelihood = setup.relinearised(setup.likelihood(fit.names), fit.theta, rounds)
+        likelihood = setup.relinearised(setup.likelihood(fit.names, thin=thin), fit.theta, rounds)
         return estimator.fit(likelihood, start=fit.theta)
     except _POSSIBLE as error:
         return error

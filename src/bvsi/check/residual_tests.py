@@ -14,6 +14,7 @@ statistic is then at most the one that is used.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
@@ -27,15 +28,16 @@ from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.infer import Fit
 from bvsi.infer.fit import theta_at_hand
+from bvsi.infer.quadratic import expanded
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.products import SpaceTime, weighted_draws
+from bvsi.likelihood.products import SpaceTime
 from bvsi.noise import Noise, SignalNoise, estimate_signal_noise
 from bvsi.noise.correlation import neighbour_correlation, whiteness, widths_of
 from bvsi.noise.level import observed
 from bvsi.residual.blur import Blur
 
-TestKind = Literal["misfit", "structure", "uneven", "white", "signal"]
+TestKind = Literal["misfit", "structure", "missing", "uneven", "white", "signal"]
 
 # Draws of the noise that a statistic is compared with, and of θ for other weights; not measured: the spread of 40 draws
 # is known to 11%, and Student's t allows for that.
@@ -56,8 +58,8 @@ class ResidualTest:
     Attributes
     ----------
     kind
-        What is tested: the misfit, its structure in space or time, how evenly it is spread, white noise, noise that
-        grows with the signal.
+        What is tested: the misfit, its structure in space or time, an operator that explains it, how evenly it is
+        spread, white noise, noise that grows with the signal.
     """
 
     name: str
@@ -87,23 +89,27 @@ class ResidualTests:
     drawn: bool
 
 
-def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> ResidualTests:
+def residual_tests(
+    fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng, absorbed: float = 0.0
+) -> ResidualTests:
     """Misfit χ²/(n − d), correlation of neighbours in w, and how evenly the misfit is spread over time.
 
     Parameters
     ----------
     noise_error
         Relative standard error of the noise level.
+    absorbed
+        Degrees of freedom that what is held in the operators took, as unknown functions do.
     """
     number = _FEW_WEIGHTS if likelihood.costly else _WEIGHTS
     others = [] if fit.posterior is None else list(fit.posterior.sample(number, rng))
     weights = theta_at_hand(fit, likelihood)
     columns = [_Columns.of(part, likelihood, fit.theta, weights, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
-    n = freedom = float(likelihood.system.n - likelihood.system.d)
+    n = freedom = max(1.0, float(likelihood.system.n - likelihood.system.d) - absorbed)
     drawn = not likelihood.weighting.exact
     if drawn:
-        n = float(q[1:].mean())
+        n = max(1.0, float(q[1:].mean()) - absorbed)
         freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
     # a level that filters measured is known to their error, also where the fit refines it
     known = likelihood.scale_known or noise_error > 0
@@ -118,6 +124,31 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     tests += [_against_draws(f"residuals correlated {across}", "structure", in_space)] if rows > 1 else []
     tests += [_against_draws("uneven misfit in time", "uneven", uneven)] if blocks > 1 else []
     return ResidualTests(tuple(tests), freedom, drawn)
+
+
+def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> list[ResidualTest]:
+    """Whether an operator that is no candidate explains what the fit leaves: the largest score z_j of those outside it.
+
+    p is that of the largest of so many (Bonferroni). Stand-ins may leave a misfit that is noise when it is summed over
+    all residuals, and that one direction shows: Fisher's equation without ∂²u among the candidates was found with ∂²u²
+    and ∂²u³ and a χ²/n of 1.09 (p = 0.1), where ∂²u has z = 9. Empty where the fit makes up all others.
+
+    Parameters
+    ----------
+    likelihood
+        Of the operators of the fit and others.
+    """
+    found = dict(zip(fit.names, fit.theta, strict=True))
+    theta = np.array([found.get(name, 0.0) for name in likelihood.names])
+    profile = likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=False)
+    own = tuple(likelihood.names.index(name) for name in fit.names)
+    squares = expanded(likelihood, theta, profile).score_tests(own)[0]
+    best = int(np.argmax(squares))
+    if not squares[best]:  # none that those of the fit do not make up
+        return []
+    z, name = float(np.sqrt(squares[best])), likelihood.names[best]
+    p = min(1.0, 2 * float(ndtr(-z)) * (len(theta) - len(own)))
+    return [ResidualTest(f"{name}, not in the library, explains residuals", z, z, p, "missing")]
 
 
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:
@@ -172,10 +203,11 @@ class _Columns:
         WX = weigh(X)
         H = np.einsum("nki,nkj->ij", X, WX)
         found = [_statistics(own, w)]  # the fit has absorbed its share
-        for r, w in weighted_draws(products, weigh, _DRAWS, rng):
+        for r, w in weighting.draws(part, near, weigh, _DRAWS, rng):
             c = np.linalg.lstsq(H, np.einsum("nki,nkm->im", X, w), rcond=None)[0]
             found.append(_statistics(r - X @ c, w - WX @ c))
-        found += [_statistics(own, weighting.reweighted(part, other, weigh, own)) for other in others]
+        if others:
+            found.append(_statistics(own, weighting.reweighted(part, others, weigh, own[:, :, 0])))
         return _Columns(*(np.concatenate([getattr(one, f.name) for one in found], axis=-1) for f in fields(_Columns)))
 
 

@@ -52,16 +52,18 @@ ADVICE = {
     ),
     Verdict.TIME: (
         "Do not trust the coefficients. Give more frames per unit of time; without them, use wider test functions in "
-        "time, TemporalTests(gap=...) or time_gap in a study, or drop the times where the fields change fastest."
+        "time, TemporalTests(gap=...) or time_gap in a study, or drop the times where the fields change fastest. "
+        "Forward solves need fewer frames: found.refine(data, library), or [refine] in a study."
     ),
     Verdict.SPACE: (
         "Do not trust the coefficients. Give data on a finer grid; without them, use wider test functions, "
         "SplineTests(gap=...) or gap in a study, or a higher element, Galerkin(Q2), or leave out the places with the "
-        "steepest fields."
+        "steepest fields. Where the operators are known, forward solves need fewer sensors: found.refine(data, "
+        "library, on=mesh), or [refine] on in a study, with a mesh of the domain."
     ),
     Verdict.OPERATOR: (
-        "Do not trust the coefficients. Add operators to the library: the misfit is more than noise, and it does not "
-        "come from the resolution of the data."
+        "Do not trust the coefficients. Add operators to the library, such as one that is named here: the "
+        "misfit is more than noise, and it does not come from the resolution of the data."
     ),
     Verdict.ILL_POSED: (
         "Do not trust the equation: short waves grow without bound, so that it cannot be solved forward in time. The "
@@ -283,7 +285,7 @@ def _of_noise(evidence: Evidence) -> Finding:
     level = _level(evidence)
     if level is not None:
         return Verdict.NOISE, (*alarms, level)
-    structure = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("structure") if t.p < levels.why]
+    structure = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("missing", "structure") if t.p < levels.why]
     better = [c for c in evidence.comparisons if c.better and c.scaled(evidence.scale).p < levels.alarm]
     if structure or better:
         left_out = " and ".join(name for kind, name in _LEFT_OUT.items() if evidence.of_kind(kind))
@@ -298,7 +300,8 @@ def _of_noise(evidence: Evidence) -> Finding:
 def _alarms(evidence: Evidence) -> tuple[str, ...]:
     """Signs that something is wrong with the fit."""
     levels = evidence.levels
-    found = [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm and t.z > 0]
+    found = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("missing") if t.p < levels.alone]
+    found += [_misfit(t) for t in evidence.of_test("misfit") if t.p < levels.alarm and t.z > 0]
     found += [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("structure") if t.p < levels.alone]
     moved = [c for c in evidence.comparisons if c.better and c.p < levels.alarm]
     return (*found, *(c.summary for c in moved))

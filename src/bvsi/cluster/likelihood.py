@@ -173,12 +173,12 @@ class ClusterLikelihood(ResidualLikelihood):
     ) -> list[Result]:
         """work(likelihood, item) for every item, each a task; pieces go to the worker that does it.
 
-        A single item stays here, so that its evaluations are spread over the workers.
+        A single item stays here, so that its evaluations are spread over the workers. So do a few whose evaluations
+        take seconds, where every thread has a piece: pieces then need not travel, and all are as busy.
         """
-        del threads
-        chosen = list(items)
-        if len(chosen) == 1:
-            return [work(self, chosen[0])]
+        chosen, spread = list(items), self.costly and len(self.pieces) >= self.place.n_threads
+        if len(chosen) == 1 or (spread and not threads):
+            return [work(self, item) for item in chosen]
         model = UnknownScale() if not self.noise[0].scale_known else IID(1.0)
         # pieces have the noise; of it the likelihood itself knows only whether its scale is known
         light = replace(self, pieces=(), place=Here(), noise=(model,) * len(self.noise))

@@ -19,6 +19,10 @@ from bvsi.linalg import limited_cores, single_threaded_blas
 class Place(Protocol):
     """A way to have functions of pieces computed."""
 
+    @property
+    def n_threads(self) -> int:
+        """Threads that compute."""
+
     def calls(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """function(*args) for all of them side by side, or something that :meth:`values` turns into it."""
 
@@ -29,6 +33,8 @@ class Place(Protocol):
 @dataclass(frozen=True)
 class Here:
     """In this process, one after the other."""
+
+    n_threads: int = 1
 
     def calls(self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """function(*args), now."""

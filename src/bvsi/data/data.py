@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Geometry = Grid | Mesh
 # Values of an axis, nodes of a mesh too, beyond which it is smoothed in parts: a decomposition of 1,200 takes half a
 # second.
-_LONGEST = 1200
+LONGEST = 1200
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -203,7 +203,7 @@ class Data:
         """Smoothers of its fields, with long axes in parts; kept, since data are assembled anew for other operators."""
         from bvsi.data.denoise import smoothers  # which needs this module
 
-        return smoothers(self, _LONGEST)
+        return smoothers(self, LONGEST)
 
     @property
     def n_nodes(self) -> int:

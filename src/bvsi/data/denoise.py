@@ -55,13 +55,18 @@ class Smoother:
         """u = V f Vᵀ û for û (T, n)."""
         return self._filtered(values, self.f)
 
+    @property
+    def left(self) -> float:
+        """Part of the variance of white noise that the smoothing leaves."""
+        return float(np.mean(self.f * self.f))
+
     def keeping(self, part: float, values: Array) -> tuple[Array, float]:
         """u + k (û − u) for û (T, n), which has a part of the variance of white noise, and that part.
 
         It is the mean of (f + k (1 − f))²; where the smoothing itself leaves more k is zero.
         """
         f, left = self.f, 1 - self.f
-        a, b, c = float(np.mean(left * left)), float(np.mean(f * left)), float(np.mean(f * f)) - part
+        a, b, c = float(np.mean(left * left)), float(np.mean(f * left)), self.left - part
         k = (np.sqrt(b * b - a * c) - b) / a if c < 0 < a else 0.0
         return self._filtered(values, f + k * left), max(part, part + c)
 

@@ -248,7 +248,10 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
         limits, inside = _constraints(given, setup.library), Estimated(prior=shapes.prior)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)
     if library.parameters:
-        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, given.every, rng, progress)
+        chosen = method.selection
+        alone = replace(chosen, compared=False) if isinstance(chosen, BestSubset) else chosen
+        only, _ = _selector(library, replace(method, selection=alone), None, rng)
+        setup, whole, path, inside = selected_parameters(setup, select, plain, only, keep, given.every, rng, progress)
         limits, left_open = inside.limits(setup.library, given.every), inside.left_open(path)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, rounds=0, left_open=left_open)
     if len(library.orders) > 1:
@@ -403,6 +406,7 @@ def _check(
     levels: CheckLevels,
     rng: Rng,
     progress: Progress,
+    absorbed: float = 0.0,
 ) -> tuple[Check | None, Frames]:
     """The check of the model, and pictures of its fit; unknown functions are held at their estimates."""
     if one.shapes is not None and one.shapes.prior is not None:
@@ -411,7 +415,10 @@ def _check(
         best = replace(one.path.best, names=names, theta=start, fit=None)
         path = replace(one.path, visited=tuple(best if v is one.path.best else v for v in one.path.visited))
         frozen = replace(one, setup=held, path=path, shapes=None)
-        judged, pictures = _check(plain, frozen, measured=measured, levels=levels, rng=rng, progress=progress)
+        took = one.shapes.freedom(model.fit) - len(names)
+        judged, pictures = _check(
+            plain, frozen, measured=measured, levels=levels, rng=rng, progress=progress, absorbed=took
+        )
         if judged is not None and judged.verdict is Verdict.CONSISTENT and model.fit.posterior is not None:
             below = one.shapes.negative(model.fit.posterior, held.data[0])
             library = held.library.subset(names)
@@ -439,6 +446,7 @@ def _check(
         margins=path.margins,
         seen=path.seen if subject is path.best.fit else None,
         left_open=one.left_open,
+        absorbed=absorbed,
         levels=levels,
     )
     return judged, pictures

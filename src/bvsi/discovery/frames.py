@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from bvsi.data import Data, Grid
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
-from bvsi.likelihood.products import SpaceTime, weighted_draws
 from bvsi.noise.level import observed
 
 Array = NDArray[np.float64]
@@ -139,11 +138,11 @@ def _every(n: int, most: int) -> NDArray[np.int64]:
 
 def _standardised(part: Part, likelihood: ResidualLikelihood, theta: Array, rng: np.random.Generator) -> Array:
     """W r in standard deviations of draws, (N, K); NaN for residuals that are not used."""
-    products, structure = SpaceTime(part, theta), part.residuals.structure
+    structure = part.residuals.structure
     weigh = likelihood.weighting.weights(part, theta)
     r = part.residuals.residual(theta)
     w, squares = weigh(r[:, :, None])[:, :, 0], np.zeros(r.shape)
-    for _, drawn in weighted_draws(products, weigh, _DRAWS, rng):
+    for _, drawn in likelihood.weighting.draws(part, theta, weigh, _DRAWS, rng):
         squares += np.square(drawn).sum(axis=2)
     spread = np.sqrt(squares / _DRAWS)
     used = spread > 0 if structure.active is None else structure.active & (spread > 0)

@@ -17,6 +17,7 @@ from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.priors import GaussianPrior
+from bvsi.infer.starts import Starts
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.operators.parameters import Parameter, combinations
@@ -39,8 +40,9 @@ _TRIED = 6
 _APART = 1.0
 # How much Q may be above the lowest for another estimate to count: odds of 1 : 20.
 _NEARLY = 6.0
-# Estimates on the way, to a hundredth of a standard deviation.
-_ROUGHLY = Profile(tol=1e-2)
+# Estimates on the way: the last step of a fit is shorter than a tenth of a standard deviation, and leaves far less.
+# Nobody asks whether such a fit ended on a plateau.
+_ROUGHLY = Profile(tol=0.1, starts=Starts(plateau=math.inf))
 
 FAILURES = (RankError, NotPositiveDefiniteError)
 
@@ -278,7 +280,7 @@ def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
     """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, weakest first.
 
     At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Without it κ may be far
-    from there, so that the minima on the grid are tried as well; Q may grow by as much.
+    from there: where Q grows by more than the price, the minima on the grid are tried as well.
     """
     library = search.setup.library
     fixed = {o.name for o in library.operators if o.tie} | {*search.keep}
@@ -295,8 +297,15 @@ def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
         theta = {name: value for name, value in point.theta.items() if name != weakest}
         start = ParameterPoint(tuple(theta), point.values, theta)
         left = [name for name in inside if name != weakest]
-        smaller = _lowest(search, [start, *search.table.basins(start, left)])
-        if smaller is None or smaller.fit is None or smaller.fit.equations.q > point.fit.equations.q + price:
+        most = point.fit.equations.q + price
+
+        def enough(one: ParameterPoint | None, most: float = most) -> bool:
+            return one is not None and one.fit is not None and one.fit.equations.q <= most
+
+        smaller = _lowest(search, [start])
+        if not enough(smaller):
+            smaller = _lowest(search, search.table.basins(start, left))
+        if smaller is None or not enough(smaller):
             break
         point = smaller
     return point

@@ -112,6 +112,7 @@ def selected_parameters(
     setup: Setup,
     select: Select,
     plain: Select,
+    only: Select,
     keep: Sequence[str],
     limits: LinearConstraints | None,
     rng: Rng,
@@ -123,13 +124,13 @@ def selected_parameters(
     ----------
     select
         Selection among the operators of the library, with what constraints tie together.
-    plain
-        Selection among any operators.
+    plain, only
+        Selection among any operators; and one that looks for the best model, and not for its rivals.
     limits
         Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
     search = ParameterSearch(setup, ParameterGrid.of(setup, rng, progress), keep, _of_parameters(limits, setup.library))
-    point = started(search, search.table.first(setup.library, plain, keep, progress))
+    point = started(search, search.table.first(setup.library, only, keep, progress))
     doubts: tuple[str, ...] = ()
     for _ in range(_ROUNDS):
         if carrying(setup.library, point.names):

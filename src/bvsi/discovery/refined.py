@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,12 @@ _SPARSE = 3.0
 # Standard deviations by which the estimated error of the solution may move a coefficient: of the density of Fokker and
 # Planck in 5 frames the estimate was 0.37 of the error.
 _UNSOLVED = 0.2
+# Standard deviation over that of the prior beyond which a coefficient is a matter of its prior, and below which it is
+# one of the data; the same of the variance of a mode, and of the standard deviation of a state by its size.
+_PRIOR, _DATA = 0.5, 0.1
+_UNSOLVED = 0.5  # standard deviations by which an error of the solution may move a coefficient; not measured
+# Standard deviations of the correlation of neighbouring residuals beyond which noise is not independent: once in 10⁶.
+_ALIKE = 5.0
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 
 
@@ -77,6 +83,9 @@ class PredictedExperiment:
         Predictions by field, (T, n), and their standard deviations within structures, and between them.
     noise
         Standard deviations of one measurement there: of replicates, their scatter.
+    alike
+        Correlation of neighbouring residuals by ``place`` and ``time``, in standard deviations of independent ones;
+        empty where noise was not taken for independent.
     """
 
     times: Array
@@ -86,6 +95,7 @@ class PredictedExperiment:
     statistics: Mapping[str, Array]
     structure: Mapping[str, Array]
     noise: Mapping[str, Array]
+    alike: Mapping[str, float] = field(default_factory=dict)
 
     def residual(self, name: str) -> Array:
         """(T, n), in units of the noise."""
@@ -149,6 +159,12 @@ class Refined:
         """Whether the frames are too few for temporal test functions, so that the weak form differences them."""
         return any(len(values) < FEW_FRAMES for values in self.best.predictions)
 
+    @property
+    def few_sensors(self) -> bool:
+        """Whether the state between the places of the data is a matter of its prior."""
+        pairs = zip(self.best.initial, self.best.predictions, strict=True)
+        return any(len(own) > _SPARSE * values.shape[1] for own, values in pairs)
+
     def probabilities(self, wider: float = 1.0) -> Array:
         """Of each structure among those fitted, all equal beforehand.
 
@@ -201,6 +217,28 @@ class Refined:
         return "\n".join([equation_text(names, theta, sd, self.fields), *inside])
 
     @property
+    def identified(self) -> str:
+        """Which coefficients, and which part of the initial states, the data tell, and which are their priors."""
+        ratio = dict(zip(self.best.names, self.best.narrowed, strict=True))
+        weak = {name: r for name, r in ratio.items() if r > _DATA}
+        said = [
+            f"{name} is {'no more' if r > _PRIOR else 'little more'} than its prior ({r:.2g})"
+            for name, r in weak.items()
+        ]
+        told = "; ".join(said) or f"the data determine all ({max(ratio.values()):.1g} at most)"
+        words = [f"Coefficients, standard deviation over that of the prior: {told}."]
+        states = zip(self.best.initial, self.best.initial_sd, self.best.prior_part, strict=True)
+        for number, (state, sd, part) in enumerate(states):
+            name = "Initial state" + (f" of experiment {number + 1}" if len(self.best.initial) > 1 else "")
+            relative = sd / (np.sqrt(np.mean(state**2)) or 1.0)
+            text = f"{name}: the data tell {np.count_nonzero(part < _PRIOR)} of {len(part)} modes"
+            text += ", smoothness alone the others" if np.any(part >= _PRIOR) else ""
+            text += f"; its standard deviation is {np.median(relative):.1%} of its size in the middle"
+            wide = float(np.mean(relative > _DATA))
+            words.append(text + (f", and more than {_DATA:.0%} at {wide:.0%} of the nodes." if wide else "."))
+        return " ".join(words)
+
+    @property
     def doubts(self) -> tuple[str, ...]:
         """Why the answer may be wrong."""
         fit, found = self.best, []
@@ -216,10 +254,22 @@ class Refined:
                 f"The nodes are too far apart for the solution: its error moves a coefficient by {fit.solve_error:.1f} "
                 "standard deviations; leave out frames with the narrowest features, or measure at more nodes."
             )
-        if any(len(own) > _SPARSE * v.shape[1] for own, v in zip(fit.initial, fit.predictions, strict=True)):
+        alike = {name for one in self.experiments for name, score in one.alike.items() if score > _ALIKE}
+        if alike:
+            found.append(
+                f"Residuals of neighbours in {' and '.join(sorted(alike))} are alike, so that error bars are too "
+                "small: the noise is correlated, which noise=Blurred(...) or Covariance(...) states, or an operator is "
+                "missing."
+            )
+        if self.few_sensors:
             found.append(
                 "The field between the sensors is known by its smoothness alone: error bars of coefficients that "
                 "depend on it, such as those of growth, may be too small."
+            )
+        prior = [name for name, r in zip(fit.names, fit.narrowed, strict=True) if r > _PRIOR]
+        if prior:
+            found.append(
+                f"The measurements hardly say anything of {', '.join(prior)}: the interval is that of the prior."
             )
         if self.selected is not None and not self.selected > _DOUBTED:
             found.append(
@@ -236,7 +286,8 @@ class Refined:
         chances, wide = self.probabilities(), [self.probabilities(factor) for factor in INFLUENCE]
         mixture = self.mixture()
         inclusion = mixture.inclusion()
-        lines = [f"by forward solves: {self.equation}", f"χ² per degree of freedom {self.best.chi2:.3g}", ""]
+        lines = [f"by forward solves: {self.equation}"]
+        lines += [f"χ² per degree of freedom {self.best.chi2:.3g}, {self.best.count} values", ""]
         for name in self.candidates:
             if inclusion[name] > _SHOWN:
                 mean, statistics, structure = mixture.moments(name)
@@ -250,6 +301,7 @@ class Refined:
                 lines.append(f"{p:>6.3f}  {narrow:>11.3f}  {broad:>6.3f}  {fit.chi2:>6.2f}  {' + '.join(fit.names)}")
         lines += [f"{self.left_out} neighbouring structures were not fitted, for time."] if self.left_out else []
         lines += [f"not fitted: {' + '.join(names)}: {reason}" for names, reason in self.refused]
+        lines += [self.best.status.message, self.identified]
         lines += [] if self.agreement is None else [str(self.agreement)]
         return "\n".join(lines)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike
+from scipy.spatial import cKDTree
 from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array, Rng
@@ -23,11 +24,13 @@ from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
 from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
+from bvsi.infer.nuts import NUTS
 from bvsi.infer.posteriors import moved
 from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
-from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward
+from bvsi.operators.families import by_experiment
+from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward, sampled
 
 if TYPE_CHECKING:
     from bvsi.discovery.result import Discovery
@@ -38,6 +41,7 @@ _MOST, _RIVALS = 40, 10.0
 _WINDOW = 20.0
 # log-likelihood by which a smaller structure may fit better: what iterations leave when they end.
 _LOWER = 0.1
+_SOME = 5  # places or frames from which on neighbouring residuals are compared
 # Times that columns of parameters are made again, and the move of a parameter in standard deviations that ends it.
 _ROUNDS, _STANDS = 15, 0.05
 
@@ -55,6 +59,7 @@ def refine(
     blur: Mapping[str, float] | None = None,
     bins: Mapping[str, float] | None = None,
     later: ArrayLike = (),
+    sample: NUTS | None = None,
     budget: float = 300.0,
     known: Refined | None = None,
     keep: Callable[[Refined], None] | None = None,
@@ -87,6 +92,9 @@ def refine(
         Lengths by axis over which values are averages, with the coordinates in the middle; of ``time``, exposures.
     later
         Times after the last of the data for which predictions are made, with the others in ``predicted``.
+    sample
+        Chains of coefficients and initial state of the most probable structure, in place of its Gaussian posterior:
+        ``NUTS(draws=200, tune=100, chains=2)``. Each draw takes about seven solves with derivatives.
     budget
         Seconds after which no further structure is begun, and one under way is given up; the first is always fitted.
     known
@@ -100,7 +108,7 @@ def refine(
     if library.unknown:
         listed = ", ".join(library.unknown)
         raise RefineError(f"refine: the function {listed} cannot be fitted; write it with numbers or parameters.")
-    experiments = as_experiments(data)
+    library, experiments = by_experiment(library, as_experiments(data))
     models = list(noise) if isinstance(noise, Sequence) else [noise] * len(experiments)
     if len(models) != len(experiments):
         raise RefineError(f"noise: {len(models)} models for {len(experiments)} experiments; give one, or one each.")
@@ -129,6 +137,8 @@ def refine(
             break
         if keep is not None:
             keep(made())
+    if sample is not None:
+        search.sample(sample, np.random.default_rng(0) if rng is None else rng, progress)
     return made()
 
 
@@ -148,10 +158,39 @@ def _beside(one: Measurements, number: int, made: Refined) -> PredictedExperimen
         return dict(zip(one.fields, np.split(stacked, len(one.fields), axis=1), strict=True))
 
     return PredictedExperiment(
-        np.append(one.data.times, one.later),
-        one.data.geometry.points,
-        *map(by_field, (seen, mean, statistics, structure, noise)),
+        times=np.append(one.data.times, one.later),
+        points=one.data.geometry.points,
+        values=by_field(seen),
+        mean=by_field(mean),
+        statistics=by_field(statistics),
+        structure=by_field(structure),
+        noise=by_field(noise),
+        alike={} if one.correlated else _alike(one, ((seen - mean) / noise)[: one.data.n_times]),
     )
+
+
+def _alike(one: Measurements, z: Array) -> dict[str, float]:
+    """Correlation of residuals z (T, s), NaN where unknown, with those of the next frame and of the nearest place.
+
+    In standard deviations of independent ones, 1/√pairs; places and frames have to be some for it.
+    """
+    points, found = one.data.geometry.points, {}
+    if len(z) >= _SOME:
+        found["time"] = _score(z[1:], z[:-1])
+    if len(points) >= _SOME and points.shape[1]:
+        nearest = cKDTree(points).query(points, k=2)[1][:, 1]
+        i, j = np.unique(np.sort(np.stack([np.arange(len(points)), nearest], axis=1), axis=1), axis=0).T
+        by_field = np.stack(np.split(z, len(one.fields), axis=1))
+        found["place"] = _score(by_field[..., i], by_field[..., j])
+    return found
+
+
+def _score(a: Array, b: Array) -> float:
+    """√n times the correlation of n pairs with mean zero."""
+    known = np.isfinite(a) & np.isfinite(b)
+    a, b = a[known], b[known]
+    size = float(np.sqrt(np.sum(a**2) * np.sum(b**2)))
+    return float(np.sqrt(len(a)) * np.sum(a * b) / size) if size else 0.0
 
 
 def _watch(search: _Structures, end: float, progress: Progress) -> None:
@@ -198,14 +237,15 @@ class _Structures:
         return set(self.fits) | {frozenset(names) for names, _ in self.refused}
 
     def given(self) -> list[tuple[str, ...]]:
-        """What the weak form selected, and its rivals."""
+        """What the weak form selected, and its rivals; first all operators where it cannot see between sensors."""
         if self._found is None:
             return [self._library.names]
+        whole = [self._library.names] if any(one.sparse for one in self._measured) else []
         path = self._found.path
         near = [v for v in path.visited if v.score < path.best.score + _RIVALS]
         ranked = [self._found.names, *(v.names for v in sorted(near, key=lambda v: v.score))]
         own = [tuple(name for name in names if name not in self._found.parameters) for names in ranked]
-        return [names for names in dict.fromkeys(own) if names]
+        return [names for names in dict.fromkeys((*whole, *own)) if names]
 
     def fit(self, names: Sequence[str], *, tolerant: bool = False) -> None:
         """Fit one structure; with ``tolerant`` one that cannot be is noted and left out."""
@@ -224,6 +264,21 @@ class _Structures:
         for larger, fit in self.fits.items():
             if larger > key and set(fit.names) == larger:
                 self.fits[larger] = self._improved(self._model(self._library.subset(fit.names)), fit)
+
+    def sample(self, nuts: NUTS, rng: Rng, progress: Progress) -> None:
+        """Chains of the most probable structure; its Gaussian posterior stays where they do not end in time."""
+        fit = self._ranked()[0]
+        some = self._library.subset([name for name in fit.names if name in self._library.names])
+        if parameters_of(some, some.names):
+            raise RefineError("sample: parameters inside operators have Gaussian posteriors only; leave `sample` out.")
+        model = replace(self._model(some), watch=lambda: None)
+        try:
+            made = sampled(model, fit, nuts, rng=rng, progress=progress)
+            notes = " ".join(made.posterior.warnings)  # type: ignore[union-attr]
+            status = replace(fit.status, converged=not notes, message=f"Coefficients by NUTS. {notes}".strip())
+        except OutOfTimeError as error:
+            made, status = fit, replace(fit.status, message=f"Converged; chains were given up: {error}")
+        self.fits[frozenset(fit.names)] = replace(made, status=status)
 
     def _model(self, some: Library) -> ForwardModel:
         limits = self._limits.restrict(some.names) if self._limits else None
@@ -256,7 +311,8 @@ class _Structures:
         """θ and κ: columns ∂F/∂κ with the coefficient κ − κ_0 join the operators, and κ_0 moves until that is zero."""
         weak = self._found
         known = {} if weak is None else {name: value for name, (value, _) in weak.inside.items()}
-        values = {name: known.get(name, some.parameters[name].first) for name in parameters_of(some, some.names)}
+        used = parameters_of(some, some.names)
+        values = {name: known.get(name, one.first) for name, one in some.parameters.items() if name in used}
         if weak is not None and set(some.names) <= set(weak.names):
             theta = dict(zip(weak.names, weak.theta.tolist(), strict=True))
         else:
@@ -365,11 +421,15 @@ def _agreement(found: Discovery, fits: dict[frozenset[str], ForwardFit], data: M
 
 def _cause(fit: ForwardFit, data: Measurements) -> str:
     """The likely cause of a disagreement."""
+    if data.averaged:
+        return "The weak form takes the values for those of the fields, not for averages: trust the forward solves."
     if data.data.n_times < FEW_FRAMES:
         return (
             f"{data.data.n_times} frames are too few for the weak form, which differences them in time: trust the "
             "forward solves."
         )
+    if data.sparse:
+        return f"{data.data.n_nodes} sensors are too few for the weak form: trust the forward solves."
     if fit.p_value < MISFIT:
         return "Neither fits: an operator is missing, or the noise is not what was stated."
     return "The nodes may not resolve the fields: compare with every second node, or with finer data."

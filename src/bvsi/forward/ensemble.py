@@ -135,7 +135,13 @@ class Simulator:
 
 
 def simulator(
-    data: Data, library: Library, *, prescribe: bool = False, positive: Collection[str] = (), degree: int = CUBIC
+    data: Data,
+    library: Library,
+    *,
+    prescribe: bool = False,
+    positive: Collection[str] = (),
+    degree: int = CUBIC,
+    tangents: bool = False,
 ) -> Simulator | SeriesSimulator:
     """Discretise the equations on the geometry of the data; known fields are those of the data.
 
@@ -150,6 +156,8 @@ def simulator(
         below, so that diffusion c ∇·(u∇u) never runs backwards.
     degree
         Of the splines on grids.
+    tangents
+        Whether derivatives are solved for: series then stand on a space of one node, too.
     """
     if library.unsimulated:
         raise OperatorError(f"simulate: {library.unsimulated}")
@@ -157,7 +165,7 @@ def simulator(
         raise OperatorError(
             f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."
         )
-    if not data.geometry.names:
+    if not data.geometry.names and not tangents:
         return SeriesSimulator.of(data, library)
     unknowns: Splines | Middles | None
     if isinstance(data.geometry, Grid):

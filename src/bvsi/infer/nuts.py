@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import itertools
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -93,14 +93,39 @@ class NUTS:
         status = Status(not notes, self.chains * (self.draws + self.tune), " ".join(notes) or agree, reasons)
         return sampled_fit(likelihood, posterior, status, f"NUTS, {self.chains} × {self.draws} draws")
 
+    def sample(
+        self, problem: SamplingProblem, names: Sequence[str], *, rng: Rng, progress: Progress = silent
+    ) -> ChainPosterior:
+        """Chains of any target, one after the other: of the first of its unknowns, one for each name.
+
+        Parameters
+        ----------
+        problem
+            Its target has a value and a gradient by all unknowns.
+        """
+        chain = _Chain(self, self.objective, InverseGammaPrior(), problem, progress)
+        with _quiet():
+            _nutpie()
+            found = [chain.drawn(problem, seed) for seed in self._seeds(rng)]
+        return _gathered(found, problem, tuple(names))
+
+    def _seeds(self, rng: Rng) -> list[int]:
+        return [int(seed) for seed in rng.integers(2**31, size=self.chains)]
+
     def _sampled(self, chain: _Chain, likelihood: ResidualLikelihood, rng: Rng) -> ChainPosterior:
         """Chains side by side, each with a seed of its own."""
-        seeds = [int(seed) for seed in rng.integers(2**31, size=self.chains)]
         with _quiet():  # here and not in the threads, since filters of warnings belong to all of them
-            found = list(likelihood.each(chain, seeds, threads=True))
-        w, log_density, diverging = (np.stack(arrays) for arrays in zip(*found, strict=True))
-        chains = ChainPosterior(likelihood.names, chain.problem.coordinates.theta(w), log_density, diverging)
-        return replace(chains, warnings=_doubts(chains))
+            found = list(likelihood.each(chain, self._seeds(rng), threads=True))
+        return _gathered(found, chain.problem, likelihood.names)
+
+
+def _gathered(
+    found: Sequence[tuple[Array, Array, Mask]], problem: SamplingProblem, names: tuple[str, ...]
+) -> ChainPosterior:
+    """Draws of all chains, with what speaks against trusting them."""
+    w, log_density, diverging = (np.stack(arrays) for arrays in zip(*found, strict=True))
+    chains = ChainPosterior(names, problem.coordinates.theta(w)[..., : len(names)], log_density, diverging)
+    return replace(chains, warnings=_doubts(chains))
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +152,10 @@ class _Chain:
     def __call__(self, likelihood: ResidualLikelihood, seed: int) -> tuple[Array, Array, Mask]:
         """Draws w (draws, n), their log-density (draws,), and where steps diverged (draws,)."""
         bound = self.objective.bind(likelihood, self.noise_prior)
-        problem = replace(self.problem, target=replace(self.problem.target, log_likelihood=bound))
+        return self.drawn(replace(self.problem, target=replace(self.problem.target, log_likelihood=bound)), seed)
+
+    def drawn(self, problem: SamplingProblem, seed: int) -> tuple[Array, Array, Mask]:
+        """The same of a target that is bound to its data."""
         trace = self._trace(problem, seed)
         w = np.asarray(trace.posterior["w"].values, dtype=np.float64)
         log_density = np.asarray(trace.sample_stats["logp"].values, dtype=np.float64)

@@ -179,11 +179,16 @@ class _Problem:
     progress: Progress
 
     def at(self, theta: Array, smoothing: float = 1.0, rng: Rng | None = None) -> _Point:
-        """Everything at one θ; S and N only with an rng, or where data are so many that no evaluation is wasted."""
-        if rng is None and smoothing and self.likelihood.costly:
+        """Everything at one θ; S and N only with an rng, or where no evaluation is wasted."""
+        if rng is None and smoothing and self.hasty:
             rng = np.random.default_rng(self.settings.starts.seed)
         profile = self.likelihood.profile_equations(theta, smoothing=smoothing, rng=rng)
         return _Point(theta, profile.equations, self._solver(profile.equations.H), profile)
+
+    @property
+    def hasty(self) -> bool:
+        """Whether data are so many, or so little is asked for, that the first evaluation may be the last."""
+        return self.likelihood.costly or self.settings.tol > 1
 
     def near(self, theta: Array, H: Array, solver: Solver | None = None) -> _Point:
         """q and g at θ with the matrix of a point near it: a solve for r alone, none for the columns of X̃."""
@@ -236,7 +241,7 @@ class _Problem:
         """
         history: list[Step] = []
         secants: list[tuple[Array, Array]] = []
-        cheap, costly = self.likelihood.slope_is_cheap, self.likelihood.costly
+        cheap, costly = self.likelihood.slope_is_cheap, self.hasty
         tol = max(self.settings.tol, _NEGLIGIBLE) if costly else self.settings.tol
         theta = feasible(self.likelihood, theta, self.constraints)
         point = self.at(theta) if metric is None or not cheap else self.near(theta, metric)

@@ -19,7 +19,7 @@ with the correlation between tiles that the weights leave out.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, ClassVar, TypeVar
@@ -46,7 +46,7 @@ from bvsi.likelihood.equations import (
     change_of_variables,
     logdet_slope,
 )
-from bvsi.likelihood.products import Factored, SpaceTime, Whole
+from bvsi.likelihood.products import Factored, SpaceTime, Whole, weighted_draws
 from bvsi.noise.models import Noise
 from bvsi.residual import Structure
 from bvsi.residual.system import residual_weights
@@ -108,22 +108,22 @@ class Weighting(ABC):
         Z, d = part.residuals.Z, part.residuals.d
         draw = None if rng is None else np.stack(part.covariance.noise.draws(rng)).T
         q, scores, equations = np.zeros(Z.shape[1]), np.zeros((Z.shape[1], d)), [NormalEquations.none(d)]
-        N, WX = np.zeros((d, d)), np.zeros(0) if draw is None else np.zeros_like(Z[:, :, 1:])
-
-        work = partial(Whole.profile_equations, smoothing=smoothing, draw=draw)
+        wanted = spread or bool(shared) or not self.couples_blocks
+        weighted = draw is not None and wanted and not (self.exact and not shared)
+        N, WX = np.zeros((d, d)), np.zeros_like(Z[:, :, 1:]) if weighted else np.zeros(0)
+        work = partial(Whole.profile_equations, smoothing=smoothing, draw=draw, weighted=weighted)
         for count, place, own in self.tiles(part, theta, work):
             q[place[1]] += count * own.equations.q_blocks[0]
             scores[place[1]] += count * own.scores
             equations.append(own.equations.times(count))
-            if own.N is not None and own.WX is not None:
-                N += count * own.N
+            N += count * (0.0 if own.N is None else own.N)
+            if own.WX is not None:
                 WX[place] += count * own.WX
         total, by_block = NormalEquations.total(equations, (q,)), () if self.couples_blocks else (scores,)
         if draw is None:
             return ProfileEquations(total, by_block, None, None)
         if self.couples_blocks and len(equations) == 2 and not shared:  # nothing is left out of one tile
             return ProfileEquations(total, by_block, total.H, N)
-        wanted = spread or shared or not self.couples_blocks
         S, V = SpaceTime(part, theta).gram(WX, shared) if wanted else (None, {})
         return ProfileEquations(total, by_block, S, N, V)
 
@@ -148,8 +148,18 @@ class Weighting(ABC):
     def weights(self, part: Part, theta: Array) -> Weights:
         """W(θ) as a function."""
 
-    def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
-        """W(θ) Z for Z (N, K, m), possibly to a few digits only.
+    def draws(self, part: Part, theta: Array, weigh: Weights, n: int, rng: Rng) -> Iterator[tuple[Array, Array]]:
+        """n draws of the residuals by noise alone, C ε, and W C ε, (N, K, m) each, a few at a time.
+
+        Parameters
+        ----------
+        weigh
+            The weights at θ.
+        """
+        return weighted_draws(SpaceTime(part, theta), weigh, n, rng)
+
+    def reweighted(self, part: Part, thetas: Sequence[Array], near: Weights, r: Array) -> Array:
+        """W(θ) r for some θ and r (N, K), (N, K, thetas), possibly to a few digits only.
 
         Parameters
         ----------
@@ -157,7 +167,7 @@ class Weighting(ABC):
             The weights of a θ close by.
         """
         del near
-        return self.weights(part, theta)(Z)
+        return np.concatenate([self.weights(part, theta)(r[:, :, None]) for theta in thetas], axis=2)
 
     def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
         """−½∇Q at θ with the factors of a θ close by, (d,); None where that would be no gain."""

@@ -70,6 +70,11 @@ class Iterative:
         """Refused, as the log-determinant is."""
         return np.full(0, self.logdet())
 
+    def white(self, Z: Array) -> Array | None:
+        """None: there is no root of W."""
+        del Z
+        return None
+
     def logdet(self, *, needed: bool = True) -> float:
         """NaN where it is not needed, else refused."""
         if not needed:

@@ -152,6 +152,9 @@ class Solver(Protocol):
     def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array | None]:
         """ZᵀWZ (m, m), and W Z if it is asked for."""
 
+    def white(self, Z: Array) -> Array | None:
+        """R Z with RᵀR = W by block, (N, K, m), at half the price of W Z; None where blocks share one R."""
+
     def logdet(self, *, needed: bool = True) -> float:
         """log det Σ; without a factor an error where it is needed, else NaN."""
 
@@ -188,6 +191,10 @@ class Factored:
         flat = white.reshape(-1, Z.shape[2])
         return flat.T @ flat, self._back(self.factor.whiten_transposed(white), Z) if weighted else None
 
+    def white(self, Z: Array) -> Array | None:
+        """L⁻¹ Z, where all blocks have the same L."""
+        return self.factor.whiten(self._columns(Z)).reshape(Z.shape) if self.rows is None else None
+
     def logdet(self, *, needed: bool = True) -> float:
         """log det Σ."""
         del needed
@@ -207,13 +214,18 @@ class Factored:
         N, K, m = like.shape
         if self.rows is None:
             return columns.reshape(N, K, m)
-        out = np.zeros((K * N, m))
-        out[self.rows] = columns
-        return out.reshape(K, N, m).transpose(1, 0, 2)
+        return in_place(columns, self.rows, N, K)
+
+
+def in_place(columns: Array, rows: Integers | slice, N: int, K: int) -> Array:
+    """Columns (rows, m) of residuals k N + i where these stand, (N, K, m), and zeros elsewhere."""
+    out = np.zeros((K * N, columns.shape[1]))
+    out[rows] = columns
+    return out.reshape(K, N, -1).transpose(1, 0, 2)
 
 
 class TileEquations(NamedTuple):
-    """Profile equations of one tile: sums, scores by block (K, d), and where there was a draw N and W X̃ (N, K, d)."""
+    """Profile equations of one tile: sums, scores by block (K, d), and if wanted N and W X̃ (N, K, d)."""
 
     equations: NormalEquations
     scores: Array
@@ -247,23 +259,41 @@ class Whole:
         """r(θ), (N, K)."""
         return self.Z @ residual_weights(self.theta)
 
-    def profile_equations(self, *, smoothing: float = 1.0, draw: Array | None = None) -> TileEquations:
-        """H, g and q with X̃ = X − smoothing · J ε̂, and N from a draw of the noise of the experiment, (n_u, T)."""
+    def profile_equations(
+        self, *, smoothing: float = 1.0, draw: Array | None = None, weighted: bool = True
+    ) -> TileEquations:
+        """H, g and q with X̃ = X − smoothing · J ε̂, and N from a draw of the noise of the experiment, (n_u, T).
+
+        Parameters
+        ----------
+        weighted
+            Whether W X̃ is wanted too, for S: of one tile S is H.
+        """
+        if not smoothing and draw is None and (white := self.solver.white(self.Z)) is not None:
+            return self._lagged(white)
         columns, X, drawn = self.r[:, :, None], self.Z[:, :, 1:], None
         if draw is not None:  # it goes through the same solve as the data
             drawn = self.products.states(draw)
             columns = np.stack([self.r, self.products.sensitivity(drawn)], axis=2)
-        weighted = self.solver.solve(columns)
-        W_r = weighted[:, :, 0]
+        W_columns = self.solver.solve(columns)
+        W_r = W_columns[:, :, 0]
         if smoothing:
             X = X - smoothing * self.products.operators(self.products.spread(W_r))
-        H, WX = self.solver.gram(X, weighted=draw is not None)
+        H, WX = self.solver.gram(X, weighted=weighted and draw is not None)
         q, scores = np.einsum("nk,nk->k", self.r, W_r), np.einsum("nki,nk->ki", X, W_r)
         equations = NormalEquations(H, scores.sum(axis=0), (q,), self.solver.logdet(needed=False), self.n)
         if drawn is None:
             return TileEquations(equations, scores, None, None)
-        xi = self.products.operators(drawn - self.products.spread(weighted[:, :, 1]))
-        return TileEquations(equations, scores, self.solver.gram(xi)[0], WX)
+        xi = self.products.operators(drawn - self.products.spread(W_columns[:, :, 1]))
+        return TileEquations(equations, scores, self.solver.gram(xi)[0], WX if weighted else None)
+
+    def _lagged(self, white: Array) -> TileEquations:
+        """H, g and q with X itself, from R [y X] (N, K, 1 + d), which is written over: half a solve."""
+        white[:, :, 0] = white @ residual_weights(self.theta)
+        blocks = white.transpose(1, 2, 0) @ white.transpose(1, 0, 2)
+        q, scores, H = blocks[:, 0, 0], blocks[:, 1:, 0], blocks[:, 1:, 1:].sum(axis=0)
+        equations = NormalEquations(H, scores.sum(axis=0), (q,), self.solver.logdet(needed=False), self.n)
+        return TileEquations(equations, scores, None, None)
 
     def misfit(self, gradient: bool) -> ValueGradient:
         """q, with ∇q = −2 X̃ᵀWr from the same solve."""

@@ -17,19 +17,19 @@ is the exact density of the data of a linear equation, with a flat prior on the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from bvsi.common.arrays import Array, Integers
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.block import Result, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance, side_by_side, threads_for
 from bvsi.likelihood.iterative import Iterative, conjugate_gradients
-from bvsi.likelihood.products import Factored, SpaceTime, Whole
+from bvsi.likelihood.products import Factored, SpaceTime, Whole, in_place
 from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance, space_time_coordinates
 from bvsi.linalg import Analysis, Factor, analyse
 from bvsi.linalg.factor import BandedFactor, DenseFactor
@@ -150,8 +150,8 @@ class StackedPlan(CovariancePlan):
                 A = stacked.dense(part.residuals, theta)
                 found = DenseFactor.of(A, lambda: stacked.pattern, label=label)
             elif stacked.narrow:
-                A = stacked.banded(part.residuals, theta)
-                found = BandedFactor.of(stacked.bands, A, lambda: stacked.pattern, label=label)
+                panels = stacked.banded(part.residuals, theta)
+                found = BandedFactor.of(stacked.bands, panels, lambda: stacked.pattern, label=label)
             else:
                 found = self.stacked_analysis.factor(stacked.values(part.residuals, theta), label=label)
             if self.factor_memory <= self.kept:
@@ -304,22 +304,38 @@ class Tiles(Weighting):
 
         return weighted
 
-    def reweighted(self, part: Part, theta: Array, near: Weights, Z: Array) -> Array:
+    def draws(self, part: Part, theta: Array, weigh: Weights, n: int, rng: Rng) -> Iterator[tuple[Array, Array]]:
+        """Of one tile from its factor: r = L z and W r = L⁻ᵀ z have no more to do than residuals are many."""
+        plan, structure = _plan(part), part.residuals.structure
+        drawn = plan.factor(part, theta).draws(n, rng) if not plan.tiles and plan.direct else None
+        if drawn is None:
+            return super().draws(part, theta, weigh, n, rng)
+        placed = (in_place(one, plan.rows, structure.n_rows, structure.n_blocks) for one in drawn)
+        r, w = map(structure.only_active, placed)
+        return iter([(r, w)])
+
+    def reweighted(self, part: Part, thetas: Sequence[Array], near: Weights, r: Array) -> Array:
         """Of one tile by conjugate gradients to 1e-4, preconditioned by weights of a θ close by; no factor is made."""
-        product, label = SpaceTime(part, theta).covariance, f"residual covariance of {part.label}"
         if _plan(part).tiles:
-            return self.weights(part, theta)(Z)
+            return super().reweighted(part, thetas, near, r)
+        products = [SpaceTime(part, theta) for theta in thetas]
+
+        def product(w: Array) -> Array:
+            own = (one.covariance(w[:, :, [m]]) for m, one in enumerate(products))
+            return np.concatenate(list(own), axis=2)
+
+        columns, label = np.repeat(r[:, :, None], len(thetas), axis=2), f"residual covariance of {part.label}"
         try:
-            return conjugate_gradients(product, near, Z, label=label, tol=_ROUGH, max_iterations=_STEPS)
+            return conjugate_gradients(product, near, columns, label=label, tol=_ROUGH, max_iterations=_STEPS)
         except NotPositiveDefiniteError:
-            return self.weights(part, theta)(Z)
+            return super().reweighted(part, thetas, near, r)
 
     def slope_near(self, part: Part, theta: Array, near: Array) -> Array | None:
         """X̃ᵀWr of one tile, W r by conjugate gradients."""
         if _plan(part).tiles:
             return None
-        products, r = SpaceTime(part, theta), part.residuals.residual(theta)[:, :, None]
-        w = self.reweighted(part, theta, self.weights(part, near), r)[:, :, 0]
+        products, r = SpaceTime(part, theta), part.residuals.residual(theta)
+        w = self.reweighted(part, [theta], self.weights(part, near), r)[:, :, 0]
         X = part.residuals.X - products.operators(products.spread(w))
         return np.asarray(np.einsum("nki,nk->i", X, w))
 

@@ -165,13 +165,14 @@ class StackedCovariance:
             A[unused, unused] = 1.0
         return A
 
-    def banded(self, residuals: Residuals, theta: Array) -> Array:
+    def banded(self, residuals: Residuals, theta: Array) -> list[Array]:
         """The lower triangle of Σ(θ) in :attr:`bands`."""
         assert self.tensor is not None
-        used, places, unused = self._in_bands
-        A, own = np.zeros(self.bands.size), self.tensor.values(residuals.jacobians(theta)).ravel()
-        A[places], A[unused] = own if used is None else own[used], 1.0
-        return A
+        panels, values = self.bands.zeros(), self.tensor.values(residuals.jacobians(theta))
+        for A, (pairs, used, places, unused) in zip(panels, self._in_bands, strict=True):
+            own = values[pairs].ravel()
+            A[places], A[unused] = own if used is None else own[used], 1.0
+        return panels
 
     @cached_property
     def bands(self) -> Bands:
@@ -190,22 +191,29 @@ class StackedCovariance:
         return self.bands.below * structure.n_rows <= overlap * structure.n_blocks
 
     @cached_property
-    def _in_bands(self) -> tuple[Integers | None, Integers, Integers]:
-        """Pairs of functions in all blocks k ≤ l that are used, None for all, and their places; ones of the diagonal.
+    def _in_bands(self) -> tuple[tuple[slice, Integers | None, Integers, Integers], ...]:
+        """By panel: pairs of blocks, pairs of functions in them that are used, None for all, their places, and ones.
 
-        The ones stand for residuals that are not used.
+        The ones, on the diagonal, stand for residuals that are not used. Most panels share their arrays.
         """
         assert self.tensor is not None
         active, k, l = self.blocks.structure.active, self.k[self._half], self.l[self._half]  # noqa: E741
         left, right = (end.ravel() for end in self.tensor.ends)
-        start, apart = self.bands.block(k, l)
-        places, diagonal = start[:, None] + apart[:, None] * left + right, np.zeros(0, dtype=np.int64)
-        kept = np.broadcast_to((left >= 0) & (right >= 0), places.shape)
-        if active is not None:
-            kept, diagonal = kept & active.T[k][:, left] & active.T[l][:, right], np.flatnonzero(~active.T.ravel())
-        used = None if kept.all() else np.flatnonzero(kept)
-        places = places.ravel() if used is None else places.ravel()[used]
-        return used, places, self.bands.places(diagonal, diagonal)
+        known, found = dict[bytes, tuple[Integers | None, Integers]](), []
+        for number, (first, c, _, before) in enumerate(self.bands.panels):
+            pairs = slice(*np.searchsorted(k // self.bands.width, (number, number + 1)).tolist())
+            start, apart = self.bands.block(k[pairs], l[pairs])
+            key, ones = np.stack([start - before, apart]).tobytes(), np.zeros(0, dtype=np.int64)
+            kept = np.broadcast_to((left >= 0) & (right >= 0), (len(start), len(left)))
+            if active is not None:
+                kept = kept & active.T[k[pairs]][:, left] & active.T[l[pairs]][:, right]
+                ones = np.flatnonzero(~active.T.ravel()[first : first + c]) * (c + 1)
+            if active is not None or key not in known:
+                used = None if kept.all() else np.flatnonzero(kept)
+                places = ((start - before)[:, None] + apart[:, None] * left + right).ravel()
+                known[key] = used, places if used is None else places[used]
+            found.append((pairs, *known[key], ones))
+        return tuple(found)
 
     @cached_property
     def _half(self) -> Integers:

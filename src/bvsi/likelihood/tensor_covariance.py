@@ -94,6 +94,8 @@ class TensorCovariance:
         single = self._one_by_one or (len(self._pairs) == 1 and max(map(len, terms)) > _TERMS)
         weighted = [self._weighted(_merged(own) if single else own) for own in terms]
         E = len(terms)
+        if E == 1:
+            return self._of_equations(*weighted, *weighted, single=single)[:, None, None]
         total = np.empty((self.times.n_pairs, E, E, len(self.mirror)))
         for e, f in np.ndindex(E, E):
             total[:, e, f] = self._of_equations(weighted[e], weighted[f], single=single)
@@ -119,7 +121,7 @@ class TensorCovariance:
         single
             Whether products of pairs of functions are made one by one, and not kept.
         """
-        total = np.zeros((self.times.n_pairs, len(self.mirror)))
+        total: Array | None = None
         by_rows: dict[tuple[str, Kind], Array] = {}
         turned: dict[tuple[str, Kind], Array] = {}
         done = set[_Pair]()
@@ -129,7 +131,8 @@ class TensorCovariance:
             done.add(pair)
             both = left is right and pair[0] is not pair[1]
             if sum(self.times.n_rows(kind) for _, kind in diagonals) > self.times.n_pairs:
-                total += self._summed_first(diagonals, pair, both, single=single)
+                own = self._summed_first(diagonals, pair, both, single=single)
+                total = own if total is None else np.add(total, own, out=total)
                 continue
             sums = [np.asarray(sum(a * b for a, b in own)) for own in diagonals.values()]
             ends = np.cumsum([len(c) for c in sums])[:-1]
@@ -142,8 +145,9 @@ class TensorCovariance:
             _add(by_rows, (stencils[::-1], kind), own[:, self.mirror])
             _add(by_rows, (stencils, kind), own)
         if by_rows:
-            total += self.times.windows(tuple(by_rows)) @ np.concatenate(list(by_rows.values()))
-        return total
+            summed = self.times.windows(tuple(by_rows)) @ np.concatenate(list(by_rows.values()))
+            total = summed if total is None else np.add(total, summed, out=total)
+        return np.zeros((self.times.n_pairs, len(self.mirror))) if total is None else total
 
     def _summed_first(self, diagonals: _Diagonals, pair: _Pair, both: bool, *, single: bool) -> Array:
         """What a pair of derivatives adds, summed over times first; with its mirror image where both count."""
@@ -334,4 +338,4 @@ class TimeProducts:
 
 
 def _add(sums: dict[tuple[str, Kind], Array], key: tuple[str, Kind], own: Array) -> None:
-    sums[key] = sums[key] + own if key in sums else own
+    sums[key] = np.add(sums[key], own, out=sums[key]) if key in sums else own

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike
 from scipy.linalg import blas, lapack, solve_triangular
 
-from bvsi.common.arrays import Array, Integers
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.pattern import Pattern
@@ -43,6 +43,11 @@ class Factor(Protocol):
 
     def whiten_transposed(self, Y: ArrayLike) -> Array:
         """``Rᵀ Y``: of a whitened Y = R B it makes ``A⁻¹ B``, the other half of a solve; Y (n,) or (n, m)."""
+
+    def draws(self, n: int, rng: Rng) -> tuple[Array, Array] | None:
+        """Draws b of N(0, A), and ``A⁻¹ b``, (rows, n) each; None where they are not quicker than a solve."""
+        del n, rng
+        return None
 
     def gram(self, B: ArrayLike) -> Array:
         """``BᵀA⁻¹B = (RB)ᵀ(RB)``, (m, m), for B (n, m) with few columns: it holds a whitened copy of B."""
@@ -214,6 +219,11 @@ class DenseFactor(Factor):
         solved = solve_triangular(self.U, as_columns(Y, len(self.U)), check_finite=False)
         return np.asarray(np.ascontiguousarray(solved).reshape(np.shape(Y)))
 
+    def draws(self, n: int, rng: Rng) -> tuple[Array, Array]:
+        """``Uᵀ z`` and ``U⁻¹ z``, z white."""
+        z = rng.standard_normal((len(self.U), n))
+        return np.ascontiguousarray(blas.dtrmm(1.0, self.U, z, trans_a=1)), self.whiten_transposed(z)
+
     def selected_inverse(self) -> Array:
         """Entries of A⁻¹ on the pattern."""
         pattern = self.pattern()
@@ -227,7 +237,8 @@ class Bands:
     """Where the lower triangle of a matrix of K × K blocks of N rows stands that has β blocks below the diagonal.
 
     Some columns of blocks are a panel: a square D on the diagonal, and below it B, the β blocks of rows that follow,
-    each stored by columns.
+    each stored by columns. Every panel is an array of its own: memory that was used before serves again, while one
+    array of 70 MB is new to the system each time, which took up to 0.2 s.
 
     Attributes
     ----------
@@ -251,7 +262,7 @@ class Bands:
 
     @cached_property
     def panels(self) -> tuple[tuple[int, int, int, int], ...]:
-        """First row, columns c, rows m of B, and place of D (c, c), behind which B (m, c) is."""
+        """First row, columns c, rows m of B, and numbers before D (c, c), behind which B (m, c) is."""
         found, place = [], 0
         for k in range(0, self.K, self.width):
             c = self.N * min(self.width, self.K - k)
@@ -274,16 +285,23 @@ class Bands:
         apart = np.where(inside, c, m)
         return place + np.where(inside, row, c**2 + row - c) + column * apart, apart
 
+    def diagonal(self, values: Sequence[Array]) -> Array:
+        """The diagonal, (n,)."""
+        return np.concatenate([own[: c * c : c + 1] for own, (_, c, _, _) in zip(values, self.panels, strict=True)])
+
     def places(self, rows: Integers, columns: Integers) -> Integers:
-        """Where entries stand, rows ≥ columns."""
+        """Where entries stand among those of all panels, rows ≥ columns."""
         start, apart = self.block(columns // self.N, rows // self.N)
         return np.asarray(start + columns % self.N * apart + rows % self.N)
 
-    def panel(self, values: Array, number: int) -> tuple[slice, slice, Array, Array]:
+    def zeros(self) -> list[Array]:
+        """All panels, zero."""
+        return [np.zeros(c * (c + m)) for _, c, m, _ in self.panels]
+
+    def panel(self, values: Sequence[Array], number: int) -> tuple[slice, slice, Array, Array]:
         """Rows of a panel and those below it, D and B, as views."""
-        first, c, m, place = self.panels[number]
-        D = values[place : place + c * c].reshape(c, c).T
-        B = values[place + c * c : place + c * (c + m)].reshape(c, m).T
+        first, c, m, _ = self.panels[number]
+        D, B = values[number][: c * c].reshape(c, c).T, values[number][c * c :].reshape(c, m).T
         return slice(first, first + c), slice(first + c, first + c + m), D, B
 
 
@@ -300,14 +318,13 @@ class BandedFactor(Factor):
     """
 
     bands: Bands
-    L: Array
+    L: Sequence[Array]
     pattern: Callable[[], Pattern]
 
     @staticmethod
-    def of(bands: Bands, A: Array, pattern: Callable[[], Pattern], *, label: str = "matrix") -> BandedFactor:
-        """Factorise A, (bands.size,), in place. Errors are those of sparse matrices."""
-        at = bands.places(np.arange(bands.n), np.arange(bands.n))
-        diagonal, U = A[at], np.zeros((bands.panels[0][2],) * 2, order="F")
+    def of(bands: Bands, A: Sequence[Array], pattern: Callable[[], Pattern], *, label: str = "matrix") -> BandedFactor:
+        """Factorise A, by panels, in place. Errors are those of sparse matrices."""
+        diagonal, U = bands.diagonal(A), np.zeros((bands.panels[0][2],) * 2, order="F")
         check_diagonal(diagonal, label)
         for number in range(len(bands.panels)):
             rows, _, D, B = bands.panel(A, number)
@@ -324,13 +341,12 @@ class BandedFactor(Factor):
                 following[: len(U) - s, : len(U) - s] = U[s:, s:]
                 B[:] = blas.dtrsm(1.0, D, B, side=1, lower=1, trans_a=1, overwrite_b=1)
                 U = blas.dsyrk(-1.0, B, beta=1.0, c=following, lower=1, overwrite_c=1)
-        check_pivots(A[at] ** 2, diagonal, np.arange(bands.n), label)
+        check_pivots(bands.diagonal(A) ** 2, diagonal, np.arange(bands.n), label)
         return BandedFactor(bands, A, pattern)
 
     def logdet(self) -> float:
         """``2 Σ_i log L_ii``."""
-        every = np.arange(self.bands.n)
-        return float(2.0 * np.log(self.L[self.bands.places(every, every)]).sum())
+        return float(2.0 * np.log(self.bands.diagonal(self.L)).sum())
 
     def solve(self, B: ArrayLike) -> Array:
         """``L⁻ᵀ L⁻¹ B``."""
@@ -353,9 +369,19 @@ class BandedFactor(Factor):
             X[rows] = blas.dtrsm(1.0, D, X[rows] - under.T @ X[below], lower=1, trans_a=1)
         return X.reshape(np.shape(Y))
 
+    def draws(self, n: int, rng: Rng) -> tuple[Array, Array]:
+        """``L z`` and ``L⁻ᵀ z``, z white."""
+        z = rng.standard_normal((self.bands.n, n))
+        drawn = np.zeros_like(z)
+        for number in range(len(self.bands.panels)):
+            rows, below, D, under = self.bands.panel(self.L, number)
+            drawn[rows] += D @ z[rows]
+            drawn[below] += under @ z[rows]
+        return drawn, self.whiten_transposed(z)
+
     def selected_inverse(self) -> Array:
         """Entries of A⁻¹ on the pattern: Z_RJ = −Z_RR Y, Z_JJ = (D Dᵀ)⁻¹ − Yᵀ Z_RJ, Y = B D⁻¹, R the rows below J."""
-        Z, pattern, last = np.empty_like(self.L), self.pattern(), np.zeros((0, 0))
+        Z, pattern, last = self.bands.zeros(), self.pattern(), np.zeros((0, 0))
         for number in reversed(range(len(self.bands.panels))):
             _, _, D, B = self.bands.panel(self.L, number)
             own, under = self.bands.panel(Z, number)[2:]
@@ -365,7 +391,7 @@ class BandedFactor(Factor):
             own[:] = half.T @ half - Y.T @ under
             last = np.block([[own, under.T], [under, last[: len(B), : len(B)]]])
         rows, columns = np.maximum(pattern.rows, pattern.indices), np.minimum(pattern.rows, pattern.indices)
-        return np.asarray(Z[self.bands.places(rows, columns)])
+        return np.asarray(np.concatenate(Z)[self.bands.places(rows, columns)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from bvsi.data import Data, Grid
 from bvsi.data.smoothness import along, difference_filter
 from bvsi.errors import NoiseError
 from bvsi.noise.level import dithered, lattice_step, observed
-from bvsi.noise.models import Covariance, Frames, Noise, StateCovariance, UnknownScale, check_model
+from bvsi.noise.models import Covariance, Diagonal, Frames, Noise, StateCovariance, UnknownScale, check_model
 from bvsi.residual import Structure
 from bvsi.residual.blur import Blur, correlation, spectral_density
 
@@ -114,6 +114,12 @@ def widths_of(noise: Noise) -> Mapping[str, float]:
     """Widths of blurred noise, empty for all other."""
     shape = shape_of(noise)
     return shape.widths if isinstance(shape, Blurred) else {}
+
+
+def gain_of_counts(noise: Noise) -> Mapping[str, float]:
+    """Size of one count by field, empty for noise that is not that of counts."""
+    shape = shape_of(noise)
+    return shape.gain if isinstance(shape, Diagonal) else {}
 
 
 def correlated(noise: Noise) -> bool:

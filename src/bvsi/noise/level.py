@@ -29,6 +29,7 @@ MAD_VARIANCE, _MAD_SQUARE_SHARE = 1.3605, 0.3675
 _FEWEST = 30  # fewer filtered values do not give a scale
 MOST = 1_000_000  # more filtered values than these only cost time
 _ENOUGH = 250_000  # to compare filters, where σ itself is not asked for
+_FEW = 8  # filters that are compared once more with more values; not measured
 _ROWS_FOR_CORRELATION = 2000  # of a filter, from which the correlation of its values is taken; more only cost time
 _LATTICE = 100_000  # values in which a lattice is looked for; more only cost time
 _REPEATED = 0.5  # different values over values beyond which there is no lattice that matters; not measured
@@ -131,7 +132,10 @@ def estimate_noise(data: Data, rng: Rng | None = None, *, blur: Blur | None = No
     for name in data.fields:
         values = observed(data, name)
         step = lattice_step(values)
-        estimates = _estimates(shaped(dithered(values, step, rng), data.geometry), banks)
+        u, some = shaped(dithered(values, step, rng), data.geometry), banks
+        if u.size > MOST:
+            some = _worth_more(_estimates(u, banks, _ENOUGH))
+        estimates = _estimates(u, some)
         chosen[name] = _rounded(_choose(estimates, name), step)
         cleanest[name] = _words(min(estimates, key=_upper).filters)
     return NoiseLevel(
@@ -389,6 +393,16 @@ def _choose(estimates: list[_FilteredScale], name: str) -> _FilteredScale:
     low = min(estimates, key=_upper)
     agree = [e for e in estimates if e.sigma - low.sigma <= _WITHIN * low.sigma * max(e.error, low.error)]
     return min(agree, key=lambda e: e.error)
+
+
+def _worth_more(estimates: list[_FilteredScale]) -> list[tuple[AxisFilter, ...]]:
+    """Filters that may be chosen with more values: of those that agree with the lowest the most precise, and it."""
+    if not estimates:
+        return []
+    low = min(estimates, key=_upper)
+    near = [e for e in estimates if e.sigma - low.sigma <= 2 * _WITHIN * low.sigma * max(e.error, low.error)]
+    chosen = {id(e) for e in (low, *sorted(near, key=lambda e: e.error)[:_FEW])}
+    return [e.filters for e in estimates if id(e) in chosen]
 
 
 def add_noise(data: Data, sigma: float | Mapping[str, float], rng: Rng) -> Data:

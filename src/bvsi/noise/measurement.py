@@ -254,7 +254,7 @@ def _from_filters(bridged: Bridged, level: NoiseLevel, robust: bool | None) -> M
     factor = _together(bridged.factor, replaced.factor)
     variance = _times(law.variance, factor)
     notes = [*_notes(replaced), *law.notes, *(bridged.summary(name) for name in bridged.factor)]
-    model = _model(variance, data)
+    model = _model(variance, data, law.growth)
     model = Blurred(model, law.widths) if law.widths else model
     sigma = {f: float(np.sqrt(v.mean())) for f, v in law.variance.items()}
     made = Measurement(replaced.data, model, variance, sigma, sigma, law.error, "; ".join(notes), _masks(factor))
@@ -313,11 +313,12 @@ def _floor(data: Data, name: str) -> float:
     return NOISE_LEVELS.rounding * size if size > 0 else 1.0
 
 
-def _model(variance: dict[str, Array], data: Data) -> Noise:
+def _model(variance: dict[str, Array], data: Data, growth: Mapping[str, SignalNoise]) -> Noise:
     if all(v.ndim == 0 for v in variance.values()):
         return PerField({f: float(np.sqrt(v)) for f, v in variance.items()})
     shape = (len(data.times), data.geometry.n_nodes)
-    return Diagonal({f: np.sqrt(np.broadcast_to(v, shape)) for f, v in variance.items()})
+    gain = {f: law.b for f, law in growth.items() if law.b and law.significant}
+    return Diagonal({f: np.sqrt(np.broadcast_to(v, shape)) for f, v in variance.items()}, gain)
 
 
 def _notes(replaced: Bridged) -> list[str]:
@@ -405,7 +406,7 @@ def _stated(bridged: Bridged, noise: Noise, level: NoiseLevel | None, robust: bo
     factor = _together(bridged.factor, replaced.factor)
     if relative is not None and (factor or isinstance(shape, SignalNoise)):
         relative, variance = _times(relative, factor), _times(variance, factor)
-        model = _model(relative, data)
+        model = _model(relative, data, dict.fromkeys(data.fields, shape) if isinstance(shape, SignalNoise) else {})
         model = Blurred(model, shape.widths) if isinstance(shape, Blurred) else model
         noise = model if shape is noise else UnknownScale(model)
     sigma = {f: float(np.sqrt(np.mean(v))) for f, v in variance.items()}

@@ -183,9 +183,16 @@ class PerTime:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Diagonal:
-    """Known standard deviations per field and node, (nodes,), or per field, time and node, (T, nodes)."""
+    """Known standard deviations per field and node, (nodes,), or per field, time and node, (T, nodes).
+
+    Attributes
+    ----------
+    gain
+        Size of one count in units of the field, by field, where noise is that of counts; such noise is skewed.
+    """
 
     sigma: Mapping[str, ArrayLike]
+    gain: Mapping[str, float] = dataclasses.field(default_factory=dict)
     scale_known: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -208,7 +215,8 @@ class Diagonal:
 
     def at(self, frames: Frames, nodes: Mask | None = None) -> Diagonal:
         """Those of the times and nodes."""
-        return Diagonal({f: values_at(np.asarray(s, dtype=float), frames, nodes) for f, s in self.sigma.items()})
+        sigma = {f: values_at(np.asarray(s, dtype=float), frames, nodes) for f, s in self.sigma.items()}
+        return Diagonal(sigma, self.gain)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -221,8 +221,11 @@ class Library:
     @property
     def texts(self) -> dict[str, str]:
         """Operators by name in fields, coordinates and parameters: vectors by component, definitions inserted."""
-        insert = Inserted(self._definitions)
-        return {o.name: ast.unparse(insert.visit(copy.deepcopy((o.free or o.syntax).tree))) for o in self._operators}
+        trees = {o.name: (o.free or o.syntax).tree for o in self._operators}
+        if self._definitions:
+            insert = Inserted(self._definitions)
+            trees = {name: insert.visit(copy.deepcopy(tree)) for name, tree in trees.items()}
+        return {name: ast.unparse(tree) for name, tree in trees.items()}
 
     def left(self, equation: str) -> Left:
         """Left side of the equation of a field."""

@@ -18,6 +18,7 @@ from bvsi.common.arrays import Array, Rng
 from bvsi.forward.semidiscrete import StepFailedError
 from bvsi.forward.tangents import solve_with_tangents
 from bvsi.refine.linear import Propagated
+from bvsi.refine.measurements import Measurements
 from bvsi.refine.model import ForwardModel
 from bvsi.residual.discrete import NotFiniteError
 
@@ -170,6 +171,14 @@ class Joint:
             told += float(one.precisions(law) @ np.diag(covariance))
         return len(point.theta) + sum(map(len, point.z)) - told
 
+    def prior_part(self, one: Measurements, law: Array, number: int) -> Array:
+        """Variance of the modes of an initial state over that of their prior, (m,); zero of modes without one."""
+        return np.asarray(one.precisions(law) * np.diag(self.of_z[number]))
+
+    def initial_sd(self, slopes: Array, number: int) -> Array:
+        """Standard deviations (S,) of an initial state with derivatives (S, m) by z."""
+        return np.asarray(np.sqrt(np.einsum("sm,mn,sn->s", slopes, self.of_z[number], slopes, optimize=True)))
+
     def drawn(self, number: int, count: int, rng: Rng) -> tuple[Array, Array]:
         """So many draws of θ and z of an experiment, less their means, (d, k) and (m, k)."""
         x = np.linalg.cholesky(self.inverse) @ rng.standard_normal((len(self.inverse), count))
@@ -289,7 +298,7 @@ def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Ar
     """Standard deviations by which a coefficient moves, at most, if predictions change so; needs propagators."""
     d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
     b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
-    moved = replace(at, g=sum(own[:d] for own in b), h=tuple(own[d:] for own in b))
+    moved = replace(at, g=np.sum([own[:d] for own in b], axis=0), h=tuple(own[d:] for own in b))
     S, slope = moved.reduced([scipy.linalg.cho_factor(C) for C in at.C])
     inverse = np.linalg.inv(S)
     return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))

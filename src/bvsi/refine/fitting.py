@@ -443,6 +443,8 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),
+        tuple(law.initial_sd(one.initial_slopes(point.z[k]), k) for k, one in enumerate(model.experiments)),
+        tuple(law.prior_part(one, point.law[k], k) for k, one in enumerate(model.experiments)),
         point.law,
         point.level,
         point.steps,

@@ -85,6 +85,8 @@ class Measurements:
         What neighbours share of the noise; None where values are independent.
     level_known
         Whether the variance is known, or only its shape.
+    kernels
+        Whether places are blurred, or averages over bins.
     offsets, weights
         Times (q,) within an exposure, from that of its frame, at which the equation is solved, and their weights (q,).
     on
@@ -111,6 +113,7 @@ class Measurements:
     least: Array
     correlated: Correlated | None
     level_known: bool
+    kernels: bool
     offsets: Array
     weights: Array
     on: Grid | Mesh
@@ -170,6 +173,7 @@ class Measurements:
             least=np.repeat([_least(own, f) if laws[f] else 0.0 for f in fields], data.n_nodes),
             correlated=alike,
             level_known=measured.noise.scale_known,
+            kernels=any(width for name, width in (*kernel.items(), *box.items()) if name != "time"),
             offsets=offsets,
             weights=weights,
             on=place,
@@ -304,6 +308,11 @@ class Measurements:
     def positive(self) -> tuple[str, ...]:
         """Fields that are not below zero."""
         return tuple(f for f, b in zip(self.fields, np.split(self.bend, len(self.fields)), strict=True) if b[0] > 0)
+
+    @property
+    def averaged(self) -> bool:
+        """Whether values are averages over time or places, not those of the fields."""
+        return self.kernels or len(self.offsets) > 1
 
     @property
     def at_nodes(self) -> bool:

@@ -17,14 +17,13 @@ from bvsi.common.arrays import Array
 from bvsi.data import Grid
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
-from bvsi.forward.series import SeriesSimulator
 from bvsi.forward.splines import CUBIC, spline_order
 from bvsi.forward.tangents import solve_with_tangents, weak_terms
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.constraints.linear import stacked
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
-from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
+from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
 from bvsi.operators import Library
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
@@ -76,24 +75,20 @@ class ForwardModel:
             made = tuple(_solver(one, library) for one in experiments)
         except BvsiError as error:
             raise RefineError(f"refine: {str(error).removeprefix('simulate: ')}") from error
-        simulators = tuple(one for one in made if isinstance(one, Simulator))
-        if len(simulators) < len(made):
-            raise RefineError("refine: series without space cannot be fitted by forward solves; use their weak form.")
         if made[0].fields != experiments[0].fields:
             raise RefineError("refine: a field has no operator left, and could not change; keep one in its equation.")
         experiments = tuple(
-            one if propagates(one, made) else one.some_modes()
-            for one, made in zip(experiments, simulators, strict=True)
+            one if propagates(one, own) else one.some_modes() for one, own in zip(experiments, made, strict=True)
         )
         rows = np.concatenate([well_posed_rows(library, one.extremes) for one in experiments])
-        scale = _scales(experiments, simulators)
+        scale = _scales(experiments, made)
         rows /= np.abs(rows * scale).max(axis=1, keepdims=True, initial=np.finfo(float).tiny)
         texts = ("the equation is well posed: diffusion at the highest order is not negative",) * len(rows)
         every = LinearConstraints(library.names, rows, np.zeros(len(rows)), np.full(len(rows), np.inf), texts)
         if bounds:
             both = stacked([every.rows, bounds.rows])
             every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library, tuple(experiments), simulators, scale, every)
+        return ForwardModel(library, tuple(experiments), made, scale, every)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -191,14 +186,16 @@ class ForwardModel:
         return solve_program(P, g, self.bounds)
 
 
-def _solver(one: Measurements, library: Library) -> Simulator | SeriesSimulator:
+def _solver(one: Measurements, library: Library) -> Simulator:
     """On grids splines, of a high degree where the equation is linear and every node is a mode of the initial state."""
     data, grid = one.as_data(one.smooth), one.on
-    made = simulator(data, library, positive=one.positive)
-    few = not isinstance(grid, Grid) or min(grid.shape) < _SMOOTH + 2
-    if few or not isinstance(made, Simulator) or not propagates(one, made):
+    made = simulator(data, library, positive=one.positive, tangents=True)
+    assert isinstance(made, Simulator)  # with derivatives there is no other
+    if not isinstance(grid, Grid) or min(grid.shape, default=0) < _SMOOTH + 2 or not propagates(one, made):
         return made
-    return simulator(data, library, positive=one.positive, degree=_SMOOTH)
+    smooth = simulator(data, library, positive=one.positive, degree=_SMOOTH, tangents=True)
+    assert isinstance(smooth, Simulator)  # see above
+    return smooth
 
 
 def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]) -> Array:
@@ -222,7 +219,7 @@ class ForwardFit:
     theta
         (d,), the most probable coefficients.
     posterior
-        Of the coefficients; the initial states are integrated out.
+        Of the coefficients; the initial states are integrated out: Laplace, or chains where they were asked for.
     log_likelihood
         log p(û | θ̂), initial states integrated out, up to a constant that is the same for all models of the same data.
     deviance
@@ -239,6 +236,10 @@ class ForwardFit:
         Initial states (s,), one per experiment.
     predictions, spreads
         Fitted values (T + L, s) and their standard deviations, one per experiment; the last L are forecasts.
+    initial_sd
+        Standard deviations of these, (S,).
+    prior_part
+        Variance of the modes of each over that of their prior, (m,): one where the data say nothing.
     smoothness
         Law of the modes of each, (fields, 3); see :meth:`Measurements.precisions`.
     level
@@ -251,7 +252,7 @@ class ForwardFit:
     """
 
     theta: Array
-    posterior: GaussianPosterior | TruncatedPosterior
+    posterior: GaussianPosterior | TruncatedPosterior | ChainPosterior
     log_likelihood: float
     deviance: float
     count: int
@@ -261,6 +262,8 @@ class ForwardFit:
     initial: tuple[Array, ...]
     predictions: tuple[Array, ...]
     spreads: tuple[Array, ...]
+    initial_sd: tuple[Array, ...]
+    prior_part: tuple[Array, ...]
     smoothness: tuple[Array, ...]
     level: float
     steps: int
@@ -271,6 +274,11 @@ class ForwardFit:
     def names(self) -> tuple[str, ...]:
         """Operators."""
         return self.posterior.names
+
+    @property
+    def narrowed(self) -> Array:
+        """Standard deviations of the coefficients over those of their prior, (d,): one where the data say nothing."""
+        return np.asarray(np.sqrt(self.posterior.variance) / self.scale)
 
     @property
     def chi2(self) -> float:

@@ -63,6 +63,7 @@ def assemble(
     discretised: Discretised | None = None,
     thin: Thinning | None = None,
     blur: Sequence[Mapping[str, float]] = (),
+    gain: Sequence[Mapping[str, float]] = (),
     progress: Progress = silent,
 ) -> ResidualSystem:
     """Residual system of one or several experiments. ::
@@ -97,6 +98,8 @@ def assemble(
     blur
         Widths over which the noise of each experiment is blurred, by axis and ``time``, in units of the coordinates
         (:mod:`bvsi.residual.blur`); spline tests on uniform grids alone.
+    gain
+        Size of one count by field of each experiment, where its noise is that of counts.
     """
     discretisation = discretisation or Galerkin()
     stencil = stencil or (EachFrame() if library.steady else BackwardEuler())
@@ -115,7 +118,7 @@ def assemble(
         near = state if at is experiment else replace(state_of(at, space), variance=state.variance)
         white = thinned is None and blurred is None and space.nodal and bool(state.variance)
         if white and not all(o.state_linear for o in operators):
-            near = half_noisy(near, at)
+            near = half_noisy(near, at, gain[number] if gain else {})
         label = f"experiment {number + 1} of {len(experiments)}"
         given = (operators, space, (state, near), stencil, thinned, blurred, progress, label)
         parts.append(_residuals(experiment, library, *given))

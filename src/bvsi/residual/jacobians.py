@@ -170,7 +170,7 @@ class Matrix(JacobianKind):
 
     def add_applied(self, out: Array, time: int, V: Array) -> None:
         """J(û_time) V."""
-        out += self.scale * (self.slots.matrix(self._at(time)) @ V)
+        out += self.scale * (self._matrix(time) @ V)
 
     def add_summed(self, out: Array, b: Any, V: Array, made: Sums) -> None:  # noqa: ARG002
         """J(û_j) V_j, and their sums."""
@@ -184,13 +184,21 @@ class Matrix(JacobianKind):
 
     def _add_all(self, out: Array, V: Array, *, transposed: bool) -> None:
         times = [slice(None)] if self.constant else [slice(j, j + 1) for j in range(len(self.entries))]
-        for row, chosen in zip(self.entries, times, strict=True):
-            matrix, own = self.slots.matrix(row), V[:, chosen]
+        for time, chosen in enumerate(times):
+            matrix, own = self._matrix(time), V[:, chosen]
             product = (matrix.T if transposed else matrix) @ own.reshape(len(V), -1)
             out[:, chosen] += self.scale * product.reshape(-1, *own.shape[1:])
 
     def _at(self, time: int) -> Array:
         return np.asarray(self.entries[0 if self.constant else time])
+
+    def _matrix(self, time: int) -> Any:
+        """J(û_time) but for its scale; one that serves all times is kept."""
+        return self._of_all_times if self.constant else self.slots.matrix(self.entries[time])
+
+    @cached_property
+    def _of_all_times(self) -> Any:
+        return self.slots.matrix(self.entries[0])
 
 
 @dataclass(frozen=True, eq=False)

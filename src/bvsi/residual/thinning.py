@@ -28,8 +28,10 @@ not serve: ε̂ has as small a part of the noise as there are residuals to a val
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -243,16 +245,21 @@ class Thinned:
 HALF = 0.5  # part of the variance of the noise that states keep, see above
 
 
-def half_noisy(state: State, data: Data) -> State:
+def half_noisy(state: State, data: Data, gain: Mapping[str, float] = MappingProxyType({})) -> State:
     """The fields of a state (n, T) with half of the variance of their noise, and that variance.
+
+    Counts are skewed, κ₃ = b σ², which adds ½ κ₃ (g_i' g_j'' + g_i'' g_j') to Cov(g̃_i, g̃_j): to this order that is what
+    Jacobians have half a count higher, σ² g_i'(u + b/2) g_j'(u + b/2). For u² from 5 counts it is 20%.
 
     Parameters
     ----------
     data
         Where and when its values are, on the nodes of the space.
+    gain
+        Size b of one count, by field.
     """
     fields, variance = dict(state.fields), dict(state.variance)
     for name, smoother in data.smoothers.items():
         values, kept = smoother.keeping(HALF, state.fields[name].T)
-        fields[name], variance[name] = values.T, kept * state.variance[name]
+        fields[name], variance[name] = values.T + HALF * gain.get(name, 0.0), kept * state.variance[name]
     return replace(state, fields=fields, variance=variance)

@@ -67,6 +67,9 @@ _SETTLED = 200.0
 # Moments with weights of their own before a fit, at most: two bring Hindmarsh–Rose with 20% of noise from χ²/n = 40 to
 # 2, from where the fit converges; without them 2 of 8 trajectories ended on a plateau with χ²/n = 11.
 _REWEIGHTED = 4
+# Standard deviations to which a pilot fits its models: their misfits are then known to a hundredth, and all residuals
+# move the estimate by far more.
+_PILOT = 0.1
 # z² by which an operator that is left out would show, if it explained as much as all others: two standard deviations.
 # Of 31 runs of ``bvsi bench honesty`` (seeds 5000 to 5004) where nothing else was open, those below were right in 3 of
 # 9, those with 4 to 20 in 22 of 22.
@@ -286,6 +289,8 @@ class BestSubset:
         in for one another only together, as monomials on a short trajectory do; 0 leaves it out.
     larger
         Sizes beyond the selected one on the path. The last six bound the effort; they are not measured one by one.
+    compared
+        Whether the best model is compared with its rivals; if not, the path has nothing else.
     """
 
     rounds: int = 6
@@ -299,6 +304,7 @@ class BestSubset:
     misfit: float = field(default=2.0, repr=False)
     larger: int = field(default=3, repr=False)
     by_equation: int = 0
+    compared: bool = field(default=True, repr=False)
 
     def __post_init__(self) -> None:
         if self.rounds < 1 or self.draws < 1:
@@ -327,7 +333,11 @@ class BestSubset:
             For the draws of noise that moments and expansions take (default: seed 0, as in every fit).
         """
         search = _Subsets(self, likelihood, Protection.of(likelihood.names, keep, groups), _given(rng))
-        return search.path(*search.found(progress))
+        best, quadratic, ladder, why = search.found(progress)
+        if self.compared:
+            return search.path(best, quadratic, ladder, why)
+        score, fit = search.fits[best]
+        return SelectionPath((Visited.of(fit, score, None, {}, frozenset()),), self.criterion.name, why)
 
 
 class _Subsets:
@@ -442,7 +452,9 @@ class _Subsets:
         if self.few is None:
             self._begin_apart()
             return
-        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
+        roughly = replace(self.settings.estimator, tol=max(self.settings.estimator.tol, _PILOT))
+        settings = replace(self.settings, estimator=roughly)
+        pilot = _Subsets(settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
         try:
             fit = pilot.fits[pilot.found()[0]][1]
         except BvsiError:  # what is wrong with some tiles need not be wrong with all

@@ -44,13 +44,13 @@ class Evaluation:
     offered
         Multi-indices β; on interior facets Sided(β, ±1).
     make
-        β → entries of E_β (nnz,), asked for once; ``made`` keeps them.
+        β → entries of E_β (nnz,), asked for once; ``made`` keeps them as matrices.
     """
 
     pattern: Pattern
     offered: tuple[Jet, ...]
     make: Callable[[Any], Array]
-    made: dict[Jet, Array] = field(default_factory=dict, init=False)
+    made: dict[Jet, Any] = field(default_factory=dict, init=False)
 
     @staticmethod
     def from_local(
@@ -94,16 +94,17 @@ class Evaluation:
         return Evaluation(pattern, tuple(Sided(i, side) for i in offered for side in (1, -1)), entries)
 
     def matrix(self, index: Jet) -> Any:
-        """E_index as a sparse matrix."""
-        return self.pattern.matrix(self.entries(index))
-
-    def entries(self, index: Jet) -> Array:
-        """Entries of E_index; a derivative that the element does not carry is refused."""
+        """E_index as a sparse matrix; a derivative that the element does not carry is refused."""
         if index not in self.offered:
             raise SpaceError(f"the element has no derivative {index}; use an element of higher order.")
         if index not in self.made:
-            self.made[index] = self.make(index)
+            self.made[index] = self.pattern.matrix(self.make(index))
         return self.made[index]
+
+    def entries(self, index: Jet) -> Array:
+        """Entries of E_index."""
+        entries: Array = self.matrix(index).data
+        return entries
 
 
 @dataclass(frozen=True, eq=False)

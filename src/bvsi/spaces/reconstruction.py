@@ -48,7 +48,9 @@ def monomials(offsets: Array, powers: Integers) -> Array:
     return np.asarray(reduce(np.multiply, factors))
 
 
-def reconstruction(domain: Domain, cells: Integers, places: Array, degree: int) -> sparse.csr_array:
+def reconstruction(
+    domain: Domain, cells: Integers, places: Array, degree: int, points: Array | None = None
+) -> sparse.csr_array:
     """R (m·q × n) at m groups of q neighbouring places in a domain with n nodes.
 
     Parameters
@@ -57,7 +59,10 @@ def reconstruction(domain: Domain, cells: Integers, places: Array, degree: int) 
         That in which the middle of each group lies, (m,).
     places
         Coordinates (m, q, dim).
+    points
+        Those of the nodes (n, dim), where they are not the ones of the domain.
     """
+    points = domain.points if points is None else points
     m, q = places.shape[:2]
     powers = exponents(domain.dim, degree)
     reach, edges = cell_graph(domain)
@@ -68,8 +73,8 @@ def reconstruction(domain: Domain, cells: Integers, places: Array, degree: int) 
         if count > _MOST * len(powers) + 1:
             raise SpaceError("some nodes lie so that they determine no polynomial; use a lower degree.")
         for some in np.array_split(left, -(-left.size // _SLAB)):
-            near = nearest(domain.points, reach[cells[some]], edges, places[some].mean(axis=1), len(powers) + 1, count)
-            good, weights = _weights(domain.points[near], places[some], powers, 2 * degree + 1)
+            near = nearest(points, reach[cells[some]], edges, places[some].mean(axis=1), len(powers) + 1, count)
+            good, weights = _weights(points[near], places[some], powers, 2 * degree + 1)
             sizes[some[good]] = near.shape[1]
             parts.append((some[good], near[good], weights))
         # at corners of the domain neighbours lie on one side, so that more of them are needed

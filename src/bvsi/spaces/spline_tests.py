@@ -10,7 +10,7 @@ diagonal one. The functions vanish on the boundary with their derivatives: no bo
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
 from itertools import product
 from typing import Any
@@ -91,6 +91,10 @@ class SplineTests:
     ends
         Whether there are functions that reach the ends of the axes of a uniform grid too, narrower ones, which vanish
         there with as many derivatives as go onto them; otherwise all vanish there with all derivatives.
+    stretch
+        By axis, places and where they go, (n,) each, linear between them: values between the nodes of a mesh are smooth
+        functions of these coordinates. ``discover`` takes ξ = ∫ dx/k where it finds k(x) in ``div(k*grad(u))``: where k
+        has a step, u has a kink, and none as a function of ξ.
     """
 
     gap: float | Mapping[str, float] | None = None
@@ -98,6 +102,7 @@ class SplineTests:
     reconstruction: int | None = None
     reach: float | Mapping[str, float] | None = None
     ends: bool = False
+    stretch: Mapping[str, tuple[Array, Array]] | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name, given in (("gap", self.gap), ("reach", self.reach)):
@@ -176,7 +181,8 @@ class SplineTests:
         domain = Domain.of(geometry)
         gaps = np.array([self.gap_of(name) for name in geometry.names]) * domain.spacing
         degree, reconstruction = self.degree or derivatives + _SPARE, self.reconstruction or USUAL_RECONSTRUCTION
-        return BackgroundTests.by_gaps(domain, gaps, degree, reconstruction, self._ball(geometry))
+        tests = BackgroundTests.by_gaps(domain, gaps, degree, reconstruction, self._ball(geometry))
+        return replace(tests, stretch=tuple((self.stretch or {}).get(name) for name in geometry.names))
 
     def _on_background(self, geometry: Grid | Mesh, degree: int, derivatives: int) -> Space:
         tests = self._background(geometry, derivatives)

@@ -103,7 +103,7 @@ def html_report(
     if found.refined is not None:
         weak = {name: (v, sd) for name, v, sd in zip(found.names, found.theta, found.sd, strict=True)}
         made = refined_section(found.refined, weak)
-        few = found.refined.few_frames  # the weak form cannot decide then
+        few = found.refined.few_frames or found.refined.few_sensors  # the weak form cannot decide then
         sections = {"refined": made, **sections} if few else {**sections, "refined": made}
     sections["settings"] = settings_section(found, settings, timing, study_text)
     sections["paper"] = paper_section(found)

@@ -32,11 +32,13 @@ def refined_section(refined: Refined, weak: Mapping[str, tuple[float, float]]) -
     weak
         Coefficients of the weak form and their standard deviations, by operator.
     """
-    few = "The frames are too few for the weak form below: trust this section. " if refined.few_frames else ""
+    what = "frames" if refined.few_frames else "sensors" if refined.few_sensors else ""
+    few = f"The {what} are too few for the weak form below: trust this section. " if what else ""
     words = (
         f"{few}The equation and {len(refined.models) - 1} others were solved from an initial state that is inferred "
-        "with the coefficients, and compared with the values as they were measured."
+        f"with the coefficients, and compared with {refined.best.count} values as they were measured."
     )
+    agreement = refined.agreement  # a disagreement is among the doubts
     return element(
         "section",
         element("h2", "Forward solves"),
@@ -44,8 +46,9 @@ def refined_section(refined: Refined, weak: Mapping[str, tuple[float, float]]) -
         element("p", element("code", refined.equation)),
         *(element("p", doubt, class_="note") for doubt in refined.doubts),
         _coefficients(refined, weak),
+        element("p", refined.identified),
         _structures(refined),
-        *([element("p", str(refined.agreement))] if refined.agreement is not None else []),
+        *([element("p", str(agreement))] if agreement is not None and not agreement.doubted else []),
         *_experiments(refined),
         id="refined",
     )

@@ -63,6 +63,7 @@ from bvsi.data._arrays import mapped
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.forecasting import forecast
 from bvsi.errors import BvsiError
+from bvsi.infer.nuts import NUTS
 from bvsi.operators import Library
 from bvsi.predict.push import SimulationError
 
@@ -232,10 +233,10 @@ def _run(
         answered(found, folder)
     end = time.monotonic() + wanted.budget
     if study.settings.forecast.enabled or "forecast" in wanted.insisted:
-        share = 0.5 if study.settings.refine.enabled else 1.0  # both fit into the budget
+        share = 0.5 if study.settings.refine.wanted else 1.0  # both fit into the budget
         limit = limited(progress, share * wanted.budget)
         found = _followed("forecast", stages, digests, found, wanted, lambda: with_forecast(inputs, found, limit))
-    if study.settings.refine.enabled:
+    if study.settings.refine.wanted:
         digests["refine"] = refine_digest(inputs, digests["forecast"])
         left = max(0.0, end - time.monotonic())
         insisted = replace(wanted, insisted=wanted.insisted | {"refine"})  # it is for answers that are in doubt
@@ -371,6 +372,8 @@ def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress 
     wanted = inputs.study.settings.refine
     given = {name: options[name] for name in ("noise", "constraints")} | how
     given |= {"blur": wanted.blur, "bins": wanted.bins}
+    if wanted.draws is not None:
+        given["sample"] = NUTS(draws=wanted.draws, tune=wanted.draws, chains=2)
     mesh = _mesh_of(inputs.study)
     if mesh is not None:
         given["on"] = read_mesh(mesh, allow_outside=inputs.study.allow_outside).mesh

@@ -6,9 +6,9 @@ examples. What one key says about another, and about the data, is in :mod:`bvsi.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, Tag
+from pydantic import Field, Tag, model_validator
 
 from bvsi.app.study.prior_settings import DefaultLaw, JointPrior, Law
 from bvsi.app.study.types import (
@@ -31,6 +31,8 @@ from bvsi.app.study.types import (
     Whole,
     kinds,
 )
+from bvsi.errors import OperatorError
+from bvsi.operators.functions import written_functions
 
 BoundaryName = Literal["unknown", "no-flux", "zero-neumann", "dirichlet", "assembled"]
 Boundary = Annotated[
@@ -165,7 +167,7 @@ class LibrarySettings(Section):
     unknown: Annotated[dict[Name, Name | Annotated[tuple[Name, ...], Few]], Few] = Field(
         default={},
         description="Functions inside operators that are estimated with a band, and what they are functions of: "
-        "coordinates, t, or fields, such as k in div(k*grad(u))",
+        "coordinates, t, or fields, such as k in div(k*grad(u)); or write div(unknown(k, of=x)*grad(u))",
         examples=[{"k": "x"}],
     )
     left: Text | Annotated[dict[Name, Text], Few] | None = Field(
@@ -179,6 +181,27 @@ class LibrarySettings(Section):
         description="Treatment of biharmonic(...) on elements; left out, the better one",
         examples=["mixed"],
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, given: Any) -> Any:
+        """Functions that are written in operators, ``unknown(k, of=x)``, as names; other texts are checked later."""
+        equations = given.get("equations") if isinstance(given, dict) else None
+        stated = given.get("unknown", {}) if isinstance(given, dict) else None
+        if not isinstance(equations, dict) or not isinstance(stated, dict):
+            return given
+        found: dict[str, tuple[str, ...]] = {}
+
+        def plain(text: Any) -> Any:
+            try:
+                named, of = written_functions(text) if isinstance(text, str) else (text, {})
+            except OperatorError:
+                return text
+            found.update(of)
+            return named
+
+        changed = {f: [*map(plain, texts)] if isinstance(texts, list) else texts for f, texts in equations.items()}
+        return {**given, "equations": changed, "unknown": {**found, **stated}} if found else given
 
 
 class NoiseSettings(Section):
@@ -323,7 +346,9 @@ class ForecastSettings(Section):
 class RefineSettings(Section):
     """The selected equation and its rivals fitted to the measurements by forward solves, for data with few frames."""
 
-    enabled: Switch = Field(default=False, description="Whether these fits are made", examples=[True])
+    enabled: Switch | None = Field(
+        default=None, description="Whether these fits are made; left out, where `on` is given", examples=[True]
+    )
     on: Name | None = Field(
         default=None,
         description="Mesh file where the equation is solved, for sensors inside a domain; left out, at the data",
@@ -339,6 +364,16 @@ class RefineSettings(Section):
         description="Lengths by axis over which values are averages; of time, exposures",
         examples=[{"x": 0.1, "time": 0.5}],
     )
+    draws: Annotated[Count, Field(ge=4, le=10_000)] | None = Field(
+        default=None,
+        description="Draws of NUTS in each of two chains, of the most probable structure; left out, Laplace",
+        examples=[200],
+    )
+
+    @property
+    def wanted(self) -> bool:
+        """Whether these fits are made: sensors inside a domain are fitted so by default."""
+        return self.on is not None if self.enabled is None else self.enabled
 
 
 class QuantitySettings(Section):

@@ -1,0 +1,67 @@
+"""An operator that the library lacks is named, also where others stand in for it and the misfit is that of noise."""
+
+import numpy as np
+
+from bvsi.check import Verdict
+from bvsi.check.variations import plain_operators
+from bvsi.data import Data, Grid
+from bvsi.discovery import discover
+from bvsi.operators import Library
+from bvsi.studies.benchmarks.honesty.observing import white
+from bvsi.studies.benchmarks.honesty.physics import PHYSICS, NodesAndFrames
+
+
+def drawn(seed):
+    rng = np.random.default_rng(seed)
+    one = PHYSICS["fisher"].draw(rng, NodesAndFrames(96, 41))
+    return white(0.02)(one.data, rng), one
+
+
+def of_plain(found):
+    return [test for test in found.check.tests if test.kind == "missing"]
+
+
+def test_stand_ins_do_not_hide_what_is_missing():
+    data, one = drawn(4)
+    found = discover(data, one.library("dx(dx(u))"))
+    (test,) = of_plain(found)
+    assert found.check.verdict is Verdict.OPERATOR
+    assert test.name == "dx(dx(u)), not in the library, explains residuals"
+    assert test.p < 1e-6
+    assert "dx(dx(u))" in found.check.reasons[0]
+
+
+def test_of_the_true_equation_p_is_uniform():
+    """Of 12 draws none is below 1e-3, and about half are below one half: Bonferroni makes them larger, not smaller."""
+    p = []
+    for seed in range(12):
+        data, one = drawn([9, seed])
+        (test,) = of_plain(discover(data, Library({"u": list(one.truth)}, keep="all")))
+        p.append(test.p)
+    assert min(p) > 1e-3
+    assert 0.1 < np.mean(p) < 0.95
+
+
+def lacking(library, derivatives):
+    return {field: {o.name for o in own} for field, own in plain_operators(library, ("x",), derivatives).items()}
+
+
+def test_nothing_is_tested_that_the_library_has():
+    library = Library({"u": ["u", "u**2", "u**3", "dx(u)", "dx( dx(u) )", "dx(u**2)"]})
+    assert lacking(library, 2) == {"u": set()}
+    assert lacking(Library({"u": ["u", "dx(dx(u))"]}), 2) == {"u": {"u**2", "u**3", "dx(u)", "dx(u**2)"}}
+
+
+def test_every_equation_has_its_own():
+    found = lacking(Library({"u": ["u"], "v": ["v"]}), 1)
+    assert found["u"] == {"v", "u**2", "u*v", "v**2", "u**3", "dx(u)", "dx(u**2)"}
+    assert found["v"] == {"u", "u**2", "u*v", "v**2", "v**3", "dx(v)", "dx(v**2)"}
+
+
+def test_parameters_are_not_mixed_with_candidates():
+    t, x = np.linspace(0, 1, 31), np.arange(32) / 32
+    u = 1.5 + np.exp(-t[:, None]) * np.sin(2 * np.pi * x)
+    rng = np.random.default_rng(0)
+    data = Data(t, {"u": u + 0.01 * rng.standard_normal(u.shape)}, Grid(x=x, periodic="x"))
+    found = discover(data, Library({"u": ["u/(K + u)", "dx(dx(u))"]}, parameters={"K": (0.1, 10)}))
+    assert not of_plain(found)
