@@ -8,7 +8,7 @@ import pytest
 from bvsi.data import Data, Grid
 from bvsi.forward.ensemble import simulator
 from bvsi.forward.rosenbrock import Rosenbrock
-from bvsi.forward.tangents import solve_with_tangents, weak_terms
+from bvsi.forward.tangents import propagator, solve_with_tangents, weak_terms
 from bvsi.operators import Dirichlet, Library, NoFlux
 
 TIMES = np.array([0.0, 0.5, 1.5])
@@ -30,7 +30,15 @@ def plane():
     return simulator(data, library), np.array([0.02, -0.5, 0.01, 0.3]), np.concatenate([u, v])
 
 
+def drift(boundary):
+    x = np.linspace(0.0, 10.0, 24)
+    u0 = 0.2 + 0.6 * np.exp(-((x - 4.0) ** 2))
+    library = Library({"u": ["laplacian(u)", "dx(u)", "x"]}, boundary=boundary)
+    return simulator(Data(TIMES, {"u": np.tile(u0, (3, 1))}, Grid(x=x)), library), np.array([0.3, 0.8, 0.1]), u0
+
+
 CASES = {"no flux": lambda: fisher(NoFlux()), "held ends": lambda: fisher(Dirichlet()), "two fields": plane}
+CASES["linear"] = lambda: drift(Dirichlet())
 
 
 def values(made, theta, u0, steps=2):
@@ -59,6 +67,17 @@ def test_the_scheme_is_of_order_three():
     exact, _ = made.run(theta, {"u": u0}, TIMES, scheme=Rosenbrock(1e-10))
     errors = [np.abs(values(made, theta, u0, steps) - exact["u"]).max() for steps in (4, 8)]
     assert errors[0] / errors[1] > 6.5
+
+
+def test_linear_equations_have_order_nine():
+    made, theta, u0 = drift(Dirichlet())
+    exact, _ = made.run(theta, {"u": u0}, TIMES, scheme=Rosenbrock(1e-11))
+    errors = [np.abs(values(made, theta, u0, steps) - exact["u"]).max() for steps in (1, 2)]
+    assert errors[1] < 1e-5
+    assert errors[0] / errors[1] > 2**7
+    one = np.arange(24) == 9
+    *_, (_, G) = solve_with_tangents(made, theta, u0, np.eye(24)[:, one], TIMES[:2], 4)
+    np.testing.assert_allclose(propagator(made, theta, 0.5)[:, one], G[:, 3:], atol=1e-5)
 
 
 def test_weak_terms_add_up_to_the_rate():

@@ -225,6 +225,21 @@ def test_the_propagator_has_the_sums_of_all_derivatives():
     assert not propagates(one, ForwardModel.of([one], library("laplacian(u)", "u**2"), None).simulators[0])
 
 
+def test_the_estimated_error_in_space_falls_as_fast_as_the_error():
+    """A Gaussian that spreads, 1.2 and 2.4 times as wide as the nodes are apart."""
+    found = []
+    for nodes in (13, 25):
+        axis, times, D = np.linspace(-3.0, 3.0, nodes), np.linspace(0.0, 0.3, 4), 0.05
+        grid = Grid(x=axis, y=axis)
+        width = 0.36 + 2 * D * times[:, None]
+        u = np.exp(-np.sum(grid.points**2, axis=1) / (2 * width)) / width
+        some = Measurements.of(Data(times, {"u": u}, grid), IID(1e-3), ("u",))
+        model = ForwardModel.of([some], library("laplacian(u)"), None)
+        one = model.experiments[0]
+        found.append(np.abs(model.space_error(np.array([D]), one.modes(u[0]), 0, 4)).max())
+    assert 0 < found[1] < 2**-5 * found[0]
+
+
 def test_a_fit_by_the_propagator_is_that_of_all_modes(monkeypatch):
     """Weak priors and no log-determinant in both: nearly the same estimate and error bars."""
     monkeypatch.setattr("bvsi.refine.model.MANY_MODES", 10)

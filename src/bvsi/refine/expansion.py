@@ -22,6 +22,8 @@ from bvsi.refine.measurements import Measurements
 from bvsi.refine.model import ForwardModel
 from bvsi.residual.discrete import NotFiniteError
 
+_KEPT = 20_000_000  # derivatives that are kept to be used again: 160 MB
+
 
 @dataclass(frozen=True, eq=False)
 class Point:
@@ -33,6 +35,8 @@ class Point:
         Propagators of linear equations, at coefficients not far from θ.
     longer
         How many times as long as those of the state the steps of its derivatives are: one until steps are short enough.
+    slopes
+        Derivatives (T, s, d + m) of each experiment at a point nearby, that serve here; none where they are made anew.
     """
 
     theta: Array
@@ -42,15 +46,23 @@ class Point:
     steps: int
     near: tuple[Propagated | None, ...]
     longer: int = 1
+    slopes: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """What the data say at a point, of each experiment, with σ² = 1: GᵀWG, GᵀWr, G the derivatives by (θ, z)."""
+    """What the data say at a point, of each experiment, with σ² = 1: GᵀWG, GᵀWr, G the derivatives by (θ, z).
+
+    Attributes
+    ----------
+    slopes
+        G (T, s, d + m) of each experiment that may serve nearby; none where there are too many, or log|C| is asked for.
+    """
 
     curvature: tuple[Array, ...]
     slope: tuple[Array, ...]
     deviance: float
+    slopes: tuple[Array, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,19 +200,23 @@ def sums_at(model: ForwardModel, point: Point) -> Sums | None:
     """Sums over the data at a point; None where the equation cannot be solved there."""
     model.watch()
     curvatures, slopes, deviance = [], [], 0.0
+    count = sum(one.values.size * (len(point.theta) + len(one.mu)) for one in model.experiments)
+    keeping, kept = model.profiled and not model.propagating and count <= _KEPT, list(point.slopes)
     for number, one in enumerate(model.experiments):
         try:
             u = model.predicted(point.theta, point.z[number], number, point.steps)
             if (near := point.near[number]) is not None:
                 H, slope = near.H, near.slope(one, one.values - u)
             else:
-                H, slope = one.sums(u, (G for _, G in one.seen(_tangents(model, point, number))))
+                if keeping and not point.slopes:
+                    kept.append(np.stack(list(_slopes(model, point, number))))
+                H, slope = one.sums(u, kept[number] if kept else _slopes(model, point, number))
         except (StepFailedError, NotFiniteError):
             return None
         curvatures.append(H)
         slopes.append(slope)
         deviance += one.deviance(u)
-    return Sums(tuple(curvatures), tuple(slopes), deviance)
+    return Sums(tuple(curvatures), tuple(slopes), deviance, tuple(kept))
 
 
 def sums_alone(model: ForwardModel, point: Point) -> Sums | None:
@@ -228,6 +244,10 @@ def renewed(model: ForwardModel, point: Point, *, whole: bool = True) -> Point:
             known = None if whole else point.near[k]
             near[k] = Propagated.of(one, made, point.theta, point.z[k], point.steps, known)
     return replace(point, near=tuple(near))
+
+
+def _slopes(model: ForwardModel, point: Point, number: int) -> Iterator[Array]:
+    return (G for _, G in model.experiments[number].seen(_tangents(model, point, number)))
 
 
 def _tangents(model: ForwardModel, point: Point, number: int) -> Iterator[tuple[Array, Array]]:

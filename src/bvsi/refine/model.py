@@ -134,7 +134,7 @@ class ForwardModel:
     def space_error(self, theta: Array, z: Array, number: int, steps: int) -> Array:
         """Error (T, s) of predictions by splines: differences between degrees 1, 3 and 5 as a geometric series.
 
-        Where degree 1 cannot carry the equation, it is that of degree 3.
+        Where degree 1 cannot carry the equation, it is that of degree 3. Waves shorter than two nodes are not seen.
         """
         one = self.experiments[number]
         data, best = one.as_data(one.smooth), self.predicted(theta, z, number, steps)
