@@ -145,7 +145,7 @@ def test_the_command_writes_table_record_and_figure(tmp_path, monkeypatch):
         return worker.TASKS[task](**{**settings, "cpu_limit": 0, "memory_limit": 0})
 
     monkeypatch.setattr(run, "in_own_process", here)
-    arguments = ["--size", "tiny", "--cases", "porous_medium", "--cache", str(tmp_path / "c"), "--out", str(tmp_path)]
+    arguments = ["--size", "tiny", "--cases", "ks_256", "--cache", str(tmp_path / "c"), "--out", str(tmp_path)]
     result = CliRunner().invoke(bench, ["scale", *arguments])
     assert result.exit_code == 0, result.output
     record = json.loads((tmp_path / "scale.json").read_text(encoding="utf-8"))
@@ -158,8 +158,8 @@ def test_the_command_writes_table_record_and_figure(tmp_path, monkeypatch):
     assert record["machine"]["versions"]
     told = result.output.splitlines()
     assert [line.partition(": ")[0] for line in told[:2]] == [
-        "porous_medium 40×40×24, NumPy, true terms",
-        "porous_medium 40×40×24, NumPy, all candidates",
+        "ks_256 128×61, NumPy, true terms",
+        "ks_256 128×61, NumPy, all candidates",
     ]
     assert "right model yes" in told[2]
 

@@ -47,6 +47,16 @@ def test_misfit_has_n_minus_d_degrees_of_freedom():
     assert found.freedom == likelihood.system.n - 2
 
 
+def test_what_functions_took_is_no_freedom_of_the_misfit():
+    likelihood = Case(noisy(wave(), 0)).likelihood()
+    fit = Profile().fit(likelihood)
+    plain, less = (
+        residual_tests(fit, likelihood, noise_error=0.0, rng=np.random.default_rng(0), absorbed=a) for a in (0.0, 20.0)
+    )
+    assert less.freedom == pytest.approx(plain.freedom - 20)
+    assert less.tests[0].statistic == pytest.approx(plain.tests[0].statistic * plain.freedom / less.freedom)
+
+
 def test_block_weighting_has_fewer_degrees_of_freedom_and_is_not_alarmed():
     """About 0.64 n, which forty draws tell to a fifth, and never more than n − d."""
     clean, freedom = wave(nodes=64, times=61, modes=2), []

@@ -62,6 +62,14 @@ def test_the_band_covers_the_function(found):
     assert abs(found.theta[u] + 0.3) < 4 * found.sd[u]
 
 
+def test_the_misfit_is_not_lowered_by_what_the_function_took(found):
+    # the function has more than one degree of freedom, and far fewer than coefficients
+    (misfit,) = (test for test in found.check.tests if test.kind == "misfit")
+    n = sum(found.block_rows) * len(found.chi2_blocks[0])
+    took = n - n * found.chi2 / misfit.statistic
+    assert 3 < took < found.functions[0].function.size / 2
+
+
 def test_the_equation_has_the_function_without_a_coefficient(found):
     first, second = found.equation.splitlines()
     assert first.startswith("u_t = div(k*grad(u)) − 0.")

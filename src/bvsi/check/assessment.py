@@ -111,6 +111,7 @@ def check(
     grows: bool = False,
     noise_free: bool = False,
     left_open: tuple[str, ...] = (),
+    absorbed: float = 0.0,
     levels: CheckLevels = LEVELS,
 ) -> Check:
     """Check a fit against its noise model and other discretisations of the same data.
@@ -143,13 +144,15 @@ def check(
         signal; tests against it mean nothing.
     left_open
         What the data leave open of parameters inside operators, in words.
+    absorbed
+        Degrees of freedom that functions took, which are held at their estimates.
     levels
         Thresholds.
     """
     if not (np.isfinite(noise_error) and noise_error >= 0):
         raise BvsiError(f"noise_error: a relative standard error is needed, such as 0.01; got {noise_error}.")
     ratio = level_ratio(likelihood, filter_sigma)
-    residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng)
+    residual = residual_tests(fit, likelihood, noise_error=noise_error, rng=rng, absorbed=absorbed)
     whole = noise_tests(data, likelihood.noise, homoscedastic=_homoscedastic(likelihood), growth=growth)
     tests = (*residual.tests, *missing, *whole)
     comparisons, failed = _compared(fit, refits, efficient=likelihood.weighting.exact, levels=levels)
@@ -306,6 +309,7 @@ def check_discovery(
     margins: Mapping[str, float] = MappingProxyType({}),
     seen: float | None = None,
     left_open: tuple[str, ...] = (),
+    absorbed: float = 0.0,
     levels: CheckLevels = LEVELS,
 ) -> Check | None:
     """Refit with every variation that the data allow, and judge.
@@ -329,6 +333,8 @@ def check_discovery(
         Those of the selection; margins by operator.
     left_open
         What the data leave open of parameters inside operators, in words.
+    absorbed
+        Degrees of freedom that functions took, which are held at their estimates.
     levels
         Thresholds.
     """
@@ -342,12 +348,19 @@ def check_discovery(
         progress(number + 1, len(tried), f"checking with {variation.name}")
         refits.append((variation, _refit(variation.setup, fit, rounds, costly=likelihood.costly)))
     clean = all(m.noise_free for m in measured)
-    known = setup.library.subset(fit.names)
+    known, missing = setup.library.subset(fit.names), list[ResidualTest]()
+    # with exact weights scores have a known covariance; where an evaluation takes seconds the misfit says enough
+    if not (held or clean or likelihood.costly) and likelihood.weighting.exact:
+        try:
+            more = with_plain_operators(setup, fit.names)
+            missing += [] if more is None else missing_operator(fit, more.likelihood(), rng)
+        except _POSSIBLE:  # such an operator may be more than test functions carry
+            pass
     return check(
         fit,
         likelihood,
         refits,
-        missing=() if held or clean else _missing(fit, setup, likelihood, rng),
+        missing=missing,
         noise_error=max(m.error for m in measured),
         rng=rng,
         data=[m.observed for m in measured],  # interpolated values are not white noise
@@ -359,22 +372,9 @@ def check_discovery(
         grows=not setup.library.steady and grows_without_bound(known, fit.theta, setup.data[0]),
         noise_free=clean,
         left_open=left_open,
+        absorbed=absorbed,
         levels=levels,
     )
-
-
-def _missing(
-    fit: Fit, setup: Setup, likelihood: ResidualLikelihood, rng: np.random.Generator
-) -> tuple[ResidualTest, ...]:
-    """The test of plain operators that are no candidates, where weights are exact and an evaluation takes little."""
-    if likelihood.costly or not likelihood.weighting.exact:
-        return ()
-    try:
-        more = with_plain_operators(setup, fit.names)
-        test = None if more is None else missing_operator(fit, more.likelihood(), rng)
-    except _POSSIBLE:  # such an operator may be more than test functions carry
-        return ()
-    return () if test is None else (test,)
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:

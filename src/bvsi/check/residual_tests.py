@@ -89,23 +89,27 @@ class ResidualTests:
     drawn: bool
 
 
-def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng) -> ResidualTests:
+def residual_tests(
+    fit: Fit, likelihood: ResidualLikelihood, *, noise_error: float, rng: Rng, absorbed: float = 0.0
+) -> ResidualTests:
     """Misfit χ²/(n − d), correlation of neighbours in w, and how evenly the misfit is spread over time.
 
     Parameters
     ----------
     noise_error
         Relative standard error of the noise level.
+    absorbed
+        Degrees of freedom that what is held in the operators took, as unknown functions do.
     """
     number = _FEW_WEIGHTS if likelihood.costly else _WEIGHTS
     others = [] if fit.posterior is None else list(fit.posterior.sample(number, rng))
     weights = theta_at_hand(fit, likelihood)
     columns = [_Columns.of(part, likelihood, fit.theta, weights, others, rng) for part in likelihood.parts]
     q = np.sum([c.misfit for c in columns], axis=0)[: 1 + _DRAWS]
-    n = freedom = float(likelihood.system.n - likelihood.system.d)
+    n = freedom = max(1.0, float(likelihood.system.n - likelihood.system.d) - absorbed)
     drawn = not likelihood.weighting.exact
     if drawn:
-        n = float(q[1:].mean())
+        n = max(1.0, float(q[1:].mean()) - absorbed)
         freedom = min(freedom, 2 * n**2 / float(q[1:].var(ddof=1)))
     # a level that filters measured is known to their error, also where the fit refines it
     known = likelihood.scale_known or noise_error > 0
@@ -122,12 +126,12 @@ def residual_tests(fit: Fit, likelihood: ResidualLikelihood, *, noise_error: flo
     return ResidualTests(tuple(tests), freedom, drawn)
 
 
-def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> ResidualTest | None:
+def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> list[ResidualTest]:
     """Whether an operator that is no candidate explains what the fit leaves: the largest score z_j of those outside it.
 
     p is that of the largest of so many (Bonferroni). Stand-ins may leave a misfit that is noise when it is summed over
     all residuals, and that one direction shows: Fisher's equation without ∂²u among the candidates was found with ∂²u²
-    and ∂²u³ and a χ²/n of 1.09 (p = 0.1), where ∂²u has z = 9. None where the fit makes up all others.
+    and ∂²u³ and a χ²/n of 1.09 (p = 0.1), where ∂²u has z = 9. Empty where the fit makes up all others.
 
     Parameters
     ----------
@@ -141,10 +145,10 @@ def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> Resi
     squares = expanded(likelihood, theta, profile).score_tests(own)[0]
     best = int(np.argmax(squares))
     if not squares[best]:  # none that those of the fit do not make up
-        return None
+        return []
     z, name = float(np.sqrt(squares[best])), likelihood.names[best]
     p = min(1.0, 2 * float(ndtr(-z)) * (len(theta) - len(own)))
-    return ResidualTest(f"{name}, not in the library, explains residuals", z, z, p, "missing")
+    return [ResidualTest(f"{name}, not in the library, explains residuals", z, z, p, "missing")]
 
 
 def misfit_test(chi2: float, freedom: float, noise_error: float, *, drawn: bool = False) -> ResidualTest:

@@ -7,16 +7,18 @@ quadrature error at the same data.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
 from typing import Literal
 
 import numpy as np
 
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
-from bvsi.operators import Vocabulary
-from bvsi.operators.families import plain_operators
+from bvsi.operators import Library, Vocabulary
+from bvsi.operators.syntax import Operator, read
 from bvsi.residual import EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import on_tests
 from bvsi.residual.background_widths import background_tests, resolved
@@ -96,13 +98,36 @@ def with_plain_operators(setup: Setup, names: Sequence[str]) -> Setup | None:
     library, data = setup.library, setup.data[0]
     if library.parameters or library.unknown or library.ties or setup.client is not None:
         return None
-    weak = library.weak(Vocabulary.of(data), trial_order=0, test_order=MAX_DERIVATIVES)
-    lacking = plain_operators(library, data.geometry.names, max(one.derivatives for one in weak))
-    if lacking is None:
+    words, order = Vocabulary.of(data), {"trial_order": 0, "test_order": MAX_DERIVATIVES}
+    lacking = plain_operators(library, data.geometry.names, max(o.derivatives for o in library.weak(words, **order)))
+    if not any(lacking.values()):
         return None
     kept = {f: [o for o in library.of_equation(f) if o.name in names] for f in library.equations}
-    more = {f: lacking.of_equation(f) if f in lacking.equations else [] for f in library.equations}
-    return setup.with_(library=library.with_operators({f: [*kept[f], *more[f]] for f in kept}))
+    enlarged = library.with_operators({f: [*kept[f], *lacking[f]] for f in kept})
+    enlarged.weak(words, **order)  # an operator that test functions do not carry is refused before data are read
+    return setup.with_(library=enlarged)
+
+
+def plain_operators(library: Library, axes: Sequence[str], derivatives: int) -> dict[str, list[Operator]]:
+    """The plain operators that a library lacks, by equation: what people look for first where data are not explained. ::
+
+        u_j, u_i u_j, u_i³      ∂_a^m u_i, m ≤ derivatives      ∂_a u_i²        for equation i, all fields j, axes a
+
+    Parameters
+    ----------
+    derivatives
+        Highest order.
+    """
+    fields, lacking = tuple(library.equations), dict[str, list[Operator]]()
+    products = [f"{a}**2" if a == b else f"{a}*{b}" for a, b in combinations_with_replacement(fields, 2)]
+    for field in fields:
+        slopes = [f"d{axis}(" * m + field + ")" * m for axis in axes for m in range(1, derivatives + 1)]
+        steep = [f"d{axis}({field}**2)" for axis in axes if derivatives]
+        have = {ast.unparse(one.syntax.tree) for one in library.of_equation(field)}
+        texts = (*fields, *products, f"{field}**3", *slopes, *steep)
+        found = ((text, read(text)) for text in texts)
+        lacking[field] = [Operator(text, field, text, one) for text, one in found if ast.unparse(one.tree) not in have]
+    return lacking
 
 
 def variations(setup: Setup) -> tuple[Variation, ...]:

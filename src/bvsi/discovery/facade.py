@@ -406,6 +406,7 @@ def _check(
     levels: CheckLevels,
     rng: Rng,
     progress: Progress,
+    absorbed: float = 0.0,
 ) -> tuple[Check | None, Frames]:
     """The check of the model, and pictures of its fit; unknown functions are held at their estimates."""
     if one.shapes is not None and one.shapes.prior is not None:
@@ -414,7 +415,10 @@ def _check(
         best = replace(one.path.best, names=names, theta=start, fit=None)
         path = replace(one.path, visited=tuple(best if v is one.path.best else v for v in one.path.visited))
         frozen = replace(one, setup=held, path=path, shapes=None)
-        judged, pictures = _check(plain, frozen, measured=measured, levels=levels, rng=rng, progress=progress)
+        took = one.shapes.freedom(model.fit) - len(names)
+        judged, pictures = _check(
+            plain, frozen, measured=measured, levels=levels, rng=rng, progress=progress, absorbed=took
+        )
         if judged is not None and judged.verdict is Verdict.CONSISTENT and model.fit.posterior is not None:
             below = one.shapes.negative(model.fit.posterior, held.data[0])
             library = held.library.subset(names)
@@ -442,6 +446,7 @@ def _check(
         margins=path.margins,
         seen=path.seen if subject is path.best.fit else None,
         left_open=one.left_open,
+        absorbed=absorbed,
         levels=levels,
     )
     return judged, pictures

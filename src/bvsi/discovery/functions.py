@@ -147,6 +147,13 @@ class Shapes:
         start = np.array([1.0 if name in of_function else theta[list(names).index(name)] for name in chosen])
         return setup.with_(library=library), chosen, start, T
 
+    @staticmethod
+    def freedom(fit: Fit) -> float:
+        """Coefficients that the data determine beside the prior P, tr A⁻¹(A − P), A with what both know."""
+        if fit.quadratic is None or fit.quadratic.precision is None:
+            return float(len(fit.theta))
+        return float(len(fit.theta) - np.trace(np.linalg.solve(fit.quadratic.A, fit.quadratic.precision)))
+
     def negative(self, posterior: Posterior, data: Data) -> dict[str, NDArray[np.int64]]:
         """Where functions are surely below zero, by name: numbers of values of the data, time by time."""
         some, found = some_values(data), {}

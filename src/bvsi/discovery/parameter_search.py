@@ -17,6 +17,7 @@ from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.priors import GaussianPrior
+from bvsi.infer.starts import Starts
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.operators.parameters import Parameter, combinations
@@ -40,7 +41,8 @@ _APART = 1.0
 # How much Q may be above the lowest for another estimate to count: odds of 1 : 20.
 _NEARLY = 6.0
 # Estimates on the way: the last step of a fit is shorter than a tenth of a standard deviation, and leaves far less.
-_ROUGHLY = Profile(tol=0.1)
+# Nobody asks whether such a fit ended on a plateau.
+_ROUGHLY = Profile(tol=0.1, starts=Starts(plateau=math.inf))
 
 FAILURES = (RankError, NotPositiveDefiniteError)
 

@@ -307,7 +307,7 @@ class Tiles(Weighting):
     def draws(self, part: Part, theta: Array, weigh: Weights, n: int, rng: Rng) -> Iterator[tuple[Array, Array]]:
         """Of one tile from its factor: r = L z and W r = L⁻ᵀ z have no more to do than residuals are many."""
         plan, structure = _plan(part), part.residuals.structure
-        drawn = plan.factor(part, theta).draws(n, rng) if plan.direct and not plan.tiles else None
+        drawn = plan.factor(part, theta).draws(n, rng) if not plan.tiles and plan.direct else None
         if drawn is None:
             return super().draws(part, theta, weigh, n, rng)
         placed = (in_place(one, plan.rows, structure.n_rows, structure.n_blocks) for one in drawn)

@@ -57,33 +57,6 @@ def polynomials(fields: Sequence[str], degree: int = 3, *, functions: Sequence[s
     return [*(_product(exponents, fields) for exponents in counts), *of_each]
 
 
-def plain_operators(library: Library, axes: Sequence[str], derivatives: int) -> Library | None:
-    """The plain operators that a library lacks: what people look for first when an equation does not explain data. ::
-
-        u_j, u_i u_j, u_i³      ∂_a^m u_i, m ≤ derivatives      ∂_a u_i²        for equation i, all fields j, axes a
-
-    None where it has them all.
-
-    Parameters
-    ----------
-    derivatives
-        Highest order.
-    """
-    fields, equations = tuple(library.equations), dict[str, list[str]]()
-    for field in fields:
-        powers = [*polynomials(fields, 2)[1:], f"{field}**3"]
-        slopes = [_derived(field, axis, m) for axis in axes for m in range(1, derivatives + 1)]
-        steep = [f"d{axis}({field}**2)" for axis in axes if derivatives]
-        have = {one.syntax.text for one in library.of_equation(field)}
-        equations[field] = [text for text in (*powers, *slopes, *steep) if text not in have]
-    lacking = {field: texts for field, texts in equations.items() if texts}
-    return Library(lacking) if lacking else None
-
-
-def _derived(field: str, axis: str, m: int) -> str:
-    return f"d{axis}(" * m + field + ")" * m
-
-
 def free_energy_library(
     fields: Sequence[str] = ("c1", "c2"),
     degree: int = 5,

@@ -67,6 +67,9 @@ _SETTLED = 200.0
 # Moments with weights of their own before a fit, at most: two bring Hindmarsh–Rose with 20% of noise from χ²/n = 40 to
 # 2, from where the fit converges; without them 2 of 8 trajectories ended on a plateau with χ²/n = 11.
 _REWEIGHTED = 4
+# Standard deviations to which a pilot fits its models: their misfits are then known to a hundredth, and all residuals
+# move the estimate by far more.
+_PILOT = 0.1
 # z² by which an operator that is left out would show, if it explained as much as all others: two standard deviations.
 # Of 31 runs of ``bvsi bench honesty`` (seeds 5000 to 5004) where nothing else was open, those below were right in 3 of
 # 9, those with 4 to 20 in 22 of 22.
@@ -449,7 +452,9 @@ class _Subsets:
         if self.few is None:
             self._begin_apart()
             return
-        pilot = _Subsets(self.settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
+        roughly = replace(self.settings.estimator, tol=max(self.settings.estimator.tol, _PILOT))
+        settings = replace(self.settings, estimator=roughly)
+        pilot = _Subsets(settings, self.few, self.protection, copy.deepcopy(self.rng), pilot=True)
         try:
             fit = pilot.fits[pilot.found()[0]][1]
         except BvsiError:  # what is wrong with some tiles need not be wrong with all
