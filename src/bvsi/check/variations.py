@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations_with_replacement
 from typing import Literal
 
@@ -98,18 +99,18 @@ def with_plain_operators(setup: Setup, names: Sequence[str]) -> Setup | None:
     library, data = setup.library, setup.data[0]
     if library.parameters or library.unknown or library.ties or setup.client is not None:
         return None
-    words, order = Vocabulary.of(data), {"trial_order": 0, "test_order": MAX_DERIVATIVES}
-    lacking = plain_operators(library, data.geometry.names, max(o.derivatives for o in library.weak(words, **order)))
+    weak = partial(Library.weak, words=Vocabulary.of(data), trial_order=0, test_order=MAX_DERIVATIVES)
+    lacking = plain_operators(library, data.geometry.names, max(one.derivatives for one in weak(library)))
     if not any(lacking.values()):
         return None
     kept = {f: [o for o in library.of_equation(f) if o.name in names] for f in library.equations}
     enlarged = library.with_operators({f: [*kept[f], *lacking[f]] for f in kept})
-    enlarged.weak(words, **order)  # an operator that test functions do not carry is refused before data are read
+    weak(enlarged)  # an operator that test functions do not carry is refused before data are read
     return setup.with_(library=enlarged)
 
 
 def plain_operators(library: Library, axes: Sequence[str], derivatives: int) -> dict[str, list[Operator]]:
-    """The plain operators that a library lacks, by equation: what people look for first where data are not explained. ::
+    """The plain operators that a library lacks, by equation: what people look for first where one is missing. ::
 
         u_j, u_i u_j, u_i³      ∂_a^m u_i, m ≤ derivatives      ∂_a u_i²        for equation i, all fields j, axes a
 
