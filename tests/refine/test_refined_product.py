@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from bvsi import Discovery, discover
 from bvsi.app.cli.main import app
 from bvsi.app.study import load_study, run_study
+from bvsi.app.study.settings import RefineSettings
 from bvsi.data import Data, Grid
 from bvsi.discovery import refining
 from bvsi.discovery.refined import Refined
@@ -248,3 +249,19 @@ def test_a_parameter_inside_of_an_operator_is_fitted(tmp_path):
     assert made.equation.splitlines()[1].startswith("K = 0.")
     with pytest.raises(InfeasibleError, match="K > 6"):
         refine(noisy, looked, noise=IID(0.003), constraints=["K > 6"])
+
+
+def test_a_domain_of_sensors_makes_forward_fits_the_default():
+    assert not RefineSettings().wanted
+    assert RefineSettings(on="domain.msh").wanted
+    assert not RefineSettings(on="domain.msh", enabled=False).wanted
+    assert RefineSettings(enabled=True).wanted
+
+
+def test_sensors_begin_with_all_operators(data, found):
+    """The weak form selects what it can; between sensors it is not the structure that is fitted first."""
+    few = Data(TIMES, {"u": data.fields["u"][:, ::6]}, Grid(x=X[::6]))
+    made = refine(few, library(), found, noise=IID(SIGMA), on=Grid(x=X), budget=0.0)
+    assert set(made.best.names) == set(NAMES)
+    assert made.few_sensors
+    assert "sensors are too few" in made.agreement.cause

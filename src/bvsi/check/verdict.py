@@ -94,7 +94,8 @@ _UNTRIED = {
     "second frame or node, so that the resolution in {where} is not checked: compare with finer data before you trust "
     "the error bars.",
     Verdict.OPERATOR: "Do not trust the coefficients: the misfit is more than noise. Either the library lacks an "
-    "operator, or the data are too coarse in {where}, which could not be tested; give finer data, or more operators.",
+    "operator, or the data are too coarse in {where}, which could not be tested; give finer data, or more "
+    "operators. Where the operators are known, forward solves need fewer data: found.refine(data, library, on=mesh).",
 }
 
 

@@ -423,13 +423,13 @@ def _cause(fit: ForwardFit, data: Measurements) -> str:
     """The likely cause of a disagreement."""
     if data.averaged:
         return "The weak form takes the values for those of the fields, not for averages: trust the forward solves."
+    if data.sparse:
+        return f"{data.data.n_nodes} sensors are too few for the weak form: trust the forward solves."
     if data.data.n_times < FEW_FRAMES:
         return (
             f"{data.data.n_times} frames are too few for the weak form, which differences them in time: trust the "
             "forward solves."
         )
-    if data.sparse:
-        return f"{data.data.n_nodes} sensors are too few for the weak form: trust the forward solves."
     if fit.p_value < MISFIT:
         return "Neither fits: an operator is missing, or the noise is not what was stated."
     return "The nodes may not resolve the fields: compare with every second node, or with finer data."

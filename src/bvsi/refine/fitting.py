@@ -317,8 +317,7 @@ def _linear(sums: Sums, point: Point, number: int) -> tuple[Array, Array]:
 def _with_laws(model: ForwardModel, point: Point, sums: Sums, volume: Volume | None) -> tuple[Point, float]:
     """The most likely laws, and σ² where it is not known; and by how much their parameters moved."""
     laws = tuple(
-        (first_law(one, z) if model.propagates(k) else likely_law(one, *_linear(sums, point, k), law))
-        - np.array([2 * math.log(_WEAKER) if model.profiled else 0.0, 0.0, 0.0])
+        (first_law(one, z) if model.propagates(k) else likely_law(one, *_linear(sums, point, k), law)) - _weaker(model)
         for k, (one, z, law) in enumerate(zip(model.experiments, point.z, point.law, strict=True))
     )
     moved = max(
@@ -343,6 +342,11 @@ def _relaxed(before: Point, after: Point, last: Array) -> tuple[Point, Array]:
         way = 0.5 * way
         after = replace(after, law=tuple(0.5 * (new + old) for new, old in zip(after.law, before.law, strict=True)))
     return after, way
+
+
+def _weaker(model: ForwardModel) -> Array:
+    """By how much log a, log l, log q of the likely law of modes exceed those that are used."""
+    return np.array([2 * math.log(_WEAKER) if model.profiled else 0.0, 0.0, 0.0])
 
 
 def _volume(model: ForwardModel, point: Point, sums: Sums) -> Volume:
@@ -431,6 +435,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
     evidence = (
         likelihood - 0.5 * law.logdet - float(np.sum(0.5 * (point.theta / model.scale) ** 2 + np.log(model.scale)))
     )
+    weaker = _weaker(model)  # what the data tell is in units of the likely prior, not of the weaker one
     return ForwardFit(
         point.theta,
         TruncatedPosterior(base, model.bounds, point.theta) if model.bounds else base,
@@ -444,7 +449,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         tuple(values),
         tuple(spreads),
         tuple(law.initial_sd(one.initial_slopes(point.z[k]), k) for k, one in enumerate(model.experiments)),
-        tuple(law.prior_part(one, point.law[k], k) for k, one in enumerate(model.experiments)),
+        tuple(law.prior_part(one, point.law[k] + weaker, k) for k, one in enumerate(model.experiments)),
         point.law,
         point.level,
         point.steps,

@@ -119,6 +119,9 @@ def say_followed(finished: Finished, *, as_json: bool, quiet: bool) -> None:
 
     record = {**summary(finished.found, finished.notes), "report": str(finished.report)}
     lines = [] if finished.found.forecast is None else [finished.found.forecast.text]
+    if finished.found.refined is not None:
+        lines.append(f"by forward solves: {finished.found.refined.equation}")
+        lines += [f"doubt: {doubt}" for doubt in finished.found.refined.doubts]
     lines += [f"note: {note}" for note in finished.notes]
     if finished.taken:
         what = " and ".join(finished.taken)

@@ -32,10 +32,10 @@ def refined_section(refined: Refined, weak: Mapping[str, tuple[float, float]]) -
     weak
         Coefficients of the weak form and their standard deviations, by operator.
     """
-    what = "frames" if refined.few_frames else "sensors" if refined.few_sensors else ""
+    what = "sensors" if refined.few_sensors else "frames" if refined.few_frames else ""
     few = f"The {what} are too few for the weak form below: trust this section. " if what else ""
     words = (
-        f"{few}The equation and {len(refined.models) - 1} others were solved from an initial state that is inferred "
+        f"{few}{_count(len(refined.models) - 1)} solved from an initial state that is inferred "
         f"with the coefficients, and compared with {refined.best.count} values as they were measured."
     )
     agreement = refined.agreement  # a disagreement is among the doubts
@@ -52,6 +52,12 @@ def refined_section(refined: Refined, weak: Mapping[str, tuple[float, float]]) -
         *_experiments(refined),
         id="refined",
     )
+
+
+def _count(others: int) -> str:
+    if not others:
+        return "The equation was"
+    return f"The equation and {'another one' if others == 1 else f'{others} others'} were"
 
 
 def _coefficients(refined: Refined, weak: Mapping[str, tuple[float, float]]) -> Markup:
