@@ -42,7 +42,7 @@ _RATES = np.array([2.0, 10.0])  # of the drift towards (2.5, 2.5), along x and y
 _COVERED = 1.96
 # Sensors, frames until t = 1, noise relative to the field, and sides of the triangles that data and fits are solved on.
 _SENSORS, _TIMES, _NOISE = 40, 21, 0.02
-# With 0.09 the error of the solution moved coefficients by up to 1.1 sd, with 0.065 by 0.4 (draws 0 to 2 of seed
+# With 0.09 the error of the solution moved coefficients by up to 1.1 sd, with 0.065 by 0.4 (draws 0 and 1 of seed
 # 4400122, linearised at the truth).
 _FINE, _COARSE = 0.045, 0.065
 _ENOUGH = 50  # frames with which the weak form is shown
