@@ -13,7 +13,7 @@ from bvsi.noise import IID, Diagonal, SignalNoise, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.refine import ForwardModel, Measurements, RefineError, fit_forward
 from bvsi.refine.linear import Propagated, propagates
-from bvsi.refine.spectrum import law_slope, likely_law
+from bvsi.refine.model import law_slope, likely_law
 
 X = np.linspace(0.0, 1.0, 16)
 TIMES = np.array([0.0, 0.1, 0.2, 0.3, 0.4])

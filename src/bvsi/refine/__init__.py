@@ -1,6 +1,6 @@
 """One equation fitted to the measurements by forward solves."""
 
-from bvsi.refine.chains import sampled
+from bvsi.refine.expansion import sampled
 from bvsi.refine.fitting import fit_forward
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.measurements import Measurements

@@ -12,7 +12,7 @@ up to what all models share.
 
 θ̂ is where log p(û | θ) − Σ_i ½ θ_i²/s_i² is largest, and S is taken there with half the curvature of log|C|: the
 initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most likely
-one (:mod:`bvsi.refine.spectrum`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
+one (:mod:`bvsi.refine.model`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from bvsi.common.arrays import Array, Rng
+from bvsi.common import Array, Rng
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior
@@ -44,8 +44,7 @@ from bvsi.refine.expansion import (
     sums_at,
 )
 from bvsi.refine.instrument import RefineError
-from bvsi.refine.model import ForwardFit, ForwardModel
-from bvsi.refine.spectrum import first_law, law_curvature, law_slope, likely_law
+from bvsi.refine.model import ForwardFit, ForwardModel, first_law, law_curvature, law_slope, likely_law
 
 # Change of the predictions, in standard deviations of the noise summed over all data, that halved steps may make: no
 # estimate is then off by more than this part of its standard deviation.
@@ -308,7 +307,7 @@ def _step(model: ForwardModel, point: Point, at: Expansion, damping: float) -> t
 
 
 def _linear(sums: Sums, point: Point, number: int) -> tuple[Array, Array]:
-    """K (m, m) and b (m,) of an experiment, as :mod:`bvsi.refine.spectrum` has them."""
+    """K (m, m) and b (m,) of an experiment, as :mod:`bvsi.refine.model` has them."""
     d = len(point.theta)
     K = sums.curvature[number][d:, d:] / point.level
     return K, sums.slope[number][d:] / point.level + K @ point.z[number]

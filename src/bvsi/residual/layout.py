@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.common import Array, Integers, Mask
 from bvsi.common.naming import Jet
 from bvsi.data import Data
 from bvsi.errors import OperatorError

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Mask
+from bvsi.common import Mask
 from bvsi.data import Data, Grid
 from bvsi.data.smoothness import along
 from bvsi.errors import DataError

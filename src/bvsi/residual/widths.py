@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common.arrays import Array
+from bvsi.common import Array
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.residual import TemporalTests
