@@ -152,8 +152,6 @@ def test_polynomials_that_make_up_for_a_wrong_value_do_not_hide_the_right_one():
     expected = own["1"] + own["u/(K+u)"] * u / (own["K"] + u) + own["sin(t)"] * np.sin(2.0)
     np.testing.assert_allclose(np.ravel(right_side(2.0, np.array([u]), draw)), expected, rtol=1e-12)
     assert f"{own['K']:.8g}"[:7] in str(found.to_sympy(theta=draw.tolist()))
-    with pytest.raises(BvsiError, match="series without space"):
-        found.refine(data, library)
 
 
 def test_priors_and_constraints_name_parameters(saturating):
