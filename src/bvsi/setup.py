@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data._arrays import taken

@@ -9,7 +9,7 @@ from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.operators import Library
 from bvsi.residual import TemporalTests, assemble
-from bvsi.residual.mask_widths import _counts, gaps_in_mask
+from bvsi.residual.layout import _counts, gaps_in_mask
 from bvsi.residual.widths import choose_tests
 from bvsi.spaces import SplineTests
 

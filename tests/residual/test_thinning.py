@@ -37,11 +37,12 @@ def setup_of(data, noise=None, gap=8.0):
     return Setup((data,), (noise,), (variance,), LIBRARY, tests, TemporalTests(5, gap), Stacked())
 
 
-def both(monkeypatch, setup):
+ALWAYS = replace(thinning.THINNING, values=0)
+
+
+def both(setup):
     """Likelihoods with the covariance of all data, and of some."""
-    whole = setup.likelihood()
-    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0))
-    return whole, setup.likelihood()
+    return setup.likelihood(), setup.likelihood(thin=ALWAYS)
 
 
 def thinned(likelihood):
@@ -49,8 +50,8 @@ def thinned(likelihood):
 
 
 @pytest.mark.parametrize("case", [{}, {"periodic": False, "n": 121}, {"dim": 2, "n": 64, "T": 60}])
-def test_equations_are_those_of_all_nodes(monkeypatch, case):
-    whole, few = both(monkeypatch, setup_of(waves(**case)))
+def test_equations_are_those_of_all_nodes(case):
+    whole, few = both(setup_of(waves(**case)))
     assert thinned(whole) is None
     assert thinned(few).share <= 1 / 8
     assert str(thinned(few)) in few.system.description
@@ -64,16 +65,16 @@ def test_equations_are_those_of_all_nodes(monkeypatch, case):
     assert np.linalg.norm(moved - step) < 0.01 * np.linalg.norm(step)  # these waves solve no such equation
 
 
-def test_constant_jacobians_agree_to_the_quadrature(monkeypatch):
+def test_constant_jacobians_agree_to_the_quadrature():
     setup = setup_of(waves()).with_(library=Library({"u": ["laplacian(u)", "u"]}))
-    whole, few = both(monkeypatch, setup)
+    whole, few = both(setup)
     ours, theirs = (one.normal_equations(np.array([0.1, 0.5])).H for one in (few, whole))
     np.testing.assert_allclose(ours, theirs, rtol=2e-3)
 
 
-def test_estimates_of_the_noise_are_carried_to_all_nodes(monkeypatch):
+def test_estimates_of_the_noise_are_carried_to_all_nodes():
     data = waves()
-    whole, few = both(monkeypatch, setup_of(data))
+    whole, few = both(setup_of(data))
     ours, theirs = (one.noise_estimates(THETA)[0]["u"] for one in (few, whole))
     assert ours.shape == data.fields["u"].shape
     assert np.linalg.norm(ours - theirs) < 0.05 * np.linalg.norm(theirs)
@@ -93,44 +94,45 @@ def test_states_keep_some_of_the_noise():
     np.testing.assert_allclose(made.everywhere(made._known(smooth), np.array([0, 7])), smooth[:, [0, 7]], atol=2e-3)
 
 
-def test_noise_by_node_is_that_of_the_nodes(monkeypatch):
+def test_noise_by_node_is_that_of_the_nodes():
     data = waves()
     sigma = SIGMA * (1 + 0.2 * np.cos(np.arange(120) * 2 * np.pi / 120))
-    _, few = both(monkeypatch, setup_of(data, Diagonal({"u": sigma})))
+    _, few = both(setup_of(data, Diagonal({"u": sigma})))
     found = few.parts[0].covariance.noise.distinct[0]
     np.testing.assert_allclose(found, sigma[thinned(few).nodes] ** 2 * thinned(few).share, rtol=0.05)
     wild = np.full((90, 120), SIGMA)
     wild[41, 61] = 30 * SIGMA  # an outlier weighs as one value of many, on a point or not
-    few = setup_of(data, Diagonal({"u": wild})).likelihood()
+    few = setup_of(data, Diagonal({"u": wild})).likelihood(thin=ALWAYS)
     found, share = np.stack(few.parts[0].covariance.noise.distinct), thinned(few).share
     assert np.sum(found / (SIGMA**2 * share) - 1) == pytest.approx((30**2 - 1) * share)
 
 
-def test_what_cannot_be_thinned_is_not(monkeypatch):
-    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0))
+def test_what_cannot_be_thinned_is_not():
     data = waves()
-    assert thinned(setup_of(data, IID(SIGMA)).likelihood()) is not None
-    assert thinned(setup_of(data, gap=2.0).likelihood()) is None
-    assert thinned(setup_of(data, Covariance(SIGMA**2 * sparse.eye_array(120, format="csr"))).likelihood()) is None
+    assert thinned(setup_of(data, IID(SIGMA)).likelihood(thin=ALWAYS)) is not None
+    assert thinned(setup_of(data, gap=2.0).likelihood(thin=ALWAYS)) is None
+    assert (
+        thinned(setup_of(data, Covariance(SIGMA**2 * sparse.eye_array(120, format="csr"))).likelihood(thin=ALWAYS))
+        is None
+    )
     late = data.times + 0.3 * np.where(np.arange(90) > 45, data.times[1], 0.0)
-    assert thinned(setup_of(Data(late, data.fields, data.geometry)).likelihood()) is None
+    assert thinned(setup_of(Data(late, data.fields, data.geometry)).likelihood(thin=ALWAYS)) is None
     mask = np.ones((90, 120), dtype=bool)
     mask[40, 60] = False
-    assert thinned(setup_of(replace(data, measured={"u": mask})).likelihood()) is None
+    assert thinned(setup_of(replace(data, measured={"u": mask})).likelihood(thin=ALWAYS)) is None
 
 
 @pytest.mark.parametrize("case", [{}, {"dim": 2, "n": 32, "T": 60}])
 def test_slabs_and_mapped_files_give_the_same_sums(monkeypatch, tmp_path, case):
     """One pass over the data, some frames after the other, from memory or from a file that stays one."""
-    monkeypatch.setattr("bvsi.setup.THINNING", replace(thinning.THINNING, values=0))
     data = waves(**case)
-    whole = setup_of(data, gap=4.0).likelihood().parts[0].residuals
+    whole = setup_of(data, gap=4.0).likelihood(thin=ALWAYS).parts[0].residuals
     np.save(tmp_path / "u.npy", data.fields["u"])
     mapped = replace(data, fields={"u": np.load(tmp_path / "u.npy", mmap_mode="r")})
     assert _arrays.mapped(mapped.fields["u"]) is not None
     monkeypatch.setattr(_arrays, "_SLAB", 7 * data.n_nodes)
     monkeypatch.setattr("bvsi.residual.discrete.CHUNK_BYTES", 8 * 11 * data.n_nodes)
-    slabs = setup_of(mapped, gap=4.0).likelihood().parts[0].residuals
+    slabs = setup_of(mapped, gap=4.0).likelihood(thin=ALWAYS).parts[0].residuals
     np.testing.assert_allclose(slabs.Z, whole.Z, rtol=1e-12, atol=1e-12 * np.abs(whole.Z).max())
     G, expected = (one.jacobians(THETA).at_nodes()[0].factor for one in (slabs, whole))
     np.testing.assert_allclose(G, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())

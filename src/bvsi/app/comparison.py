@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.naming import matches
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors.closed_form import Posterior, check_level

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import AXIS_NAMES, COORDINATE_NAMES, COORDINATES, system_of
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data._arrays import real_array

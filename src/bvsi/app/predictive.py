@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bvsi.app.posterior_storage import CHAINS, arviz_installed, as_arviz, to_dataset
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.functions import of_found
 from bvsi.discovery.method import choose_method, with_treatment

@@ -20,7 +20,7 @@ import numpy as np
 from bvsi.app.exports.arrays import operator_values
 from bvsi.app.exports.system import system_of_library
 from bvsi.app.predictive import likelihood_of
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import check_field_name
 from bvsi.discovery import Discovery, discover

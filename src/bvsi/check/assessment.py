@@ -17,7 +17,7 @@ from bvsi.check.residual_tests import Growth, ResidualTest, missing_operator, no
 from bvsi.check.variations import Kind, Variation, variations, with_plain_operators
 from bvsi.check.verdict import Clean, Evidence, Verdict, advice_for, judge
 from bvsi.check.well_posed import grows_without_bound
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError, DataError, NotPositiveDefiniteError, OperatorError, RankError, SpaceError

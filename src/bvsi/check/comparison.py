@@ -18,7 +18,7 @@ import scipy.linalg
 from scipy.special import gammaincc
 
 from bvsi.check.variations import Kind, Variation
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit
 from bvsi.infer.fit import OPEN, SEEN

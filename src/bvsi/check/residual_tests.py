@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import ndtr, stdtr
 
 from bvsi.check.comparison import chance
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.infer import Fit

@@ -23,7 +23,7 @@ from bvsi.operators.syntax import Operator, read
 from bvsi.residual import EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import on_tests
 from bvsi.residual.background_widths import background_tests, resolved
-from bvsi.residual.mask_widths import count_in_mask
+from bvsi.residual.layout import count_in_mask
 from bvsi.residual.widths import WIDTHS, cycles_between_frames
 from bvsi.setup import Setup, scaled_gaps, scaled_stencil
 from bvsi.spaces import Q1, Q2, Galerkin, SplineTests, is_uniform

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import Sided
 from bvsi.data import Data
 from bvsi.operators import Library, Vocabulary

@@ -11,7 +11,7 @@ import scipy.sparse as sparse
 
 from bvsi.cluster.piece import Piece
 from bvsi.cluster.stored import StoredFrames
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Data
 from bvsi.likelihood import CovariancePlan, ResidualLikelihood, Weighting
 from bvsi.noise import Noise, StateCovariance

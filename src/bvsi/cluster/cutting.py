@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.residual import Stencil, TemporalTests
 from bvsi.spaces.axis import UniformSplines
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from bvsi.cluster import piece
 from bvsi.cluster.piece import PieceModel
 from bvsi.cluster.place import Here, Place
-from bvsi.common import Array, Integers, Rng
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.covariance import Part

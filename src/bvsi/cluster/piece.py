@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common import Array, Integers, Rng
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, ProfileEquations, ResidualLikelihood
 from bvsi.likelihood.block import Weighting
 from bvsi.likelihood.covariance import Part

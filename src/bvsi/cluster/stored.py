@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.app.readers import Reading, read
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Data
 from bvsi.errors import DataError
 

@@ -1,9 +1,1 @@
-"""What all layers share: types of arrays, names, progress, files, derivatives as multi-indices."""
-
-import numpy as np
-from numpy.typing import NDArray
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
-Rng = np.random.Generator
+"""What all layers share: names, progress, files, derivatives as multi-indices."""

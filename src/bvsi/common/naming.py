@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.errors import OperatorError
 
 #: Names of the space axes, in this order.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.data._arrays import real_array, slabs
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh

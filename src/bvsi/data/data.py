@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.data._arrays import check_field_name, check_increasing, frozen, interval, read_only, real_array, slabs, taken
 from bvsi.data._given import (
     TIME,

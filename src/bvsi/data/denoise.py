@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.data.data import Data
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import COORDINATES
 from bvsi.data._arrays import check_increasing, frozen, interval, read_only, real_array
 from bvsi.errors import DataError

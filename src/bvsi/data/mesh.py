@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import COORDINATE_NAMES
 from bvsi.data._arrays import frozen, interval, real_array
 from bvsi.errors import DataError

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 from scipy.special import gamma
 
-from bvsi.common import Array, Integers, Mask
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.data.mesh import CELL_TYPES, Mesh
 from bvsi.errors import DataError
 

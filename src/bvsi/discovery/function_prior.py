@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 import scipy.special
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import RankError
 from bvsi.infer.priors import BoundPrior
 from bvsi.likelihood import ResidualLikelihood

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.check.well_posed import some_values
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data

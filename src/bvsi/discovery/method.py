@@ -32,8 +32,7 @@ from bvsi.operators import Biharmonic, Library, Vocabulary
 from bvsi.residual import BackwardEuler, CrankNicolson, EachFrame, Stencil, TemporalTests
 from bvsi.residual.assembly import Discretisation, biharmonic_treatments, on_tests
 from bvsi.residual.background_widths import WAVE, background_tests, ball_reach, enough_tests, resolved
-from bvsi.residual.layout import known_fields
-from bvsi.residual.mask_widths import count_in_mask
+from bvsi.residual.layout import count_in_mask, known_fields
 from bvsi.residual.stencils import evenly_spaced
 from bvsi.residual.thinning import THINNING
 from bvsi.residual.widths import (

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import without_equation
 from bvsi.discovery.result import INFLUENCE, equation_text, with_uncertainty
 from bvsi.predict.mixture import Averaged, Mixture

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import chdtrc
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of

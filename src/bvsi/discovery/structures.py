@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import without_equation
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import GaussianPosterior, Posterior

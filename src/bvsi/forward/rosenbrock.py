@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.forward.semidiscrete import SemiDiscrete, StepFactor, StepFactors, StepFailedError, StepStructure

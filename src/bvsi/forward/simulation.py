@@ -12,7 +12,7 @@ from numbers import Integral
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError, DataError, OperatorError

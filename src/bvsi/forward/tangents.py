@@ -25,7 +25,7 @@ from functools import partial
 import numpy as np
 import scipy.linalg
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.forward.ensemble import Simulator
 from bvsi.forward.semidiscrete import Discretised, StepFactor, StepFactors, StepFailedError
 from bvsi.residual.discrete import State, evaluate

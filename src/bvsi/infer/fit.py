@@ -9,7 +9,7 @@ from enum import StrEnum
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import LinearConstraints

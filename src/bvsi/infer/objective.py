@@ -18,7 +18,7 @@ from typing import Protocol
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.fit import Fit
 from bvsi.infer.lagged import Lagged

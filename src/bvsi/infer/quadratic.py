@@ -28,7 +28,7 @@ import numpy as np
 import scipy.linalg
 from scipy.linalg import lapack
 
-from bvsi.common import Array, Integers, Mask
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.constraints import LinearConstraints, project, solve_program
 from bvsi.infer.priors import BoundPrior

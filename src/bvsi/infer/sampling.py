@@ -21,7 +21,7 @@ import scipy.linalg
 import scipy.special
 from numpy.typing import NDArray
 
-from bvsi.common import Array, Mask, Rng
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints, as_linear

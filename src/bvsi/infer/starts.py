@@ -22,7 +22,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess

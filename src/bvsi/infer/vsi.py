@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import AnyConstraints, as_linear
 from bvsi.infer.fit import Fit, Reason, Status, check_iteration, misfit_by_block

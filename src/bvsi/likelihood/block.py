@@ -26,7 +26,7 @@ from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
-from bvsi.common import Array, Integers, Rng
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import (
     CovariancePlan,

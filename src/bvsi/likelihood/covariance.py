@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.linalg import Analysis, Factor, Pattern, Product, analyse, limited_cores, single_threaded_blas, usable_cores
 from bvsi.noise.models import Noise, StateCovariance, state_covariance

@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import FactorisedGroup, Part, over_groups, stencil_row
 from bvsi.residual import Residuals

@@ -26,7 +26,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.linalg import splu
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.covariance import Part, Weights, block_solver, stencil_row
 from bvsi.likelihood.equations import check_change_of_variables

@@ -35,7 +35,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from bvsi.common import Array, Integers, Rng
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.likelihood.covariance import Part, Weights
 from bvsi.likelihood.equations import MomentEquations, NormalEquations, ValueGradient
 from bvsi.linalg import Factor

@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from bvsi.common import Array, Integers, Rng
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.block import Result, Weighting
 from bvsi.likelihood.covariance import CovariancePlan, Part, Weights, plan_covariance, side_by_side, threads_for

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.likelihood.covariance import CovariancePlan, side_by_side, threads_for
 from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts

@@ -22,7 +22,7 @@ from numba.core import cgutils
 from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
 
-from bvsi.common import Integers
+from bvsi.common.arrays import Integers
 from bvsi.errors import MissingDependencyError
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common import Array, Integers, Mask
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import BvsiError
 from bvsi.linalg.factor import Factor, by_blocks, check_pattern, check_pivots, check_values, not_positive_definite
 from bvsi.linalg.machine import single_threaded_blas

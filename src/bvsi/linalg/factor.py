@@ -13,7 +13,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike
 from scipy.linalg import blas, lapack, solve_triangular
 
-from bvsi.common import Array, Integers, Rng
+from bvsi.common.arrays import Array, Integers, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.pattern import Pattern

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 
 # Part of the entries that are not zero from which on dense products are faster.
 _DENSE = 0.1

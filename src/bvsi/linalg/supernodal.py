@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common import Integers
+from bvsi.common.arrays import Integers
 from bvsi.linalg.blas import PLAIN, TRANSPOSED, gemm, kernel, part, potrf, potri, symm_left, syrk, trsm_right
 
 

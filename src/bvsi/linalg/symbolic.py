@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common import Integers
+from bvsi.common.arrays import Integers
 from bvsi.linalg.blas import kernel, part
 from bvsi.linalg.cholesky import Analysis
 from bvsi.linalg.pattern import Pattern

@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.special import gammaln, stdtr
 
-from bvsi.common import Array, Mask, Rng
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.data import Data, Grid
 from bvsi.data.smoothness import along, difference_filter
 from bvsi.errors import NoiseError

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.data._arrays import read_only, slabs
 from bvsi.data.data import Data, Geometry
 from bvsi.data.grid import Grid

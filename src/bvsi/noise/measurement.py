@@ -13,7 +13,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from bvsi.common import Array, Mask, Rng
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.errors import DataError, NoiseError

@@ -15,7 +15,7 @@ import scipy.sparse as sparse
 import scipy.sparse.linalg
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Integers, Mask
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import NoiseError
 from bvsi.residual import Structure
 

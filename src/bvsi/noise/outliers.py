@@ -25,7 +25,7 @@ from itertools import product
 
 import numpy as np
 
-from bvsi.common import Array, Integers, Mask, Rng
+from bvsi.common.arrays import Array, Integers, Mask, Rng
 from bvsi.data import Grid
 from bvsi.data._arrays import frozen, read_only, release, scratch, slabs
 from bvsi.data.data import Data, Geometry

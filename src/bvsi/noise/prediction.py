@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers, Mask
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.data._arrays import release
 from bvsi.data.data import Geometry
 from bvsi.data.smoothness import PaddedRows, Roughness, along, flat_strides, frames_at_once, padded, second_differences

@@ -16,7 +16,7 @@ import scipy.sparse as sparse
 from scipy.optimize import nnls
 from scipy.special import fdtrc
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.data.data import LONGEST, Data, Geometry
 from bvsi.data.grid import Grid
 from bvsi.data.mesh import Mesh

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import scipy.linalg
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import DERIVATIVES
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import RESERVED_NAMES

@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import sympy as sp
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import MEASURES, Jet, MultiIndex, Sided, Weighted, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.interpolate import BSpline
 from sympy.core.expr import AtomicExpr
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 
 DEGREE = 3  # cubic: two derivatives, which a flux needs
 

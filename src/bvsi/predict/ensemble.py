@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bvsi.common import Array, Mask, Rng
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.common.progress import Progress
 from bvsi.data import Data, Grid
 from bvsi.data.denoise import Smoother, smoothers

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import Posterior, check_level
@@ -35,7 +35,7 @@ from dataclasses import dataclass
 
 from scipy.special import ndtri, stdtrit
 
-from bvsi.common import Mask
+from bvsi.common.arrays import Mask
 
 
 def predict_linear(posterior: Posterior, Phi: xr.DataArray, *, level: float = 0.95) -> xr.Dataset:

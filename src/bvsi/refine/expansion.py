@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.errors import BvsiError
 from bvsi.forward.semidiscrete import StepFailedError

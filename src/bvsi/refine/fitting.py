@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.linalg
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Reason, Status
 from bvsi.infer.posteriors import GaussianPosterior, TruncatedPosterior

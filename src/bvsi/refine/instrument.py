@@ -22,7 +22,7 @@ import scipy.sparse as sparse
 import scipy.sparse.linalg
 from scipy.special import roots_legendre
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.smoothness import along
 from bvsi.errors import BvsiError

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.forward.ensemble import Simulator
 from bvsi.forward.tangents import propagator, solve_with_tangents
 from bvsi.refine.measurements import Measurements

@@ -26,7 +26,7 @@ import scipy.sparse as sparse
 from numpy.typing import ArrayLike
 from scipy.special import expit, roots_legendre
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.denoise import smoothers
 from bvsi.data.smoothness import second_differences

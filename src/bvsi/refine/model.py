@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from scipy.special import chdtrc
 
 from bvsi.check.well_posed import well_posed_rows
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Grid
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator

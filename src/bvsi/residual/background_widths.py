@@ -20,7 +20,7 @@ import numpy as np
 import scipy.sparse as sparse
 import scipy.sparse.linalg
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid, Mesh
 from bvsi.errors import DataError
 from bvsi.residual.stencils import TemporalTests

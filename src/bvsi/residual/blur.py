@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import NDArray
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import MultiIndex
 from bvsi.data import Data, Grid
 from bvsi.linalg import Kronecker, Pattern

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import MEASURES, Jet, MultiIndex, Sided, Where
 from bvsi.data._arrays import release
 from bvsi.data.smoothness import of_materials

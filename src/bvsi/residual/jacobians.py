@@ -23,7 +23,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 from bvsi.linalg import Kronecker, Pattern
 

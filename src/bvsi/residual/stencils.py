@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import DataError, SpaceError
 from bvsi.operators.vocabulary import lag_of
 from bvsi.spaces.axis import LOCAL, UniformSplines, between, lagrange, local_map, nearest, spline_matrix, with_ends

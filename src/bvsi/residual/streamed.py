@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import Jet, Where
 from bvsi.linalg import Pattern
 from bvsi.residual.discrete import State, check_finite, integrands, reach_of

@@ -36,7 +36,7 @@ from types import MappingProxyType
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.linalg.kronecker import along_axes

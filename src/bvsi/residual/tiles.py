@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.linalg import Kronecker, Pattern
 from bvsi.residual.jacobians import NodalTests, Scaled, Sensitivity, Slots
 from bvsi.residual.system import Residuals, Structure

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import slabs
 from bvsi.residual import TemporalTests
 from bvsi.residual.blur import spectral_density
-from bvsi.residual.mask_widths import gaps_in_mask
+from bvsi.residual.layout import gaps_in_mask
 from bvsi.residual.stencils import irregular
 from bvsi.spaces import SplineTests
 from bvsi.spaces.axis import most_pieces

@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError
 from bvsi.infer import Fit, Lagged, LeastSquares, Profile
 from bvsi.infer.quadratic import Minimum, Quadratic

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import position
 from bvsi.common.progress import Progress
 from bvsi.infer import Fit

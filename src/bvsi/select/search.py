@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import RankError

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid
 from bvsi.errors import SpaceError

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sparse
 from numpy.polynomial.legendre import leggauss
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex, Weighted
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern

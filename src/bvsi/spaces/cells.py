@@ -19,7 +19,7 @@ from scipy.spatial import cKDTree
 from scipy.special import roots_jacobi
 from skfem.quadrature import get_quadrature, get_quadrature_tet
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.element import facet_size

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import CELL_TYPES, Grid, Mesh
 
 # Part of a box by which a facet may reach into it: those that touch it do so by rounding.

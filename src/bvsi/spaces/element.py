@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.errors import SpaceError
 
 # α is twice what coercivity needs, so that the form stays positive with rounding and boundary facets.

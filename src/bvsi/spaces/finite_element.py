@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 from skfem.assembly import Dofs
 from skfem.quadrature import get_quadrature
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.axis import into_first_period

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import Jet, MultiIndex, Sided
 from bvsi.errors import SpaceError
 from bvsi.linalg import Congruence, Pattern

@@ -27,7 +27,7 @@ import scipy.sparse as sparse
 from numpy.polynomial import legendre
 from numpy.typing import NDArray
 
-from bvsi.common import Array, Integers
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.domain import Domain

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import Jet, MultiIndex, Sided, Where
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern, Product

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common import Array, Integers, Mask
+from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError

@@ -23,7 +23,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bvsi.app.plot.style import BLUE, GREY
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
 from bvsi.discovery.refined import Refined

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from bvsi.app.exports.differences import derivative_matrix, inner_nodes
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid
 from bvsi.discovery import Discovery, discover
 from bvsi.forward import ThetaScheme, simulate

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.scattered import mesh_through
 from bvsi.discovery import discover

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 from scipy.integrate import solve_ivp
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
 from bvsi.noise import IID

@@ -12,7 +12,7 @@ from bvsi.app.report.formula import name_formula
 from bvsi.app.report.markup import Markup, details, element, table
 from bvsi.app.report.svg import Scale, axes, dots_data, figure, line, padded, path_data, short_number, svg
 from bvsi.app.report.typeset import plain
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.discovery import with_uncertainty
 from bvsi.discovery.refined import PredictedExperiment, Refined
 from bvsi.discovery.result import INFLUENCE

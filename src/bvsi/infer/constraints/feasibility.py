@@ -13,7 +13,7 @@ import scipy.sparse
 import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.errors import BvsiError, InfeasibleError
 
 #: Violation, in units of the terms of a row, that counts as rounding.

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common import Array, Mask
+from bvsi.common.arrays import Array, Mask
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer.constraints.feasibility import TOLERANCE, Affine, check_feasible, solve_equalities

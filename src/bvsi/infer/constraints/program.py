@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError, InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints.feasibility import TOLERANCE, Affine, conflict, linear_program, solve_equalities
 from bvsi.infer.constraints.linear import ConstraintRows, LinearConstraints

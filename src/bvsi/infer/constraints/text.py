@@ -18,7 +18,7 @@ from itertools import product
 
 import numpy as np
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import matches, position, squeeze
 from bvsi.errors import BvsiError, OperatorError
 

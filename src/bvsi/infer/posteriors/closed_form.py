@@ -17,7 +17,7 @@ import scipy.linalg
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Mask, Rng
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors.closed_form import HandOver, check_level, check_names, check_size
 

@@ -19,7 +19,7 @@ import scipy.linalg
 import scipy.special
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array, Mask, Rng
+from bvsi.common.arrays import Array, Mask, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import Affine, LinearConstraints, interior
 from bvsi.infer.posteriors.closed_form import (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.naming import matches, squeeze
 from bvsi.errors import BvsiError
 from bvsi.infer.priors.density import BoundPrior, JointNormal, PriorDensity, PriorFactor

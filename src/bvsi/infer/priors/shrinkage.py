@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import scipy.special
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError
 from bvsi.infer.priors.distributions import LIMIT, RealLine, check_parameters
 

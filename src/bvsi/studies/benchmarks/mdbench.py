@@ -31,7 +31,7 @@ from bvsi.app.files import write_whole
 from bvsi.app.readers.reading import Reading
 from bvsi.app.readers.registry import opened
 from bvsi.app.study.candidates import suggested_operators
-from bvsi.common import Array
+from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import COORDINATE_NAMES, Data, Grid
 from bvsi.data.denoise import smoothers

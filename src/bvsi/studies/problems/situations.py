@@ -12,7 +12,7 @@ import numpy as np
 from scipy.fft import dctn, idctn
 from scipy.integrate import solve_ivp
 
-from bvsi.common import Array, Rng
+from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.operators import Library, NoFlux
 
