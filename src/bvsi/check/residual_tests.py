@@ -14,7 +14,6 @@ statistic is then at most the one that is used.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Literal, TypeAlias
@@ -27,8 +26,7 @@ from bvsi.common.arrays import Array, Rng
 from bvsi.data import Data, Grid
 from bvsi.errors import DataError
 from bvsi.infer import Fit
-from bvsi.infer.fit import theta_at_hand
-from bvsi.infer.quadratic import expanded
+from bvsi.infer.fit import around, theta_at_hand
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.products import SpaceTime
@@ -138,16 +136,13 @@ def missing_operator(fit: Fit, likelihood: ResidualLikelihood, rng: Rng) -> list
     likelihood
         Of the operators of the fit and others.
     """
-    found = dict(zip(fit.names, fit.theta, strict=True))
-    theta = np.array([found.get(name, 0.0) for name in likelihood.names])
-    profile = likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=False)
     own = tuple(likelihood.names.index(name) for name in fit.names)
-    squares = expanded(likelihood, theta, profile).score_tests(own)[0]
+    squares = around(likelihood, fit, rng).score_tests(own)[0]
     best = int(np.argmax(squares))
     if not squares[best]:  # none that those of the fit do not make up
         return []
     z, name = float(np.sqrt(squares[best])), likelihood.names[best]
-    p = min(1.0, 2 * float(ndtr(-z)) * (len(theta) - len(own)))
+    p = min(1.0, 2 * float(ndtr(-z)) * (len(squares) - len(own)))
     return [ResidualTest(f"{name}, not in the library, explains residuals", z, z, p, "missing")]
 
 

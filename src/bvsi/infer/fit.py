@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,13 +10,13 @@ from enum import StrEnum
 
 import numpy as np
 
-from bvsi.common.arrays import Array
+from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import position
 from bvsi.errors import BvsiError
 from bvsi.infer.constraints import LinearConstraints
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior, Posterior, TruncatedPosterior
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
-from bvsi.infer.quadratic import Quadratic, sandwich
+from bvsi.infer.quadratic import Quadratic, expanded, sandwich
 from bvsi.likelihood import NormalEquations, ResidualLikelihood
 
 #: χ²/n further from one than this factor is reported with the status, and calls for other starts: noise that is stated
@@ -182,6 +183,19 @@ def theta_at_hand(fit: Fit, likelihood: ResidualLikelihood) -> Array:
     """θ; where data are many the last one evaluated, from where a short step led to it: factors are there."""
     evaluated = likelihood.costly and fit.status.converged and fit.quadratic is not None
     return fit.history[-1].theta if evaluated else fit.theta
+
+
+def around(likelihood: ResidualLikelihood, fit: Fit, rng: Rng, *, spread: bool = False) -> Quadratic:
+    """The misfit of all operators around the fit of some of them, the other coefficients zero: one evaluation.
+
+    Parameters
+    ----------
+    spread
+        Whether S, and with it error bars, are needed.
+    """
+    found = dict(zip(fit.names, theta_at_hand(fit, likelihood), strict=True))
+    theta = np.array([found.get(name, 0.0) for name in likelihood.names])
+    return expanded(likelihood, theta, likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=spread))
 
 
 def check_iteration(tol: float, **limit: int) -> None:

@@ -29,8 +29,8 @@ from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Dominant, Fit, Profile
-from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, misfit_excess, theta_at_hand
-from bvsi.infer.quadratic import Minimum, Model, NoiseRatio, Quadratic, carried_over, expanded
+from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, around, misfit_excess
+from bvsi.infer.quadratic import Minimum, Model, NoiseRatio, Quadratic, carried_over
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
 from bvsi.select.criterion import ExtendedBIC, ProfileBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
@@ -765,19 +765,6 @@ def quadratic_of(fit: Fit) -> Quadratic:
     if fit.quadratic is None:
         raise BvsiError(f"criterion: {fit.method} estimates have no curvature; use Profile(), or Backward().")
     return fit.quadratic
-
-
-def around(likelihood: ResidualLikelihood, fit: Fit, rng: Rng, *, spread: bool = False) -> Quadratic:
-    """The misfit of all operators around the fit of some of them, the other coefficients zero: one evaluation.
-
-    Parameters
-    ----------
-    spread
-        Whether S, and with it error bars, are needed.
-    """
-    found = dict(zip(fit.names, theta_at_hand(fit, likelihood), strict=True))
-    theta = np.array([found.get(name, 0.0) for name in likelihood.names])
-    return expanded(likelihood, theta, likelihood.profile_equations(theta, rng=copy.deepcopy(rng), spread=spread))
 
 
 def _given(rng: Rng | None) -> Rng:
