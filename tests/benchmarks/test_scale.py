@@ -124,6 +124,8 @@ def test_exponents_and_ratios():
     assert run.exponent(rows[:1], "few") is None
     assert run.ratio(rows[0], "few", "floor") == pytest.approx(2 * 10**1.5)
     assert run.ratio(rows[0], "few", "pysindy") is None
+    rows[0]["ways"]["few"]["floor_cpu"] = 0.5  # measured beside it
+    assert run.ratio(rows[0], "few", "floor") == pytest.approx(4 * 10**1.5)
 
 
 def test_what_cannot_be_measured_is_told():

@@ -25,6 +25,7 @@ from bvsi.likelihood import Density, InstrumentalEquations, NormalEquations, Pro
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.equations import MomentEquations, instrument_shift
 from bvsi.likelihood.products import NoiseShare
+from bvsi.likelihood.stacked import telling
 from bvsi.noise import IID, UnknownScale
 
 Item = TypeVar("Item")
@@ -162,11 +163,17 @@ class ClusterLikelihood(ResidualLikelihood):
         now = tuple(blocks[some] for blocks, some in zip(before, chosen, strict=True))
         return replace(self, extents=extents, chosen=now)
 
-    def some_tiles(self) -> None:
-        """None: they are on the workers."""
+    def some_tiles(self) -> ResidualLikelihood | None:
+        """The likelihood of some tiles, which are brought here: searching them is no work for several."""
+        number = [len(own) for own in self._by_experiment(self.pieces)]
+        found = self._sums(piece.pilot, [(number[seat.experiment],) for seat in self.seats])
+        some = [[part for own in of for part in own] for of in self._by_experiment(found)]
+        return self._on_tiles([[own[i] for i in telling([part.residuals.X for part in own])] for own in some])
 
-    def slope_near(self, theta: Array, near: Array) -> None:
-        """None: factors are on the workers."""
+    def slope_near(self, theta: Array, near: Array) -> Array | None:
+        """−½∇Q at θ with the factors that the workers have; None where one of them has none."""
+        found = self._sum(piece.slope_near, self.vector(theta), self.vector(near))
+        return None if any(one is None for one in found) else np.asarray(np.sum(found, axis=0))
 
     def each(
         self, work: Callable[[ResidualLikelihood, Item], Result], items: Iterable[Item], *, threads: bool = False

@@ -112,6 +112,12 @@ def outline(piece: Piece) -> Outline:
     return Outline(structure.n_rows, structure.block_rows, structure.times, costly, piece.own.system.description)
 
 
+def pilot(piece: Piece, model: PieceModel, pieces: int) -> tuple[Part, ...]:
+    """Some tiles of a piece, one of so many of its experiment, as experiments of their own."""
+    own = piece.of(model)
+    return own.weighting.pilot(own.part, pieces)
+
+
 def normal(piece: Piece, model: PieceModel, theta: Array) -> NormalEquations:
     """H, g, q."""
     own = piece.of(model)
@@ -121,6 +127,12 @@ def normal(piece: Piece, model: PieceModel, theta: Array) -> NormalEquations:
 def cheap_slope(piece: Piece, model: PieceModel) -> bool:
     """Whether q and ∇q cost far less than H."""
     return piece.of(model).own.slope_is_cheap
+
+
+def slope_near(piece: Piece, model: PieceModel, theta: Array, near: Array) -> Array | None:
+    """−½∇Q at θ with the factors of a θ close by; None where that would be no gain."""
+    own = piece.of(model)
+    return own.weighting.slope_near(own.part, theta, near)
 
 
 def profile(

@@ -144,7 +144,7 @@ def _smoother(mu: Sequence[Array], V: tuple[Any, ...], values: Array) -> Smoothe
 
     def score(exponents: tuple[float, float]) -> float:
         left = 1 - filtered(exponents)
-        return float(np.sum(np.square(left) * squares) / max(np.sum(left) ** 2, _TINY))
+        return float(np.vdot(np.square(left), squares) / max(np.sum(left) ** 2, _TINY))
 
     best = min(((a, b) for a in _EXPONENTS for b in _EXPONENTS), key=score)
     for step in _REFINEMENTS:

@@ -63,6 +63,8 @@ _NODES = 16
 # Residuals of a tile on a line, where there are tiles from twice as many on: one factor of 18,000 residuals took as
 # long as nine of 6,000 with what they share.
 _LINE = 9000
+# Numbers of a banded factor of one tile, 0.8 GB. Of KS 256 × 3001, 150,000 residuals, see docs/performance.md.
+_BANDED = 1e8
 # The same in two and three dimensions, where tiles are a partition: on λ–ω data of 2 × 64² × 51 values they lose 2 to
 # 9% of the precision of tiles that overlap, at less than half of the work; those of 1,500 lose 15 to 27%.
 _TILE = 3000
@@ -317,8 +319,10 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
             used = [float(equations * _functions(data, tests, time, operators)) for data in experiments]
         line = experiments[0].geometry.dim == 1
         if asked.weighting is None and max(used) > 2 * (_LINE if line else _TILE):
-            weighting = Tiles(_LINE) if line else Tiles(_TILE, shared=0.0)
-            reason += f"; {sum(used):.0f} residuals in tiles, with error bars that are {_LOST[line]} wider"
+            long = experiments[int(np.argmax(used))]
+            weighting = Tiles(_rows(long, max(used), tests, time)) if line else Tiles(_TILE, shared=0.0)
+            if max(used) > weighting.rows:
+                reason += f"; {sum(used):.0f} residuals in tiles, with error bars that are {_LOST[line]} wider"
         if wanted > _FEWER * sum(used) and not masked:
             told = (
                 f"the spectrum asks for {wanted:.0f} residuals; test functions are wider, and {sum(used):.0f} are "
@@ -332,6 +336,15 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
     if not experiments[0].geometry.dim and asked.selection is None:
         asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
     return _complete(asked, tests, asked.stencil or time or EachFrame(), asked.weighting or weighting), reason
+
+
+def _rows(data: Data, used: float, tests: SplineTests, time: TemporalTests | None) -> float:
+    """Residuals of a tile on a line; where times are many, those whose factor, banded in time, may be kept."""
+    if time is None or tests.degree is None:
+        return _LINE
+    blocks = time.splines(data.times).n
+    below = time.degree * used / blocks
+    return max(_LINE, _BANDED / (below + used / blocks)) if below < (tests.degree + 1) * blocks else _LINE
 
 
 def _functions(data: Data, tests: SplineTests, time: TemporalTests | None, operators: tuple[WeakOperator, ...]) -> int:

@@ -40,7 +40,7 @@ _BELOW = 6.0
 # Level of the test for a trend.
 _TREND = 1e-3
 # Values that show whether two columns are one; of more data only some frames are used. Not measured.
-_ENOUGH = 10_000_000
+_ENOUGH = 2_000_000
 
 
 def check_arguments(data: object, library: object) -> None:
@@ -175,7 +175,7 @@ def check_ends(data: Data) -> None:
         if axis not in grid.periods or grid.shape[number] < _NODES:
             continue
         for name in data.fields:
-            frames = data.grid_field(name)[:: max(1, data.n_nodes * data.n_times // _ENOUGH)]
+            frames = data.grid_field(name)[:: -(-data.n_nodes * data.n_times // _ENOUGH)]
             columns = np.moveaxis(frames, number + 1, 0).reshape(grid.shape[number], -1)
             if _repeated(np.asarray(columns)):
                 raise DataError(

@@ -102,6 +102,7 @@ class Profile:
         constraints: AnyConstraints = None,
         noise_prior: InverseGammaPrior | None = None,
         start: ArrayLike | Mapping[str, float] | None = None,
+        nearer: Callable[[Array, float], Array] | None = None,
         rng: Rng | None = None,
         progress: Progress = silent,
     ) -> Fit:
@@ -115,6 +116,8 @@ class Profile:
 
         Parameters
         ----------
+        nearer
+            A better start, or the same, from a given one and its Q.
         rng
             For the one draw of noise that the covariance takes (default: as ``starts`` says, seed 0).
         """
@@ -124,7 +127,8 @@ class Profile:
         if start is None:
             best = problem.search(prior)
         else:
-            best = problem.checked(_tried(problem.minimise(start_vector(likelihood, start)), ["given"], "given"))
+            attempt = problem.minimise(start_vector(likelihood, start), nearer=nearer)
+            best = problem.checked(_tried(attempt, ["given"], "given"))
         fit = problem.finish(best, noise_prior, rng)
         notes = [text for text in (replaced_text(density), informative_text(fit)) if text]
         return replace(fit, status=fit.status.noted(" ".join(notes))) if notes else fit
@@ -229,7 +233,9 @@ class _Problem:
         theta = point.theta + step
         return self.constraints.clipped(theta) if self.constraints else theta
 
-    def minimise(self, theta: Array, metric: Array | None = None) -> _Attempt:
+    def minimise(
+        self, theta: Array, metric: Array | None = None, nearer: Callable[[Array, float], Array] | None = None
+    ) -> _Attempt:
         """Gauss–Newton with secant corrections; steps that do not lower Q are halved.
 
         Close to the minimum the matrix stays as it is, and secants correct it, where q and g cost far less than H.
@@ -238,6 +244,8 @@ class _Problem:
         ----------
         metric
             H to begin with, where one is known.
+        nearer
+            Where to begin instead, from θ and Q there.
         """
         history: list[Step] = []
         secants: list[tuple[Array, Array]] = []
@@ -245,6 +253,8 @@ class _Problem:
         tol = max(self.settings.tol, _NEGLIGIBLE) if costly else self.settings.tol
         theta = feasible(self.likelihood, theta, self.constraints)
         point = self.at(theta) if metric is None or not cheap else self.near(theta, metric)
+        if nearer is not None and (moved := nearer(theta, point.equations.q)) is not theta:
+            point = self.at(feasible(self.likelihood, moved, self.constraints))
 
         def ended(theta: Array, message: str, *reasons: Reason) -> _Attempt:
             status = Status(not reasons, len(history), message, frozenset(reasons))

@@ -174,9 +174,15 @@ class Weighting(ABC):
         del part, theta, near
         return None
 
-    def pilot(self, part: Part) -> tuple[Part, ...]:
-        """A few tiles as experiments of their own, for rough estimates; none where that would save little."""
-        del part
+    def pilot(self, part: Part, pieces: int = 1) -> tuple[Part, ...]:
+        """A few tiles as experiments of their own, for rough estimates; none where that would save little.
+
+        Parameters
+        ----------
+        pieces
+            Number of pieces of an experiment, of which the part is one.
+        """
+        del part, pieces
         return ()
 
     def estimates(self, part: Part) -> Array:

@@ -19,6 +19,7 @@ each of them axis by axis; no matrix is larger than that of one axis.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +60,12 @@ class Iterative:
         """W B for B (N, K, m)."""
         return conjugate_gradients(self.product, self.preconditioner, B, label=self.label)
 
-    def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array]:
-        """ZᵀWZ and W Z."""
+    def grams(self, some: Sequence[Array], *, weighted: bool = False) -> tuple[list[Array], Array]:
+        """ZᵀWZ of each and W Z of the first."""
         del weighted  # it is there
-        WZ = self.solve(Z)
-        gram = np.einsum("nki,nkj->ij", Z, WZ, optimize=True)
-        return np.asarray(0.5 * (gram + gram.T)), WZ
+        solved = [self.solve(Z) for Z in some]
+        found = [np.einsum("nki,nkj->ij", Z, WZ, optimize=True) for Z, WZ in zip(some, solved, strict=True)]
+        return [np.asarray(0.5 * (gram + gram.T)) for gram in found], solved[0]
 
     def slope(self) -> Array:
         """Refused, as the log-determinant is."""

@@ -134,7 +134,10 @@ class ResidualLikelihood:
 
     def some_tiles(self) -> ResidualLikelihood | None:
         """The likelihood of some tiles, each an experiment; None where that would save little."""
-        chosen = [self.weighting.pilot(part) for part in self.parts]
+        return self._on_tiles([self.weighting.pilot(part) for part in self.parts])
+
+    def _on_tiles(self, chosen: Sequence[Sequence[Part]]) -> ResidualLikelihood | None:
+        """The likelihood of some tiles of every experiment; None where one has none."""
         if not all(chosen):
             return None
         noise = tuple(model for model, some in zip(self.noise, chosen, strict=True) for _ in some)

@@ -149,8 +149,8 @@ class Solver(Protocol):
     def solve(self, Z: Array) -> Array:
         """W Z."""
 
-    def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array | None]:
-        """ZᵀWZ (m, m), and W Z if it is asked for."""
+    def grams(self, some: Sequence[Array], *, weighted: bool = False) -> tuple[list[Array], Array | None]:
+        """ZᵀWZ (m, m) of each Z, from one pass over the factor, and W Z of the first if it is asked for."""
 
     def white(self, Z: Array) -> Array | None:
         """R Z with RᵀR = W by block, (N, K, m), at half the price of W Z; None where blocks share one R."""
@@ -185,11 +185,14 @@ class Factored:
         """W Z."""
         return self._back(self.factor.solve(self._columns(Z)), Z)
 
-    def gram(self, Z: Array, *, weighted: bool = False) -> tuple[Array, Array | None]:
-        """ZᵀWZ and W Z, from half a solve each."""
-        white = self.factor.whiten(self._columns(Z))
-        flat = white.reshape(-1, Z.shape[2])
-        return flat.T @ flat, self._back(self.factor.whiten_transposed(white), Z) if weighted else None
+    def grams(self, some: Sequence[Array], *, weighted: bool = False) -> tuple[list[Array], Array | None]:
+        """ZᵀWZ of each and W Z of the first, from half a solve each."""
+        white = self.factor.whiten(self._columns(np.concatenate(some, axis=2)))
+        parts = np.split(
+            white.reshape(-1, sum(Z.shape[2] for Z in some)), np.cumsum([Z.shape[2] for Z in some]), axis=1
+        )
+        found, first = [own.T @ own for own in parts[: len(some)]], parts[0].reshape(len(white), -1)
+        return found, self._back(self.factor.whiten_transposed(first), some[0]) if weighted else None
 
     def white(self, Z: Array) -> Array | None:
         """L⁻¹ Z, where all blocks have the same L."""
@@ -279,13 +282,11 @@ class Whole:
         W_r = W_columns[:, :, 0]
         if smoothing:
             X = X - smoothing * self.products.operators(self.products.spread(W_r))
-        H, WX = self.solver.gram(X, weighted=weighted and draw is not None)
+        xi = [] if drawn is None else [self.products.operators(drawn - self.products.spread(W_columns[:, :, 1]))]
+        (H, *N), WX = self.solver.grams([X, *xi], weighted=weighted and drawn is not None)
         q, scores = np.einsum("nk,nk->k", self.r, W_r), np.einsum("nki,nk->ki", X, W_r)
         equations = NormalEquations(H, scores.sum(axis=0), (q,), self.solver.logdet(needed=False), self.n)
-        if drawn is None:
-            return TileEquations(equations, scores, None, None)
-        xi = self.products.operators(drawn - self.products.spread(W_columns[:, :, 1]))
-        return TileEquations(equations, scores, self.solver.gram(xi)[0], WX if weighted else None)
+        return TileEquations(equations, scores, N[0] if N else None, WX if weighted and N else None)
 
     def _lagged(self, white: Array) -> TileEquations:
         """H, g and q with X itself, from R [y X] (N, K, 1 + d), which is written over: half a solve."""
@@ -344,11 +345,8 @@ def moment_equations(part: Part, theta: Array, weights: Weights, *, rng: Rng, dr
         draw = products.draw(rng)
         columns += [part.residuals.left_terms(draw)[:, :, None], products.operators(draw)]
     stack = np.concatenate(columns, axis=2)
-    WZ = weights(stack)
-    grams = [
-        np.einsum("nki,nkj->ij", stack[:, :, s : s + 1 + d], WZ[:, :, s : s + 1 + d])
-        for s in range(0, (1 + draws) * (1 + d), 1 + d)
-    ]
+    Z, WZ = (one.reshape(-1, (1 + draws) * (1 + d)) for one in (stack, weights(stack)))
+    grams = [Z[:, s : s + 1 + d].T @ WZ[:, s : s + 1 + d] for s in range(0, (1 + draws) * (1 + d), 1 + d)]
     return MomentEquations(grams[0], np.mean(grams[1:], axis=0), part.residuals.n)
 
 

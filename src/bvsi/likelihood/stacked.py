@@ -347,24 +347,15 @@ class Tiles(Weighting):
             touched[np.ix_(tile.columns, tile.times)] += tile.count
         return np.maximum(touched, 1)
 
-    def pilot(self, part: Part) -> tuple[Part, ...]:
-        """Some tiles as experiments, those with the largest det(Σ_τ X_τᵀX_τ), chosen one after the other."""
-        structure, plan, n = part.residuals.structure, _plan(part), part.residuals.n
-        if _work(part) < PILOT.work:
+    def pilot(self, part: Part, pieces: int = 1) -> tuple[Part, ...]:
+        """Some tiles as experiments, those that tell most."""
+        structure, plan, n = part.residuals.structure, _plan(part), pieces * part.residuals.n
+        if pieces**2 * _work(part) < PILOT.work:
             return ()
         tiles = tiles_of(structure, min(PILOT.rows, n / PILOT.worth) / PILOT.tiles, 0.0)
-        if len(tiles) < PILOT.worth * PILOT.tiles:
+        if pieces * len(tiles) < PILOT.worth * PILOT.tiles:
             return ()
-        X = part.residuals.X / np.maximum(np.linalg.norm(part.residuals.X, axis=(0, 1)), np.finfo(float).tiny)
-        own = [X[np.ix_(tile.rows, tile.blocks)] for tile in tiles]
-        grams = np.array([np.einsum("nki,nkj->ij", x, x, optimize=True) for x in own])
-        total, chosen = np.finfo(float).eps * np.eye(X.shape[2]), list[int]()
-        for _ in range(PILOT.tiles):
-            gain = np.linalg.slogdet(total + grams)[1]
-            gain[chosen] = -np.inf
-            chosen.append(int(np.argmax(gain)))
-            total = total + grams[chosen[-1]]
-        few = [tiles[i] for i in sorted(chosen)]
+        few = [tiles[i] for i in telling([part.residuals.X[np.ix_(tile.rows, tile.blocks)] for tile in tiles])]
         plans = [self._plan(tile.structure, plan.noise.at(tile.columns, tile.times)) for tile in few]
         return tuple(
             Part(tile.residuals(part.residuals), own, f"{part.label}, some of it")
@@ -398,6 +389,22 @@ class Stacked(Tiles):
     rows: float = field(default=math.inf, init=False, repr=False)
     shared: float = field(default=0.0, init=False, repr=False)
     exact: ClassVar[bool] = True
+
+
+def telling(some: Sequence[Array]) -> list[int]:
+    """Tiles of a pilot by number, of X (N, K, d) each: those with the largest det(Σ XᵀX), one after the other."""
+    if not some:
+        return []
+    grams = np.array([np.einsum("nki,nkj->ij", X, X, optimize=True) for X in some])
+    size = np.sqrt(np.maximum(np.einsum("tii->i", grams), np.finfo(float).tiny))
+    grams /= np.outer(size, size)
+    total, chosen = np.finfo(float).eps * np.eye(len(size)), list[int]()
+    for _ in range(min(PILOT.tiles, len(some))):
+        gain = np.linalg.slogdet(total + grams)[1]
+        gain[chosen] = -np.inf
+        chosen.append(int(np.argmax(gain)))
+        total = total + grams[chosen[-1]]
+    return sorted(chosen)
 
 
 def _work(part: Part) -> float:

@@ -31,6 +31,8 @@ MOST = 1_000_000  # more filtered values than these only cost time
 _ENOUGH = 250_000  # to compare filters, where σ itself is not asked for
 _FEW = 8  # filters that are compared once more with more values; not measured
 _ROWS_FOR_CORRELATION = 2000  # of a filter, from which the correlation of its values is taken; more only cost time
+# Values from which on a median is bracketed first: of 77,000 it then takes 0.3 ms in place of 0.8.
+_BRACKETED = 20_000
 _LATTICE = 100_000  # values in which a lattice is looked for; more only cost time
 _REPEATED = 0.5  # different values over values beyond which there is no lattice that matters; not measured
 _SAME, _WHOLE = 1e-9, 0.02  # of the range, and of a step: rounding in single precision leaves 0.004 of 65,536 levels
@@ -329,7 +331,7 @@ def _estimates(u: Array, banks: list[tuple[AxisFilter, ...]], most: int = MOST) 
     most
         Values that are enough.
     """
-    stride = max(1, u.size // most)
+    stride = -(-u.size // most)
     estimates, in_time, v = [], "", times_last(u[::stride])
     for filters in banks:
         if filters[0].name != in_time:  # filters come grouped by their part in time
@@ -372,10 +374,19 @@ def _repeated(K: Any, times: int) -> Any:
 
 
 def median_of(f: Array) -> float:
-    """Median of a flat array, whose order is lost; ``np.median`` looks for three places and takes four times longer."""
-    half = f.size // 2
+    """Median of a flat array, whose order is lost; ``np.median`` looks for three places and takes four times longer.
+
+    Of many values, only those between two quantiles of a sample are looked at, which lie around it but for one in 1e4.
+    """
+    half, odd = f.size // 2, f.size % 2
+    if f.size > _BRACKETED:
+        some = np.sort(f[:: f.size // 1000])
+        low, high = some[some.size // 2 - 60], some[some.size // 2 + 60]
+        below, inside = np.count_nonzero(f < low), f[(f >= low) & (f <= high)]
+        if below < half < below + inside.size:
+            f, half = inside, half - below
     f.partition(half)
-    return float(f[half] if f.size % 2 else 0.5 * (f[:half].max() + f[half]))
+    return float(f[half] if odd else 0.5 * (f[:half].max() + f[half]))
 
 
 def _upper(estimate: _FilteredScale) -> float:

@@ -44,6 +44,7 @@ _BIN, _MOST_BINS = 60, 40  # independent values per bin of signal strength, and 
 _PARAMETER = 4.0  # deviance that a further coefficient has to explain: two standard deviations
 _ALPHA = 0.01  # p-value below which noise is taken to grow with the signal: one false alarm in a hundred fields
 _LEFT = 35 / 128  # part of the variance of white noise that the low-pass of one axis leaves
+_ENOUGH = 500_000  # values from which a law follows: the variance in one of 40 bins is then known to 2%
 _ROUNDS = 4  # in which the spread of the signal inside a bin is taken off; the fit moves by 1e-3 in the third
 
 
@@ -131,7 +132,7 @@ def estimate_signal_noise(
     Where values are multiples of a step, as counts are, a median has steps too, and v is the mean square; bins then
     have the same share of s₁, and so as many counts.
 
-    Of more than a million values every s-th time is used.
+    Of more than half a million values every s-th time is used.
 
     Parameters
     ----------
@@ -146,7 +147,7 @@ def estimate_signal_noise(
         u = shaped(observed(data, name), data.geometry)
         found = "" if level is None else level.cleanest.get(name, "")
         filters = cleanest_filters(u, data.geometry, data.times, name, found, blur)
-        matrices, stride = [k.K for k in filters], max(1, u.size // MOST)
+        matrices, stride = [k.K for k in filters], -(-u.size // _ENOUGH)
         f = in_space(matrices[1:], times_last(along(matrices[0][::stride], u, 0))).ravel()
         f /= gain_of(filters) ** 0.5
         s1, s2 = (_strength(u, data.geometry, matrices, stride, power) for power in (1, 2))
@@ -253,14 +254,15 @@ def _fit(f: Array, s1: Array, s2: Array, inflated: float, *, robust: bool) -> Si
         Whether scales are medians, not mean squares.
     """
     known = np.isfinite(f) & np.isfinite(s1) & np.isfinite(s2)
-    f, columns = f[known], np.stack([np.ones(int(known.sum())), s1[known], s2[known]], axis=1)
+    if not known.all():
+        f, s1, s2 = f[known], s1[known], s2[known]
     # Independent values that the filtered ones are worth decide how many bins there can be.
     n_bins = int(np.clip(f.size * MAD_VARIANCE / inflated / _BIN, 3, _MOST_BINS))
-    order = np.argsort(columns[:, 2], kind="stable")  # bins of neighbours, by rising s₂
-    f, columns = f[order], columns[order]
-    bins = _bins(columns, n_bins, robust)
+    order = np.argsort(s2, kind="stable")  # bins of neighbours, by rising s₂
+    f, s1, s2 = f[order], s1[order], s2[order]
+    bins = _bins(s1, n_bins, robust)
     n_bins = len(bins)
-    means = np.stack([columns[k].mean(axis=0) for k in bins])
+    means = np.array([(1.0, s1[k].mean(), s2[k].mean()) for k in bins])
     shape = f.size / n_bins / (4.0 * inflated)  # Var(log v) = 4 Var(log median), gamma: 1 / shape
     v = np.array([_square(f[k], robust) for k in bins])
     if not np.any(v > 0) or np.ptp(means[:, 2]) <= 1e-12 * means[:, 2].max():
@@ -270,7 +272,7 @@ def _fit(f: Array, s1: Array, s2: Array, inflated: float, *, robust: bool) -> Si
     for _ in range(_ROUNDS if robust else 1):  # a mean square does not mind how the signal is spread
         v = np.maximum(v, 1e-12 * v.max())
         law = _law(v, means, shape)
-        mu = np.maximum(columns @ law, 1e-12 * v.max())
+        mu = np.maximum(law[0] + law[1] * s1 + law[2] * s2, 1e-12 * v.max())
         v = np.array([_square(f[k] / np.sqrt(mu[k]), robust) * mu[k].mean() for k in bins]) if robust else v
     v = np.maximum(v, 1e-12 * v.max())
     deviance = _deviance(v, means @ law, shape)
@@ -281,13 +283,13 @@ def _fit(f: Array, s1: Array, s2: Array, inflated: float, *, robust: bool) -> Si
     return SignalNoise(float(np.sqrt(law[0])), float(law[1]), float(np.sqrt(law[2])), p_value)
 
 
-def _bins(columns: Array, n: int, robust: bool) -> list[slice]:
+def _bins(s1: Array, n: int, robust: bool) -> list[slice]:
     """Values in n parts of equal count, or, for mean squares, with as much of s₁."""
-    m = len(columns)
-    if robust or not columns[:, 1].any():
+    m = len(s1)
+    if robust or not s1.any():
         ends = np.cumsum([m // n + (i < m % n) for i in range(n)])
     else:
-        share = np.cumsum(columns[:, 1])
+        share = np.cumsum(s1)
         ends = np.append(np.searchsorted(share, share[-1] * np.arange(1, n) / n), m)
     return [slice(a, b) for a, b in pairwise([0, *ends.tolist()]) if b > a]
 

@@ -124,6 +124,14 @@ def power_values(base: Any, p: Any, odd: Any) -> Any:
     return np.copysign(size, base) if odd else size
 
 
+def whole_power(base: Any, n: int) -> Any:
+    """bⁿ, n ≥ 2, by squares: NumPy's power takes ten times as long."""
+    if n % 2:
+        return base if n == 1 else base * whole_power(base, n - 1)
+    half = whole_power(base, n // 2)
+    return half * half
+
+
 def plain_powers(expression: sp.Expr) -> sp.Expr:
     """The expression with b^p in the place of its continuations."""
     return expression.replace(Power, lambda base, p, _: base**p)

@@ -20,12 +20,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import sympy as sp
+from sympy.printing.numpy import SciPyPrinter
 
 from bvsi.common.arrays import Array
 from bvsi.common.naming import MEASURES, Jet, MultiIndex, Sided, Weighted, Where, order
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Assembled, BoundaryCondition, ZeroNeumann
-from bvsi.operators.bounds import power_values
+from bvsi.operators.bounds import power_values, whole_power
 from bvsi.operators.parse import Dialect, strong_form
 from bvsi.operators.spline import Table, spline, spline_values
 from bvsi.operators.strong import Scalar, WeakTerm, collected
@@ -97,8 +98,26 @@ def _compiled(
         pairs = zip(expressions, noisy, strict=True)
         expressions = tuple(unbiased(g, words) if one else g for g, one in pairs)
     symbols = sorted({s for e in expressions for s in e.free_symbols} - {*numbers}, key=lambda s: s.name)
-    known = [{"Power": power_values, "spline": spline_values}, "scipy", "numpy"]
-    return tuple(symbols), sp.lambdify([*numbers, *symbols], list(expressions), modules=known, cse=True)
+    function = sp.lambdify(
+        [*numbers, *symbols], list(expressions), modules=[_FUNCTIONS, "scipy", "numpy"], printer=_Printer(), cse=True
+    )
+    return tuple(symbols), function
+
+
+_FUNCTIONS = {"Power": power_values, "spline": spline_values, "whole_power": whole_power}
+
+
+class _Printer(SciPyPrinter):  # type: ignore[misc]  # SymPy has no types
+    """Whole powers by multiplication."""
+
+    def __init__(self) -> None:
+        own = {"fully_qualified_modules": False, "inline": True, "allow_unknown_functions": True}
+        super().__init__({**own, "user_functions": {name: name for name in _FUNCTIONS}})
+
+    def _print_Pow(self, expr: sp.Pow, *arguments: Any, **named: Any) -> str:
+        if expr.exp.is_Integer and expr.exp > 2:
+            return f"whole_power({self._print(expr.base)}, {expr.exp})"
+        return str(super()._print_Pow(expr, *arguments, **named))
 
 
 @dataclass(frozen=True)

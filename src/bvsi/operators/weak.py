@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import sympy as sp
 
@@ -339,6 +340,7 @@ def linearise(terms: tuple[WeakTerm, ...], words: Vocabulary) -> tuple[JacobianT
     return tuple(found)
 
 
+@lru_cache(maxsize=512)
 def _derivative_almost_everywhere(g: sp.Expr, symbol: sp.Symbol) -> sp.Expr:
     """∂g/∂symbol where it exists: quadrature points do not hit the jump of a sign."""
     derivative = sp.diff(g, symbol)

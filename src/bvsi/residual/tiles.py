@@ -253,7 +253,7 @@ def _touched(A: Any, functions: Integers) -> Integers:
     n = int(A.shape[1])
     if len(functions) == A.shape[0]:
         return np.arange(n)
-    there = sparse.csr_array(A)[functions].nonzero()[1]
+    there = np.flatnonzero(abs(A[functions]).sum(axis=0))
     return np.unique(np.concatenate([there - 1, there, there + 1]) % n).astype(np.int64)
 
 

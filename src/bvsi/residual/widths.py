@@ -46,7 +46,7 @@ _WIDER = np.linspace(1.0, 2.0, 11)
 # A gap between knots is one step of the data at least: narrower test functions would be more than the data.
 SHORTEST = 1.0
 # Values that are transformed at a time, to bound memory, and at most; not measured.
-_SLAB, _ENOUGH = 500_000, 10_000_000
+_SLAB, _ENOUGH = 500_000, 2_000_000
 # Nodes of an axis up to which its ends are looked at: what they make of noise takes a square of so many; not measured.
 _LONGEST = 2000
 
@@ -231,7 +231,7 @@ def highest(
     ends = ends and not periodic and n <= _LONGEST
     if cube.ndim > 1 and cube.size > _ENOUGH:  # some of the lines are as good as all
         every: Any = [slice(None)] * cube.ndim
-        every[0 if axis else 1] = slice(None, None, max(1, cube.size // _ENOUGH))
+        every[0 if axis else 1] = slice(None, None, -(-cube.size // _ENOUGH))
         cube = np.ascontiguousarray(cube[tuple(every)])
     power = power_spectrum(cube, axis, periodic=periodic, ends=ends)
     density = np.asarray(spectral_density(width, np.asarray(np.fft.rfftfreq(n)))) if width else 1.0

@@ -19,6 +19,7 @@ import copy
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -365,7 +366,8 @@ class _Subsets:
     def best(self) -> Model:
         """The fitted model with the lowest score, of those that see the time terms and have no weak operators."""
         ordered = sorted(self.fits, key=lambda model: self.fits[model][0])
-        return next((m for m in ordered if self._smaller(m) is None and not self._blind(m)), ordered[0])
+        fine = (m for m in ordered if self._smaller(m) is None and not self._blind(m))
+        return next(fine, ordered[0]) if len(ordered) > 1 else ordered[0]
 
     def _blind(self, model: Model) -> bool:
         """Whether the noise of its own operators hides from a model what it should explain, the time terms.
@@ -378,9 +380,9 @@ class _Subsets:
         if model not in self._seen:
             fit = self.fits[model][1]
             own, scale = (self.few or self.likelihood).restrict(fit.names), self.likelihood.noise_scale(fit.equations)
-            if not self._seen:
-                self._seen[()] = own.time_signal(np.zeros(own.d), copy.deepcopy(self.rng), scale)
             self._seen[model] = own.time_signal(fit.theta, copy.deepcopy(self.rng), scale)
+            if () not in self._seen:
+                self._seen[()] = own.time_signal(np.zeros(own.d), copy.deepcopy(self.rng), scale)
         return self._seen[model] < SEEN * self._seen[()]
 
     def _smaller(self, model: Model) -> Model | None:
@@ -719,25 +721,25 @@ def fit_candidate(likelihood: ResidualLikelihood, task: Task) -> Fit | None:
     estimator, names, start, rng = task
     own = likelihood.restrict(names)
     try:
-        fit = estimator.fit(own, start=start if start is None else _nearer(own, start, rng))
+        fit = estimator.fit(own, start=start, nearer=partial(_nearer, own, rng=rng))
     except (RankError, NotPositiveDefiniteError):
         return None
     return None if quadratic_of(fit).swamped else fit
 
 
-def _nearer(likelihood: ResidualLikelihood, theta: Array, rng: Rng) -> Array:
+def _nearer(likelihood: ResidualLikelihood, theta: Array, misfit: float, *, rng: Rng) -> Array:
     """A start moved by moments with its own weights, as often as that halves a misfit that noise does not explain.
 
     Far from the minimum steps of the estimator may end on a plateau of large coefficients, whose noise hides all.
     """
     for _ in range(_REWEIGHTED if likelihood.scale_known else 0):
-        misfit = likelihood.density(theta, logdet=False).q.value
         if misfit < CHI2_FACTOR * likelihood.n:
             break
         moved = by_moments(likelihood, theta, rng).solve([tuple(range(likelihood.d))])[0][0]
-        if not likelihood.density(moved, logdet=False).q.value < 0.5 * misfit:
+        left = likelihood.density(moved, logdet=False).q.value
+        if not left < 0.5 * misfit:
             break
-        theta = moved
+        theta, misfit = moved, left
     return theta
 
 

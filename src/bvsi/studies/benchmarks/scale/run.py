@@ -133,8 +133,13 @@ def exponent(rows: Sequence[Row], way: str) -> float | None:
 
 
 def ratio(row: Row, way: str, other: str) -> float | None:
-    """CPU of one way in units of another; None where one of them was not measured."""
-    top, bottom = (row["ways"].get(one, {}).get("cpu") for one in (way, other))
+    """CPU of one way in units of another; None where one of them was not measured.
+
+    NumPy is the one measured beside it, in the same process, where there is one.
+    """
+    own, top = row["ways"].get(way, {}), row["ways"].get(way, {}).get("cpu")
+    beside = own.get("floor_cpu") if other.startswith("floor") else None
+    bottom = beside or row["ways"].get(other, {}).get("cpu")
     return top / bottom if top and bottom else None
 
 
