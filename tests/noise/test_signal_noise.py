@@ -48,7 +48,7 @@ def test_the_strength_of_the_signal_is_that_of_the_filter():
     u = data().fields["u"].reshape(T.size, *GRID.shape)
     filters = noise_level.cleanest_filters(u, GRID, T, "u", "D_t^2 × D_x^3 × D_y^3")
     matrices = [f.K for f in filters]
-    s = signal_noise._strength(u, GRID, matrices, 2, 2)
+    s = signal_noise._strength(u, None, GRID, matrices, 2, 2)
     expected = smoothed(data().fields["u"], GRID).reshape(u.shape) ** 2
     for axis, K in enumerate(matrices):
         expected = noise_level.along(K.power(2), expected, axis)
