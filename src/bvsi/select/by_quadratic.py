@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
