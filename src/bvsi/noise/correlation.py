@@ -31,7 +31,7 @@ from bvsi.residual.blur import Blur, correlation, spectral_density
 
 # Orders of the differences along the other axes. The test of whiteness takes one; they leave little of signals that
 # five steps resolve; not measured.
-_ORDER, _ORDERS = 6, (1, 2, 3, 4, 6)
+_ORDER, _ORDERS = 6, (1, 2, 3, 4, 6, 9)
 # Degrees of freedom of Student's t for z: signal that is left makes the tails of z heavier than those of a normal.
 _FREEDOM = 19
 # Powers of correlations, and rows of a filter they are taken from.
@@ -279,13 +279,15 @@ def _density(cube: Array, axis: int, filters: list[Any]) -> float:
 
 
 def _plateau(sums: Sequence[float]) -> float:
-    """The least κ with that of the next order, where it is about the same; that of signal falls with every order.
+    """Mean κ of the orders that agree with the least, where its neighbour does; that of signal falls with every order.
 
-    Infinite where it is not.
+    Infinite where it does not.
     """
     least = int(np.argmin(sums))
-    near = min(s for i, s in enumerate(sums) if abs(i - least) == 1)
-    return 0.5 * (sums[least] + near) if near < (1 + _LEVEL) * sums[least] else float("inf")
+    alike = [s < (1 + _LEVEL) * sums[least] for s in sums]
+    if not any(alike[i] for i in (least - 1, least + 1) if 0 <= i < len(alike)):
+        return float("inf")
+    return float(np.mean([s for s, one in zip(sums, alike, strict=True) if one]))
 
 
 def _left(cube: Array, axis: int, filters: list[Any]) -> Array:
@@ -297,7 +299,7 @@ def _left(cube: Array, axis: int, filters: list[Any]) -> Array:
 def _even(left: Array) -> bool:
     """Whether what filters leave is as large everywhere, as noise is and most signals are not."""
     for along_axis in range(left.ndim):
-        parts = [np.nanmean(np.square(part)) for part in np.array_split(left, _PARTS, axis=along_axis) if part.size]
+        parts = [np.nanmedian(np.square(part)) for part in np.array_split(left, _PARTS, axis=along_axis) if part.size]
         if max(parts) > _EVEN * min(parts):
             return False
     return True

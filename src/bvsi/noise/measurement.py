@@ -227,7 +227,8 @@ class _Law:
                 variance[name] = np.maximum(found.of(data)[name], _floor(data, name) ** 2)
                 notes.append(f"{name}: noise grows with the signal, σ² = {found}")
         error = max((e for e in level.relative_error.values() if np.isfinite(e)), default=0.0)
-        error = float(np.hypot(error, 0.5 * WIDTH_ERROR * np.count_nonzero(list(widths.values()))))
+        # where a kernel is taken too narrow σ is too low, and so is the density at long waves: errors add up
+        error += 0.5 * WIDTH_ERROR * np.count_nonzero(list(widths.values()))
         return _Law(level, variance, widths, error, tuple(notes), growth)
 
 
