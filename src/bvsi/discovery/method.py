@@ -284,7 +284,9 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         seen = [_away_from_jumps(data, operators) for data in experiments]
         plain = all(m.blur is None and not m.bridged and m.data.measured is None for m in measured)
         ends = max(library.orders) if isinstance(asked.tests, SplineTests) and asked.tests.ends else None
-        space, time, wanted = choose_tests(seen, sigma, on_tests(operators), equations, cycles, narrow=plain, ends=ends)
+        space, time, wanted = choose_tests(
+            seen, sigma, on_tests(operators), equations, cycles, narrow=plain, ends=ends, order=max(library.orders)
+        )
         if waves := [1 / f for name, f in (cycles or {}).items() if name != "time"]:
             reason = f"{reason}; {_waves_text(*waves)}"
     else:
