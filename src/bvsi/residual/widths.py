@@ -545,7 +545,7 @@ def _spectrum(data: Data, values: Array, sigma: float, name: str) -> Array:
     cube = np.moveaxis(np.asarray(values).reshape(len(data.times), *grid.shape), axis, 0)
     lines = np.ascontiguousarray(cube[:, :: max(1, cube.size // _SLAB)] if cube.ndim > 1 else cube[:, None])
     power = power_spectrum(lines, 0, periodic=name in grid.periods)
-    return np.maximum(power - sigma**2 * (1 + 4 / np.sqrt(lines.size / len(lines))), 0.0)
+    return np.asarray(np.maximum(power - sigma**2 * (1 + 4 / np.sqrt(lines.size / len(lines))), 0.0))
 
 
 def aligned_in_time(gap: float, times: Array, degree: int) -> float:
