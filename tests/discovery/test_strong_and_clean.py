@@ -13,6 +13,7 @@ from bvsi.infer import Profile
 from bvsi.infer.priors import LogNormal, Normal, Prior
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
+from bvsi.studies.benchmarks.honesty.physics import NodesAndFrames, chaos
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, burgers, noisy
 
 POWERS = Library({"u": ["u", "u**2", "u**3", "dx(u)", "u*dx(u)", "u**2*dx(u)", "dx(dx(u))", "dx(dx(u**2))"]})
@@ -44,6 +45,24 @@ def test_clean_data_have_no_spurious_operators(precision) -> None:
     found = discover(rounded, library)
     assert {name.replace("dx(dx(u))", "laplacian(u)") for name in found.names} == set(BURGERS_TRUTH)
     assert found.verdict == "consistent"
+
+
+@pytest.mark.parametrize("share", [0.0, 3e-4])
+def test_quadrature_adds_no_operators_where_there_is_little_noise(share) -> None:
+    """Kuramoto–Sivashinsky: test functions as narrow as for noisy data let four further operators in."""
+    rng = np.random.default_rng([9100, 0, *b"chaos", *b"3e-4"])
+    drawn = chaos(rng, NodesAndFrames(128, 91))
+    u = drawn.data.fields["u"]
+    found = discover(
+        drawn.data.with_fields({"u": u + share * np.sqrt(np.mean(u**2)) * rng.standard_normal(u.shape)}),
+        drawn.library(),
+    )
+    assert set(found.names) == set(drawn.truth)
+    assert found.verdict == "consistent"
+    z = [
+        (found.coefficient(name) - value) / sd for (name, value), sd in zip(drawn.truth.items(), found.sd, strict=True)
+    ]
+    assert np.max(np.abs(z)) < 4
 
 
 def test_one_wave_is_said_to_be_one() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy.interpolate import BSpline
 
 from bvsi.data import Data, Grid
 from bvsi.residual import TemporalTests, widths
@@ -15,6 +16,7 @@ from bvsi.residual.widths import (
     choose_tests,
     cycles_between_frames,
     power_spectrum,
+    quadrature_error,
     residual_counts,
 )
 from bvsi.spaces.axis import UniformSplines
@@ -61,8 +63,8 @@ def test_a_constant_has_the_lowest_frequency():
     assert bandwidth(still, {"u": 0.0}) == {"time": 1 / 30, "x": 1 / 40}
 
 
-def chosen(*data: Data, derivatives: int = 2):
-    return choose_tests(data, [{"u": 0.0}] * len(data), derivatives)
+def chosen(*data: Data, derivatives: int = 2, sigma: float = 0.01):
+    return choose_tests(data, [{"u": sigma}] * len(data), derivatives)
 
 
 def test_twice_the_nodes_have_functions_of_the_same_length():
@@ -92,6 +94,29 @@ def test_strong_noise_is_averaged_over_wider_functions():
     data = wave(3, 2, noise=0.7, times=60)
     gaps = [choose_tests([data], [{"u": sigma}], 2)[1].gap for sigma in (0.01, 0.7)]
     assert gaps[1] > 1.9 * gaps[0]
+
+
+def test_quadrature_takes_waves_for_others_with_the_spectrum_of_the_spline():
+    """Σ_j φ''(j − s) e^{2πifj} over all shifts s is off by the transforms of φ'' at 1 ± f cycles per step."""
+    f, gap, degree, steps = 0.1, 2.2, 6, np.arange(-1, 30)
+    second = BSpline.basis_element(gap * np.arange(degree + 2), extrapolate=False).derivative(2)
+    shifts = np.linspace(0, 1, 200, endpoint=False)[:, None]
+    sums = np.nan_to_num(second(steps - shifts)) @ np.exp(2j * np.pi * f * steps)
+    turned = sums * np.exp(-2j * np.pi * f * shifts[:, 0])  # the exact integral is its mean
+    signal = np.zeros(6)
+    signal[1] = 1.0
+    cycles = np.linspace(0, 0.5, 6)
+    noise = gap**2 * (2 * np.pi) ** 4 * np.sum(cycles**4 * np.sinc(gap * cycles) ** (2 * degree + 2))
+    found = quadrature_error(signal, 1.0, gap, degree, 2)
+    assert_allclose(found, np.mean(np.abs(turned - turned.mean()) ** 2) / noise, rtol=0.01)
+
+
+def test_the_less_noise_the_wider_until_knots_resolve_the_signal_no_more():
+    data, f = wave(9, nodes=240), 9 / 240
+    gaps = [chosen(data, sigma=sigma)[0].gap["x"] for sigma in (1e-2, 1e-4, 1e-6, 1e-9)]
+    assert gaps == sorted(gaps)
+    assert_allclose(gaps[0], WIDTHS.space / f, rtol=0.1)
+    assert 2 * gaps[0] < gaps[-1] <= WIDTHS.resolved / f
 
 
 def test_several_experiments_have_functions_for_the_fastest():
