@@ -248,10 +248,7 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
         limits, inside = _constraints(given, setup.library), Estimated(prior=shapes.prior)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)
     if library.parameters:
-        chosen = method.selection
-        alone = replace(chosen, compared=False) if isinstance(chosen, BestSubset) else chosen
-        only, _ = _selector(library, replace(method, selection=alone), None, rng)
-        setup, whole, path, inside = selected_parameters(setup, select, plain, only, keep, given.every, rng, progress)
+        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, given.every, rng, progress)
         limits, left_open = inside.limits(setup.library, given.every), inside.left_open(path)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, rounds=0, left_open=left_open)
     if len(library.orders) > 1:

@@ -34,7 +34,6 @@ from bvsi.discovery.parameter_search import (
     limits_of,
     parameters_of,
     prior_of,
-    started,
     trimmed,
     variance_of,
 )
@@ -112,7 +111,6 @@ def selected_parameters(
     setup: Setup,
     select: Select,
     plain: Select,
-    only: Select,
     keep: Sequence[str],
     limits: LinearConstraints | None,
     rng: Rng,
@@ -124,14 +122,15 @@ def selected_parameters(
     ----------
     select
         Selection among the operators of the library, with what constraints tie together.
-    plain, only
-        Selection among any operators; and one that looks for the best model, and not for its rivals.
+    plain
+        Selection among any operators.
     limits
         Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
     search = ParameterSearch(setup, ParameterGrid.of(setup, rng, progress), keep, _of_parameters(limits, setup.library))
-    point = started(search, search.table.first(setup.library, only, keep, progress))
+    point = search.table.first(setup.library, keep)
     doubts: tuple[str, ...] = ()
+    seen = set[tuple[str, ...]]()
     for _ in range(_ROUNDS):
         if carrying(setup.library, point.names):
             point = trimmed(search, estimated(search, point))
@@ -142,11 +141,13 @@ def selected_parameters(
         point = replace(point, names=path.best.names, theta=theta, fit=point.fit if stands else None)
         if not carrying(setup.library, point.names):
             return setup.with_(library=setup.library.at(point.values)), whole, path, Estimated()
-        if stands:
+        if stands or point.names in seen:  # or it goes to and fro
+            point = point if stands else estimated(search, point)
             better, doubts = elsewhere(search, point)
             if better is None:
                 break
             point = better
+        seen.add(point.names)
     if point.fit is None:
         point = estimated(search, point)
     return _priced(search, search.at(point).likelihood(progress=progress), path, point, doubts, plain)

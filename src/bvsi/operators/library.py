@@ -241,8 +241,6 @@ class Library:
         """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
         if self.steady:
             return "the equation is steady, so that nothing changes in time; leave it out."
-        if self.longest_lag:
-            return "lag(...) looks back in time, which the solver cannot do."
         if any(left.text for left in self._left.values()):
             return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
         return ""
