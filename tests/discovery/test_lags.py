@@ -54,7 +54,7 @@ def test_a_forecast_begins_where_the_past_is_known(logistic):
     assert seen.error[seen.held_out].max() < 0.1
     assert seen.coverage[seen.held_out].mean() > 0.8
     known = {"rng": np.random.default_rng(0), "draws": 3}
-    with pytest.raises(BvsiError, match="begin at a frame of the record from t = 1.6"):
+    with pytest.raises(BvsiError, match="begin at a frame of the record"):
         simulate_found(found, library, data, [0.0, 1.0], **known)
     later = simulate_found(found, library, data, [4.0, 5.0, 6.0], **known)
     assert np.abs(later.u.values - data.fields["u"][[40, 50, 60], 0]).max() < 0.1

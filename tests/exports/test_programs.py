@@ -253,9 +253,7 @@ def test_ufl_goes_through_the_form_compiler():
 
 
 def test_what_was_before_is_a_known_field():
-    found = discovery(
-        Library({"u": ["u", "u*lag(u, 1.6)"]}), {"u": 1.2, "u*lag(u, 1.6)": -1.1}, Vocabulary((), ("u",))
-    )
+    found = discovery(Library({"u": ["u", "u*lag(u, 1.6)"]}), {"u": 1.2, "u*lag(u, 1.6)": -1.1}, Vocabulary((), ("u",)))
     with pytest.raises(BvsiError, match=r"'u_before' \(u at t - 1.6\)"):
         found.to_numpy()
     slope = found.to_numpy(known={"u_before": lambda t: 2 * t})(0.5, np.array([3.0]))

@@ -29,7 +29,8 @@ from bvsi.select.criterion import ExtendedBIC
 from bvsi.select.search import Protection, best_models
 from bvsi.setup import Setup
 
-# Values of κ at which the first model is looked for, of every operator; not measured, five points a decade or so of one parameter.
+# Values of κ at which the first model is looked for, of every operator; not measured, five points a decade or so of one
+# parameter.
 _VALUES = 9
 # Places of the grid that are searched at most, and draws of noise for their misfits. Not measured.
 _PLACES, _DRAWS = 243, 4

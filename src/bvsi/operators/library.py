@@ -341,6 +341,11 @@ class Library:
         extra = {field: columns(operators, values, theta or {}, field) for field, operators in own.items()}
         return self.with_operators({field: [*own[field], *extra[field]] for field in self._fields})
 
+    def fixed(self, values: Mapping[str, float]) -> Library:
+        """The library with numbers in the place of its parameters."""
+        own = {f: [replace(carried(o, values), free=None) for o in self.of_equation(f)] for f in self._fields}
+        return self.with_operators(own)
+
     def carrying(self, name: str) -> list[Operator]:
         """Operators with an unknown function of this name."""
         return [o for o in self._operators if name in o.syntax.names]

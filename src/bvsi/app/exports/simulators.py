@@ -200,8 +200,11 @@ def to_modelingtoolkit(found: Discovery, *, theta: Sequence[float] | None = None
         left = "Dt(" * system.time_order + julia.fields(julia.name(field)) + ")" * system.time_order
         right = julia.right_side(system, field, lambda c: Text(places[c], ATOM) if isinstance(c, int) else number(c))
         rows.append(f"{left} ~ {right},")
-    names = [julia.name(name) for name in (*system.fields, *(k for k in system.known if k not in (TIME, *system.before)))]
+    names = [
+        julia.name(name) for name in (*system.fields, *(k for k in system.known if k not in (TIME, *system.before)))
+    ]
     series = len(axes) == 1
+    plain = series and not system.before
     given = "using ModelingToolkit: t_nounits as t" if series else f"@parameters {' '.join(axes)}"
     unknowns = ", ".join(map(julia.fields, names))
     wanted = f"PDESystem(eqs, bcs, domains, [{', '.join(axes)}], [{unknowns}], parameters)"
@@ -214,7 +217,7 @@ using ModelingToolkit
 @parameters begin
     {newline.join(f"{place} = {value!r}{_unit(found, i)}" for i, (place, value) in numbered)}
 end
-@variables {" ".join(f"{name}(t)" if series and not system.before else f"{name}(..)" for name in names)}
+@variables {" ".join(f"{name}({'t' if plain else '..'})" for name in names)}
 {"; ".join(f"D{axis} = Differential({axis})" for axis in axes)}
 
 eqs = [

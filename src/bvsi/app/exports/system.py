@@ -99,7 +99,8 @@ class EquationSystem:
         """Refuse to continue without the fields that the equations read and do not give."""
         for name in self.known:
             if name not in given and name != TIME:
-                which = " ({0} at t - {1:g})".format(*self.before[name]) if name in self.before else ""
+                field, tau = self.before.get(name, ("", 0.0))
+                which = f" ({field} at t - {tau:g})" if field else ""
                 raise BvsiError(f"known: the equations read {name!r}{which} and do not give it; give it by name.")
 
     def evolving(self, target: str) -> EquationSystem:
@@ -207,14 +208,18 @@ def _with_past(system: EquationSystem) -> EquationSystem:
     if not lags:
         return system
     taken, names = {*words.fields, *words.auxiliary}, dict[tuple[str, float], str]()
-    for lag in lags:
-        name = f"{lag[0]}_before"
+    for one, tau in lags:
+        name = f"{one}_before"
         while name in taken:
             name += "_"
         taken.add(name)
-        names[lag] = name
+        names[one, tau] = name
     words = replace(words, auxiliary=(*words.auxiliary, *names.values()))
-    known = {s: words.jet(names[lag[0], lag[1]], index) for s, (name, index) in jets.items() if (lag := lag_of(name))}
+    known = {}
+    for symbol, (name, index) in jets.items():
+        lag = lag_of(name)
+        if lag is not None and not isinstance(index, Sided):
+            known[symbol] = words.jet(names[lag[0], lag[1]], index)
     fluxes = {
         field: tuple(replace(flux, inner=flux.inner.xreplace(known)) for flux in parts)
         for field, parts in system.fluxes.items()
