@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.integrate import solve_ivp
 
 import bvsi
-from bvsi.discovery.function_prior import VAGUE, FunctionColumns, FunctionPrior, Information
+from bvsi.discovery.function_prior import ORDERS, VAGUE, FunctionColumns, FunctionPrior, Information
 from bvsi.infer.priors import GaussianPrior
 from bvsi.noise import add_noise
 from bvsi.operators.functions import UnknownFunction
@@ -137,6 +138,7 @@ def test_it_is_exported_to_numpy(found, data):
     wanted = np.gradient(flux, x) + found.coefficient("u") * u
     inner = slice(6, -6)
     np.testing.assert_allclose(right_side(0.0, u)[inner], wanted[inner], atol=0.02 * np.abs(wanted).max())
+    assert found.to_dedalus().count("add_equation") == 1  # and one spline, not one for every coefficient
 
 
 def test_constraints_and_priors_by_name(data):
@@ -151,6 +153,31 @@ def test_several_experiments_share_their_function(data):
     both = bvsi.discover([data, other], LIBRARY, check=False)
     alone = bvsi.discover(other, LIBRARY, check=False)
     assert np.median(both.function("k")["variance"]) < np.median(alone.function("k")["variance"])
+
+
+def test_functions_beside_parameters():
+    """u_t = (k u_x)_x − u/(0.5 + u), k a bump: K and the band together."""
+    n, rng = 48, np.random.default_rng(11)
+    h, t = 10 / (3 * n), np.linspace(0, 2, 41)
+    x = (np.arange(3 * n) + 0.5) * h
+    k = bump(np.arange(1, 3 * n) * h)
+
+    def rate(_, u):
+        return np.diff(np.concatenate([[0], k * np.diff(u) / h, [0]])) / h - u / (0.5 + u)
+
+    start = 1.3 + np.cos(2 * np.pi * x / 10) * np.sin(np.pi * x / 5 + 1)
+    u = solve_ivp(rate, (0, 2), start, method="LSODA", lband=1, uband=1, t_eval=t, rtol=1e-7, atol=1e-8).y.T
+    clean = bvsi.Data.from_arrays({"u": u[:, 1::3]}, times=t, geometry=bvsi.Grid(x=x[1::3]))
+    texts = ["div(k*grad(u))", "u", "u/(K + u)"]
+    library = bvsi.Library({"u": texts}, unknown={"k": "x"}, parameters={"K": (0.05, 5)})
+    told = bvsi.discover(add_noise(clean, {"u": 0.02 * float(u.std())}, rng), library, check=False)
+    assert [told.names[i] for i in told.shown] == ["u/(K + u)", "K"]
+    for name, true in (("u/(K + u)", -1.0), ("K", 0.5)):
+        i = told.names.index(name)
+        assert abs(told.theta[i] - true) < 3.5 * told.sd[i] < 0.7
+    assert covered(told, bump) > 0.8
+    with pytest.raises(bvsi.BvsiError, match="in operators of their own"):
+        bvsi.Library({"u": ["div(k*grad(u**m))"]}, unknown={"k": "x"}, parameters={"m": (1, 3)})
 
 
 def test_an_operator_that_is_part_of_it_is_refused(data):
@@ -204,7 +231,7 @@ def test_the_evidence_is_the_density_of_the_estimate():
         estimate = np.linalg.solve(I, b)
         return np.linalg.slogdet(covariance)[1] + estimate @ np.linalg.solve(covariance, estimate)
 
-    some = [FunctionPrior(order, strength, 0.1) for order in (1, 2) for strength in (0.3, 30.0)]
+    some = [FunctionPrior(order, strength, 0.1) for order in ORDERS for strength in (0.3, 30.0)]
     differences = [told.surprise([one], {"k": s}) - density(s) for s in some]
     np.testing.assert_allclose(differences, differences[0], atol=1e-8)
 
@@ -222,7 +249,7 @@ def test_a_prior_stands_for_all_strengths():
     V = np.linalg.inv(I + every)
     m = V @ (b + every @ np.append(0.0, mean))
     moments, values = [], []
-    for order in (1, 2):
+    for order in ORDERS:
         for decade in np.arange(-9, 6, 0.5):
             prior = replace(smooth, order=order, strength=min(smooth.vague / VAGUE * 10**decade, 1e3))
             own = np.zeros((13, 13))

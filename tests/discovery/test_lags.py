@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from bvsi import IID, Data, Discovery, Grid, Library, Method, Tiles, discover, forecast
+from bvsi import IID, Data, Discovery, Grid, Library, Method, Tiles, discover, forecast, simulate, simulate_found
 from bvsi.app.report import equation_latex
 from bvsi.errors import BvsiError
+from bvsi.forward.ensemble import simulator
 
 
 def delayed(rate, history, tau, end, step=0.01):
@@ -38,16 +39,44 @@ def test_the_delay_is_found_with_its_error_bar(logistic):
         assert abs(value - truth[name]) < 3.5 * sd
 
 
-def test_it_is_written_stored_and_typeset_but_not_simulated(logistic, tmp_path):
-    data, library, found = logistic
+def test_it_is_written_stored_and_typeset(logistic, tmp_path):
+    _, _, found = logistic
     found.save(tmp_path / "found.nc")
     assert str(Discovery.load(tmp_path / "found.nc")) == str(found)
     assert r"\tau" in equation_latex(found)
     assert found.report(tmp_path / "found.html").exists()
-    with pytest.raises(BvsiError, match="looks back"):
-        forecast(data, library, found, draws=3, rng=np.random.default_rng(0))
-    with pytest.raises(BvsiError, match="exports other"):
-        found.to_numpy()
+
+
+def test_a_forecast_begins_where_the_past_is_known(logistic):
+    data, library, found = logistic
+    seen = forecast(data, library, found, draws=4, rng=np.random.default_rng(0))
+    assert 1.6 <= seen.times[0] < 1.8
+    assert seen.error[seen.held_out].max() < 0.1
+    assert seen.coverage[seen.held_out].mean() > 0.8
+    known = {"rng": np.random.default_rng(0), "draws": 3}
+    with pytest.raises(BvsiError, match="begin at a frame of the record"):
+        simulate_found(found, library, data, [0.0, 1.0], **known)
+    later = simulate_found(found, library, data, [4.0, 5.0, 6.0], **known)
+    assert np.abs(later.u.values - data.fields["u"][[40, 50, 60], 0]).max() < 0.1
+
+
+def test_simulations_look_back():
+    """cos(πt/2) solves u' = −(π/2) u(t − 1); times cos 2x, with diffusion and growth that cancel, in space."""
+    t, x = np.linspace(0, 3, 61), np.arange(16) * np.pi / 8
+    past = Data.from_arrays({"u": np.cos(np.pi / 2 * t)[:, None]}, times=t, geometry=Grid())
+    made = simulate(Library({"u": ["lag(u, 1)"]}), [-np.pi / 2], past, np.linspace(1, 6, 26))
+    assert np.abs(made.fields["u"][:, 0] - np.cos(np.pi / 2 * made.times)).max() < 1e-4
+    wave = np.cos(2 * x)
+    grid = Grid(x=x, periodic={"x": 2 * np.pi})
+    field = Data.from_arrays({"u": np.cos(np.pi / 2 * t)[:, None] * wave}, times=t, geometry=grid)
+    library = Library({"u": ["laplacian(u)", "u", "lag(u, 1)"]})
+    run = simulator(field, library).run(
+        np.array([0.1, 0.4, -np.pi / 2]),
+        {"u": field.fields["u"][40]},
+        np.linspace(2, 4, 9),
+        before=(t[:41], {"u": field.fields["u"][:41]}),
+    )[0]
+    assert np.abs(run["u"] - np.cos(np.pi / 2 * np.linspace(2, 4, 9))[:, None] * wave).max() < 2e-3
 
 
 def test_weights_that_do_not_couple_times_are_refused(logistic):

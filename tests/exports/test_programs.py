@@ -18,6 +18,7 @@ from bvsi.operators import Library, Vocabulary
 from exports.export_cases import LINE, X, discovery, lorenz, one_field
 
 TEXTS = ["u*dx(u)", "dx(dx(u))", "dx(dx(dx(u)))", "biharmonic(u)", "u", "1", "dx(dx(u**3)) - 2*u", "exp(-u**2)/u"]
+SPLINES = ["dx(spline(u, 1.5, 3.5, 1, 0.2, -1, 0.5, 2, 1)*dx(u))", "dx(spline(x, 0, 6.3, 1, 2, 2, 2, 1)*u)"]
 U = 2 + np.sin(X)
 
 
@@ -37,7 +38,7 @@ def evaluated(text: str, u: np.ndarray) -> np.ndarray:
     return eval(text, {"u": u, "x": X, "np": np, "dx": lambda v: D @ v, "dt": lambda v: 0 * v})
 
 
-@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize("text", TEXTS + SPLINES)
 def test_dedalus_equations_are_the_equation(text):
     found = one_field([text, "u**2"])
     _, (equation,) = build_calls(found.to_dedalus())
@@ -249,3 +250,20 @@ def test_ufl_goes_through_the_form_compiler():
     form = found.to_ufl({"u": u}, {"u": v})
     code = compiler.compile_ufl_objects([form], options=options.get_options())
     assert any("tabulate_tensor" in part for part in map(str, code))
+
+
+def test_what_was_before_is_a_known_field():
+    found = discovery(Library({"u": ["u", "u*lag(u, 1.6)"]}), {"u": 1.2, "u*lag(u, 1.6)": -1.1}, Vocabulary((), ("u",)))
+    with pytest.raises(BvsiError, match=r"'u_before' \(u at t - 1.6\)"):
+        found.to_numpy()
+    slope = found.to_numpy(known={"u_before": lambda t: 2 * t})(0.5, np.array([3.0]))
+    np.testing.assert_allclose(slope, 1.2 * 3 - 1.1 * 3 * 1.0)
+    space: dict = {}
+    exec(PROGRAMS["numpy"](found), space)
+    np.testing.assert_allclose(space["right_side"](known={"u_before": lambda t: 2 * t})(0.5, np.array([3.0])), slope)
+    (equation,) = found.to_sympy()
+    assert "u(t - 1.6)" in str(equation.rhs)
+    assert "u(t)*u(t - 1.6)" in found.to_modelingtoolkit()
+    assert "@variables u(..)" in found.to_modelingtoolkit()
+    with pytest.raises(BvsiError, match="looks back in time"):
+        PROGRAMS["pypde"](found)

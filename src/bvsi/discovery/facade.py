@@ -31,7 +31,7 @@ from bvsi.discovery.method import (
     wide,
     with_treatment,
 )
-from bvsi.discovery.parameters import Estimated, selected_parameters, told_parameters
+from bvsi.discovery.parameters import Estimated, selected_jointly, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
 from bvsi.errors import BvsiError
@@ -125,6 +125,7 @@ def discover(
     check_arguments(data, library)
     _check_cluster(client, stored)
     rounds = _count(relinearise)
+    check_inside(library, client, relinearise, constraints)
     library, experiments = by_experiment(library, as_experiments(data))
     prior, known = without_functions(prior, library) if library.unknown else (prior, {})
     _check_prior(prior, library)
@@ -135,7 +136,6 @@ def discover(
     check_worth(experiments, library)
     measured = measure_all(experiments, noise, robust=robust, rng=rng)
     check_measured(measured, library)
-    check_inside(library, client, relinearise)
     stated, library = with_columns(library, measured) if library.unknown else (library, library)
     chosen = choose_method(measured, library, method)
     linear = client is None and stated is library and not library.parameters
@@ -241,6 +241,12 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
     select, keep = _selector(library, method, allowed, rng)
     select = partial(select, keep=keep, progress=progress)
     plain, _ = _selector(library, method, None, rng)
+    if given.library.unknown and given.library.parameters:
+        setup, whole, path, inside, shapes = selected_jointly(
+            setup, given.library, plain, keep, given.functions, rng, progress
+        )
+        limits = inside.limits(setup.library, None)
+        return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)
     if given.library.unknown:
         setup, whole, path, shapes = selected_functions(
             setup, given.library, plain, keep, allowed, given.functions, rng, progress
@@ -248,10 +254,7 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
         limits, inside = _constraints(given, setup.library), Estimated(prior=shapes.prior)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, shapes=shapes, rounds=0)
     if library.parameters:
-        chosen = method.selection
-        alone = replace(chosen, compared=False) if isinstance(chosen, BestSubset) else chosen
-        only, _ = _selector(library, replace(method, selection=alone), None, rng)
-        setup, whole, path, inside = selected_parameters(setup, select, plain, only, keep, given.every, rng, progress)
+        setup, whole, path, inside = selected_parameters(setup, select, plain, keep, given.every, rng, progress)
         limits, left_open = inside.limits(setup.library, given.every), inside.left_open(path)
         return _Selected(setup, whole, path, keep, limits, select, inside=inside, rounds=0, left_open=left_open)
     if len(library.orders) > 1:

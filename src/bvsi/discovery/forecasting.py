@@ -53,7 +53,9 @@ def forecast(
 
     The operators are those of ``found``. Their coefficients are fitted again to the first 1 − holdout of the frames;
     draws of them are simulated from the first frame, smoothed, with draws of what the smoothing leaves unknown. On
-    boundaries without a declared condition, or with ``Dirichlet()``, the smoothed data give the values in time.
+    boundaries without a declared condition, or with ``Dirichlet()``, the smoothed data give the values in time. Where
+    the equation looks back, ``lag(...)``, simulations begin the longest delay after the first frame, and what was
+    before is smoothed and drawn as the initial state is.
 
     Parameters
     ----------
@@ -82,8 +84,10 @@ def forecast(
     chosen, origin = at_estimate(of_found(chosen, refit.functions, expanded=True), refit)
     noise = given.get("noise")
     start = Start.of(first, chosen, noise[0] if isinstance(noise, Sequence) else noise, budget)
+    if start.begin >= kept[0]:
+        raise ForecastError("forecast: the frames that are fitted are no longer than the delay; fit more of them.")
     theta = _aligned(refit.posterior, origin, chosen, draws, rng)
-    ensemble = simulated(start, theta, first.times, budget, rng, progress)
+    ensemble = simulated(start, theta, first.times[start.begin :], budget, rng, progress)
     return compared(start, ensemble, np.arange(first.n_times) >= kept[0])
 
 
@@ -110,7 +114,8 @@ def simulate_found(
         Its first frame, smoothed with those that follow, is the initial state; its geometry, known fields and, where no
         condition is declared, boundary values are used.
     times
-        Increasing, the first that of the first frame. Boundary values in time have to reach as far.
+        Increasing, the first that of the first frame; with ``lag(...)`` that of a frame the longest delay or more after
+        it. Boundary values in time have to reach as far.
     draws, budget
         As in :func:`forecast`.
     experiment
@@ -119,10 +124,10 @@ def simulate_found(
     if len(library.orders) > 1:
         library = library.with_(time_order=found.time_order)
     _check(0.5, draws, library)
-    t = _checked_times(times, initial)
+    t = _checked_times(times, initial, anywhere=bool(library.longest_lag))
     library, initial = of_experiment(library, initial, experiment, found.words)
     chosen, origin = at_estimate(of_found(library, found.functions, expanded=True), found)
-    start = Start.of(initial, chosen, None, np.inf)
+    start = Start.of(initial, chosen, None, np.inf, float(t[0]))
     if start.simulator.needs_boundary and t[-1] - initial.times[-1] > 1e-9 * (t[-1] - t[0]):
         raise ForecastError(
             f"times: the boundary condition is not declared, and boundary values are measured until "
@@ -155,7 +160,7 @@ def _aligned(posterior: Posterior, origin: Array, library: Library, draws: int, 
     return values
 
 
-def _checked_times(times: ArrayLike, initial: Data) -> Array:
+def _checked_times(times: ArrayLike, initial: Data, *, anywhere: bool) -> Array:
     try:
         t = np.asarray(times, dtype=float)
     except (TypeError, ValueError):
@@ -164,7 +169,7 @@ def _checked_times(times: ArrayLike, initial: Data) -> Array:
         raise ForecastError(
             "times: at least two increasing finite times are needed, the first that of the initial state."
         )
-    if not np.isclose(t[0], initial.times[0], rtol=1e-9, atol=1e-9 * (t[-1] - t[0])):
+    if not anywhere and not np.isclose(t[0], initial.times[0], rtol=1e-9, atol=1e-9 * (t[-1] - t[0])):
         raise ForecastError(f"times: begin at {t[0]:g}, the data at {initial.times[0]:g}; begin there.")
     return t
 

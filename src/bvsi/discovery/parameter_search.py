@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +18,22 @@ from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.priors import GaussianPrior
-from bvsi.infer.starts import Starts
+from bvsi.infer.starts import Dominant, Starts
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.operators.parameters import Parameter, combinations
 from bvsi.operators.syntax import Operator
 from bvsi.select import SelectionPath
-from bvsi.select.by_quadratic import by_moments
+from bvsi.select.by_quadratic import by_moments, noise_ratio
+from bvsi.select.criterion import ExtendedBIC
+from bvsi.select.search import Protection, best_models
 from bvsi.setup import Setup
 
-# Values of κ that the first selection has of every operator; not measured, five points a decade or so of one parameter.
+# Values of κ at which the first model is looked for, of every operator; not measured, five points a decade or so of one
+# parameter.
 _VALUES = 9
+# Places of the grid that are searched at most, and draws of noise for their misfits. Not measured.
+_PLACES, _DRAWS = 243, 4
 # Gauss–Newton steps at most; steps in standard deviations that need not be tested, and that are the last; halvings.
 _STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
 # How much larger the last step may be for a parameter that the data leave open.
@@ -97,28 +103,36 @@ class ParameterGrid:
         library, origin = setup.library.on_grid(_VALUES)
         return ParameterGrid(setup.with_(library=library).likelihood(progress=progress), origin, rng)
 
-    def first(self, library: Library, select: Select, keep: Sequence[str], progress: Progress) -> ParameterPoint:
-        """A model and values of its parameters, from one selection."""
-        groups = [[made for made, (name, _) in self.origin.items() if name == one] for one in keep]
-        kept = [name for name in keep if name in self.whole.names]
+    def first(self, library: Library, keep: Sequence[str]) -> ParameterPoint:
+        """The best model with parameters over all values of the grid, and its values.
+
+        Misfits are those over the noise of each model's own residual (:class:`NoiseRatio`), from one evaluation: at
+        any weights they are n for the right model at the right value, so that values can be compared.
+        """
+        names, inside = library.names, [o.name for o in carrying(library, library.names)]
+        weights = Dominant(1.0).balance(self.whole, copy.deepcopy(self.rng))
+        ratio = noise_ratio(self.whole, weights, self.rng, _DRAWS)
+        protection, found = Protection.of(names, keep, [inside]), list[tuple[float, ParameterPoint]]()
+        for made, values in self._versions(inside)[:_PLACES]:
+            own = dict(zip(inside, made, strict=True))
+            columns = [self.whole.names.index(own.get(name, name)) for name in names]
+            here = replace(ratio.of(columns), names=names)
+            score, model = min(best_models(here, ExtendedBIC(), protection).values(), default=(math.inf, ()))
+            if model:
+                chosen, theta = tuple(names[i] for i in model), here.solve([model])[0][0]
+                found.append((score, ParameterPoint(chosen, values, dict(zip(chosen, theta.tolist(), strict=True)))))
         start = {name: one.first for name, one in library.parameters.items()}
-        try:
-            best = select(self.whole, keep=kept, groups=[g for g in groups if g], progress=progress).best
-        except RankError:  # a selection that fits all operators at once cannot tell neighbours on the grid apart
-            return ParameterPoint(library.names, start, {})
-        sd = None if best.fit is None or best.fit.posterior is None else np.sqrt(best.fit.posterior.variance)
-        weight = np.abs(best.theta) if sd is None else np.abs(best.theta) / np.where(sd > 0, sd, 1.0)
-        values: dict[str, float] = {}
-        theta: dict[str, float] = {}
-        for i in np.argsort(-weight):
-            name, at = self.origin.get(best.names[i], (best.names[i], {}))
-            theta.setdefault(name, float(best.theta[i]))
-            values = at | values
-        if not values:  # polynomials may do as well as any of the grid, and worse than the best
-            all_names = {*theta, *(o.name for o in carrying(library, library.names))}
-            return ParameterPoint(tuple(name for name in library.names if name in all_names), start, {})
-        names = tuple(name for name in library.names if name in theta)
-        return ParameterPoint(names, start | values, {name: theta[name] for name in names})
+        best = min(found, key=lambda one: one[0])[1] if found else ParameterPoint(names, {}, {})
+        return replace(best, values=start | best.values)
+
+    def _versions(self, carrying: Sequence[str]) -> list[tuple[tuple[str, ...], dict[str, float]]]:
+        """Names on the grid of operators with parameters, and the values, one for all operators, at every place."""
+        found, versions = [], [[(m, at) for m, (name, at) in self.origin.items() if name == one] for one in carrying]
+        for chosen in product(*versions):
+            values = {name: value for _, at in chosen for name, value in at.items()}
+            if all(at.items() <= values.items() for _, at in chosen):
+                found.append((tuple(made for made, _ in chosen), values))
+        return found
 
     def basins(self, point: ParameterPoint, carrying: Sequence[str]) -> list[ParameterPoint]:
         """Values of the grid with a misfit of the model that is lower than around them, but for those next to κ."""
@@ -131,12 +145,6 @@ class ParameterGrid:
             and all(q[i] <= q[j] for j, other in enumerate(places) if _next(place, other))
         ]
 
-    def lowest(self, point: ParameterPoint, carrying: Sequence[str]) -> tuple[ParameterPoint, ParameterPoint] | None:
-        """The model where its misfit on the grid is lowest, and at the values next to κ; None where they are next."""
-        places, own, q, points = self._misfits(point, carrying)
-        best, nearest = int(np.argmin(q)), _nearest(places, own)
-        return None if not np.isfinite(q[best]) or _next(places[best], own) else (points[best], points[nearest])
-
     def _misfits(
         self, point: ParameterPoint, carrying: Sequence[str]
     ) -> tuple[list[tuple[int, ...]], list[float], Array, list[ParameterPoint]]:
@@ -144,13 +152,7 @@ class ParameterGrid:
 
         Misfits are those of moment equations, with the weights of the model at the values next to its estimate.
         """
-        versions = [[(made, at) for made, (name, at) in self.origin.items() if name == one] for one in carrying]
-        others = [name for name in point.names if name not in carrying]
-        models = []
-        for chosen in product(*versions):
-            values = {name: value for _, at in chosen for name, value in at.items()}
-            if all(at.items() <= values.items() for _, at in chosen):  # one value for all operators
-                models.append((tuple(made for made, _ in chosen), values))
+        models, others = self._versions(carrying), [name for name in point.names if name not in carrying]
         axes = {name: sorted({values[name] for _, values in models}) for name in models[0][1]}
         places = [tuple(axes[name].index(values[name]) for name in axes) for _, values in models]
         own = [float(np.interp(point.values[name], axis, np.arange(len(axis)))) for name, axis in axes.items()]
@@ -245,24 +247,6 @@ def _gauss_newton(
             return None
         here = lower
     return None
-
-
-def started(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
-    """The first model, or all operators at other values of the grid where these explain the data better.
-
-    One selection among all operators at all values may begin with some that explain much together, and end far away.
-    """
-    setup, names = search.setup, search.setup.library.names
-    pair = search.table.lowest(replace(point, names=names), [o.name for o in carrying(setup.library, names)])
-    ends = []
-    for one in pair or ():
-        try:
-            ends.append(_fixed(setup, one, one.values))
-        except FAILURES:
-            ends.append(one)
-    parameters = setup.library.parameters
-    better = bool(ends) and ends[0].objective(parameters) < ends[1].objective(parameters)
-    return replace(ends[0], fit=None) if better else point
 
 
 def estimated(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:

@@ -20,6 +20,7 @@ import numpy as np
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress, silent
+from bvsi.discovery.functions import Shapes, one_tree, selected_functions
 from bvsi.discovery.parameter_search import (
     FAILURES,
     ParameterGrid,
@@ -34,7 +35,6 @@ from bvsi.discovery.parameter_search import (
     limits_of,
     parameters_of,
     prior_of,
-    started,
     trimmed,
     variance_of,
 )
@@ -56,6 +56,9 @@ Result = tuple[Setup, ResidualLikelihood, SelectionPath, "Estimated"]
 
 # Selections at new values of κ at most.
 _ROUNDS = 4
+# Turns of parameters and functions, joint steps at most, and the part of what is known of κ beforehand, or of its
+# standard deviation, that the last one may move it. Not measured.
+_TURNS, _STEPS, _TURNED = 3, 8, 0.02
 # Part of the largest that a share in a combination has at least, and how near to one a power is one. Not measured.
 _MEMBER, _WHOLE = 0.3, 0.15
 # Part of the largest relative standard deviation that one of a product has at most for the product to be told.
@@ -112,7 +115,6 @@ def selected_parameters(
     setup: Setup,
     select: Select,
     plain: Select,
-    only: Select,
     keep: Sequence[str],
     limits: LinearConstraints | None,
     rng: Rng,
@@ -124,14 +126,15 @@ def selected_parameters(
     ----------
     select
         Selection among the operators of the library, with what constraints tie together.
-    plain, only
-        Selection among any operators; and one that looks for the best model, and not for its rivals.
+    plain
+        Selection among any operators.
     limits
         Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
     search = ParameterSearch(setup, ParameterGrid.of(setup, rng, progress), keep, _of_parameters(limits, setup.library))
-    point = started(search, search.table.first(setup.library, only, keep, progress))
+    point = search.table.first(setup.library, keep)
     doubts: tuple[str, ...] = ()
+    seen = set[tuple[str, ...]]()
     for _ in range(_ROUNDS):
         if carrying(setup.library, point.names):
             point = trimmed(search, estimated(search, point))
@@ -142,14 +145,92 @@ def selected_parameters(
         point = replace(point, names=path.best.names, theta=theta, fit=point.fit if stands else None)
         if not carrying(setup.library, point.names):
             return setup.with_(library=setup.library.at(point.values)), whole, path, Estimated()
-        if stands:
+        if stands or point.names in seen:  # or it goes to and fro
+            point = point if stands else estimated(search, point)
             better, doubts = elsewhere(search, point)
             if better is None:
                 break
             point = better
+        seen.add(point.names)
     if point.fit is None:
         point = estimated(search, point)
     return _priced(search, search.at(point).likelihood(progress=progress), path, point, doubts, plain)
+
+
+def selected_jointly(
+    setup: Setup,
+    stated: Library,
+    plain: Select,
+    keep: Sequence[str],
+    known: Mapping[str, tuple[float, float]],
+    rng: Rng,
+    progress: Progress = silent,
+) -> tuple[Setup, ResidualLikelihood, SelectionPath, Estimated, Shapes]:
+    """Parameters and unknown functions of one library: by turns, each beside the estimate of the others, then together.
+
+    Parameters
+    ----------
+    setup
+        With one operator for every coefficient of the functions.
+    stated
+        As it was given, with the ends of the splines.
+    """
+    trees = {name: one_tree() for name in stated.unknown}
+    values = {name: one.first for name, one in stated.parameters.items()}
+    for _ in range(_TURNS):
+        held = setup.with_(library=stated.with_functions(trees))
+        kept = [name for name in keep if name in held.library.names]
+        inside = selected_parameters(held, plain, plain, kept, None, rng, progress)[-1]
+        before, values = values, values | {without_equation(name): value for name, value in inside.values.items()}
+        numbers = stated.fixed(values)
+        there = setup.with_(library=numbers.with_functions(dict.fromkeys(numbers.unknown)))
+        there, whole, path, shapes = selected_functions(there, numbers, plain, keep, None, known, rng, progress)
+        moved = (abs(values[n] - before[n]) / one.sd for n, one in stated.parameters.items())
+        if max(moved) < _TURNED:
+            break
+        trees = {f.name: shapes.tree(f, path.best) for f in shapes.functions} | {
+            name: one_tree() for name in stated.unknown if name not in {f.name for f in shapes.functions}
+        }
+    chosen = [o.name for o in stated.operators if o.free is not None and o.name in path.best.names]
+    if not chosen:
+        return there, whole, path, Estimated(prior=shapes.prior), shapes
+    return _together(setup.with_(tests=there.tests), stated, path, shapes, values, progress)
+
+
+def _together(
+    setup: Setup,
+    stated: Library,
+    path: SelectionPath,
+    shapes: Shapes,
+    values: dict[str, float],
+    progress: Progress,
+) -> tuple[Setup, ResidualLikelihood, SelectionPath, Estimated, Shapes]:
+    """The joint estimate of the coefficients of operators and functions, and of the parameters."""
+    varying = {f.name for f in shapes.functions if not f.constant}
+    trees = {name: None if name in varying else one_tree() for name in stated.unknown}
+    best, theta = path.best, dict(zip(path.best.names, path.best.theta.tolist(), strict=True))
+    for _ in range(_STEPS):
+        at = stated.at(values, theta)
+        here = setup.with_(library=at.with_functions(trees))
+        whole = here.likelihood(progress=progress)
+        names = (*best.names, *columns_of(here.library))
+        part = whole.restrict(names)
+        prior = Estimated(prior=shapes.prior).joined(prior_of(here.library, values))
+        fit = Profile(tol=1e-2).fit(part, prior=prior, start=[theta.get(name, 0.0) for name in part.names])
+        found = dict(zip(fit.names, zip(fit.theta, np.sqrt(variance_of(fit)), strict=True), strict=True))
+        steps = {name: found[made] for made, name in columns_of(here.library).items()}
+        theta = {name: float(found[name][0]) for name in best.names}
+        if max(abs(step) / sd for step, sd in steps.values()) < _TURNED:
+            break
+        values = values | {n: stated.parameters[n].moved(values[n], step) for n, (step, _) in steps.items()}
+    needed = _near_bounds(here.library, fit, values)
+    prior = Estimated(prior=shapes.prior).joined(prior_of(here.library, values)) if needed else shapes.prior
+    told = _open(here.library, fit, values) if needed else ()
+    own = {made: values[name] for made, name in columns_of(here.library).items()}
+    joint = replace(best, names=fit.names, theta=fit.theta, fit=None)
+    path = replace(path, visited=tuple(joint if v is best else v for v in path.visited), seen=None)
+    assert isinstance(prior, GaussianPrior | None)
+    return here, whole, path, Estimated(own, prior, told), replace(shapes, library=at)
 
 
 def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstraints) -> Told:

@@ -59,8 +59,13 @@ def check_arguments(data: object, library: object) -> None:
             )
 
 
-def check_inside(library: Library, client: object, relinearise: int | None) -> None:
+def check_inside(library: Library, client: object, relinearise: int | None, constraints: object) -> None:
     """Refuse what does not go with parameters or unknown functions inside operators."""
+    if library.unknown and library.parameters and constraints:
+        raise BvsiError(
+            "constraints: not with unknown functions and parameters in one library; bound the parameters there, and "
+            "say what is known of coefficients and functions with prior=."
+        )
     what = "unknown functions" if library.unknown else "parameters inside operators" if library.parameters else ""
     if what and client is not None:
         raise BvsiError(f"client: {what} are estimated on one machine; leave client out.")

@@ -25,7 +25,16 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import CELL_TYPES, Data, Grid, Mesh
 from bvsi.errors import OperatorError, SpaceError
 from bvsi.forward.rosenbrock import Prescribed, Rosenbrock, RosenbrockStepper
-from bvsi.forward.semidiscrete import Discretised, StepStructure, check_closed, check_fourth_order, discretised, evolve
+from bvsi.forward.semidiscrete import (
+    Discretised,
+    Past,
+    StepStructure,
+    check_closed,
+    check_fourth_order,
+    discretised,
+    evolve,
+    lags_of,
+)
 from bvsi.forward.series import SeriesSimulator
 from bvsi.forward.splines import CUBIC, Splines, spline_operators, spline_tests
 from bvsi.operators import Library
@@ -79,6 +88,11 @@ class Simulator:
         nodes = self.unknowns.nodal(by_field) if isinstance(self.unknowns, Middles) else by_field
         return dict(zip(self.fields, nodes, strict=True))
 
+    @cached_property
+    def longest_lag(self) -> float:
+        """The longest delay; zero without any."""
+        return max((tau for _, tau, _ in lags_of(self.equation.operators).values()), default=0.0)
+
     @property
     def step_cost(self) -> float:
         """Work of one step, in steps with a small matrix: 1 + nnz^1.2 / 57,000, with the fill of planar grids.
@@ -101,6 +115,7 @@ class Simulator:
         *,
         scheme: Rosenbrock | None = None,
         boundary: tuple[Array, Fields] | None = None,
+        before: tuple[Array, Fields] | None = None,
         progress: Progress = silent,
     ) -> tuple[dict[str, Array], int]:
         """Nodal values (T, n) by field at the times, and the number of steps.
@@ -113,6 +128,8 @@ class Simulator:
             Nodal values (n,) by field at times[0].
         boundary
             Times (S,) and nodal values (S, n) by field, which give the unknowns that are prescribed.
+        before
+            The same up to times[0], where operators look back.
         """
         known = None
         if self.needs_boundary:
@@ -120,6 +137,10 @@ class Simulator:
                 raise OperatorError("simulate: boundary values in time are needed where no condition is declared.")
             known = Prescribed.of(self.fixed, boundary[0], self._state(boundary[1]))
         system = self.equation.system(theta).merged()
+        if system.lags:
+            if before is None:
+                raise OperatorError("simulate: lag(...) needs the fields before the first time.")
+            system = replace(system, past=Past(before[0], self._state(before[1])))
         stepper = RosenbrockStepper(system, scheme or Rosenbrock(), self.structure, known, progress)
         states = evolve(stepper, self._state(initial), times)
         n = self.equation.space.n_dofs
@@ -157,7 +178,7 @@ def simulator(
     degree
         Of the splines on grids.
     tangents
-        Whether derivatives are solved for: series then stand on a space of one node, too.
+        Whether derivatives are solved for: series then stand on a space of one node, as those with delays do.
     """
     if library.unsimulated:
         raise OperatorError(f"simulate: {library.unsimulated}")
@@ -165,7 +186,12 @@ def simulator(
         raise OperatorError(
             f"simulate: time_order is {library.time_order}; only equations of first order in time can be simulated."
         )
-    if not data.geometry.names and not tangents:
+    if tangents and library.longest_lag:
+        raise OperatorError(
+            "refine: lag(...) looks back in time, and forward solves have no derivatives of that; what discover found "
+            "is compared with forward solves by forecast(...)."
+        )
+    if not data.geometry.names and not tangents and not library.longest_lag:
         return SeriesSimulator.of(data, library)
     unknowns: Splines | Middles | None
     if isinstance(data.geometry, Grid):

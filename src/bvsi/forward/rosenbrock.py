@@ -105,9 +105,10 @@ class RosenbrockStepper:
         self.scheme = scheme
         self.steps = 0
         self._prescribed = prescribed
-        self._moving = prescribed is not None or any(o.uses(o.terms, frozenset({"t"})) for o, _ in system.changing)
+        timed = any(o.uses(o.terms, frozenset({"t"})) for o, _ in system.changing)
+        self._moving = prescribed is not None or timed or bool(system.lags)
         self._factors = StepFactors(structure, system.linear)
-        self._step = np.inf  # the last one that was good enough
+        self._step = system.longest_step  # the last one that was good enough
 
     def advance(self, u: Array, t: float, interval: float) -> Array:
         """State at t + interval."""
@@ -127,7 +128,9 @@ class RosenbrockStepper:
                 continue
             position += 1
             self._step = h
-            if error < _DOUBLE_BELOW * self.scheme.tol and level > 0 and position % 2 == 0:
+            self.system.made(t + position * h, u)
+            within = 2 * h <= self.system.longest_step
+            if error < _DOUBLE_BELOW * self.scheme.tol and level > 0 and position % 2 == 0 and within:
                 level, position = level - 1, position // 2
                 self._step = 2 * h
         return u

@@ -5,9 +5,11 @@ With it the LU factors of matrices on the layout's pattern, which implicit steps
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,6 +22,7 @@ from bvsi.data import Data
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.linalg import Pattern, nested_dissection
 from bvsi.operators import Library, Unknown
+from bvsi.operators.vocabulary import lag_of
 from bvsi.residual import Layout, discretise_library, state_of
 from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
 from bvsi.spaces import Galerkin, Reach, Space
@@ -46,6 +49,8 @@ class SemiDiscrete:
         The other operators with their coefficients.
     positive
         Fields that are not below zero; see :class:`~bvsi.residual.discrete.State`.
+    past
+        States up to now, where operators look back; steps are added by whoever makes them.
     """
 
     space: Space
@@ -57,6 +62,27 @@ class SemiDiscrete:
     source: Array
     changing: tuple[tuple[WeakOperator, float], ...]
     positive: frozenset[str] = frozenset()
+    past: Past | None = None
+
+    @cached_property
+    def lags(self) -> dict[str, tuple[str, float, bool]]:
+        """Field, delay, and whether it is the rate, by the name of a field at an earlier time."""
+        return lags_of([operator for operator, _ in self.changing])
+
+    @property
+    def longest_lag(self) -> float:
+        """The longest delay; zero without any."""
+        return max((tau for _, tau, _ in self.lags.values()), default=0.0)
+
+    @property
+    def longest_step(self) -> float:
+        """The shortest delay: a longer step would look into itself."""
+        return min((tau for _, tau, _ in self.lags.values()), default=np.inf)
+
+    def made(self, t: float, u: Array) -> None:
+        """Say that a step led to u at t, for later ones that look back."""
+        if self.past is not None:
+            self.past.add(t, u)
 
     @property
     def linear(self) -> bool:
@@ -93,8 +119,67 @@ class SemiDiscrete:
         return replace(self, changing=tuple(changing))
 
     def _state(self, u: Array, t: float) -> State:
-        fields = {f: u[start : start + self.space.n_dofs, None] for f, start in self.layout.column_start.items()}
-        return State(np.array([t]), fields, self.auxiliary, positive=self.positive)
+        n, starts = self.space.n_dofs, self.layout.column_start
+        fields = {f: u[start : start + n, None] for f, start in starts.items()}
+        before = {}
+        for name, (field, tau, rate) in self.lags.items():
+            assert self.past is not None
+            before[name] = self.past.at(t - tau, rate=rate)[starts[field] : starts[field] + n, None]
+        return State(np.array([t]), fields, self.auxiliary, before, positive=self.positive)
+
+
+def lags_of(operators: Sequence[WeakOperator]) -> dict[str, tuple[str, float, bool]]:
+    """Field, delay, and whether it is the rate, by the name of a field at an earlier time that operators read."""
+    names = sorted(frozenset[str]().union(*(o.lags for o in operators)))
+    return {name: lag for name in names if (lag := lag_of(name)) is not None}
+
+
+class Past:
+    """States up to now, with cubics through the four nearest between them.
+
+    Parameters
+    ----------
+    times, states
+        A record (S,) and (S, n); its last state is the one from which steps go on.
+    """
+
+    def __init__(self, times: Array, states: Array) -> None:
+        self._times, self._states = [float(t) for t in times], list(states)
+
+    def add(self, t: float, u: Array) -> None:
+        """One state more; those that are not before it are forgotten, as of steps that were given up."""
+        kept = bisect_left(self._times, t)
+        del self._times[kept:], self._states[kept:]
+        self._times.append(t)
+        self._states.append(u.copy())
+
+    def at(self, t: float, *, rate: bool = False) -> Array:
+        """The state at a time, or its rate of change, (n,)."""
+        width = min(4, len(self._times))
+        first = min(max(bisect_left(self._times, t) - 2, 0), len(self._times) - width)
+        offsets = np.array(self._times[first : first + width]) - t
+        size = float(np.abs(offsets).max()) or 1.0
+        wanted = np.zeros(width)
+        wanted[int(rate)] = 1 / size if rate else 1.0
+        weights = np.linalg.solve(np.vander(offsets / size, increasing=True).T, wanted)
+        return np.asarray(weights @ np.stack(self._states[first : first + width]))
+
+
+def history(data: Data, t: float, longest: float) -> slice:
+    """Frames up to t, where a simulation with delays begins; refused where the record does not reach so far back.
+
+    Parameters
+    ----------
+    longest
+        The longest delay.
+    """
+    near = np.flatnonzero(np.abs(data.times - t) <= 1e-9 * max(np.ptp(data.times), longest))
+    if not len(near) or t - longest < data.times[0] - 1e-9 * longest:
+        raise OperatorError(
+            f"lag: times begin at {t:g}; with a delay of {longest:g} they have to begin at a frame of the record from "
+            f"t = {data.times[0] + longest:g} on, so that the fields are known for as long before."
+        )
+    return slice(0, int(near[0]) + 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +247,7 @@ def discretised(initial: Data, operators: tuple[WeakOperator, ...], layout: Layo
 
 def _constant_part(operator: WeakOperator, layout: Layout, state: State) -> tuple[Array, Array] | None:
     """Jacobian on the layout's pattern, and value at zero, of an operator that has one of each for all times."""
-    if not has_constant_jacobian(operator, state) or operator.uses(operator.terms, frozenset({"t"})):
+    if operator.lags or not has_constant_jacobian(operator, state) or operator.uses(operator.terms, frozenset({"t"})):
         return None
     values = np.zeros(layout.pattern.nnz)
     source = np.zeros(layout.pattern.shape[0])
@@ -178,6 +263,8 @@ def _add_jacobian(values: Array, operator: WeakOperator, layout: Layout, state: 
     """Add θ J(u) of an operator at one time to values (nnz,) on the layout's pattern."""
     reach = reach_of(operator)
     for field, block in jacobian(operator, layout.space, state).items():
+        if lag_of(field) is not None:  # known by now
+            continue
         slots = layout.slots[operator.equation, field, reach].index
         values[slots] += theta * layout.restrict(operator.equation, block[0], reach)
 

@@ -49,6 +49,7 @@ class SeriesSimulator:
     fields: tuple[str, ...]
     operators: tuple[WeakOperator, ...]
     needs_boundary: bool = False
+    longest_lag: float = 0.0
     step_cost: float = _COST
 
     @staticmethod
@@ -109,6 +110,7 @@ class SeriesSimulator:
         *,
         scheme: Rosenbrock | None = None,
         boundary: tuple[Array, Fields] | None = None,
+        before: tuple[Array, Fields] | None = None,
         progress: Progress = silent,
     ) -> tuple[dict[str, Array], int]:
         """Values (T, 1) by field at the times, and the number of evaluations; arguments as in space.
@@ -117,7 +119,7 @@ class SeriesSimulator:
         """
         from scipy.integrate import solve_ivp  # imports most of SciPy
 
-        del boundary
+        del boundary, before
         moving = [name for name, values in self.data.auxiliary.items() if values.ndim > 1]
         if moving and times[-1] - self.data.times[-1] > 1e-9 * np.ptp(times):
             raise OperatorError(

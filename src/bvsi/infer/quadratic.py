@@ -275,6 +275,13 @@ class NoiseRatio(Quadratic):
 
     noise: Array = field(kw_only=True)
 
+    def of(self, some: Sequence[int]) -> NoiseRatio:
+        """That of some operators."""
+        i, with_y = list(some), [0, *(k + 1 for k in some)]
+        A, H, noise = self.A[np.ix_(i, i)], self.H[np.ix_(i, i)], self.noise[np.ix_(with_y, with_y)]
+        names = tuple(self.names[k] for k in i)
+        return NoiseRatio(names, self.theta[i], self.q, self.g[i], A, H, self.n, self.scale_known, noise=noise)
+
     def solve(self, models: Sequence[Model], most_noise: float | None = None) -> tuple[Array, Array]:
         """θ_s (m, k) and Q_s (m,) of m models of one size k."""
         theta, Q = super().solve(models, most_noise)

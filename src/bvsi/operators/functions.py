@@ -203,14 +203,15 @@ class UnknownFunction:
     def roughness(self, order: int) -> Array:
         """K (M, M) with cᵀKc the sum of squared differences of an order along all variables, zero of a constant alone.
 
-        Second differences do not see slopes, which then have the size that M of them add up to: K_2 + K_1/M².
+        Second differences do not see slopes, which then have the size that M of them add up to: K_2 + K_1/M²; third
+        ones do not see curvature either: K_3 + K_2/M² + K_1/M⁴.
         """
-        total = np.zeros((1, 1))
+        total: Array = np.zeros((1, 1))
         size = 1
         for count, periodic in zip(self.counts, self.periodic, strict=True):
-            first = _differences(count, 1, periodic)
-            own = first if order == 1 else _differences(count, order, periodic) + first / count**2
-            total = np.kron(total, np.eye(count)) + np.kron(np.eye(size), own)
+            parts = (_differences(count, k, periodic) / count ** (2 * (order - k)) for k in range(1, order + 1))
+            own = sum(parts, np.zeros((count, count)))
+            total = np.asarray(np.kron(total, np.eye(count)) + np.kron(np.eye(size), own))
             size *= count
         return total
 
@@ -301,8 +302,12 @@ def as_functions(
     for name in found:
         if not any(name in o.syntax.names for o in operators):
             raise OperatorError(f"unknown: {name!r} stands in no operator; leave it out.")
-    if found and parameters:
-        raise OperatorError("unknown: functions and parameters in one library are not estimated together; fix one.")
+        both = [o.name for o in operators if name in o.syntax.names and o.free is not None]
+        if both:
+            raise OperatorError(
+                f"unknown: {both[0]!r} has the function {name!r} and a parameter, which it would make up for; fix the "
+                "parameter, or have them in operators of their own."
+            )
     return found
 
 

@@ -241,8 +241,6 @@ class Library:
         """Why an equation with another left side than u_t is not simulated, in words; empty for others."""
         if self.steady:
             return "the equation is steady, so that nothing changes in time; leave it out."
-        if self.longest_lag:
-            return "lag(...) looks back in time, which the solver cannot do."
         if any(left.text for left in self._left.values()):
             return "the left side is not the time derivative alone; bring known terms to the other side, as operators."
         return ""
@@ -342,6 +340,11 @@ class Library:
         own = {field: [carried(o, values) for o in self.of_equation(field)] for field in self._fields}
         extra = {field: columns(operators, values, theta or {}, field) for field, operators in own.items()}
         return self.with_operators({field: [*own[field], *extra[field]] for field in self._fields})
+
+    def fixed(self, values: Mapping[str, float]) -> Library:
+        """The library with numbers in the place of its parameters."""
+        own = {f: [replace(carried(o, values), free=None) for o in self.of_equation(f)] for f in self._fields}
+        return self.with_operators(own)
 
     def carrying(self, name: str) -> list[Operator]:
         """Operators with an unknown function of this name."""

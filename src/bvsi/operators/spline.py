@@ -12,12 +12,15 @@ from typing import Any
 import numpy as np
 import sympy as sp
 from numpy.typing import ArrayLike
-from scipy.interpolate import BSpline
+from scipy.interpolate import BSpline, PPoly
 from sympy.core.expr import AtomicExpr
 
 from bvsi.common.arrays import Array
+from bvsi.errors import OperatorError
 
 DEGREE = 3  # cubic: two derivatives, which a flux needs
+# Part of the largest coefficient of a formula below which one is rounding.
+_ROUNDING = 1e-12
 
 
 class Table(AtomicExpr):  # type: ignore[misc]  # SymPy has no types
@@ -74,6 +77,36 @@ def spline_values(x: ArrayLike, n: int, table: tuple[float, ...]) -> Array:
     for j in range(1, 1 - int(n)):  # beyond the ends s is constant, and its antiderivatives are polynomials
         value = value + _spline(table, int(n) + j)(inside) * (x - inside) ** j / math.factorial(j)
     return value
+
+
+def spline_formula(node: sp.Expr) -> sp.Expr:
+    """The same in powers, ``Abs`` and ``sign``, for programs that have no splines; n from −1 to 2.
+
+    s^(n)(x) = P(ξ) + Σ_k a_k (ξ − k)₊^p,  p = 3 − n,  ξ = (y − low)/h,  y = x kept between low and high
+    """
+    x, n, (low, high, *c) = node.args[0], int(node.args[1]), node.args[2].values
+    if not -1 <= n < DEGREE:
+        raise OperatorError(f"spline: derivative {n} of an unknown function has no formula.")
+    m = len(c) - DEGREE
+    h = (high - low) / m
+    y = (sp.Abs(x - low) - sp.Abs(x - high) + low + high) / 2
+    at = PPoly.from_spline(_spline(node.args[2].values, n))
+    first = int(np.searchsorted(at.x, low - 0.5 * h))
+    pieces = at.c[:, first : first + m] * h ** np.arange(DEGREE - n, -1, -1)[:, None]
+    value = _powers((y - low) / h, pieces, DEGREE - n)
+    if n > 0:
+        return value * (sp.sign(x - low) - sp.sign(x - high)) / 2
+    return value + (x - y) * spline_formula(spline(x, sp.Integer(0), node.args[2])) if n else value
+
+
+def _powers(xi: sp.Expr, pieces: Array, p: int) -> sp.Expr:
+    """P(ξ) + Σ_k a_k (ξ − k)₊^p of polynomials on unit intervals, highest power first, (p + 1, m)."""
+    jumps, size = np.diff(pieces[0]), float(np.abs(pieces).max())
+    terms = [float(a) * xi ** (p - i) for i, a in enumerate(pieces[:, 0]) if abs(a) > _ROUNDING * size]
+    for k, a in enumerate(jumps, 1):
+        if abs(a) > _ROUNDING * size:
+            terms.append(float(a) * (xi - k) ** (p - 1) * (xi - k + sp.Abs(xi - k)) / 2)
+    return sp.Add(*terms)
 
 
 @lru_cache(maxsize=256)

@@ -15,6 +15,7 @@ from bvsi.data.denoise import Smoother, smoothers
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import Simulator, simulator
 from bvsi.forward.rosenbrock import Rosenbrock
+from bvsi.forward.semidiscrete import history
 from bvsi.forward.series import SeriesSimulator
 from bvsi.forward.splines import Splines
 from bvsi.noise import Noise
@@ -58,16 +59,25 @@ class Start:
         Variance of the noise by field, a number or (T, n).
     smoothers
         Smoothers by field, of the first frames; of all where boundary values are needed.
+    begin
+        Number of the frame at which they begin: the first, or one with frames for the longest delay before it.
     """
 
     data: Data
     variance: Mapping[str, Array]
     smoothers: Mapping[str, Smoother]
     simulator: Simulator | SeriesSimulator
+    begin: int = 0
 
     @staticmethod
-    def of(data: Data, library: Library, noise: Noise | None, budget: float) -> Start:
-        """Noise, smoothers and the discretised equation of an experiment."""
+    def of(data: Data, library: Library, noise: Noise | None, budget: float, at: float | None = None) -> Start:
+        """Noise, smoothers and the discretised equation of an experiment.
+
+        Parameters
+        ----------
+        at
+            Time of the first state where the equation looks back, by default as early as the record allows.
+        """
         measured = measure(data, noise)
         data = measured.data
         cannot = "forecast: the equation cannot be simulated on these data"
@@ -75,7 +85,12 @@ class Start:
             made = simulator(data, library, prescribe=True)
         except BvsiError as error:
             raise SimulationError(f"{cannot}: {error}") from error
-        frames = slice(None) if made.needs_boundary else slice(0, _FRAMES)
+        begin = 0
+        if made.longest_lag:
+            late = int(np.searchsorted(data.times, data.times[0] + (1 - 1e-9) * made.longest_lag))
+            first = float(data.times[min(late, data.n_times - 1)]) if at is None else at
+            begin = history(data, first, made.longest_lag).stop - 1
+        frames = slice(None) if made.needs_boundary else slice(0, begin + _FRAMES)
         if data.measured is not None and not all(mask[frames].all() for mask in data.measured.values()):
             whole = "all frames, from which boundary values come," if made.needs_boundary else "the first frames"
             raise ForecastError(
@@ -88,7 +103,7 @@ class Start:
             raise ForecastError(f"{cannot}: {error}") from error
         # where filters had too few values the smoothing gives the level
         variance = {f: measured.variance.get(f, np.array(smoothing[f].sigma ** 2)) for f in data.names}
-        start = Start(data, variance, smoothing, made)
+        start = Start(data, variance, smoothing, made, begin)
         return start._coarser(library, budget)
 
     def _coarser(self, library: Library, budget: float) -> Start:
@@ -99,7 +114,7 @@ class Start:
         cut = {f: v if v.ndim == 0 else _thinned(v, self.data.geometry) for f, v in self.variance.items()}
         frames = slice(0, next(iter(self.smoothers.values())).f.shape[0])
         made = simulator(data, library, prescribe=True)
-        return Start(data, cut, smoothers(data.select_times(frames)), made)._coarser(library, budget)
+        return Start(data, cut, smoothers(data.select_times(frames)), made, self.begin)._coarser(library, budget)
 
     def _least_cost(self) -> float:
         return self.simulator.step_cost * self.data.n_times * (_FEWEST_DRAWS + 1)
@@ -151,12 +166,16 @@ class Start:
     def run(
         self, theta: Array, states: Mapping[str, Array], times: Array, scheme: Rosenbrock, progress: Progress
     ) -> tuple[Any, int]:
-        """One simulation, fields (T, n) and number of steps, from the first of the states."""
+        """One simulation, fields (T, n) and number of steps, from the state at which it begins."""
         boundary = None
         if self.simulator.needs_boundary:
             boundary = (self.data.times, states)
-        initial = {f: u[0] for f, u in states.items()}
-        return self.simulator.run(theta, initial, times, scheme=scheme, boundary=boundary, progress=progress)
+        initial = {f: u[self.begin] for f, u in states.items()}
+        past = slice(0, self.begin + 1)
+        before = self.data.times[past], {f: u[past] for f, u in states.items()}
+        return self.simulator.run(
+            theta, initial, times, scheme=scheme, boundary=boundary, before=before, progress=progress
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,8 +263,14 @@ def _from_half(u: Array, grid: Grid) -> Array:
 
 
 def compared(start: Start, ensemble: Ensemble, held_out: Mask) -> Forecast:
-    """Statistics of the ensemble against the data, at nodes that move and values that were measured."""
-    data, scale, used = start.data, start.scale, ensemble.draws - ensemble.failed
+    """Statistics of the ensemble against the data, at nodes that move and values that were measured.
+
+    Frames before the first state are left out.
+    """
+    own = slice(start.begin, None)
+    held_out, data = held_out[own], start.data.select_times(own)
+    variances = {f: v[own] if v.ndim == 2 and len(v) > 1 else v for f, v in start.variance.items()}
+    scale, used = start.scale, ensemble.draws - ensemble.failed
     T = data.n_times
     errors, spreads, inside = [], [], []
     for f, moving in start.simulator.moving.items():
@@ -254,7 +279,7 @@ def compared(start: Start, ensemble: Ensemble, held_out: Mask) -> Forecast:
             missing = missing | ~np.asarray(data.measured[f])
         off = np.ma.masked_array((ensemble.mean[f] - data.fields[f]), missing)
         variance = np.ma.masked_array(ensemble.variance[f], missing)
-        width = half_width(band_variance(ensemble.variance[f], start.variance[f], used))
+        width = half_width(band_variance(ensemble.variance[f], variances[f], used))
         errors.append(np.mean(np.square(off / scale[f]), axis=1).filled(np.nan))
         spreads.append(np.mean(variance / scale[f] ** 2, axis=1).filled(np.nan))
         inside.append(np.mean(np.abs(off) <= width, axis=1).filled(np.nan))

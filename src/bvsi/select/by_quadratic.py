@@ -468,7 +468,7 @@ class _Subsets:
         theta, found = np.zeros(self.likelihood.d), list[int]()
         for own, alone in self.likelihood.apart() if self.settings.by_equation else ():
             weights = Dominant(1.0).balance(alone, copy.deepcopy(self.rng))
-            quadratic = _noise_ratio(alone, weights, self.rng, self.settings.draws)
+            quadratic = noise_ratio(alone, weights, self.rng, self.settings.draws)
             effort = Effort(exhaustive=self.settings.by_equation)
             ladder = best_models(quadratic, self.settings.criterion, self.protection, ("exhaustive", "forward"), effort)
             if not ladder:
@@ -748,7 +748,7 @@ def by_moments(likelihood: ResidualLikelihood, weights: Array, rng: Rng, draws: 
     return Quadratic(*_moments(likelihood, weights, rng, draws)[0])
 
 
-def _noise_ratio(likelihood: ResidualLikelihood, weights: Array, rng: Rng, draws: int) -> NoiseRatio:
+def noise_ratio(likelihood: ResidualLikelihood, weights: Array, rng: Rng, draws: int) -> NoiseRatio:
     """The same moments, as misfits over the noise of each model's own residual."""
     arguments, noise = _moments(likelihood, weights, rng, draws)
     return NoiseRatio(*arguments, noise=noise)

@@ -41,7 +41,8 @@ def to_numpy(
     grid
         The nodes, such as ``data.geometry``; of a series it is left out.
     known
-        Fields that the equations read and do not give, by name: arrays on the nodes, or functions of time.
+        Fields that the equations read and do not give, by name: arrays on the nodes, or functions of time. A field at
+        an earlier time, ``lag(u, 1.6)``, is one of them, ``u_before``: a function of t that gives u at t - 1.6.
     fixed
         Whether values at the ends of bounded axes stay as they are (Dirichlet): du/dt is zero there.
 
@@ -164,7 +165,7 @@ def _functions(xp: Any, erf: Any) -> dict[str, Any]:
     from bvsi.operators.spline import spline_values  # imports SymPy
 
     plain = {name: getattr(xp, ARRAY_FUNCTIONS.get(name, name)) for name in FUNCTION_NAMES} | {"erf": erf}
-    return {**plain, "spline": spline_values} if xp is np else plain
+    return {**plain, "spline": spline_values} if xp is np else plain  # JAX gets formulas
 
 
 def _target(

@@ -62,7 +62,12 @@ def array_program(found: Discovery, library: str) -> str:
         for f in system.fields
     ]
     reads = [f"{python.name(f)} = state[0, {i}]" for i, f in enumerate(system.fields)]
-    reads += [f"{python.name(k)} = known[{k!r}]" for k in system.known if k != TIME]
+    reads += [
+        f"{python.name(k)} = known[{k!r}]"
+        + (f"(t)  # {system.before[k][0]} at t - {system.before[k][1]!r}" if k in system.before else "")
+        for k in system.known
+        if k != TIME
+    ]
     reads += [f"{axis} = {xp}.reshape(axes[{axis!r}], {_along(i, len(axes))})" for i, axis in enumerate(axes)]
     helper = Path(differences.__file__).read_text(encoding="utf-8").split("import numpy as np\n", 1)[1].strip()
     named = [f"{name} {found.units.get(name, '')}".split() for name in found.names]

@@ -76,6 +76,11 @@ def pypde_program(found: Discovery) -> str:
 def _pypde_texts(system: EquationSystem) -> dict[str, str]:
     """Right sides of u, u_t, … by name."""
     system.evolving("to_pypde").cartesian("to_pypde")
+    if system.before:
+        raise BvsiError(
+            "to_pypde: the equation looks back in time, lag(...), and fields that py-pde is given stay as they are; "
+            "export to NumPy, JAX or ModelingToolkit, or use bvsi.simulate_found."
+        )
     found: dict[str, str] = {}
     for field in system.fields:
         chain = _chain(system, field, _PYPDE)
@@ -178,20 +183,28 @@ def to_modelingtoolkit(found: Discovery, *, theta: Sequence[float] | None = None
     values = [*map(float, found.theta if theta is None else theta)]
     system = system_of(found, range(len(values))).evolving("to_modelingtoolkit").cartesian("to_modelingtoolkit")
     axes, places = (TIME, *system.words.coordinates), [f"p_{i + 1}" for i in range(len(values))]
+
+    def written(name: str) -> str:
+        field, tau = system.before.get(name, (name, 0.0))
+        return f"{field}({', '.join((f't - {tau!r}' if tau else TIME, *axes[1:]))})"
+
     julia = Language(
         nested("D{axis}"),
         power="^",
         functions=_PLAIN,
         reserved=frozenset((*_JULIA.split(), *axes, *places)),
-        fields=lambda name: f"{name}({', '.join(axes)})",
+        fields=written,
     )
     rows = []
     for field in system.fields:
         left = "Dt(" * system.time_order + julia.fields(julia.name(field)) + ")" * system.time_order
         right = julia.right_side(system, field, lambda c: Text(places[c], ATOM) if isinstance(c, int) else number(c))
         rows.append(f"{left} ~ {right},")
-    names = [julia.name(name) for name in (*system.fields, *(k for k in system.known if k != TIME))]
+    names = [
+        julia.name(name) for name in (*system.fields, *(k for k in system.known if k not in (TIME, *system.before)))
+    ]
     series = len(axes) == 1
+    plain = series and not system.before
     given = "using ModelingToolkit: t_nounits as t" if series else f"@parameters {' '.join(axes)}"
     unknowns = ", ".join(map(julia.fields, names))
     wanted = f"PDESystem(eqs, bcs, domains, [{', '.join(axes)}], [{unknowns}], parameters)"
@@ -204,7 +217,7 @@ using ModelingToolkit
 @parameters begin
     {newline.join(f"{place} = {value!r}{_unit(found, i)}" for i, (place, value) in numbered)}
 end
-@variables {" ".join(f"{name}(t)" if series else f"{name}(..)" for name in names)}
+@variables {" ".join(f"{name}({'t' if plain else '..'})" for name in names)}
 {"; ".join(f"D{axis} = Differential({axis})" for axis in axes)}
 
 eqs = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from bvsi.app.exports.system import Target, system_of
+from bvsi.app.exports.system import EquationSystem, Target, system_of
 from bvsi.common.naming import MultiIndex
-from bvsi.operators.vocabulary import TIME, Vocabulary
+from bvsi.operators.vocabulary import TIME
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -28,7 +28,7 @@ def to_sympy(found: Discovery, *, theta: Sequence[Any] | None = None) -> tuple[s
     import sympy as sp
 
     system = system_of(found, theta)
-    words, target = system.words, _target(system.words)
+    words, target = system.words, _target(system)
     time = target.name(TIME)
     equations = []
     for field, fluxes in system.fluxes.items():
@@ -39,15 +39,19 @@ def to_sympy(found: Discovery, *, theta: Sequence[Any] | None = None) -> tuple[s
     return tuple(equations)
 
 
-def _target(words: Vocabulary) -> Target[Any]:
+def _target(system: EquationSystem) -> Target[Any]:
     import sympy as sp
 
     from bvsi.operators.parse import FUNCTIONS
 
+    words = system.words
     variables = sp.symbols((TIME, *words.coordinates), real=True)
     axes = dict(zip((TIME, *words.coordinates), variables, strict=True))
 
     def name(text: str) -> sp.Expr:
+        if text in system.before:
+            field, tau = system.before[text]
+            return sp.Function(field, real=True)(variables[0] - tau, *variables[1:])
         own = text in words.fields or text in words.auxiliary  # in a series x may be a field
         return sp.Function(text, real=True)(*variables) if own else axes[text]
 

@@ -9,8 +9,9 @@ cylindrical and spherical coordinates the factors of grad, div and laplacian are
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -18,7 +19,7 @@ from bvsi.app.report.equation import split_name
 from bvsi.common.naming import AXIS_NAMES, MultiIndex, Sided, without_equation
 from bvsi.errors import BvsiError, OperatorError
 from bvsi.operators import Vocabulary
-from bvsi.operators.vocabulary import TIME
+from bvsi.operators.vocabulary import TIME, lag_of
 
 if TYPE_CHECKING:
     import sympy as sp
@@ -66,6 +67,8 @@ class EquationSystem:
         ρ u of left sides ∂_t^m(ρ u), by field; u where it is not listed.
     steady
         Whether no equation has a time derivative; F_0 stands on the right side with the sign −, and the left is zero.
+    before
+        Fields at earlier times, which are known fields: field and delay by name, such as ``u_before``.
     """
 
     words: Vocabulary
@@ -73,6 +76,7 @@ class EquationSystem:
     time_order: int
     density: Mapping[str, sp.Expr]
     steady: bool
+    before: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -95,7 +99,9 @@ class EquationSystem:
         """Refuse to continue without the fields that the equations read and do not give."""
         for name in self.known:
             if name not in given and name != TIME:
-                raise BvsiError(f"known: the equations read {name!r} and do not give it; give it by name.")
+                field, tau = self.before.get(name, ("", 0.0))
+                which = f" ({field} at t - {tau:g})" if field else ""
+                raise BvsiError(f"known: the equations read {name!r}{which} and do not give it; give it by name.")
 
     def evolving(self, target: str) -> EquationSystem:
         """The same; refused where it is not an equation for the time derivative of its fields."""
@@ -136,28 +142,89 @@ def system_of(found: Discovery, theta: Sequence[Any] | None = None, *, named: bo
         raise BvsiError(f"theta: {len(found.names)} coefficients are needed, in the order of found.names.")
     inside = {name: mean for name, (mean, _) in found.inside.items()}
     kept: tuple[str, ...] = ()
-    if named:
-        inside, kept = {}, tuple(inside)
+    if named:  # but for delays
+        kept = tuple(name for name in inside if not any(_delays(text, name) for text in found.texts.values()))
+        inside = {name: value for name, value in inside.items() if name not in kept}
     for name, value in zip(found.names, values, strict=True):
         if name in found.parameters and isinstance(value, float) and inside:
             inside[without_equation(name)] = value
     parts: dict[str, list[Flux]] = {field: [] for field in found.fields}
+    whole, written = _written_functions(found, values)
     for name, value in zip(found.names, values, strict=True):
-        if name in found.parameters:
+        if name in found.parameters or name in written:
             continue
         field, text = split_name(name, found.fields)
         parts[field] += _fluxes(substituted(read(found.texts.get(name, text)), inside), value, words, kept)
+    for field, syntax in whole:
+        parts[field] += _fluxes(substituted(syntax, inside), 1.0, words, kept)
     lefts = {field: read_left(text, field) for field, text in found.left.items()}
     for field, left in lefts.items():
         parts[field] += [] if left.known is None else _fluxes(left.known.syntax, -1.0, words)
     density = {f: _strong(left.density.syntax, words) for f, left in lefts.items() if left.density is not None}
-    return EquationSystem(
-        words,
-        {field: tuple(own) for field, own in parts.items()},
-        found.time_order,
-        {field: form.parts[0][1] for field, form in density.items()},
-        bool(lefts) and not any(left.evolves for left in lefts.values()),
+    return _with_past(
+        EquationSystem(
+            words,
+            {field: tuple(own) for field, own in parts.items()},
+            found.time_order,
+            {field: form.parts[0][1] for field, form in density.items()},
+            bool(lefts) and not any(left.evolves for left in lefts.values()),
+        )
     )
+
+
+def _delays(text: str, name: str) -> bool:
+    """Whether a name is the delay of a field in a text."""
+    calls = (node for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Call))
+    lags = (node for node in calls if isinstance(node.func, ast.Name) and node.func.id == "lag")
+    return any(isinstance(node.args[-1], ast.Name) and node.args[-1].id == name for node in lags)
+
+
+def _written_functions(found: Discovery, values: Sequence[Any]) -> tuple[list[tuple[str, Syntax]], set[str]]:
+    """Operators with an unknown function at its coefficients, with their fields; and the names of these coefficients.
+
+    Only where all are numbers: a program in which they stay coefficients has an operator for each of them.
+    """
+    from bvsi.operators.functions import with_function
+    from bvsi.operators.syntax import read
+
+    made: list[tuple[str, Syntax]] = []
+    used: set[str] = set()
+    for one in found.functions:
+        own = [values[i] for i in one.members(found.names)]
+        if one.constant or not all(isinstance(value, float) for value in own):
+            continue
+        used |= {name for name in found.names if without_equation(name) in one.labels}
+        for name in one.operators:
+            field, text = split_name(name, found.fields)
+            made.append((field, with_function(read(text), one.name, one.function.tree(own))))
+    return made, used
+
+
+def _with_past(system: EquationSystem) -> EquationSystem:
+    """The same with fields at earlier times as known fields that programs can name."""
+    words = system.words
+    jets = {s: jet for parts in system.fluxes.values() for f in parts for s, jet in words.jets(f.inner).items()}
+    lags = sorted({(lag[0], lag[1]) for name, _ in jets.values() if (lag := lag_of(name)) is not None})
+    if not lags:
+        return system
+    taken, names = {*words.fields, *words.auxiliary}, dict[tuple[str, float], str]()
+    for one, tau in lags:
+        name = f"{one}_before"
+        while name in taken:
+            name += "_"
+        taken.add(name)
+        names[one, tau] = name
+    words = replace(words, auxiliary=(*words.auxiliary, *names.values()))
+    known = {}
+    for symbol, (name, index) in jets.items():
+        lag = lag_of(name)
+        if lag is not None and not isinstance(index, Sided):
+            known[symbol] = words.jet(names[lag[0], lag[1]], index)
+    fluxes = {
+        field: tuple(replace(flux, inner=flux.inner.xreplace(known)) for flux in parts)
+        for field, parts in system.fluxes.items()
+    }
+    return replace(system, words=words, fluxes=fluxes, before={name: lag for lag, name in names.items()})
 
 
 def system_of_library(library: Library, words: Vocabulary) -> EquationSystem:
@@ -193,8 +260,6 @@ def _strong(syntax: Syntax, words: Vocabulary, kept: Sequence[str] = ()) -> Scal
 
     from bvsi.operators.parse import Dialect, strong_form
 
-    if "lag" in syntax.functions:
-        raise OperatorError(f"operator {syntax.text!r} looks back in time, which exports other than LaTeX do not.")
     symbols = {name: sp.Dummy(name, real=True) for name in kept}
     parsed = strong_form(syntax, words, Dialect(outside=True, parameters=symbols))
     if parsed.form.written or parsed.recovered:
@@ -215,7 +280,8 @@ class Target(Generic[T]):
     derivative
         ∂^α of a value; not called with α = 0.
     functions
-        By their names in SymPy; that of a spline takes the order of its derivative and its numbers as well.
+        By their names in SymPy; that of a spline takes the order of its derivative and its numbers as well, and is
+        written in powers where there is none.
     """
 
     number: Callable[[float], T]
@@ -228,7 +294,7 @@ class Target(Generic[T]):
 
     def walk(self, node: sp.Expr, words: Vocabulary) -> T:
         """The value of an expression of jets, coordinates and time."""
-        from bvsi.operators.spline import Table  # imports SymPy
+        from bvsi.operators.spline import Table, spline_formula  # imports SymPy
 
         if node.is_Symbol:
             return self._symbol(node, words)
@@ -242,6 +308,8 @@ class Target(Generic[T]):
             return self.multiply([self.walk(part, words) for part in node.as_ordered_factors()])
         if node.is_Pow:
             return self.power(self.walk(node.base, words), self.walk(node.exp, words))
+        if node.func.__name__ == "spline" and "spline" not in self.functions:
+            return self.walk(spline_formula(node), words)
         function = self.functions.get(node.func.__name__)
         if function is None:
             raise OperatorError(f"{node.func.__name__}(...) has no counterpart in this target.")
