@@ -251,6 +251,8 @@ class ForwardFit:
     solve_error
         Standard deviations by which the estimated error of the solution in space moves a coefficient, at most; zero
         where it is not estimated, which needs a linear equation on a grid.
+    roughness
+        Variance of the finest modes of a state between sensors over that of the widest, by its law; zero elsewhere.
     """
 
     theta: Array
@@ -271,6 +273,7 @@ class ForwardFit:
     steps: int
     status: Status
     solve_error: float = 0.0
+    roughness: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:
