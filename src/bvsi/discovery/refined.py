@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -250,7 +251,9 @@ class Refined:
         if fit.p_value < MISFIT:
             found.append(
                 f"The equation does not fit the measurements (χ² per degree of freedom {fit.chi2:.2f}, p = "
-                f"{fit.p_value:.1g}): an operator is missing, or the noise is larger than stated."
+                f"{fit.p_value:.1g}): an operator is missing, or the noise is larger than stated, which would make "
+                f"error bars {math.sqrt(fit.chi2):.2g} times as wide"
+                + (", or experiments differ: fit them one by one." if len(fit.initial) > 1 else ".")
             )
         if fit.solve_error > _UNSOLVED:
             found.append(
