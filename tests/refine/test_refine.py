@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,11 +11,13 @@ from bvsi.data import Data, Grid
 from bvsi.discovery.refining import refine
 from bvsi.forward.ensemble import simulator
 from bvsi.forward.tangents import solve_with_tangents
+from bvsi.infer.fit import Reason
 from bvsi.noise import IID, Diagonal, SignalNoise, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.refine import ForwardModel, Measurements, RefineError, fit_forward
+from bvsi.refine.fitting import _lowest
 from bvsi.refine.linear import Propagated, propagates
-from bvsi.refine.model import law_slope, likely_law
+from bvsi.refine.model import comparable, law_slope, likely_law
 
 X = np.linspace(0.0, 1.0, 16)
 TIMES = np.array([0.0, 0.1, 0.2, 0.3, 0.4])
@@ -268,3 +272,53 @@ def test_the_law_of_the_modes_is_where_its_slope_is_zero():
     law = likely_law(one, G.T @ G, b, true)
     assert np.abs(law_slope(one, G.T @ G, b, law)).max() < 0.05
     assert np.abs(np.log(one.precisions(law)[one.mu > 0] / held[one.mu > 0])).max() < 4
+
+
+def drifting(seed, nodes=60):
+    """Bumps that drift by a third of the circle, measured at every sixth node, and that grid."""
+    rng, x = np.random.default_rng(seed), np.arange(nodes) / nodes
+    times, whole = np.linspace(0.0, 0.3, 16), Grid(x=x, periodic={"x": 1.0})
+    bumps = zip(rng.uniform(0.3, 1.0, 5), rng.uniform(0.0, 1.0, 5), strict=True)
+    u0 = sum(a * np.exp(-(((x - middle + 0.5) % 1 - 0.5) ** 2) / (2 * 0.05**2)) for a, middle in bumps)
+    first = Data(times, {"u": np.tile(u0, (len(times), 1))}, whole)
+    u, _ = simulator(first, library("laplacian(u)", "dx(u)")).run(np.array([0.004, -1.0]), {"u": u0}, times)
+    values = u["u"][:, ::6] + SIGMA * rng.standard_normal((len(times), nodes // 6))
+    return Data(times, {"u": values}, Grid(x=x[::6], periodic={"x": 1.0})), whole
+
+
+def test_a_state_that_makes_up_for_wrong_coefficients_is_told():
+    """With a drift that is bounded away from the truth χ² is near one, and the state as rough as it can be."""
+    sensors, whole = drifting(1)
+    operators = library("laplacian(u)", "dx(u)")
+    right = refine(sensors, operators, noise=IID(SIGMA), structures=[operators.names], on=whole)
+    z = (right.best.posterior.mean - [0.004, -1.0]) / np.sqrt(right.best.posterior.variance)
+    assert np.abs(z).max() < 3.5
+    assert right.best.roughness < 1e-4
+    assert len(right.doubts) == 1  # that of all sensors
+    bound = ["dx(u) >= -0.3"]
+    wrong = refine(sensors, operators, noise=IID(SIGMA), structures=[operators.names], on=whole, constraints=bound)
+    assert wrong.best.status.converged
+    assert wrong.best.p_value > 0.01  # the misfit does not tell
+    assert wrong.best.roughness > 0.5
+    assert len(wrong.doubts) == 2
+
+
+def test_another_minimum_that_fits_as_well_is_told():
+    fit = refine(measured(3), library(), noise=IID(SIGMA), structures=[library().names]).best
+    sd = np.sqrt(fit.posterior.variance)
+    near = replace(fit, theta=fit.theta + 0.5 * sd, log_likelihood=fit.log_likelihood - 1)
+    far = replace(fit, theta=fit.theta + 3 * sd, log_likelihood=fit.log_likelihood - 1)
+    low = replace(far, log_likelihood=fit.log_likelihood - 20)
+    assert _lowest([low, near, fit]) is fit
+    told = _lowest([far, fit])
+    assert told.theta is fit.theta
+    assert Reason.AMBIGUOUS in told.status.reasons
+
+
+def test_structures_that_are_compared_have_as_many_modes():
+    """Linear equations alone have all 441 modes; beside nonlinear ones, which carry 400, they have as many."""
+    axis, values = np.linspace(0.0, 1.0, 21), np.random.default_rng(0).random((3, 441))
+    one = Measurements.of(Data(TIMES[:3], {"u": values}, Grid(x=axis, y=axis)), IID(0.01), ("u",))
+    assert [len(own.mu) for own in comparable([one], library("laplacian(u)", "u"))] == [441]
+    assert [len(own.mu) for own in comparable([one], library("laplacian(u)", "u**2"))] == [400]
+    assert [len(own.mu) for own in comparable([one], library("laplacian(u)", "t*u"))] == [400]

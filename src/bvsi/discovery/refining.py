@@ -31,6 +31,7 @@ from bvsi.noise import Noise
 from bvsi.operators import Library
 from bvsi.operators.families import by_experiment
 from bvsi.refine import ForwardFit, ForwardModel, Measurements, RefineError, fit_forward, sampled
+from bvsi.refine.model import comparable
 
 if TYPE_CHECKING:
     from bvsi.discovery.result import Discovery
@@ -116,6 +117,9 @@ def refine(
     measured = [
         Measurements.of(one, own, fields, on, later, blur, bins) for one, own in zip(experiments, models, strict=True)
     ]
+    if structures is None or len(structures) > 1:
+        among = {name for names in structures or (library.names,) for name in names}
+        measured = comparable(measured, library.subset([name for name in library.names if name in among]))
     limits = None if constraints is None else as_linear(constraints, (*library.names, *library.parameters))
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")

@@ -324,10 +324,10 @@ class Measurements:
         """Whether the state between the places of the data is a matter of its prior."""
         return self.on.n_nodes > _SPARSE * self.data.n_nodes
 
-    def some_modes(self) -> Measurements:
-        """The same with modes that nonlinear equations can carry."""
+    def some_modes(self, most: int = _MOST_MODES) -> Measurements:
+        """The same with so many modes of each field at most, by default those that nonlinear equations can carry."""
         count = len(self.mu) // len(self.fields)
-        kept = np.concatenate([np.arange(min(count, _MOST_MODES)) + i * count for i in range(len(self.fields))])
+        kept = np.concatenate([np.arange(min(count, most)) + i * count for i in range(len(self.fields))])
         return self if len(kept) == len(self.mu) else replace(self, V=self.V[:, kept], mu=self.mu[kept])
 
     @property

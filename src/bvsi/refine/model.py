@@ -6,7 +6,7 @@ u_t = Σ_i θ_i F_i(u),     θ_i ~ N(0, s_i²) within bounds
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,10 +26,11 @@ from bvsi.infer.constraints.linear import stacked
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
 from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
-from bvsi.operators import Library
+from bvsi.operators import Library, Vocabulary
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
 from bvsi.refine.measurements import Measurements
+from bvsi.spaces.spline_tests import MAX_DERIVATIVES
 
 # Modes beyond which linear equations are fitted by a dense propagator. Not measured closely: with 400 modes on 50 × 50
 # nodes and 50 frames one pass of the derivatives takes as long as everything by the propagator.
@@ -129,9 +130,14 @@ class ForwardModel:
 
     def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
         """Values (T, s) of one experiment."""
-        one, made = self.experiments[number], self.simulators[number]
-        frames = solve_with_tangents(made, theta, one.initial(z), None, one.solved_at(one.data.times), steps)
-        return np.stack([u for u, _ in one.seen(frames)])
+        return np.stack([u for u, _ in self.experiments[number].seen(self.frames(theta, z, number, steps))])
+
+    def frames(
+        self, theta: Array, z: Array, number: int, steps: int, later: Array | tuple[()] = ()
+    ) -> Iterator[tuple[Array, Array]]:
+        """States (S,) of one experiment within the frames of the data and some later, without derivatives (S, 0)."""
+        one, times = self.experiments[number], np.append(self.experiments[number].data.times, later)
+        return solve_with_tangents(self.simulators[number], theta, one.initial(z), None, one.solved_at(times), steps)
 
     def space_error(self, theta: Array, z: Array, number: int, steps: int) -> Array:
         """Error (T, s) of predictions by splines: differences between degrees 1, 3 and 5 as a geometric series.
@@ -186,6 +192,16 @@ class ForwardModel:
             P += np.einsum("tnd,tne->de", X, X) / size**2
             g += np.einsum("tnd,tn->d", X, y) / size**2
         return solve_program(P, g, self.bounds)
+
+
+def comparable(measured: Sequence[Measurements], library: Library) -> list[Measurements]:
+    """With modes of initial states that all operators can carry: evidences with other modes cannot be compared."""
+    words = Vocabulary.of(measured[0].data)
+    if not words.dim or library.parameters or library.obstacle(words, trial_order=0, test_order=MAX_DERIVATIVES):
+        return list(measured)
+    forms = library.weak(words, trial_order=0, test_order=MAX_DERIVATIVES)[: len(library)]
+    linear = all(form.state_linear and not form.uses(form.terms, frozenset({"t"})) for form in forms)
+    return list(measured) if linear else [one.some_modes() for one in measured]
 
 
 def _solver(one: Measurements, library: Library) -> Simulator:
@@ -251,6 +267,8 @@ class ForwardFit:
     solve_error
         Standard deviations by which the estimated error of the solution in space moves a coefficient, at most; zero
         where it is not estimated, which needs a linear equation on a grid.
+    roughness
+        Variance of the finest modes of a state between sensors over that of the widest, by its law; zero elsewhere.
     """
 
     theta: Array
@@ -271,6 +289,7 @@ class ForwardFit:
     steps: int
     status: Status
     solve_error: float = 0.0
+    roughness: float = 0.0
 
     @property
     def names(self) -> tuple[str, ...]:

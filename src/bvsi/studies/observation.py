@@ -50,13 +50,20 @@ _ENOUGH = 50  # frames with which the weak form is shown
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """One fit: errors and standard deviations (d,) of the coefficients, the misfit, and CPU seconds."""
+    """One fit: errors and standard deviations (d,) of the coefficients, the misfit, and CPU seconds.
+
+    Attributes
+    ----------
+    alarms
+        Doubts, without the one that every fit between sensors has.
+    """
 
     error: Array
     sd: Array
     chi2: float
     converged: bool
     seconds: float
+    alarms: int = 0
 
     @property
     def z(self) -> Array:
@@ -138,7 +145,8 @@ def _judged(made: Refined, truth: dict[str, float], seconds: float) -> Fitted:
     fit = made.best
     order = [fit.names.index(name) for name in truth]
     error = fit.posterior.mean[order] - np.array(list(truth.values()))
-    return Fitted(error, np.sqrt(fit.posterior.variance[order]), fit.chi2, fit.status.converged, seconds)
+    sd, alarms = np.sqrt(fit.posterior.variance[order]), len(made.doubts) - int(made.few_sensors)
+    return Fitted(error, sd, fit.chi2, fit.status.converged, seconds, alarms)
 
 
 def density_table(fits: Sequence[Fitted], limit: Array, frames: int) -> str:
@@ -158,7 +166,7 @@ def _costs(fits: Sequence[Fitted]) -> str:
     seconds = [f.seconds for f in fits]
     return (
         f"χ²/ν {np.mean([f.chi2 for f in fits]):.3f}, converged {sum(f.converged for f in fits)} of {len(fits)}, "
-        f"CPU s {np.mean(seconds):.0f}, at most {max(seconds):.0f}"
+        f"alarms in {sum(f.alarms > 0 for f in fits)}, CPU s {np.mean(seconds):.0f}, at most {max(seconds):.0f}"
     )
 
 
@@ -197,7 +205,9 @@ def _sensors(seed: int, runs: int) -> None:
         except BvsiError as error:  # told, not dropped
             sys.stdout.write(f"{run} refused: {error}\n")
             continue
-        sys.stderr.write(f"{run} z {fits[-1].z.round(2)} χ²/ν {fits[-1].chi2:.3f} CPU s {fits[-1].seconds:.0f}\n")
+        one = fits[-1]
+        told = f"χ²/ν {one.chi2:.3f}, alarms {one.alarms}, CPU s {one.seconds:.0f}"
+        sys.stderr.write(f"{run} z {one.z.round(2)} {told}\n")
     sys.stdout.write(coverage_table(fits, list(Transport().truth)))
 
 
