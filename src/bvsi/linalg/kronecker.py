@@ -136,7 +136,8 @@ class Windows:
     def of(A: Any) -> Windows:
         """One block, sparse or not, where windows would be no gain."""
         there = sparse.csr_array(A)
-        blocks = [(rows, columns, there[rows][:, columns].toarray()) for rows, columns in _groups(there)]
+        groups = list(_groups(there))
+        blocks = [(rows, columns, there[rows][:, columns].toarray()) for rows, columns in groups]
         if len(blocks) < 2 or there.nnz < _DENSE * sum(block.size for *_, block in blocks):
             return Windows(there.shape[0], ((slice(None), slice(None), dense_if_full(there)),))
         return Windows(there.shape[0], tuple(blocks))
