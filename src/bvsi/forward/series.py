@@ -29,6 +29,8 @@ _COST = 2e-3
 _ACCURATE = 1e-8
 # Part of the tolerance of one step that LSODA is given: its steps are long, and their errors add up.
 _STRICTER = 0.1
+# Evaluations apart at which the time has to have moved: near a singularity LSODA takes steps that rounding swallows.
+_STALLED = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,11 +93,18 @@ class SeriesSimulator:
         jets = [words.decode(symbol) for symbol in kernel.symbols]
         names = [symbol.name if jet is None else jet[0] for symbol, jet in zip(kernel.symbols, jets, strict=True)]
 
+        before = np.nan
+
         def slope(t: float, u: Array) -> Array:
+            nonlocal before
             calls[0] += 1
             progress(calls[0], None, f"simulating, t = {t:.4g}")
-            if calls[0] > most:
-                raise OperatorError(f"simulate: {most} evaluations do not reach beyond t = {t:g}; is the model stable?")
+            stalled = calls[0] % _STALLED == 0 and t == before
+            if calls[0] > most or stalled:
+                raise OperatorError(
+                    f"simulate: {calls[0]} evaluations do not reach beyond t = {t:g}; is the model stable?"
+                )
+            before = t if calls[0] % _STALLED == 0 else before
             values = {TIME: t, **dict(zip(self.fields, u, strict=True))}
             g = kernel.function(*(values[name] if name in values else known[name](t) for name in names))
             return np.asarray(np.bincount(rows, theta * np.array(g, dtype=float), len(self.fields)), dtype=float)
