@@ -99,7 +99,7 @@ def _compiled(
         expressions = tuple(unbiased(g, words) if one else g for g, one in pairs)
     symbols = sorted({s for e in expressions for s in e.free_symbols} - {*numbers}, key=lambda s: s.name)
     function = sp.lambdify(
-        [*numbers, *symbols], list(expressions), modules=[_FUNCTIONS, "scipy", "numpy"], printer=_Printer(), cse=True
+        [*numbers, *symbols], list(expressions), modules=[_FUNCTIONS, "scipy", "numpy"], printer=_KernelPrinter(), cse=True
     )
     return tuple(symbols), function
 
@@ -107,7 +107,7 @@ def _compiled(
 _FUNCTIONS = {"Power": power_values, "spline": spline_values, "whole_power": whole_power}
 
 
-class _Printer(SciPyPrinter):  # type: ignore[misc]  # SymPy has no types
+class _KernelPrinter(SciPyPrinter):  # type: ignore[misc]  # SymPy has no types
     """Whole powers by multiplication."""
 
     def __init__(self) -> None:
