@@ -382,7 +382,7 @@ def median_of(f: Array) -> float:
     if f.size > _BRACKETED:
         some = np.sort(f[:: f.size // 1000])
         low, high = some[some.size // 2 - 60], some[some.size // 2 + 60]
-        below, inside = np.count_nonzero(f < low), f[(f >= low) & (f <= high)]
+        below, inside = int(np.count_nonzero(f < low)), f[(f >= low) & (f <= high)]
         if below < half < below + inside.size:
             f, half = inside, half - below
     f.partition(half)
