@@ -196,7 +196,8 @@ class Discovered:
 
     def __str__(self) -> str:
         killed = ", one killed" if self.killed else ""
-        cpu = f"{self.here:.1f} CPU s here and {self.dask:.1f} of Dask, {self.busiest:.1f} on the busiest, {self.evaluations} evaluations"
+        cpu = f"{self.here:.1f} CPU s here and {self.dask:.1f} of Dask, {self.busiest:.1f} on the busiest"
+        cpu = f"{cpu}, {self.evaluations} evaluations"
         return f"{self.workers} workers{killed}: {self.seconds:.1f} s, {cpu}\n  {self.equation}"
 
 
@@ -211,16 +212,16 @@ def compare(case: ScaleCase, size: Size, seed: int, out: Path) -> None:
     busy = (one.here + one.busiest) / (two.here + two.busiest)
     every = (one.here + one.dask + one.busiest) / (two.here + two.dask + two.busiest)
     off = max(abs(a - b) / s for a, b, s in zip(fewer.theta, four.theta, four.sd, strict=True))
-    sys.stdout.write(f"two workers take {one.seconds / two.seconds:.2f} times less time than one and {busy:.2f} times ")
-    sys.stdout.write(
-        f"less of the processors ({every:.2f} with Dask's threads; wanted: {WANTED}); with one of four killed θ is off by {off:.1e} sd\n"
-    )
+    told = f"{busy:.2f} times less of the processors ({every:.2f} with Dask's threads; wanted: {WANTED})"
+    sys.stdout.write(f"two workers take {one.seconds / two.seconds:.2f} times less time than one and {told}; ")
+    sys.stdout.write(f"with one of four killed θ is off by {off:.1e} sd\n")
     results = {
         "case": case.name,
         "size": size,
         "seed": seed,
         "ratio": one.seconds / two.seconds,
         "work_ratio": busy,
+        "with_dask": every,
         "off": off,
     }
     results["load"] = os.getloadavg()
