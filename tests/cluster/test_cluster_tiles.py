@@ -11,8 +11,9 @@ from numpy.testing import assert_allclose
 
 from bvsi.cluster import cluster_likelihood
 from bvsi.infer import Profile
-from bvsi.likelihood import Tiles, residual_likelihood
-from bvsi.noise import IID
+from bvsi.likelihood import Tiles, residual_likelihood, stacked
+from bvsi.likelihood.stacked import PILOT, Pilot
+from bvsi.noise import IID, Diagonal
 from bvsi.residual import TemporalTests, assemble
 from bvsi.residual.thinning import THINNING
 from bvsi.spaces import SplineTests
@@ -27,8 +28,8 @@ SETTINGS = {"discretisation": SplineTests(gap=4.0), "stencil": TemporalTests(3, 
 TILES = Tiles(120)
 
 
-def on(client, thin=None):
-    return cluster_likelihood(client, DATA, LIBRARY, IID(SIGMA), weighting=TILES, thin=thin, **SETTINGS)
+def on(client, thin=None, weighting=TILES, noise=None):
+    return cluster_likelihood(client, DATA, LIBRARY, noise or IID(SIGMA), weighting=weighting, thin=thin, **SETTINGS)
 
 
 def stretches(remote, thin=None):
@@ -79,6 +80,44 @@ def test_error_bars_are_hardly_wider_than_those_of_one_machine(client):
     assert_allclose(wider, sd, rtol=0.15)
     assert np.all(np.abs(other.theta - one.theta) < sd)
     assert np.all(np.abs(other.theta - [0.01, 0.0]) < 4 * wider)
+
+
+def test_slopes_near_a_factor_are_those_of_the_misfit(client):
+    remote = on(client, weighting=Tiles(1e5))  # one tile a piece
+    near = np.array([0.01, 0.02, -0.01, 0.02, 0.03])
+    theta = 1.01 * near
+    remote.profile_equations(near)
+    g = -0.5 * remote.density(theta, gradient=True, logdet=False).q.gradient
+    assert_allclose(remote.slope_near(theta, near), g, rtol=1e-3, atol=1e-4 * np.abs(g).max())
+    assert on(client).slope_near(theta, near) is None  # of several tiles none are kept
+
+
+def small_pilots(pilot):
+    """A pilot for few data too, on a worker."""
+    stacked.PILOT = pilot
+
+
+def test_a_pilot_is_some_of_the_tiles_of_all_pieces(client):
+    assert on(client).some_tiles() is None  # so few data need none
+    client.run(small_pilots, Pilot(work=0.0, rows=200.0))
+    try:
+        few = on(client).some_tiles()
+    finally:
+        client.run(small_pilots, PILOT)
+    assert len(few.system.experiments) == PILOT.tiles
+    assert few.n <= 200
+    (whole,) = assemble(DATA, LIBRARY, **SETTINGS).experiments
+    every = {tuple(np.round(z, 9)) for z in whole.Z.reshape(-1, whole.Z.shape[2])}
+    assert all(tuple(np.round(z, 9)) in every for own in few.system.experiments for z in own.Z.reshape(-1, own.d + 1))
+
+
+def test_half_a_count_is_in_the_pieces(client):
+    sigma = {"u": np.full(DATA.n_nodes, SIGMA)}
+    theta = np.array([0.01, 0.02, -0.01, 0.02, 0.03])
+    some = [
+        on(client, THIN, noise=Diagonal(sigma, gain)).profile_equations(theta).equations.H for gain in ({}, {"u": 1.0})
+    ]
+    assert not np.allclose(*some, rtol=1e-3)
 
 
 def test_a_worker_that_dies_changes_nothing():

@@ -157,3 +157,16 @@ def test_squares_of_counts_have_their_exact_variance():
     for gain, expected in (({"u": 1.0}, exact), ({}, gaussian)):
         slope = 2 * thinning.half_noisy(state, data, gain).fields["u"]
         assert np.mean(rate * slope**2) == pytest.approx(expected, rel=0.02)
+
+
+def test_half_a_count_is_in_the_covariance_of_some_nodes_as_in_that_of_all():
+    data = waves()
+    sigma = {"u": np.full(data.n_nodes, SIGMA)}
+    counted, plain = (setup_of(data, Diagonal(sigma, gain)) for gain in ({"u": 0.4}, {}))
+    whole, few = both(counted)
+    assert thinned(few) is not None
+    H, expected, without = (
+        one.profile_equations(THETA).equations.H for one in (few, whole, plain.likelihood(thin=ALWAYS))
+    )
+    np.testing.assert_allclose(np.diag(H), np.diag(expected), rtol=0.02)
+    assert np.max(np.abs(np.diag(without) / np.diag(expected) - 1)) > 0.1

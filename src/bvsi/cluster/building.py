@@ -15,6 +15,7 @@ from bvsi.common.arrays import Array
 from bvsi.data import Data
 from bvsi.likelihood import CovariancePlan, ResidualLikelihood, Weighting
 from bvsi.noise import Noise, StateCovariance
+from bvsi.noise.correlation import gain_of_counts
 from bvsi.operators import Library
 from bvsi.residual import Stencil, Structure, assemble, discretise_library
 from bvsi.residual.assembly import Discretisation, Discretised
@@ -99,6 +100,7 @@ def _assembled(recipe: Recipe, ingredients: Ingredients, data: Data, discretised
         variance=ingredients.variance,
         discretised=discretised,
         thin=ingredients.thin,
+        gain=[gain_of_counts(ingredients.noise)],
     )
 
 

@@ -116,9 +116,11 @@ def assemble(
         own = state_of(experiment, space, copy=thinned is None)
         state = replace(own, variance=_variance(variances[number], experiment))
         near = state if at is experiment else replace(state_of(at, space), variance=state.variance)
-        white = thinned is None and blurred is None and space.nodal and bool(state.variance)
-        if white and not all(o.state_linear for o in operators):
-            near = half_noisy(near, at, gain[number] if gain else {})
+        counts = gain[number] if gain else {}
+        if thinned is not None:
+            near = thinned[0].state(near, counts)
+        elif blurred is None and space.nodal and state.variance and not all(o.state_linear for o in operators):
+            near = half_noisy(near, at, counts)
         label = f"experiment {number + 1} of {len(experiments)}"
         given = (operators, space, (state, near), stencil, thinned, blurred, progress, label)
         parts.append(_residuals(experiment, library, *given))
@@ -296,7 +298,6 @@ def _residuals(
         chosen, few = thinned
         layout, (a, b) = Layout(library, operators, few), stencil.matrices(data.times, library.time_order)
         structure = _thinned_structure(layout, data.times, stencil, library.time_order, chosen)
-        states = (state, chosen.state(states[1]))
     Z = np.zeros((structure.n_rows, structure.n_blocks, 1 + len(library)))
     for equation in () if library.steady else layout.equations:
         tested = _time_terms(space, state.fields[equation], a, times_first=few is not None)

@@ -208,9 +208,15 @@ class Thinned:
         cells = [axis.cells for axis in self.axes]
         return np.concatenate([along_axes(cells, own, 1, own.shape[1]).reshape(-1, own.shape[1]) for own in by_field])
 
-    def state(self, state: State) -> State:
-        """Averages of the fields at the points, with half of their noise; known quantities as they are there."""
-        fields = {name: self._averaged(values) for name, values in state.fields.items()}
+    def state(self, state: State, gain: Mapping[str, float] = MappingProxyType({})) -> State:
+        """Averages of the fields at the points, with half of their noise; known quantities as they are there.
+
+        Parameters
+        ----------
+        gain
+            Size of one count, by field; as in :func:`half_noisy`.
+        """
+        fields = {name: self._averaged(u) + HALF * gain.get(name, 0.0) for name, u in state.fields.items()}
         known = {name: self._known(values) for name, values in state.auxiliary.items()}
         noise = {name: max(HALF, self._left) * self._known(v) for name, v in state.variance.items()}
         return replace(state, times=state.times[self.time.chosen], fields=fields, auxiliary=known, variance=noise)
