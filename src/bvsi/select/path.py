@@ -97,9 +97,9 @@ class SelectionPath:
     margins
         By how much the score of the best model that differs in an operator is above that of the selected model, by
         operator: without a selected one, others in its place; or with one more, where that is nearly as good by the
-        evidence for an effect of usual size. exp(½ margin) are the odds that the selection is right about it. Zero for
-        operators that could not be tested: the data would not show them if they were as large as all others. Empty
-        where none were looked for.
+        evidence for an effect of usual size, or would double the variance of a coefficient. exp(½ margin) are the odds
+        that the selection is right about it. Zero for operators that could not be tested: the data would not show them
+        if they were as large as all others. Empty where none were looked for.
     seen
         How much of the time terms the weights of the selected model distinguish from noise, in parts of what those of
         no operator at all do; None where that was not computed.
