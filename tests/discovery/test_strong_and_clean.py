@@ -65,12 +65,28 @@ def test_quadrature_adds_no_operators_where_there_is_little_noise(share) -> None
     assert np.max(np.abs(z)) < 4
 
 
-def test_one_wave_is_said_to_be_one() -> None:
+@pytest.mark.parametrize("speed, mean", [(0.0, 0.0), (0.0, 1.5), (1.3, 0.0)])
+@pytest.mark.parametrize("share", [0.0, 0.01, 0.1])
+def test_one_wave_is_said_to_be_one(speed, mean, share) -> None:
+    """u, u_xx and u_xxxx are multiples of one another, as are u_x and u_xxx: noise does not tell them apart."""
     x, t = 2 * np.pi * np.arange(64) / 64, np.linspace(0, 1, 41)[:, None]
-    data = Data(t[:, 0], {"u": np.exp(-0.4 * t) * np.sin(2 * x)}, Grid(periodic={"x": 2 * np.pi}, x=x))
-    found = discover(data, Library({"u": ["u", "u**2", "dx(u)", "dx(dx(u))", "dx(dx(dx(dx(u))))"]}))
-    assert "multiples of" in found.path.doubts
+    u = mean + np.exp(-(0.0 if speed else 0.4) * t) * np.sin(2 * (x - speed * t))
+    data = Data(t[:, 0], {"u": u}, Grid(periodic={"x": 2 * np.pi}, x=x))
+    library = Library({"u": ["u", "u**2", "dx(u)", "dx(dx(u))", "dx(dx(dx(u)))", "dx(dx(dx(dx(u))))"]})
+    found = discover(noisy(data, share * float(np.sqrt(np.mean(u**2))), 3), library)
+    assert found.verdict == "not decided"
+    assert share or "multiple" in found.path.doubts
     assert not found.path.decided
+
+
+@pytest.mark.parametrize("share", [0.0, 0.01])
+def test_two_waves_tell_derivatives_apart(share) -> None:
+    x, t = 2 * np.pi * np.arange(64) / 64, np.linspace(0, 1, 41)[:, None]
+    u = np.sin(2 * (x - 1.3 * t)) + 0.3 * np.sin(3 * (x - 1.3 * t))
+    data = Data(t[:, 0], {"u": u}, Grid(periodic={"x": 2 * np.pi}, x=x))
+    found = discover(noisy(data, share, 3), Library({"u": ["u", "dx(u)", "dx(dx(u))", "dx(dx(dx(u)))"]}))
+    assert found.names == ("dx(u)",)
+    assert found.verdict == "consistent"
 
 
 def test_large_coefficients_hide_the_time_terms() -> None:

@@ -9,7 +9,7 @@ is what BIC asks of an operator.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,7 +22,7 @@ from bvsi.infer.posteriors import Posterior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.criterion import Criterion, ProfileBIC, Wald, check_criterion, minimum_of
 from bvsi.select.path import SelectionPath, Visited
-from bvsi.select.search import Models, Protection, walk
+from bvsi.select.search import Models, Protection, alike_text, multiples, walk
 
 # Predicted scores this close to the best are refitted, as a number and as a part of the best change: the closed form is
 # a quadratic model of the misfit. Not measured; fits that are saved against the order in which operators go.
@@ -224,13 +224,26 @@ def without_weakest(
         return None
     left = tuple(other for other in best.names if other != name)
     fit = Profile().fit(whole.restrict(left), start=best.fit.quadratic.minimum(left).theta)
-    return _shortened(path, fit, name)
+    found = best.fit.quadratic
+    alike = multiples(found)[found.names.index(name), [found.names.index(other) for other in left]]
+    same = {name: next(other for other, one in zip(left, alike, strict=True) if one)} if any(alike) else {}
+    return _shortened(path, fit, name, same)
 
 
-def _shortened(path: SelectionPath, fit: Fit, dropped: str) -> SelectionPath:
-    """The path with a smaller model at its end; what was said of rivals stays said."""
+def _shortened(path: SelectionPath, fit: Fit, dropped: str, alike: Mapping[str, str]) -> SelectionPath:
+    """The path with a smaller model at its end; what was said of rivals stays said, as do operators that are alike."""
     fewer = [v for v in path.visited if len(v.names) < len(fit.names) and dropped not in v.names]
     score = min(path.best.score, *(v.score for v in fewer)) if fewer else path.best.score
     ended = Visited.of(fit, score, f"without {dropped}", {}, frozenset())
     stopped = f"{path.stopped} {dropped} is dropped: other discretisations move it by as much as its own size."
-    return replace(path, visited=(*fewer, ended), stopped=stopped, margins={}, seen=None, compared=())
+    margins = {name: m for name, m in path.margins.items() if m == 0 and name not in path.best.names}
+    doubts = " ".join(text for text in (path.doubts, alike_text(alike)) if text)
+    return replace(
+        path,
+        visited=(*fewer, ended),
+        stopped=stopped,
+        doubts=doubts,
+        margins=margins | dict.fromkeys(alike, 0.0),
+        seen=None,
+        compared=(),
+    )

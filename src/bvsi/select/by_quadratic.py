@@ -50,6 +50,7 @@ from bvsi.select.search import (
     compared_models,
     doubts,
     equation_of,
+    multiples,
     near_models,
     rival,
     rivals_text,
@@ -59,14 +60,15 @@ from bvsi.select.search import (
 #: Estimator, names and start of a fit, and the generator of its draws.
 Task = tuple[Profile, list[str], Array | None, Rng]
 
-# 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
-# have 5e-7. Noise makes it far larger.
-_ALIKE = 1e-5
 # A difference of scores beyond any doubt: odds of e^100, and a probability that is one in double precision.
 _SETTLED = 200.0
 # Moments with weights of their own before a fit, at most: two bring Hindmarsh–Rose with 20% of noise from χ²/n = 40 to
 # 2, from where the fit converges; without them 2 of 8 trajectories ended on a plateau with χ²/n = 11.
 _REWEIGHTED = 4
+# Models of one size that a lost search looks at, equation by equation: all pairs of 200 operators. Of 378 candidates of
+# the nonlinear Schrödinger equation at 50% noise (seed 331912) the three true ones of each equation were found so; with
+# 600 models, which are fewer than the pairs, not.
+_PAIRS = 20_000
 # Standard deviations to which a pilot fits its models: their misfits are then known to a hundredth, and all residuals
 # move the estimate by far more.
 _PILOT = 0.1
@@ -419,6 +421,9 @@ class _Subsets:
             moments = self.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(self.rng)))
             self._fit(self.proposed(moments, np.inf)[1], moments, settings.fitted)
             self.settle()
+            if self._lost and not settings.by_equation:
+                self._begin_apart(Effort(exhaustive=_PAIRS))
+                self.settle()
         if not self.fits and self.protection.keep.issuperset(likelihood.names):
             self.fit_all()
         if not self.fits:
@@ -451,7 +456,8 @@ class _Subsets:
         Or that of the best models of the equations, each looked for by itself.
         """
         if self.few is None:
-            self._begin_apart()
+            if self.settings.by_equation:
+                self._begin_apart(Effort(exhaustive=self.settings.by_equation))
             return
         roughly = replace(self.settings.estimator, tol=max(self.settings.estimator.tol, _PILOT))
         settings = replace(self.settings, estimator=roughly)
@@ -462,16 +468,21 @@ class _Subsets:
             return
         self._fit_alone(fit.names, fit.theta)
 
-    def _begin_apart(self) -> None:
+    @property
+    def _lost(self) -> bool:
+        """Whether all models so far have misfits so large that what is beside them says little."""
+        q = [fit.equations.q for _, fit in self.fits.values()]
+        return bool(q) and self.likelihood.scale_known and min(q) > CHI2_FACTOR * self.likelihood.n
+
+    def _begin_apart(self, effort: Effort) -> None:
         """Fit the best models of the equations together, each found among its own residuals by their noise ratio.
 
         Nothing where noise swamps all models of one of them.
         """
         theta, found = np.zeros(self.likelihood.d), list[int]()
-        for own, alone in self.likelihood.apart() if self.settings.by_equation else ():
+        for own, alone in self.likelihood.apart():
             weights = Dominant(1.0).balance(alone, copy.deepcopy(self.rng))
             quadratic = noise_ratio(alone, weights, self.rng, self.settings.draws)
-            effort = Effort(exhaustive=self.settings.by_equation)
             ladder = best_models(quadratic, self.settings.criterion, self.protection, ("exhaustive", "forward"), effort)
             if not ladder:
                 return
@@ -707,8 +718,7 @@ class _Subsets:
 
     def _alike(self, best: Model, quadratic: Quadratic) -> dict[str, str]:
         """Operators that are multiples of a selected one in these data, whatever the odds that rounding gives them."""
-        size, names = np.sqrt(np.maximum(np.diag(quadratic.H), np.finfo(float).tiny)), quadratic.names
-        alike = np.square(quadratic.H / np.outer(size, size)) > 1 - _ALIKE
+        names, alike = quadratic.names, multiples(quadratic)
         return {names[j]: names[i] for i in best for j in range(len(names)) if j not in best and alike[i, j]}
 
     def refit_rivals(self, best: Model, quadratic: Quadratic) -> None:

@@ -52,6 +52,13 @@ _NAMED = 3
 _LONGEST_ODDS = 50.0
 # Gain by an exchange that is more than rounding of a score.
 _GAIN = 1e-9
+# 1 − ρ² of two columns of X that are multiples of one another up to quadrature: u and u_xxxx of one wave on 64 nodes
+# have 5e-7.
+_ALIKE = 1e-5
+# The same of such columns with noise in them, without it, and the second over the first, at most. One wave with 1 and
+# 10% noise, six pairs of derivatives: 2e-6 to 1e-1, up to 2e-3, and up to 0.6. With a second wave of 3% of the
+# first the third is 0.9 and more at 1% noise; with one of 30% the second is 0.06.
+_NOISY, _NEARLY, _OF_NOISE = 0.1, 3e-3, 0.75
 # Models with the lowest predicted misfits that are computed at once: few are refused then. Not measured.
 _AT_ONCE = 16
 
@@ -519,6 +526,20 @@ def rivals_text(rivals: tuple[Rival, ...]) -> str:
     named = "; ".join(str(rival) for rival in rivals[:_NAMED])
     more = f"; and {len(rivals) - _NAMED} more" if len(rivals) > _NAMED else ""
     return f"Not decided: these models are nearly as good, or better, by the odds given: {named}{more}."
+
+
+def multiples(quadratic: Quadratic) -> NDArray[np.bool_]:
+    """Which operators are multiples of one another in the data, (d, d): up to quadrature, or as far as noise shows. ::
+
+    1 − ρ²,  ρ the cosine of two columns of X, with noise in them (H) and without (A)
+    """
+
+    def apart(gram: Array) -> Array:
+        size = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+        return np.asarray(1 - np.square(gram / np.outer(size, size)))
+
+    seen, clean = apart(quadratic.H), apart(quadratic.A)
+    return (seen < _ALIKE) | (seen < _NOISY) & (clean < _NEARLY) & (clean < _OF_NOISE * seen)
 
 
 def alike_text(alike: Mapping[str, str]) -> str:
