@@ -173,8 +173,8 @@ def test_functions_have_units():
 
 def test_functions_beside_parameters():
     """u_t = (k u_x)_x − u/(0.5 + u), k a bump: K and the band together."""
-    n, rng = 48, np.random.default_rng(11)
-    h, t = 10 / (3 * n), np.linspace(0, 2, 41)
+    n, rng = 32, np.random.default_rng(11)
+    h, t = 10 / (3 * n), np.linspace(0, 2, 31)
     x = (np.arange(3 * n) + 0.5) * h
     k = bump(np.arange(1, 3 * n) * h)
 

@@ -113,7 +113,8 @@ class ParameterGrid:
         weights = Dominant(1.0).balance(self.whole, copy.deepcopy(self.rng))
         ratio = noise_ratio(self.whole, weights, self.rng, _DRAWS)
         protection, found = Protection.of(names, keep, [inside]), list[tuple[float, ParameterPoint]]()
-        for made, values in self._versions(inside)[:_PLACES]:
+        places = self._versions(inside)
+        for made, values in places[:: math.ceil(len(places) / _PLACES)]:
             own = dict(zip(inside, made, strict=True))
             columns = [self.whole.names.index(own.get(name, name)) for name in names]
             here = replace(ratio.of(columns), names=names)

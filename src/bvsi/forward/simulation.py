@@ -237,8 +237,8 @@ def simulate(
     discretisation
         Element.
     scheme
-        Time stepping, by default one backward-Euler step per output time; LSODA for a system without space, Rosenbrock's
-        method for one with delays.
+        Time stepping, by default one backward-Euler step per output time; LSODA for a system without space, a
+        Rosenbrock method for one with delays.
     """
     coefficients = _coefficients(library, theta)
     t = _times(times, initial, anywhere=bool(library.longest_lag))
