@@ -8,7 +8,9 @@ from scipy.integrate import solve_ivp
 
 import bvsi
 from bvsi.app.units import coefficient_units
+from bvsi.discovery.forecasting import _stable
 from bvsi.discovery.function_prior import ORDERS, VAGUE, FunctionColumns, FunctionPrior, Information
+from bvsi.discovery.functions import of_found
 from bvsi.infer.priors import GaussianPrior
 from bvsi.noise import add_noise
 from bvsi.operators.functions import UnknownFunction
@@ -128,6 +130,14 @@ def test_it_is_stored_and_reported(found, tmp_path):
 def test_it_is_forecast_and_simulated(found, data):
     told = bvsi.forecast(data, LIBRARY, found, draws=3, rng=np.random.default_rng(0))
     assert not told.failing
+
+
+def test_draws_of_a_flux_do_not_run_backwards(found, data):
+    library = of_found(LIBRARY, found.functions, expanded=True).subset(found.names)
+    kept = _stable(np.full((3, len(library)), -0.1), library, found, data)
+    own = found.functions[0].members(library.names)
+    assert (kept[:, own] == 0).all()
+    assert (np.delete(kept, own, axis=1) == -0.1).all()
 
 
 def test_it_is_exported_to_numpy(found, data):
