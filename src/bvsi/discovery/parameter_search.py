@@ -16,8 +16,8 @@ from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints, as_linear
-from bvsi.infer.fit import misfit_excess
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
+from bvsi.infer.fit import misfit_excess
 from bvsi.infer.priors import GaussianPrior
 from bvsi.infer.starts import Dominant, Starts
 from bvsi.likelihood import ResidualLikelihood
