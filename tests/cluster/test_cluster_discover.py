@@ -81,3 +81,15 @@ def test_chains_are_tasks(client):
         method.fit(likelihood.restrict(few), rng=np.random.default_rng(1)) for likelihood in (case.on(client), local)
     )
     assert_allclose(found.posterior.draws, expected.posterior.draws, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "inside", [{"unknown": {"k": "x"}}, {"parameters": {"K": (0.1, 5.0)}}], ids=["function", "parameter"]
+)
+def test_functions_and_parameters_are_the_same(client, inside):
+    data = waves(TIMES)
+    text = "div(k*grad(u))" if "unknown" in inside else "u/(K + u**2)"
+    library = bvsi.Library({"u": ["u", "u*dx(u)", text]}, **inside)
+    options = {"noise": IID(SIGMA), "check": False, "method": bvsi.Method(stencil=BackwardEuler())}
+    found, expected = (bvsi.discover(data, library, client=one, **options) for one in (client, None))
+    same(found, expected)

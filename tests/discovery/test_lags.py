@@ -49,11 +49,12 @@ def test_it_is_written_stored_and_typeset(logistic, tmp_path):
 
 def test_a_forecast_begins_where_the_past_is_known(logistic):
     data, library, found = logistic
-    seen = forecast(data, library, found, draws=4, rng=np.random.default_rng(0))
+    data = data.select_times(slice(0, 121))
+    seen = forecast(data, library, found, draws=2, rng=np.random.default_rng(0))
     assert 1.6 <= seen.times[0] < 1.8
     assert seen.error[seen.held_out].max() < 0.1
     assert seen.coverage[seen.held_out].mean() > 0.8
-    known = {"rng": np.random.default_rng(0), "draws": 3}
+    known = {"rng": np.random.default_rng(0), "draws": 2}
     with pytest.raises(BvsiError, match="begin at a frame of the record"):
         simulate_found(found, library, data, [0.0, 1.0], **known)
     later = simulate_found(found, library, data, [4.0, 5.0, 6.0], **known)
@@ -64,7 +65,7 @@ def test_simulations_look_back():
     """cos(πt/2) solves u' = −(π/2) u(t − 1); times cos 2x, with diffusion and growth that cancel, in space."""
     t, x = np.linspace(0, 3, 61), np.arange(16) * np.pi / 8
     past = Data.from_arrays({"u": np.cos(np.pi / 2 * t)[:, None]}, times=t, geometry=Grid())
-    made = simulate(Library({"u": ["lag(u, 1)"]}), [-np.pi / 2], past, np.linspace(1, 6, 26))
+    made = simulate(Library({"u": ["lag(u, 1)"]}), [-np.pi / 2], past, np.linspace(1, 5, 9))
     assert np.abs(made.fields["u"][:, 0] - np.cos(np.pi / 2 * made.times)).max() < 1e-4
     wave = np.cos(2 * x)
     grid = Grid(x=x, periodic={"x": 2 * np.pi})

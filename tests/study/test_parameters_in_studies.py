@@ -50,5 +50,5 @@ def test_known_quantities_and_what_differs_by_experiment_are_read(tmp_path):
 
 
 def test_what_differs_by_experiment_has_to_exist(tmp_path):
-    assert "neither a parameter" in str(refused(tmp_path, KNOWN.replace("['K']", "['Q']"), base=TWO))
+    assert "is no parameter, function or operator" in str(refused(tmp_path, KNOWN.replace("['K']", "['Q']"), base=TWO))
     assert "2 numbers for 1 exp" in str(refused(tmp_path, KNOWN, base=LIBRARY))

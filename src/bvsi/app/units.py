@@ -110,7 +110,7 @@ def labelled(name: str, units: Mapping[str, str]) -> str:
 
 
 def coefficient_units(library: Library, units: Mapping[str, str]) -> dict[str, str]:
-    """Units of all coefficients by name, and of the parameters inside operators.
+    """Units of all coefficients by name, of the parameters inside operators, and of unknown functions.
 
     Parameters
     ----------
@@ -122,6 +122,7 @@ def coefficient_units(library: Library, units: Mapping[str, str]) -> dict[str, s
     if len(library.parameters) > _OPEN:
         raise BvsiError(f"units: {len(library.parameters)} parameters are more than {_OPEN}; leave units out.")
     given = {name: parse_unit(text, f"units: {name}") for name, text in units.items()}
+    given |= {name: parse_unit("1", name) for name in library.unknown}  # they have the unit of the coefficient
     registry = _registry()
     free = [name for name in library.parameters if name not in given]
     known = _Known(given, {name: registry.Unit(f"bvsi_open_{i}") for i, name in enumerate(free)})
@@ -134,6 +135,7 @@ def coefficient_units(library: Library, units: Mapping[str, str]) -> dict[str, s
         if "bvsi_open" in str(unit):
             raise BvsiError(f"units: that of the parameter {name!r} does not follow from the operators; give it.")
     shown = {o.name: unit_text(lefts[o.equation] / found[o.name]) for o in library.operators}
+    shown |= {name: shown[library.carrying(name)[0].name] for name in library.unknown}
     return {**shown, **{name: unit_text({**given, **known.open}[name]) for name in library.parameters}}
 
 

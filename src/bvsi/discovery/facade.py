@@ -125,7 +125,7 @@ def discover(
     check_arguments(data, library)
     _check_cluster(client, stored)
     rounds = _count(relinearise)
-    check_inside(library, client, relinearise, constraints)
+    check_inside(library, relinearise, constraints)
     library, experiments = by_experiment(library, as_experiments(data))
     prior, known = without_functions(prior, library) if library.unknown else (prior, {})
     _check_prior(prior, library)
@@ -169,6 +169,7 @@ def discover(
     found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
     if units is None:
         return found
+    measures |= {label: measures[f.name] for f in found.functions for label in f.labels}
     by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
     return replace(found, units=by_name, data_units=shown_units(units))
 
@@ -413,7 +414,7 @@ def _check(
 ) -> tuple[Check | None, Frames]:
     """The check of the model, and pictures of its fit; unknown functions are held at their estimates."""
     if one.shapes is not None and one.shapes.prior is not None:
-        held, names, start, T = one.shapes.frozen(one.setup, model.fit.names, model.fit.theta)
+        held, names, start, T = one.shapes.frozen(one.setup.here, model.fit.names, model.fit.theta)
         plain = _Model(held.likelihood(names), model.fit, None, here=True, rounds=0)
         best = replace(one.path.best, names=names, theta=start, fit=None)
         path = replace(one.path, visited=tuple(best if v is one.path.best else v for v in one.path.visited))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from bvsi.common.naming import matches
+from bvsi.check.well_posed import grows_without_bound
+from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data, as_experiments
 from bvsi.discovery.facade import discover
@@ -86,7 +87,7 @@ def forecast(
     start = Start.of(first, chosen, noise[0] if isinstance(noise, Sequence) else noise, budget)
     if start.begin >= kept[0]:
         raise ForecastError("forecast: the frames that are fitted are no longer than the delay; fit more of them.")
-    theta = _aligned(refit.posterior, origin, chosen, draws, rng)
+    theta = _stable(_aligned(refit.posterior, origin, chosen, draws, rng), chosen, refit, first)
     ensemble = simulated(start, theta, first.times[start.begin :], budget, rng, progress)
     return compared(start, ensemble, np.arange(first.n_times) >= kept[0])
 
@@ -133,7 +134,7 @@ def simulate_found(
             f"times: the boundary condition is not declared, and boundary values are measured until "
             f"t = {initial.times[-1]:g} only; end there, or declare the condition in the library."
         )
-    theta = _aligned(found.posterior, origin, chosen, draws, rng)
+    theta = _stable(_aligned(found.posterior, origin, chosen, draws, rng), chosen, found, initial)
     ensemble = simulated(start, theta, t, budget, rng, progress)
     return labelled(start.data, t, ensemble)
 
@@ -157,6 +158,21 @@ def _aligned(posterior: Posterior, origin: Array, library: Library, draws: int, 
     columns = [library.index(name) for name in posterior.names]
     values = np.zeros((draws + 1, len(library)))
     values[:, columns] = np.concatenate([posterior.mean[None], posterior.sample(draws, rng)]) - origin
+    return values
+
+
+def _stable(values: Array, library: Library, found: Discovery, data: Data) -> Array:
+    """Coefficients (draws, d) with those of functions of the sign without which short waves grow without bound.
+
+    Where data say little of k in ``div(k*grad(u))`` draws of it are below zero, and simulations with them run away.
+    """
+    for f in (f for f in found.functions if not f.constant):
+        own = [i for i, name in enumerate(library.names) if without_equation(name) in f.labels]
+        for sign in (1.0, -1.0):
+            turned, right = values[0].copy(), values[0].copy()
+            turned[own], right[own] = -sign, sign
+            if grows_without_bound(library, turned, data) and not grows_without_bound(library, right, data):
+                values[:, own] = sign * np.maximum(sign * values[:, own], 0.0)
     return values
 
 

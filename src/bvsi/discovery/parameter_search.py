@@ -17,6 +17,7 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
+from bvsi.infer.fit import misfit_excess
 from bvsi.infer.priors import GaussianPrior
 from bvsi.infer.starts import Dominant, Starts
 from bvsi.likelihood import ResidualLikelihood
@@ -42,6 +43,8 @@ _CREEPS = 10.0
 _SLOW = 0.5
 # Steps from another start; a minimum that is not reached in these is not told. Not measured.
 _TRIED = 6
+# Values at which all operators are tried where the best model does not explain the data; not measured.
+_OTHERS = 3
 # Distance in standard deviations from which on two ends are different ones.
 _APART = 1.0
 # How much Q may be above the lowest for another estimate to count: odds of 1 : 20.
@@ -103,8 +106,8 @@ class ParameterGrid:
         library, origin = setup.library.on_grid(_VALUES)
         return ParameterGrid(setup.with_(library=library).likelihood(progress=progress), origin, rng)
 
-    def first(self, library: Library, keep: Sequence[str]) -> ParameterPoint:
-        """The best model with parameters over all values of the grid, and its values.
+    def first(self, library: Library, keep: Sequence[str]) -> list[ParameterPoint]:
+        """The best models with parameters at the values of the grid, the best of all first.
 
         Misfits are those over the noise of each model's own residual (:class:`NoiseRatio`), from one evaluation: at
         any weights they are n for the right model at the right value, so that values can be compared.
@@ -113,7 +116,8 @@ class ParameterGrid:
         weights = Dominant(1.0).balance(self.whole, copy.deepcopy(self.rng))
         ratio = noise_ratio(self.whole, weights, self.rng, _DRAWS)
         protection, found = Protection.of(names, keep, [inside]), list[tuple[float, ParameterPoint]]()
-        for made, values in self._versions(inside)[:_PLACES]:
+        places = self._versions(inside)
+        for made, values in places[:: math.ceil(len(places) / _PLACES)]:
             own = dict(zip(inside, made, strict=True))
             columns = [self.whole.names.index(own.get(name, name)) for name in names]
             here = replace(ratio.of(columns), names=names)
@@ -122,8 +126,8 @@ class ParameterGrid:
                 chosen, theta = tuple(names[i] for i in model), here.solve([model])[0][0]
                 found.append((score, ParameterPoint(chosen, values, dict(zip(chosen, theta.tolist(), strict=True)))))
         start = {name: one.first for name, one in library.parameters.items()}
-        best = min(found, key=lambda one: one[0])[1] if found else ParameterPoint(names, {}, {})
-        return replace(best, values=start | best.values)
+        best = [point for _, point in sorted(found, key=lambda one: one[0])] or [ParameterPoint(names, {}, {})]
+        return [replace(point, values=start | point.values) for point in best]
 
     def _versions(self, carrying: Sequence[str]) -> list[tuple[tuple[str, ...], dict[str, float]]]:
         """Names on the grid of operators with parameters, and the values, one for all operators, at every place."""
@@ -258,6 +262,22 @@ def estimated(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
         listed = ", ".join(parameters)
         raise BvsiError(f"parameters: the search for {listed} did not converge; give a start, or narrower bounds.")
     return found
+
+
+def explained(search: ParameterSearch, point: ParameterPoint, others: Sequence[ParameterPoint]) -> ParameterPoint:
+    """The estimate, or that of all operators from some values where noise does not explain its misfit, and that one's.
+
+    Parameters that differ by experiment have one value on the grid, which may be far from all of them, and the best
+    model there may lack what they need.
+    """
+    for one in others[:_OTHERS]:
+        assert point.fit is not None
+        if not misfit_excess(point.fit.equations.q / point.fit.equations.n, point.fit.equations.n):
+            break
+        every, parameters = replace(one, names=search.setup.library.names, theta={}), search.setup.library.parameters
+        lower = _lowest(search, [every])
+        point = point if lower is None or lower.objective(parameters) > point.objective(parameters) else lower
+    return point
 
 
 def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:

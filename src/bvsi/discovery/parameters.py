@@ -31,6 +31,7 @@ from bvsi.discovery.parameter_search import (
     columns_of,
     elsewhere,
     estimated,
+    explained,
     joint_fit,
     limits_of,
     parameters_of,
@@ -132,12 +133,13 @@ def selected_parameters(
         Constraints on coefficients and parameters; before the last fit only those in which parameters stand count.
     """
     search = ParameterSearch(setup, ParameterGrid.of(setup, rng, progress), keep, _of_parameters(limits, setup.library))
-    point = search.table.first(setup.library, keep)
+    others = search.table.first(setup.library, keep)
+    point = others[0]
     doubts: tuple[str, ...] = ()
     seen = set[tuple[str, ...]]()
     for _ in range(_ROUNDS):
         if carrying(setup.library, point.names):
-            point = trimmed(search, estimated(search, point))
+            point, others = trimmed(search, explained(search, estimated(search, point), others)), []
         whole = search.at(point).likelihood(progress=progress)
         path = select(whole.restrict(setup.library.names), keep=keep, progress=progress)
         stands = path.best.names == point.names

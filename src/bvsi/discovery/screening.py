@@ -59,7 +59,7 @@ def check_arguments(data: object, library: object) -> None:
             )
 
 
-def check_inside(library: Library, client: object, relinearise: int | None, constraints: object) -> None:
+def check_inside(library: Library, relinearise: int | None, constraints: object) -> None:
     """Refuse what does not go with parameters or unknown functions inside operators."""
     if library.unknown and library.parameters and constraints:
         raise BvsiError(
@@ -67,8 +67,6 @@ def check_inside(library: Library, client: object, relinearise: int | None, cons
             "say what is known of coefficients and functions with prior=."
         )
     what = "unknown functions" if library.unknown else "parameters inside operators" if library.parameters else ""
-    if what and client is not None:
-        raise BvsiError(f"client: {what} are estimated on one machine; leave client out.")
     if what and relinearise:
         raise BvsiError(f"relinearise: it does not go with {what}; leave it out.")
     if what and len(library.orders) > 1:

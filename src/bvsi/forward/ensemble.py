@@ -188,7 +188,7 @@ def simulator(
         )
     if tangents and library.longest_lag:
         raise OperatorError(
-            "refine: lag(...) looks back in time, and forward solves have no derivatives of that; what discover found "
+            "lag(...) looks back in time, and forward solves have no derivatives of that; what discover found "
             "is compared with forward solves by forecast(...)."
         )
     if not data.geometry.names and not tangents and not library.longest_lag:

@@ -16,6 +16,8 @@ from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.errors import BvsiError, DataError, OperatorError
+from bvsi.forward.ensemble import simulator
+from bvsi.forward.rosenbrock import Rosenbrock
 from bvsi.forward.semidiscrete import (
     SINGULAR,
     Past,
@@ -203,8 +205,8 @@ class Stepper:
         return self._factors.at(h, lambda: (s.M.data / h, theta * s.J(w, t)))
 
 
-# Steps of a series with delays: an error of 10⁻⁶ in an output interval is below that of cubics through its samples.
-_OF_DELAYS = ThetaScheme(implicitness=0.5, tol=1e-6)
+# Error of a step of a series with delays, below that of cubics through its samples; not measured.
+_OF_DELAYS = Rosenbrock(1e-7)
 # Times closer than this fraction of the simulated time are the same.
 _SAME_TIME = 1e-9
 
@@ -235,15 +237,15 @@ def simulate(
     discretisation
         Element.
     scheme
-        Time stepping, by default one backward-Euler step per output time; LSODA for a system without space, Crank and
-        Nicolson's steps to a tolerance of 10⁻⁶ for one with delays.
+        Time stepping, by default one backward-Euler step per output time; LSODA for a system without space, a
+        Rosenbrock method for one with delays.
     """
     coefficients = _coefficients(library, theta)
     t = _times(times, initial, anywhere=bool(library.longest_lag))
     if not initial.geometry.names and scheme is None and not library.longest_lag:
         return SeriesSimulator.of(initial, library).simulated(coefficients, t)
     if not initial.geometry.names and scheme is None:
-        scheme = _OF_DELAYS
+        return _delayed(initial, library, coefficients, t, progress)
     system = semidiscrete(initial, library, coefficients, discretisation or Galerkin())
     fields = system.layout.fields
     frames = history(initial, t[0], system.longest_lag) if system.lags else slice(0, 1)
@@ -255,6 +257,16 @@ def simulate(
     n = initial.n_nodes
     values = {f: stacked[:, i * n : (i + 1) * n] for i, f in enumerate(fields)}
     return Data(times=t, fields=values, geometry=initial.geometry, auxiliary=initial.auxiliary)
+
+
+def _delayed(initial: Data, library: Library, theta: Array, times: Array, progress: Progress) -> Data:
+    """A series with delays, from its record."""
+    made = simulator(initial, library)
+    frames = history(initial, times[0], made.longest_lag)
+    record = {f: initial.fields[f][frames] for f in made.fields}
+    start, before = {f: u[-1] for f, u in record.items()}, (initial.times[frames], record)
+    found, _ = made.run(theta, start, times, scheme=_OF_DELAYS, before=before, progress=progress)
+    return replace(initial, times=times, fields=found, measured=None)
 
 
 def _coefficients(library: Library, theta: ArrayLike | Mapping[str, float]) -> Array:

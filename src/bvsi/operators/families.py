@@ -6,6 +6,7 @@ Coefficients and parameters that differ by experiment are operators of known qua
 
     u            →  u*experiment_1, u*experiment_2, …         one coefficient each
     u/(K + u)    →  K_1*experiment_1 + K_2*experiment_2 + … in the place of K
+    k*u          →  k_1*u*experiment_1, k_2*u*experiment_2, …  of an unknown function k
 
 ``experiment_1`` is one in the first experiment and zero in all others, an auxiliary field as any other: nothing after
 this knows of experiments that differ.
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -157,17 +159,22 @@ def written_out(library: Library, n: int, fields: Sequence[str] = ()) -> Library
         parameters |= {one: replace(library.parameters[name], group=name) for one in copies}
         sums[name] = read(" + ".join(f"{one}*{_MARK}{number}" for number, one in enumerate(copies, 1)))
     first = {name: one.first for name, one in parameters.items()}
+    functions = [name for name in library.per_experiment if name in library.unknown]
+    unknown = {name: one for name, one in library.unknown.items() if name not in functions}
+    unknown |= {f"{name}_{i}": library.unknown[name] for name in functions for i in range(1, n + 1)}
     split = {name for name in library.per_experiment if name not in own}
+    split |= {o.name for name in functions for o in library.carrying(name)}
     made = {
         field: [
             copy if copy.free else carried(copy, first)
             for o in library.of_equation(field)
-            for copy in _copies(_inserted(o, sums), o.name in split, n)
+            for copy in _copies(_inserted(o, sums), o.name in split, n, [f for f in functions if f in o.syntax.names])
         ]
         for field in library.equations
     }
     keep = [copy.name for copies in made.values() for copy in copies if _origin(copy.name) in library.keep]
-    return library.with_(keep=tuple(keep), parameters=parameters, per_experiment=()).with_operators(made)
+    changed = library.with_(keep=tuple(keep), parameters=parameters, unknown=unknown, per_experiment=())
+    return changed.with_operators(made)
 
 
 def of_experiment(library: Library, data: Data, number: int, words: Vocabulary | None) -> tuple[Library, Data]:
@@ -195,17 +202,17 @@ def _inserted(operator: Operator, sums: dict[str, Syntax]) -> Operator:
     return Operator(operator.name, operator.equation, operator.source, free.part(tree), tie=operator.tie)
 
 
-def _copies(operator: Operator, differs: bool, n: int) -> list[Operator]:
-    """The operator of every experiment, or itself."""
+def _copies(operator: Operator, differs: bool, n: int, functions: Sequence[str] = ()) -> list[Operator]:
+    """The operator of every experiment, with functions of its own, or itself."""
     if not differs:
         return [operator]
     made, free = [], operator.free or operator.syntax
     for number in range(1, n + 1):
-        text = f"({ast.unparse(free.tree)})*{_MARK}{number}"
+        text, name = f"({ast.unparse(free.tree)})*{_MARK}{number}", f"{operator.name}*{_MARK}{number}"
+        for function in functions:
+            text, name = (re.sub(rf"\b{function}\b", f"{function}_{number}", one) for one in (text, name))
         tie = f"{operator.tie}*{_MARK}{number}" if operator.tie else ""
-        made.append(
-            Operator(f"{operator.name}*{_MARK}{number}", operator.equation, operator.source, read(text), tie=tie)
-        )
+        made.append(Operator(name, operator.equation, operator.source, read(text), tie=tie))
     return made
 
 

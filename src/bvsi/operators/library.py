@@ -72,8 +72,8 @@ class Library:
         Numbers inside operators that are estimated with the coefficients, with their bounds: ``{"K": (0.1, 10)}`` for
         ``u/(K + u)``, or ``Parameter(low, high, start=..., prior=...)``. They stand in operators, not in definitions.
     per_experiment
-        Parameters, and operators, whose value or coefficient differs by experiment: K_1 and K_2 of ``["K"]``, the
-        coefficients of ``u*experiment_1`` and ``u*experiment_2`` of ``["u"]``; all others are shared.
+        Parameters, unknown functions, and operators, whose value or coefficient differs by experiment: K_1 and K_2 of
+        ``["K"]``, the coefficients of ``u*experiment_1`` and ``u*experiment_2`` of ``["u"]``; all others are shared.
     unknown
         Functions inside operators that are estimated, with what they are functions of: ``{"k": "x"}`` for
         ``div(k*grad(u))``, ``{"D": "u"}``, ``{"k": ("x", "y")}``. Such an operator is linear in its function, and has
@@ -121,10 +121,9 @@ class Library:
         self._check_parameters(definitions)
         if isinstance(per_experiment, str) or not isinstance(per_experiment, Sequence):
             raise OperatorError(f"per_experiment: a list of names is needed, such as ['K'], not {per_experiment!r}.")
-        self.per_experiment = tuple(
-            name if name in self.parameters else self.names[self.index(name)] for name in per_experiment
-        )
         self.unknown = as_functions(unknown, self._operators, (*self._fields, *(definitions or {})), self.parameters)
+        inside = {**self.parameters, **self.unknown}
+        self.per_experiment = tuple(n if n in inside else self.names[self.index(n)] for n in per_experiment)
         self._conditions = _conditions(boundary, self._fields)
         self._definitions = _definitions(definitions or {}, self._fields)
         if biharmonic is not None and (isinstance(biharmonic, type) or not hasattr(biharmonic, "text")):
@@ -314,7 +313,8 @@ class Library:
         made.parameters = {name: one for name, one in self.parameters.items() if name in free}
         made.unknown = {name: one for name, one in self.unknown.items() if name in used}
         made.keep = tuple(renamed[name] for name in self.keep if name in renamed)
-        differ = (name if name in made.parameters else renamed.get(name) for name in self.per_experiment)
+        inside = {**made.parameters, **made.unknown}
+        differ = (name if name in inside else renamed.get(name) for name in self.per_experiment)
         made.per_experiment = tuple(name for name in differ if name)
         made._conditions = {field: self._conditions[field] for field in fields}
         made._left = {field: self._left[field] for field in fields}

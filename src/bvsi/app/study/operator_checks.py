@@ -137,9 +137,10 @@ def _parameters(settings: LibrarySettings, words: Vocabulary) -> Iterator[StudyP
         else:
             yield from attempt(place, as_parameters, {name: given}, words.fields)
     texts = [text for texts in settings.equations.values() for text in texts]
+    inside = {*settings.parameters, *settings.unknown}
     for number, name in enumerate(settings.per_experiment):
-        if name not in settings.parameters and not matches(name, texts):
-            why = f"{name!r} is neither a parameter nor an operator; {nearest(name, (*settings.parameters, *texts))}"
+        if name not in inside and not matches(name, texts):
+            why = f"{name!r} is no parameter, function or operator; {nearest(name, (*sorted(inside), *texts))}"
             yield StudyProblem(("library", "per_experiment", number), why)
 
 

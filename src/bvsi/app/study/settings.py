@@ -161,7 +161,7 @@ class LibrarySettings(Section):
     )
     per_experiment: Annotated[tuple[Name, ...], Few] = Field(
         default=(),
-        description="Parameters and operators whose value or coefficient differs by experiment; all others are shared",
+        description="Parameters, functions and operators that differ by experiment; all others are shared",
         examples=[["K"]],
     )
     unknown: Annotated[dict[Name, Name | Annotated[tuple[Name, ...], Few]], Few] = Field(
