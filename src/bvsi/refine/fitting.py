@@ -260,16 +260,16 @@ def _first(
     inner = replace(model.bounds, lower=model.bounds.lower + room)
     inside = [solve_program(centre, centre @ theta, inner) for theta in starts]
     level = 1.0 if like is None else like.level
+    between = like is None and any(one.sparse for one in model.experiments)
     while steps <= _MOST_STEPS:
         points = [Point(theta, z, law, level, steps, (None,) * len(z)) for theta in inside]
         if model.propagating:
             points = _first_linear(model, points)
-        elif like is None and any(one.sparse for one in model.experiments):
+        elif between:
             points = _first_between(model, points)
-            solved = [(point, sums) for point in points if (sums := sums_at(model, point)) is not None]
-            if solved:
-                return [_short_enough(model, *one) for one in solved]
         solved = [(point, sums) for point in points if (sums := sums_at(model, point)) is not None]
+        if solved and between:
+            return [_short_enough(model, *one) for one in solved]
         if solved:
             best = min(solved, key=lambda pair: (at := Expansion.of(model, *pair)).phi + at.log_volume)
             return [_short_enough(model, *best)]
