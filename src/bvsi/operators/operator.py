@@ -99,7 +99,11 @@ def _compiled(
         expressions = tuple(unbiased(g, words) if one else g for g, one in pairs)
     symbols = sorted({s for e in expressions for s in e.free_symbols} - {*numbers}, key=lambda s: s.name)
     function = sp.lambdify(
-        [*numbers, *symbols], list(expressions), modules=[_FUNCTIONS, "scipy", "numpy"], printer=_KernelPrinter(), cse=True
+        [*numbers, *symbols],
+        list(expressions),
+        modules=[_FUNCTIONS, "scipy", "numpy"],
+        printer=_KernelPrinter(),
+        cse=True,
     )
     return tuple(symbols), function
 
