@@ -68,7 +68,7 @@ def test_filters_in_space_act_on_one_axis_after_the_other():
     np.testing.assert_allclose(in_space(matrices, times_last(u)), np.moveaxis(expected, 0, -1), atol=1e-14)
 
 
-@pytest.mark.parametrize("n", [1, 2, 7, 1000])
+@pytest.mark.parametrize("n", [1, 2, 7, 1000, 30_000, 30_001])
 def test_median(n):
     f = np.random.default_rng(n).standard_normal(n)
     assert median_of(f.copy()) == np.median(f)
