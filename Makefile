@@ -14,9 +14,10 @@ $(VENV)/.installed: pyproject.toml
 demo: $(VENV)/.installed
 	$(BIN)/python -m bvsi.studies.demo --out demo
 
-# worksteal: neighbours run in one process, so that what a module prepares is made once
+# worksteal: neighbours run in one process, so that what a module prepares is made once; byte code is kept, or every
+# process that a test starts compiles the package again
 test: $(VENV)/.installed
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
 # the same tests with the lowest version of every dependency that pyproject.toml allows; old libraries complain of new ones
 test-lowest: $(VENV)/.installed

@@ -28,6 +28,7 @@ def test_a_pilot_has_the_blocks_themselves(likelihood):
     (q,) = likelihood.normal_equations(theta).q_blocks
     assert_allclose(few.normal_equations(theta).q_blocks[0], q[chosen], rtol=1e-10)
     assert few.n == 10 * whole.structure.n_rows
+    assert few.plans[0].analysis is likelihood.plans[0].analysis  # the symbolic factorisation is made once
 
 
 def test_no_pilot_where_it_saves_little_or_blocks_couple(likelihood):

@@ -24,11 +24,11 @@ pytest.importorskip("nutpie")
 
 @pytest.fixture(scope="module")
 def case(tmp_path_factory):
-    """14 × 14 cells without discretisation error: likelihood, axes, true potential."""
+    """10 × 10 cells without discretisation error: likelihood, axes, true potential."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(problem, "N_FINE", 14)
+        patch.setattr(problem, "N_FINE", 10)
         patch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("cache")))
-        data = problem.observed(problem.Case(nx=14, sigma=1e-3, seed=0))
+        data = problem.observed(problem.Case(nx=10, sigma=1e-3, seed=0))
     assert isinstance(data.geometry, Grid)
     likelihood = residual_likelihood(problem.residual_system(data), IID(1e-3))
     axes = dict(data.geometry.axes)

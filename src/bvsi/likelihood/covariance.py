@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -89,6 +89,12 @@ class CovariancePlan:
     def analysis(self) -> Analysis:
         """Symbolic Cholesky of a diagonal block, which stacked weighting does not use."""
         return analyse(self.pattern, coordinates=self.structure.coordinates)
+
+    def of_blocks(self, structure: Structure) -> CovariancePlan:
+        """The plan of some of its blocks, with the same symbolic Cholesky."""
+        few = replace(self, structure=structure)
+        vars(few)["analysis"] = self.analysis  # where cached_property looks it up
+        return few
 
     def groups(self, residuals: Residuals) -> tuple[BlockGroup, ...]:
         """Blocks sorted by what their covariance is made of."""
