@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 import pytest
+import tifffile
 from scipy.io import loadmat, savemat
 
 from bvsi.app.readers.read import read, suggest
@@ -102,3 +103,27 @@ def test_structs_in_structs_end(tmp_path):
     assert "top" in loadmat(tmp_path / "data.mat")
     with pytest.raises((BvsiError, ValueError), match="too deep"):
         _values(tmp_path / "data.mat")
+
+
+def test_coordinates_of_the_same_struct_are_found(tmp_path):
+    data = {"x": X[::-1] + 5, "t": T, "u": U}
+    savemat(tmp_path / "run.mat", {"other": {"x": X + 1}, "data": data, "opts": np.eye(3), "id": np.arange(6)})
+    reading = suggest(tmp_path / "run.mat")
+    assert reading.coordinates == {"x": "data/x", "t": "data/t"}
+    assert reading.fields == {"data_u": "data/u"}
+    assert not reading.spacing
+
+
+def test_frames_in_a_cell_are_refused_with_what_to_write(tmp_path):
+    savemat(tmp_path / "frames.mat", {"frames": _cell(*(U[:, i] for i in range(6))), "x": X, "t": T})
+    with pytest.raises(BvsiError, match=r"frames\{1\} to frames\{6\} have one shape.*cat\(2, frames\{:\}\)"):
+        suggest(tmp_path / "frames.mat")
+
+
+def test_masks_and_colours_are_not_taken_for_data(tmp_path):
+    np.savez(tmp_path / "mask.npz", u=U, mask=U > 3, x=X, t=T)
+    with pytest.raises(BvsiError, match=r"'mask' has true and false.*write NaN"):
+        suggest(tmp_path / "mask.npz")
+    tifffile.imwrite(tmp_path / "rgb.tif", np.zeros((5, 8, 9, 3), dtype=np.uint8), photometric="rgb")
+    with pytest.raises(BvsiError, match="looks like colours; save one of them"):
+        suggest(tmp_path / "rgb.tif")

@@ -66,7 +66,11 @@ def header_of(path: Path) -> Header:
     delimiter = max(_DELIMITERS, key=text.count)
     names = tuple(name.strip() for name in next(csv.reader([text], delimiter=delimiter)))
     if any(_is_number(name) for name in names):
-        raise DataError(f"{path}: the first line has numbers; write the names of the columns there, such as time,x,u")
+        raise DataError(
+            f"{path}: the first line has numbers; write the names of the columns there, such as time,x,u, with one row "
+            "per time and place. A matrix with positions in its first line and times in its first column: in Python, "
+            'pandas.read_csv(file, index_col=0).stack().to_csv("long.csv"), with the names time,x,u in the first line'
+        )
     double = [name for name in names if names.count(name) > 1]
     if double:
         raise DataError(f"{path}: column {double[0]!r} occurs twice; rename one of them")

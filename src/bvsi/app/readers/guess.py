@@ -37,6 +37,10 @@ _ROUND = {
 _UNIT = re.compile(r"[\[(].*")  # as in "x [m]"
 _LONGEST_UNIT = 40  # characters; longer ones are remarks
 
+# Arrays of one shape in a cell that are probably frames: fields and axes are fewer. Not measured.
+_FRAMES = 5
+# Values of a pixel in colour, without and with opacity.
+_COLOURS = (3, 4)
 # Nodes along an axis from which on a field can be one in space; fewer columns are as many series.
 _NODES = 16
 # Fields that are suggested without being asked for: equations have a few.
@@ -114,9 +118,27 @@ def suggestion(source: DataSource, dims: tuple[str, ...] | None = None) -> Readi
     dims
         Names of the axes, where they are known.
     """
+    if dims is None:
+        _check_frames_in_cell(source)
     source = (as_series(source) if dims is None else None) or source
     nameless = any(a.dims is None and a.ndim > 1 and a.numeric for a in source.arrays.values())
     return _for_nameless(source, dims) if nameless else replace(_for_named(source), dims=dims)
+
+
+def _check_frames_in_cell(source: DataSource) -> None:
+    """Frames that stand one by one in a cell of MATLAB are not put together here."""
+    if any(a.ndim > 1 and a.numeric and not a.name.rpartition("/")[2].isdigit() for a in source.arrays.values()):
+        return
+    frames = [a for a in source.arrays.values() if a.numeric and a.ndim and a.name.rpartition("/")[2].isdigit()]
+    for cell in dict.fromkeys(_inside(a.name) for a in frames):
+        shapes = [a.shape for a in frames if _inside(a.name) == cell]
+        if len(shapes) >= _FRAMES and len(set(shapes)) == 1:
+            along = len(shapes[0]) + 1
+            raise DataError(
+                f"{source.path}: {cell}{{1}} to {cell}{{{len(shapes)}}} have one shape, as frames have; put them into "
+                f"one array, in MATLAB u = cat({along}, {cell}{{:}}) (vectors as columns), and save "
+                "it with times and coordinates"
+            )
 
 
 def table_suggestion(columns: Iterable[str]) -> Reading:
@@ -192,6 +214,17 @@ def _axes(dims: list[str]) -> dict[str, str]:
 def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
     """Axes by matching their lengths with arrays of one axis; the rest in the usual order with step 1."""
     array = _main(source)
+    if array.name == IMAGE and given is None and array.ndim > 3 and array.shape[-1] in _COLOURS:
+        raise DataError(
+            f"{source.path}: the last axis of {array.name!r} {array.shape} looks like colours; save one of them, or "
+            f"their mean, as a movie in grey, or write dims if it is an axis of space"
+        )
+    masks = [a.name for a in source.arrays.values() if a.dtype.kind == "b" and a.shape == array.shape]
+    if masks and given is None:
+        raise DataError(
+            f"{source.path}: {masks[0]!r} has true and false in the shape of {array.name!r}, as a mask has, and masks "
+            "are not applied: write NaN where nothing was measured, and leave the mask out"
+        )
     if (axes := _axes_in_cell(source, array)) and given in (None, tuple(axes)):
         fields = _field_names(a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric)
         return Reading(time="t", dims=tuple(axes), coordinates=axes, fields=fields)
@@ -210,7 +243,8 @@ def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
     names: list[str | None] = []
     for size, dim in zip(array.shape, given or [None] * array.ndim, strict=False):
         own = [a.name for a in _vectors(source) if a.shape == (size,) and a.name not in coordinates.values()]
-        meant = [(name, dim if dim == name else _MEANING.get(name.lower())) for name in own]
+        own.sort(key=lambda name: _inside(name) != _inside(array.name))  # those of the same struct first
+        meant = [(name, dim if dim == name else _meaning(name)) for name in own]
         name, axis = next(
             ((n, m) for n, m in meant if m is not None and m not in names and dim in (None, m)), (None, None)
         )
@@ -221,7 +255,7 @@ def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
     dims = given or tuple(name if name is not None else next(usual, f"axis{i}") for i, name in enumerate(names))
     lacking = [dim for dim, known in zip(dims, names, strict=False) if known is None]
     if given is not None:  # an array of the name with another length is an error that the reader reports
-        there = {meaning for a in _vectors(source) for meaning in (a.name, _MEANING.get(a.name.lower()))}
+        there = {meaning for a in _vectors(source) for meaning in (a.name, _meaning(a.name))}
         lacking = [dim for dim in lacking if dim not in there]
     same = [a.name for a in source.arrays.values() if a.shape == array.shape and a.numeric]
     return Reading(
@@ -231,6 +265,16 @@ def _for_nameless(source: DataSource, given: tuple[str, ...] | None) -> Reading:
         spacing=dict.fromkeys(lacking, 1.0),
         fields={"u": IMAGE} if same == [IMAGE] else _field_names(same),
     )
+
+
+def _inside(name: str) -> str:
+    """The struct or cell of MATLAB that an array stands in; empty without one."""
+    return name.rpartition("/")[0]
+
+
+def _meaning(name: str) -> str | None:
+    """The axis that an array is probably the coordinate of, by its name in its struct."""
+    return _MEANING.get(name.rpartition("/")[2].lower())
 
 
 def _axes_in_cell(source: DataSource, array: Array) -> dict[str, str]:
