@@ -33,7 +33,7 @@ _PRIOR, _DATA = 0.5, 0.1
 # Standard deviations of the correlation of neighbouring residuals beyond which noise is not independent: once in 10⁶.
 _ALIKE = 5.0
 # Variance of the finest modes of a state between sensors over that of the widest, by its most likely law, beyond which
-# the state is not resolved. At wrong coefficients it was 0.9, at the right ones 7e-5 and less (3 draws of 40 sensors).
+# the state is not resolved. At wrong coefficients it was 0.9, at the right ones 7e-5 and less (2 draws of 40 sensors).
 _ROUGHEST = 0.1
 _SHOWN = 0.01  # probability of operators that the text shows, and ten times that of structures
 

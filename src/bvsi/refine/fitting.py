@@ -81,8 +81,8 @@ _DRAWS = 32  # of initial states with many modes, for the spread of predictions:
 _ROUGH = 10.0  # as _TIME_ERROR, of starts of linear equations; what steps do to their estimates is known in the end
 _FALLS = 0.02  # part of the misfit by which steps of θ alone fall, below which they end
 # Modes by sensor with which fits between sensors begin, and the steps that they take at most. With all 8 the state fits
-# the data at wrong coefficients and stays there (draw 14 of seed 4400132: z up to 103); with 1 and 2 it cannot, and
-# coefficients were within 30% and 15% of the truth in 5 to 15 steps (4 draws).
+# the data at wrong coefficients and stays there (draw 14 of seed 4400132: z up to 103); with 2 it cannot: drift
+# and diffusion were within 5% of the truth, growth within 27%, in 5 to 15 steps (4 draws; with 1 within 20% and 87%).
 _BEGUN_WITH, _ROUGH_STEPS = 2, 25
 # Factor of the lowest misfit of such fits up to which another one goes on too, and by how many standard deviations it
 # has to be elsewhere.
