@@ -39,7 +39,6 @@ from bvsi.select.path import SelectionPath, Visited
 from bvsi.select.search import (
     BESIDE,
     ODDS,
-    ODDS_OF_MORE,
     Effort,
     Ladder,
     Models,
@@ -662,7 +661,7 @@ class _Subsets:
             if own:
                 margin = math.log1p(Z) - squares[i] * Z / (1 + Z) + 2 * math.log(len(names))
             likely = float(expit(-0.5 * margin))
-            near = likely > 1 / (1 + ODDS_OF_MORE) or likely * (1 - likely) * squares[i] * pull[i] > _ADDED
+            near = margin < 2 * math.log(OPEN) or likely * (1 - likely) * squares[i] * pull[i] > _ADDED
             if own and Z < _SHOWN:
                 found[names[i]] = 0.0
             elif squares[i] > _SIGNIFICANT and near:
