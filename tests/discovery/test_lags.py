@@ -7,6 +7,7 @@ from bvsi import IID, Data, Discovery, Grid, Library, Method, Tiles, discover, f
 from bvsi.app.report import equation_latex
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import simulator
+from bvsi.likelihood import Isotropic
 
 
 def delayed(rate, history, tau, end, step=0.01):
@@ -80,10 +81,18 @@ def test_simulations_look_back():
     assert np.abs(run["u"] - np.cos(np.pi / 2 * np.linspace(2, 4, 9))[:, None] * wave).max() < 2e-3
 
 
+def test_tiles_lose_little(logistic):
+    data, library, found = logistic
+    tiled = discover(data, library, method=Method(weighting=Tiles(rows=40)), check=False)
+    assert tiled.names == found.names
+    assert np.abs((tiled.theta - found.theta) / tiled.sd).max() < 1
+    assert np.all((tiled.sd / found.sd > 0.9) & (tiled.sd / found.sd < 1.4))
+
+
 def test_weights_that_do_not_couple_times_are_refused(logistic):
     data, library, _ = logistic
-    with pytest.raises(BvsiError, match="couples times"):
-        discover(data, library, method=Method(weighting=Tiles(rows=50)))
+    with pytest.raises(BvsiError, match=r"Isotropic\(\) does not, Stacked\(\) and Tiles\(\) do"):
+        discover(data, library, method=Method(weighting=Isotropic()))
 
 
 def test_a_known_delay_in_a_field():

@@ -326,7 +326,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
         line = experiments[0].geometry.dim == 1
         if asked.weighting is None and max(used) > 2 * (_LINE if line else _TILE):
             long = experiments[int(np.argmax(used))]
-            weighting = Tiles(_rows(long, max(used), tests, time)) if line else Tiles(_TILE, shared=0.0)
+            rows = _LINE if library.longest_lag else _rows(long, max(used), tests, time)  # Σ of delays has no bands
+            weighting = Tiles(rows) if line else Tiles(_TILE, shared=0.0)
             if max(used) > weighting.rows:
                 reason += f"; {sum(used):.0f} residuals in tiles, with error bars that are {_LOST[line]} wider"
         if wanted > _FEWER * sum(used) and not masked:
@@ -335,10 +336,8 @@ def _splines(measured: Sequence[Measurement], library: Library, asked: Method, r
                 f"used, with error bars that may be up to {np.sqrt(wanted / sum(used)):.2g} times as wide"
             )
             reason = f"{reason}; {told}"
-    if library.longest_lag:  # couples times that no tile would
-        if not isinstance(asked.weighting or Stacked(), Stacked):
-            raise BvsiError(f"weighting: lag(...) couples times; {asked.weighting!r} does not, Stacked() does.")
-        weighting = Stacked()
+    if library.longest_lag and asked.weighting is not None and not asked.weighting.couples_blocks:
+        raise BvsiError(f"weighting: lag(...) couples times; {asked.weighting!r} does not, Stacked() and Tiles() do.")
     if not experiments[0].geometry.dim and asked.selection is None:
         asked = dataclasses.replace(asked, selection=BestSubset(by_equation=_SERIES))
     return _complete(asked, tests, asked.stencil or time or EachFrame(), asked.weighting or weighting), reason

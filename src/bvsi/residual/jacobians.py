@@ -131,6 +131,10 @@ class JacobianKind(ABC):
         """The term as V diag(c_j), for those that are."""
         raise TypeError(f"{type(self).__name__} is not a matrix of test functions at the nodes.")
 
+    def of_some(self, own: Scaled) -> JacobianKind:
+        """The term with some rows and unknowns of its matrix, at all of its times."""
+        return own
+
 
 @dataclass(frozen=True, eq=False)
 class Matrix(JacobianKind):
@@ -299,7 +303,7 @@ class Scaled(JacobianKind):
         return np.asarray(self.tests.values * self._diagonal(time)[self.tests.pattern.indices])
 
 
-_COUPLED = "lag(...) couples times; leave the method out, or use Stacked() weights and Profile()."
+_COUPLED = "lag(...) couples times; leave the method out, or use Stacked() or Tiles() weights and Profile()."
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,6 +332,10 @@ class Delayed(JacobianKind):
     def at_nodes(self) -> Scaled:
         """J(û_l) without L."""
         return self.term
+
+    def of_some(self, own: Scaled) -> Delayed:
+        """The same L."""
+        return replace(self, term=own)
 
     def times(self, scale: float) -> Delayed:
         """scale · J L."""

@@ -45,7 +45,7 @@ class Tile:
     nodes, columns
         Nodes, and unknowns of all fields there.
     times
-        Times.
+        Times; all where operators read earlier ones.
     structure
         The structure of these residuals.
     count
@@ -88,7 +88,7 @@ class Tile:
         nodes = np.ravel_multi_index(np.ix_(*axes), [n for _, n in sizes]).ravel()
         columns = (structure.n_dofs * np.arange(len(structure.fields))[:, None] + nodes).ravel()
         a, b = structure.a[blocks], structure.b[blocks]
-        times = np.unique((abs(a) + abs(b)).indices)
+        times = np.arange(structure.n_times) if structure.lagged else np.unique((abs(a) + abs(b)).indices)
         active = None if structure.active is None else structure.active[np.ix_(rows, blocks)]
         own = replace(
             structure,
@@ -122,10 +122,10 @@ class Tile:
         """
         if whole in self._kept:
             return self._kept[whole]
-        terms = [term.at_nodes() for term in whole.terms]
         made = {} if made is None else made
-        own = Sensitivity(self.structure.pattern, tuple(self._scaled(term, made) for term in terms), whole.scale)
-        if sum(term.factor.size for term in terms) <= _KEPT:
+        terms = tuple(term.of_some(self._scaled(term.at_nodes(), made)) for term in whole.terms)
+        own = Sensitivity(self.structure.pattern, terms, whole.scale)
+        if sum(term.at_nodes().factor.size for term in whole.terms) <= _KEPT:
             self._kept[whole] = own
         return own
 

@@ -535,7 +535,7 @@ def multiples(quadratic: Quadratic) -> NDArray[np.bool_]:
     """
 
     def apart(gram: Array) -> Array:
-        size = np.sqrt(np.maximum(np.diag(gram), np.finfo(float).tiny))
+        size = np.sqrt(np.where(np.diag(gram) > 0, np.diag(gram), np.inf))  # noise alone is no multiple of anything
         return np.asarray(1 - np.square(gram / np.outer(size, size)))
 
     seen, clean = apart(quadratic.H), apart(quadratic.A)
