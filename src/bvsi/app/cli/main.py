@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -71,7 +73,7 @@ def main() -> None:
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)  # of failures that zarr also reports itself
     try:
         _check_arguments()
-        app()
+        _commands()()
         sys.stdout.flush()
     except BvsiError as error:
         _refuse(str(error))
@@ -82,6 +84,12 @@ def main() -> None:
         _refuse(os_fault(error))
     except MemoryError as error:
         _refuse(f"not enough memory ({error or 'size unknown'}); use part of the data, or fewer operators.")
+
+
+@cache
+def _commands() -> Callable[[], object]:
+    """All commands with their options; made once for all calls in a process, since that takes 50 ms."""
+    return typer.main.get_command(app)
 
 
 def _refuse(message: str) -> NoReturn:
