@@ -33,12 +33,12 @@ from bvsi.forward.semidiscrete import (
     check_fourth_order,
     discretised,
     evolve,
-    lags_of,
 )
 from bvsi.forward.series import SeriesSimulator
 from bvsi.forward.splines import CUBIC, Splines, spline_operators, spline_tests
 from bvsi.operators import Library
 from bvsi.residual import Layout, discretise_library
+from bvsi.residual.stencils import lags_of
 from bvsi.spaces import Galerkin
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.reconstruction import reconstruction

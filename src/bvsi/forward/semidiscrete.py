@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -25,6 +25,7 @@ from bvsi.operators import Library, Unknown
 from bvsi.operators.vocabulary import lag_of
 from bvsi.residual import Layout, discretise_library, state_of
 from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
+from bvsi.residual.stencils import lags_of
 from bvsi.spaces import Galerkin, Reach, Space
 
 if TYPE_CHECKING:
@@ -126,12 +127,6 @@ class SemiDiscrete:
             assert self.past is not None
             before[name] = self.past.at(t - tau, rate=rate)[starts[field] : starts[field] + n, None]
         return State(np.array([t]), fields, self.auxiliary, before, positive=self.positive)
-
-
-def lags_of(operators: Sequence[WeakOperator]) -> dict[str, tuple[str, float, bool]]:
-    """Field, delay, and whether it is the rate, by the name of a field at an earlier time that operators read."""
-    names = sorted(frozenset[str]().union(*(o.lags for o in operators)))
-    return {name: lag for name in names if (lag := lag_of(name)) is not None}
 
 
 class Past:

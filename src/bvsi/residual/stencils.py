@@ -306,8 +306,13 @@ def shift(times: Array, tau: float, *, rate: bool = False) -> Any:
 
 def shifts(operators: Iterable[WeakOperator], times: Array) -> dict[str, Any]:
     """L by the name of a field at an earlier time that operators read."""
+    return {name: shift(times, tau, rate=rate) for name, (_, tau, rate) in lags_of(operators).items()}
+
+
+def lags_of(operators: Iterable[WeakOperator]) -> dict[str, tuple[str, float, bool]]:
+    """Field, delay, and whether it is the rate, by the name of a field at an earlier time that operators read."""
     names = sorted(frozenset[str]().union(*(o.lags for o in operators)))
-    return {name: shift(times, lag[1], rate=lag[2]) for name in names if (lag := lag_of(name)) is not None}
+    return {name: lag for name in names if (lag := lag_of(name)) is not None}
 
 
 def without_history(b: Any, times: Array, longest: float) -> Array:
