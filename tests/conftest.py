@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import warnings
 from collections.abc import Callable
 
 import pytest
@@ -13,6 +15,15 @@ from hypothesis import settings
 settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Import ArviZ before the workers do: its first import of a day writes a file, and two at a time fail there."""
+    if config.getoption("numprocesses", None):
+        with warnings.catch_warnings(), contextlib.suppress(ImportError):
+            warnings.simplefilter("ignore")
+            import arviz  # noqa: F401
+
 
 Command = Callable[..., tuple[int, str, str]]
 
