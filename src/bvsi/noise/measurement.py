@@ -20,7 +20,7 @@ from bvsi.errors import DataError, NoiseError
 from bvsi.noise import IID, Diagonal, Noise, NoiseLevel, PerField, UnknownScale, estimate_noise, estimate_signal_noise
 from bvsi.noise.correlation import Blurred, estimate_widths, shape_of, widths_of
 from bvsi.noise.level import WIDTH_ERROR, observed
-from bvsi.noise.outliers import Bridged, bridge, patches, scattered_outliers
+from bvsi.noise.outliers import Bridged, bridge, patches, saturated, scattered_outliers
 from bvsi.noise.signal import SignalNoise
 from bvsi.residual.blur import Blur
 from bvsi.residual.widths import bandwidth, widest_band
@@ -159,11 +159,25 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
     Parameters
     ----------
     robust
-        Whether outliers get less weight; by default where there are more than noise explains.
+        Whether outliers get less weight; by default where there are more than noise explains. With False values at a
+        limit of the instrument are taken as measured, too; they are missing otherwise.
     rng
         For the values that are hidden to measure how well gaps are interpolated; each field starts from a copy.
     """
     level = _level(data)
+    cut = {} if robust is False or level is None else _saturated(data, noise, level)
+    if not cut:
+        return _measured(data, noise, level, robust, rng)
+    data = _without(data, cut)
+    made = _measured(data, noise, _level(data), robust, rng)
+    told = [f"{f}: {np.count_nonzero(mask)} values at a limit are saturated, and missing" for f, mask in cut.items()]
+    return replace(made, summary="; ".join([*told, made.summary]))
+
+
+def _measured(
+    data: Data, noise: Noise | None, level: NoiseLevel | None, robust: bool | None, rng: Rng | None
+) -> Measurement:
+    """The same of data without values that were cut off; the level is that of filters."""
     bridged = Bridged(data)
     if data.measured is not None:
         bridged = bridge(data, _known(data, noise, level), np.random.default_rng(0) if rng is None else rng)
@@ -174,6 +188,15 @@ def measure(data: Data, noise: Noise | None, *, robust: bool | None = None, rng:
         unknown = "level from the fit; the data are too few for filters"
         return Measurement(bridged.data, UnknownScale(), {}, rms, {}, 0.0, unknown, _masks(bridged.factor))
     return _from_filters(bridged, level, robust)
+
+
+def _saturated(data: Data, noise: Noise | None, level: NoiseLevel) -> dict[str, Mask]:
+    """Values that were cut off at a limit, by field, where the noise model can do without them."""
+    if noise is not None and stated_variance(shape_of(noise), data) is None:
+        return {}
+    noisy = [f for f, sigma in level.sigma.items() if sigma > NOISE_LEVELS.no_noise * _size(data, f)]
+    masks = {f: saturated(observed(data, f), level.sigma[f]) for f in noisy}
+    return {f: mask for f, mask in masks.items() if mask is not None}
 
 
 def _known(data: Data, noise: Noise | None, level: NoiseLevel | None) -> dict[str, float] | None:

@@ -31,7 +31,7 @@ from bvsi.data._arrays import frozen, read_only, release, scratch, slabs
 from bvsi.data.data import Data, Geometry
 from bvsi.data.smoothness import fill, filled, flat_strides, shaped
 from bvsi.errors import DataError
-from bvsi.noise.level import MAD, NoiseLevel, field_noise
+from bvsi.noise.level import MAD, NoiseLevel, field_noise, lattice_step
 from bvsi.noise.prediction import Predicted, Predictor, axes_of, odd_values
 
 _ORDINARY = 4.5  # |z| up to here is noise
@@ -51,6 +51,10 @@ _LONGEST, _CLASSES = 5, 3
 _HIDDEN, _ROUNDS, _FEWEST = 0.1, 3, 10
 # Values of a field beyond which one round is enough.
 _MANY = 200_000
+# How much more often than the next level a limit is met: the tail of noise thins out. Not measured.
+_PILED = 3.0
+# Noise in steps of rounded values from which on it spreads a plateau over levels: a sixth of it lies above.
+_SPREAD = 0.5
 
 
 @dataclass(frozen=True)
@@ -70,6 +74,36 @@ class Outliers:
     weights: Mapping[str, Array]
     replaced: Mapping[str, Array]
     count: Mapping[str, int]
+
+
+def saturated(values: Array, sigma: float) -> Mask | None:
+    """Where values stand at a limit that the instrument does not pass, (T, n_nodes); None where there is no limit.
+
+    Noise spreads values: the largest of a field is met once, and that of rounded values less often than the next one.
+    Where many are equal to it they were cut off there, and say only that the field is beyond. A limit of zero is none,
+    since fields that vanish have noise that does, and counts are zero by chance; neither are nodes that always have
+    the value, as those of a boundary.
+
+    Parameters
+    ----------
+    values
+        (T, n_nodes), NaN where missing.
+    sigma
+        Level of the noise.
+    """
+    step, found = lattice_step(values), np.zeros(values.shape, dtype=bool)
+    if not sigma > _SPREAD * (step or 0.0):
+        return None
+    for sign in (1, -1):
+        limit = sign * max(float(np.fmax.reduce(sign * values[rows], axis=None)) for rows in slabs(values))
+        at = values == limit
+        often = np.count_nonzero(at)
+        if not limit or often < _FEWEST or np.array_equal(at.any(axis=0), at.all(axis=0)):
+            continue
+        second = sign * np.max(sign * values, where=~at & np.isfinite(values), initial=-np.inf)
+        if often > _PILED * np.count_nonzero(values == second):
+            found |= at
+    return found if found.any() else None
 
 
 @dataclass(frozen=True)
