@@ -23,7 +23,7 @@ from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
-from bvsi.spaces.axis import UniformSplines, with_ends
+from bvsi.spaces.axis import UniformSplines, spline_matrix, with_ends
 from bvsi.spaces.background import BackgroundTests
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.measure import Evaluation, Measure
@@ -303,16 +303,8 @@ def _at_axis(grid: Grid, name: str, splines: UniformSplines, order: int) -> Any:
     if order >= splines.degree:
         raise SpaceError(f"degree: {splines.degree} does not carry {order} derivatives; raise it.")
     x = grid.axes[name]
-    functions, values = splines.functions(x), splines.values(x, order) * _weights(grid, name)[:, None]
-    there = functions >= 0  # towards the ends of an axis a node meets fewer functions
-    nodes = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
-    inner = sparse.csr_array((values[there], (functions[there], nodes[there])), shape=(splines.n, len(x)))
-    return with_ends(inner, splines, x, order)
-
-
-def _weights(grid: Grid, name: str) -> Array:
-    """Trapezoidal weights; those at the ends do not matter, since test functions vanish there."""
-    return np.full(len(grid.axes[name]), _step(grid, name))
+    # trapezoidal weights; those at the ends do not matter, since test functions vanish there
+    return with_ends(_step(grid, name) * spline_matrix(splines, x, order), splines, x, order)
 
 
 def _empty_measure(dim: int, n_nodes: int, n_tests: int) -> Measure:
