@@ -13,7 +13,7 @@ these are off by 0.4%.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.common.progress import Progress, silent
 from bvsi.data import CELL_TYPES, Data, Grid, Mesh
 from bvsi.errors import OperatorError, SpaceError
@@ -38,13 +39,11 @@ from bvsi.forward.series import SeriesSimulator
 from bvsi.forward.splines import CUBIC, Splines, spline_operators, spline_tests
 from bvsi.operators import Library
 from bvsi.residual import Layout, discretise_library
-from bvsi.residual.stencils import lags_of
 from bvsi.spaces import Galerkin
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.reconstruction import reconstruction
 from bvsi.spaces.spline_tests import USUAL_RECONSTRUCTION
 
-Array = NDArray[np.float64]
 Fields = Mapping[str, Array]
 
 
@@ -66,7 +65,7 @@ class Simulator:
 
     equation: Discretised
     unknowns: Splines | Middles | None
-    fixed: NDArray[np.int64]
+    fixed: Integers
     prescribed: bool
 
     @cached_property
@@ -82,16 +81,16 @@ class Simulator:
     @property
     def moving(self) -> Mapping[str, NDArray[np.bool_]]:
         """By field, which nodes move (n,); the others have the values that are prescribed."""
-        mask = np.ones(len(self.fields) * self.equation.space.n_dofs, dtype=bool)
+        mask = np.ones(self.equation.M.shape[1], dtype=bool)
         mask[self.fixed] = False
         by_field = mask.reshape(len(self.fields), -1)
         nodes = self.unknowns.nodal(by_field) if isinstance(self.unknowns, Middles) else by_field
         return dict(zip(self.fields, nodes, strict=True))
 
-    @cached_property
+    @property
     def longest_lag(self) -> float:
         """The longest delay; zero without any."""
-        return max((tau for _, tau, _ in lags_of(self.equation.operators).values()), default=0.0)
+        return self.equation.longest_lag
 
     @property
     def step_cost(self) -> float:
@@ -99,8 +98,8 @@ class Simulator:
 
         Where the matrix is constant its factors are used again, and 0.15 of that remains (not measured closely).
         """
-        changing = any(known is None for known in self.equation.constant)
-        return 1.0 + math.pow(self.equation.layout.pattern.nnz, 1.2) / 57_000 * (1.0 if changing else 0.15)
+        share = 0.15 if self.equation.linear else 1.0
+        return 1.0 + math.pow(self.equation.layout.pattern.nnz, 1.2) / 57_000 * share
 
     @property
     def needs_boundary(self) -> bool:
@@ -137,22 +136,28 @@ class Simulator:
                 raise OperatorError("simulate: boundary values in time are needed where no condition is declared.")
             known = Prescribed.of(self.fixed, boundary[0], self._state(boundary[1]))
         system = self.equation.system(theta).merged()
-        if system.lags:
+        if self.equation.lags:
             if before is None:
                 raise OperatorError("simulate: lag(...) needs the fields before the first time.")
             system = replace(system, past=Past(before[0], self._state(before[1])))
         stepper = RosenbrockStepper(system, scheme or Rosenbrock(), self.structure, known, progress)
-        states = evolve(stepper, self._state(initial), times)
-        n = self.equation.space.n_dofs
-        return {f: self._nodal(states[:, i * n : (i + 1) * n]) for i, f in enumerate(self.fields)}, stepper.steps
+        states = self.nodal(evolve(stepper, self._state(initial), times))
+        return dict(zip(self.fields, np.split(states, len(self.fields), axis=1), strict=True)), stepper.steps
 
     def _state(self, values: Fields) -> Array:
-        """Degrees of freedom of all fields one after the other, (..., fields · n)."""
-        parts = [self.unknowns.coefficients(values[f]) if self.unknowns else values[f] for f in self.fields]
-        return np.concatenate(parts, axis=-1)
+        return self.degrees(np.concatenate([values[f] for f in self.fields], axis=-1))
 
-    def _nodal(self, degrees: Array) -> Array:
-        return self.unknowns.nodal(degrees) if self.unknowns else degrees
+    def degrees(self, values: Array) -> Array:
+        """Degrees of freedom of nodal values, of all fields one after the other, (…, fields · n)."""
+        return values if self.unknowns is None else self._by_field(self.unknowns.coefficients, values)
+
+    def nodal(self, degrees: Array) -> Array:
+        """Nodal values of degrees of freedom, of all fields one after the other."""
+        return degrees if self.unknowns is None else self._by_field(self.unknowns.nodal, degrees)
+
+    def _by_field(self, change: Callable[[Array], Array], values: Array) -> Array:
+        parts = np.split(values, len(self.fields), axis=-1)
+        return np.concatenate([change(np.ascontiguousarray(part)) for part in parts], axis=-1)
 
 
 def simulator(
@@ -281,8 +286,8 @@ class _Groups:
     """Middles of vertex groups: their places, a cell of each, and their numbers by cell (m, middles)."""
 
     places: Array
-    cells: NDArray[np.int64]
-    numbers: NDArray[np.int64]
+    cells: Integers
+    numbers: Integers
 
     @staticmethod
     def of(mesh: Mesh, name: str) -> _Groups:

@@ -17,7 +17,13 @@ import numpy as np
 from bvsi.common.arrays import Array, Integers
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError
-from bvsi.forward.semidiscrete import SemiDiscrete, StepFactor, StepFactors, StepFailedError, StepStructure
+from bvsi.forward.semidiscrete import (
+    MAX_HALVINGS,
+    SemiDiscrete,
+    StepFactors,
+    StepFailedError,
+    StepStructure,
+)
 from bvsi.residual.discrete import NotFiniteError
 
 # Coefficients γ, a, g, c and d of RODAS, from the book above.
@@ -45,8 +51,6 @@ _C = (0.0, 0.386, 0.21, 0.63, 1.0, 1.0)
 _D = (0.25, -0.1043, 0.1035, -0.0362, 0.0, 0.0)  # see above
 # Doubling a step multiplies its error by up to 2⁵; the rest is room.
 _DOUBLE_BELOW = 1 / 40
-# An interval is halved at most so often: steps of 6·10⁻⁸ of it mean that the solution does not exist.
-_MAX_HALVINGS = 24
 # Part of the step over which ∂G/∂t is differenced: the root of the rounding error, a little more.
 _DIFFERENCE = 1e-6
 
@@ -106,7 +110,7 @@ class RosenbrockStepper:
         self.steps = 0
         self._prescribed = prescribed
         timed = any(o.uses(o.terms, frozenset({"t"})) for o, _ in system.changing)
-        self._moving = prescribed is not None or timed or bool(system.lags)
+        self._moving = prescribed is not None or timed or bool(system.equation.lags)
         self._factors = StepFactors(structure, system.linear)
         self._step = system.longest_step  # the last one that was good enough
 
@@ -145,7 +149,7 @@ class RosenbrockStepper:
 
     @staticmethod
     def _check_level(level: int, t: float, h: float, failure: BvsiError | None) -> None:
-        if level > _MAX_HALVINGS:
+        if level > MAX_HALVINGS:
             reason = f" {failure}" if failure else ""
             raise BvsiError(
                 f"simulate: no solution at t = {t:g} even with a step of {h:.1e}; is the model stable?{reason}"
@@ -154,26 +158,26 @@ class RosenbrockStepper:
     @np.errstate(over="ignore", invalid="ignore")  # such stages are not finite, and so a failed step
     def _attempt(self, u: Array, t: float, h: float) -> tuple[Array, float]:
         """State at t + h, or u where the error, which is returned as well, is too large."""
-        s = self.system
+        M, free = self.system.equation.M, self.system.equation.free
         G = self._right_side()
         start = self._with_prescribed(u, t)
-        factor = self._factor(start, t, h)
+        factor = self._factors.at(h, lambda: (M.data / (_GAMMA * h), self.system.J(start, t)))
         drift = (G(start, t + _DIFFERENCE * h) - G(start, t)) / _DIFFERENCE if self._moving else None
         U: list[Array] = []
         for a, g, c, d in zip(_A, _G, _C, _D, strict=True):
             stage = u.copy()
-            stage[s.free] += sum((x * V for x, V in zip(a, U, strict=True)), np.zeros(len(s.free)))
+            stage[free] += sum((x * V for x, V in zip(a, U, strict=True)), np.zeros(len(free)))
             b = G(stage, t + c * h)
             if g:
                 lifted = np.zeros(len(u))
-                lifted[s.free] = sum((x * V for x, V in zip(g, U, strict=True)), np.zeros(len(s.free)))
-                b = b + s.M @ lifted / h
+                lifted[free] = sum((x * V for x, V in zip(g, U, strict=True)), np.zeros(len(free)))
+                b = b + M @ lifted / h
             if drift is not None:
                 b = b + d * drift
             U.append(factor.solve(b))
             if not np.all(np.isfinite(U[-1])):
                 raise StepFailedError("The solution runs away to infinity.")
-        stage[s.free] += U[-1]
+        stage[free] += U[-1]
         error = self._size(U[-1], stage)
         return (self._with_prescribed(stage, t + h), error) if error <= self.scheme.tol else (u, error)
 
@@ -186,7 +190,7 @@ class RosenbrockStepper:
         def G(u: Array, t: float) -> Array:
             rate = np.zeros(len(u))
             rate[known.columns] = known.values(t, 1)
-            return np.asarray(self.system.F(self._with_prescribed(u, t), t) - self.system.M @ rate)
+            return np.asarray(self.system.F(self._with_prescribed(u, t), t) - self.system.equation.M @ rate)
 
         return G
 
@@ -199,13 +203,9 @@ class RosenbrockStepper:
 
     def _size(self, update: Array, u: Array) -> float:
         """Largest root mean square over the fields, relative to that of the field."""
-        n = self.system.space.n_dofs
+        n = self.system.equation.layout.space.n_dofs
         full = np.zeros_like(u)
-        full[self.system.free] = update
+        full[self.system.equation.free] = update
         of_field = np.sqrt(np.mean(np.square(full.reshape(-1, n)), axis=1))
         scale = np.sqrt(np.mean(np.square(u.reshape(-1, n)), axis=1))
         return float(np.max(of_field / np.where(scale > 0, scale, 1.0)))
-
-    def _factor(self, u: Array, t: float, h: float) -> StepFactor:
-        """Factors of M/(γh) − J(u); kept by step size where the system is linear."""
-        return self._factors.at(h, lambda: (self.system.M.data / (_GAMMA * h), self.system.J(u, t)))

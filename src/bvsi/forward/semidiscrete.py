@@ -26,10 +26,74 @@ from bvsi.operators.vocabulary import lag_of
 from bvsi.residual import Layout, discretise_library, state_of
 from bvsi.residual.discrete import State, evaluate, has_constant_jacobian, jacobian, reach_of
 from bvsi.residual.stencils import lags_of
-from bvsi.spaces import Galerkin, Reach, Space
+from bvsi.spaces import Galerkin, Reach
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
+
+
+@dataclass(frozen=True, eq=False)
+class Discretised:
+    """The operators on a space, before their coefficients are known: one serves many draws of these.
+
+    Attributes
+    ----------
+    free
+        Unknowns that move (those at prescribed boundary values do not), as columns of the stacked state.
+    M
+        (free × state), on the layout's pattern.
+    constant
+        For every operator that is linear in the state and constant in time its Jacobian on the layout's pattern (nnz,)
+        and its value at zero (free,); None for the others.
+    positive
+        Fields that are not below zero; see :class:`~bvsi.residual.discrete.State`.
+    """
+
+    layout: Layout
+    auxiliary: dict[str, Array]
+    free: Integers
+    M: Any
+    operators: tuple[WeakOperator, ...]
+    constant: tuple[tuple[Array, Array] | None, ...]
+    positive: frozenset[str] = frozenset()
+
+    @cached_property
+    def lags(self) -> dict[str, tuple[str, float, bool]]:
+        """Field, delay, and whether it is the rate, by the name of a field at an earlier time."""
+        return lags_of(self.operators)
+
+    @property
+    def longest_lag(self) -> float:
+        """The longest delay; zero without any."""
+        return max((tau for _, tau, _ in self.lags.values()), default=0.0)
+
+    @property
+    def linear(self) -> bool:
+        """Whether all operators are linear in the state and constant in time."""
+        return all(known is not None for known in self.constant)
+
+    def system(self, theta: Array) -> SemiDiscrete:
+        """M u_t = Σ_i θ_i F_i(u, t)."""
+        values = np.zeros(self.layout.pattern.nnz)
+        source = np.zeros(self.layout.pattern.shape[0])
+        changing = []
+        for operator, coefficient, known in zip(self.operators, theta, self.constant, strict=True):
+            if known is None:
+                changing.append((operator, float(coefficient)))
+            else:
+                values += coefficient * known[0]
+                source += coefficient * known[1]
+        return SemiDiscrete(self, self.layout.pattern.matrix(values), source, tuple(changing))
+
+    def state(self, u: Array, t: float, past: Past | None = None) -> State:
+        """The fields of a stacked state u at a time, with those at earlier times."""
+        n, starts = self.layout.space.n_dofs, self.layout.column_start
+        fields = {f: u[start : start + n, None] for f, start in starts.items()}
+        before = {}
+        for name, (field, tau, rate) in self.lags.items():
+            assert past is not None
+            before[name] = past.at(t - tau, rate=rate)[starts[field] : starts[field] + n, None]
+        return State(np.array([t]), fields, self.auxiliary, before, positive=self.positive)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,47 +102,26 @@ class SemiDiscrete:
 
     Attributes
     ----------
-    free
-        Unknowns that move (those at prescribed boundary values do not), as columns of the stacked state.
-    M
-        (free × state).
     A
-        Constant part of the Jacobian (free × state), both on the layout's pattern.
+        Constant part of the Jacobian (free × state), on the layout's pattern.
     source
         Constant part of F at u = 0 (free,).
     changing
         The other operators with their coefficients.
-    positive
-        Fields that are not below zero; see :class:`~bvsi.residual.discrete.State`.
     past
         States up to now, where operators look back; steps are added by whoever makes them.
     """
 
-    space: Space
-    layout: Layout
-    auxiliary: dict[str, Array]
-    free: Integers
-    M: Any
+    equation: Discretised
     A: Any
     source: Array
     changing: tuple[tuple[WeakOperator, float], ...]
-    positive: frozenset[str] = frozenset()
     past: Past | None = None
-
-    @cached_property
-    def lags(self) -> dict[str, tuple[str, float, bool]]:
-        """Field, delay, and whether it is the rate, by the name of a field at an earlier time."""
-        return lags_of([operator for operator, _ in self.changing])
-
-    @property
-    def longest_lag(self) -> float:
-        """The longest delay; zero without any."""
-        return max((tau for _, tau, _ in self.lags.values()), default=0.0)
 
     @property
     def longest_step(self) -> float:
         """The shortest delay: a longer step would look into itself."""
-        return min((tau for _, tau, _ in self.lags.values()), default=np.inf)
+        return min((tau for _, tau, _ in self.equation.lags.values()), default=np.inf)
 
     def made(self, t: float, u: Array) -> None:
         """Say that a step led to u at t, for later ones that look back."""
@@ -93,10 +136,9 @@ class SemiDiscrete:
     def F(self, u: Array, t: float) -> Array:
         """Σ_i θ_i F_i(u, t), (free,)."""
         total: Array = self.A @ u + self.source
-        state = self._state(u, t)
+        state = self.equation.state(u, t, self.past)
         for operator, theta in self.changing:
-            rows = self.layout.rows(operator.equation)
-            total[rows] += theta * evaluate(operator, self.space, state)[self.layout.tests[operator.equation], 0]
+            add_value(total, operator, self.equation.layout, state, theta)
         return total
 
     def J(self, u: Array, t: float) -> Array:
@@ -104,9 +146,9 @@ class SemiDiscrete:
         values: Array = self.A.data.copy()
         if self.linear:
             return values
-        state = self._state(u, t)
+        state = self.equation.state(u, t, self.past)
         for operator, theta in self.changing:
-            _add_jacobian(values, operator, self.layout, state, theta)
+            _add_jacobian(values, operator, self.equation.layout, state, theta)
         return values
 
     def merged(self) -> SemiDiscrete:
@@ -118,15 +160,6 @@ class SemiDiscrete:
         for (_, reach), group in groups.items():
             changing += group if reach == "recovered" else [(group[0][0].summed(group), 1.0)]
         return replace(self, changing=tuple(changing))
-
-    def _state(self, u: Array, t: float) -> State:
-        n, starts = self.space.n_dofs, self.layout.column_start
-        fields = {f: u[start : start + n, None] for f, start in starts.items()}
-        before = {}
-        for name, (field, tau, rate) in self.lags.items():
-            assert self.past is not None
-            before[name] = self.past.at(t - tau, rate=rate)[starts[field] : starts[field] + n, None]
-        return State(np.array([t]), fields, self.auxiliary, before, positive=self.positive)
 
 
 class Past:
@@ -177,43 +210,6 @@ def history(data: Data, t: float, longest: float) -> slice:
     return slice(0, int(near[0]) + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class Discretised:
-    """The operators on a space, before their coefficients are known: one serves many draws of these.
-
-    Attributes
-    ----------
-    constant
-        For every operator that is linear in the state and constant in time its Jacobian on the layout's pattern (nnz,)
-        and its value at zero (free,); None for the others.
-    """
-
-    space: Space
-    layout: Layout
-    auxiliary: dict[str, Array]
-    free: Integers
-    M: Any
-    operators: tuple[WeakOperator, ...]
-    constant: tuple[tuple[Array, Array] | None, ...]
-    positive: frozenset[str] = frozenset()
-
-    def system(self, theta: Array) -> SemiDiscrete:
-        """M u_t = Σ_i θ_i F_i(u, t)."""
-        values = np.zeros(self.layout.pattern.nnz)
-        source = np.zeros(self.layout.pattern.shape[0])
-        changing = []
-        for operator, coefficient, known in zip(self.operators, theta, self.constant, strict=True):
-            if known is None:
-                changing.append((operator, float(coefficient)))
-            else:
-                values += coefficient * known[0]
-                source += coefficient * known[1]
-        A = self.layout.pattern.matrix(values)
-        return SemiDiscrete(
-            self.space, self.layout, self.auxiliary, self.free, self.M, A, source, tuple(changing), self.positive
-        )
-
-
 def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: Galerkin) -> SemiDiscrete:
     """Discretise the equations in space on the geometry of ``initial``."""
     if library.unsimulated:
@@ -231,13 +227,13 @@ def semidiscrete(initial: Data, library: Library, theta: Array, discretisation: 
 def discretised(initial: Data, operators: tuple[WeakOperator, ...], layout: Layout) -> Discretised:
     """The operators on a space; ``initial`` holds fields and known fields at its degrees of freedom."""
     check_moving(initial, layout)
-    space = layout.space
     constants = {name: values[:, None] for name, values in initial.auxiliary.items()}
-    state = State(initial.times[:1], {f: v[:, :1] for f, v in state_of(initial, space).fields.items()}, constants)
+    state = State(
+        initial.times[:1], {f: v[:, :1] for f, v in state_of(initial, layout.space).fields.items()}, constants
+    )
     constant = tuple(_constant_part(operator, layout, state) for operator in operators)
     free = np.concatenate([layout.column_start[e] + layout.tests[e] for e in layout.equations])
-    M = layout.pattern.matrix(layout.mass())
-    return Discretised(space, layout, constants, free, M, operators, constant)
+    return Discretised(layout, constants, free, layout.pattern.matrix(layout.mass()), operators, constant)
 
 
 def _constant_part(operator: WeakOperator, layout: Layout, state: State) -> tuple[Array, Array] | None:
@@ -249,9 +245,14 @@ def _constant_part(operator: WeakOperator, layout: Layout, state: State) -> tupl
     _add_jacobian(values, operator, layout, state, 1.0)
     if operator.has_source:
         zero = State(state.times, {f: 0 * v for f, v in state.fields.items()}, state.auxiliary)
-        tests = layout.tests[operator.equation]
-        source[layout.rows(operator.equation)] += evaluate(operator, layout.space, zero)[tests, 0]
+        add_value(source, operator, layout, zero, 1.0)
     return values, source
+
+
+def add_value(total: Array, operator: WeakOperator, layout: Layout, state: State, theta: float) -> None:
+    """Add θ F(u) of an operator at one time to the total (free,)."""
+    tests = layout.tests[operator.equation]
+    total[layout.rows(operator.equation)] += theta * evaluate(operator, layout.space, state)[tests, 0]
 
 
 def _add_jacobian(values: Array, operator: WeakOperator, layout: Layout, state: State, theta: float) -> None:
@@ -302,6 +303,8 @@ def check_moving(initial: Data, layout: Layout) -> None:
         raise OperatorError(f"simulate: auxiliary field {moving[0]!r} changes in time; only constant ones can be used.")
 
 
+# An interval is halved at most so often: steps of 6·10⁻⁸ of it mean that the equation has no solution.
+MAX_HALVINGS = 24
 # A residual below this part of the terms that cancel in it is rounding: 500 times the precision of double.
 _ROUNDING = 1e-13
 # Factors that are kept where the system is linear: adaptive steps go back and forth between two or three sizes.
@@ -403,10 +406,10 @@ class Advancing(Protocol):
         """State at t + interval."""
 
 
-def evolve(stepper: Advancing, u: Array, times: Array, progress: Progress = silent, what: str = "simulating") -> Array:
+def evolve(stepper: Advancing, u: Array, times: Array, progress: Progress = silent) -> Array:
     """States at the times (T, n), from u at the first."""
     frames = [u]
     for k, (start, interval) in enumerate(zip(times[:-1], np.diff(times), strict=True)):
         frames.append(stepper.advance(frames[-1], float(start), float(interval)))
-        progress(k + 1, len(times) - 1, what)
+        progress(k + 1, len(times) - 1, "simulating")
     return np.stack(frames)

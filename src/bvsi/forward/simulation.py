@@ -19,6 +19,7 @@ from bvsi.errors import BvsiError, DataError, OperatorError
 from bvsi.forward.ensemble import simulator
 from bvsi.forward.rosenbrock import Rosenbrock
 from bvsi.forward.semidiscrete import (
+    MAX_HALVINGS,
     SINGULAR,
     Past,
     SemiDiscrete,
@@ -35,8 +36,6 @@ from bvsi.operators import Library
 from bvsi.residual.discrete import NotFiniteError
 from bvsi.spaces import Galerkin
 
-# A sub-step is halved at most so often: steps of 10⁻⁶ of it mean that the equation has no solution.
-_MAX_HALVINGS = 20
 # Iterations of the damped Newton method, and halvings of its update, before what was reached is taken (not measured).
 _DAMPED_ITERATIONS = 100
 _LINE_HALVINGS = 12  # see above
@@ -95,7 +94,7 @@ class Stepper:
     def __init__(self, system: SemiDiscrete, scheme: ThetaScheme) -> None:
         self.system = system
         self.scheme = scheme
-        self._factors = StepFactors(StepStructure(system.layout, system.free), system.linear)
+        self._factors = StepFactors(StepStructure(system.equation.layout, system.equation.free), system.linear)
         self._level = 0  # sub-steps of an output interval are halved this many times
         self._allowed = scheme.tol or np.inf  # local error ε of one step
 
@@ -129,7 +128,7 @@ class Stepper:
                 u, error = self._attempt(u, t + done, h)
             except (StepFailedError, NotFiniteError) as failure:
                 self._level += 1
-                if self._level > _MAX_HALVINGS:
+                if self._level > MAX_HALVINGS:
                     raise BvsiError(
                         f"simulate: no solution at t = {t + done:g} even with a step of {h:.1e}; is the model stable? "
                         f"The last step failed because of this: {failure}"
@@ -165,7 +164,7 @@ class Stepper:
             update = factor.solve(-G)
             if not np.all(np.isfinite(update)):
                 raise StepFailedError("Newton's method runs away to infinity.")
-            w[s.free] += update
+            w[s.equation.free] += update
             negligible = np.abs(update).max() <= self.scheme.newton_tol * (np.abs(w).max() or 1.0)
             if not negligible and factor.is_rounding(G, update):
                 raise StepFailedError(SINGULAR)
@@ -181,7 +180,7 @@ class Stepper:
             update = self._factor(w, t + h, h).solve(-G)
             for halving in range(_LINE_HALVINGS):
                 tried = w.copy()
-                tried[self.system.free] += update / 2**halving
+                tried[self.system.equation.free] += update / 2**halving
                 lower = residual(tried)
                 if np.linalg.norm(lower) < np.linalg.norm(G):
                     break
@@ -195,14 +194,14 @@ class Stepper:
 
     def _residual(self, u: Array, t: float, h: float) -> Callable[[Array], Array]:
         """G(w) = M (w − u)/h − ϑ F(w, t + h) − (1 − ϑ) F(u, t) of a step from u."""
-        s, theta = self.system, self.scheme.implicitness
-        known = s.M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
-        return lambda w: np.asarray(s.M @ w / h - theta * s.F(w, t + h) - known)
+        s, M, theta = self.system, self.system.equation.M, self.scheme.implicitness
+        known = M @ u / h + ((1 - theta) * s.F(u, t) if theta < 1 else 0.0)
+        return lambda w: np.asarray(M @ w / h - theta * s.F(w, t + h) - known)
 
     def _factor(self, w: Array, t: float, h: float) -> StepFactor:
         """Factors of M/h − ϑJ(w); kept by step size where the system is linear."""
         s, theta = self.system, self.scheme.implicitness
-        return self._factors.at(h, lambda: (s.M.data / h, theta * s.J(w, t)))
+        return self._factors.at(h, lambda: (s.equation.M.data / h, theta * s.J(w, t)))
 
 
 # Error of a step of a series with delays, below that of cubics through its samples; not measured.
@@ -247,10 +246,11 @@ def simulate(
     if not initial.geometry.names and scheme is None:
         return _delayed(initial, library, coefficients, t, progress)
     system = semidiscrete(initial, library, coefficients, discretisation or Galerkin())
-    fields = system.layout.fields
-    frames = history(initial, t[0], system.longest_lag) if system.lags else slice(0, 1)
+    equation = system.equation
+    fields = equation.layout.fields
+    frames = history(initial, t[0], equation.longest_lag) if equation.lags else slice(0, 1)
     states = np.concatenate([initial.fields[f][frames] for f in fields], axis=1)
-    if system.lags:
+    if equation.lags:
         system = replace(system, past=Past(initial.times[frames], states))
     stepper = Stepper(system, scheme or ThetaScheme())
     stacked = evolve(stepper, states[-1], t, progress)

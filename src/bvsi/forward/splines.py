@@ -18,23 +18,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sparse
 import scipy.sparse.linalg
-from numpy.typing import NDArray
 from scipy.interpolate import BSpline
 
+from bvsi.common.arrays import Array, Integers
 from bvsi.data import Data, Grid, Mesh
 from bvsi.data.smoothness import along
 from bvsi.errors import SpaceError
 from bvsi.operators import Library, Vocabulary
 from bvsi.spaces import Measure, Space
-from bvsi.spaces.axis import AxisBasis
+from bvsi.spaces.axis import AxisBasis, local_map
 from bvsi.spaces.element import facet_size
 from bvsi.spaces.tensor import boundary_nodes, boundary_of, cells_of, tensor_points
 
 if TYPE_CHECKING:
     from bvsi.operators.operator import WeakOperator
-
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 CUBIC = 3  # the lowest degree with two continuous derivatives, which four derivatives need
 # Safety and trace constant of linear second derivatives, as of H3.
@@ -52,9 +49,7 @@ def spline_order(library: Library, data: Data) -> int:
     return 2 if library.has_biharmonic or library.obstacle(Vocabulary.of(data), trial_order=1, test_order=1) else 1
 
 
-def spline_tests(
-    library: Library, operators: tuple[WeakOperator, ...], splines: Splines
-) -> dict[str, NDArray[np.int64]]:
+def spline_tests(library: Library, operators: tuple[WeakOperator, ...], splines: Splines) -> dict[str, Integers]:
     """Test functions by equation: all, or those that vanish on the boundary, with more than two derivatives flatly.
 
     The first and last function of an axis carry the value on the boundary, the next ones its slope.
@@ -111,11 +106,7 @@ class Splines:
         for axis, (name, one) in enumerate(zip(self.grid.names, self.axes, strict=True)):
             points = target.axes[name]
             there = one.basis.at(one.basis.locate(points), points)
-            rows = np.repeat(np.arange(len(points)), there.columns.shape[1])
-            E = sparse.csr_array(
-                (there.by_order[0].ravel(), (rows, there.columns.ravel())), shape=(len(points), there.n)
-            )
-            cube = along(E, cube, axis)
+            cube = along(local_map(there.columns, there.by_order[0], there.n), cube, axis)
         return np.asarray(cube.reshape(-1))
 
     def _along_axes(self, values: Array, maps: list[Callable[[Array], Array]]) -> Array:

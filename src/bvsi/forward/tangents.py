@@ -20,15 +20,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import partial
 
 import numpy as np
 import scipy.linalg
 
 from bvsi.common.arrays import Array
 from bvsi.forward.ensemble import Simulator
-from bvsi.forward.semidiscrete import Discretised, StepFactor, StepFactors, StepFailedError
-from bvsi.residual.discrete import State, evaluate
+from bvsi.forward.semidiscrete import StepFactor, StepFailedError, add_value
 
 # Coefficients of the scheme: γ is the root of γ³ − 3γ² + 3γ/2 − 1/6 for which it is L-stable.
 _GAMMA = 0.4358665215084590
@@ -46,7 +44,6 @@ _STAGES = 5
 
 
 _NORM = 64.0  # of matrices whose exponential is taken in single precision: powers of larger ones overflow
-_REAL = 1e-9  # part of a root below which its imaginary part is rounding
 
 
 def _fractions(s: int) -> list[tuple[complex, complex]]:
@@ -56,8 +53,8 @@ def _fractions(s: int) -> list[tuple[complex, complex]]:
     below = [math.comb(s, j) * math.factorial(n - j) / math.factorial(n) * (-1.0) ** j for j in range(s + 1)]
     P, Q = np.polynomial.Polynomial(above), np.polynomial.Polynomial(below)
     pairs = [(p, P(p) / Q.deriv()(p)) for p in Q.roots().astype(complex).tolist()]
-    real = [(p.real, c.real) for p, c in pairs if abs(p.imag) < _REAL * abs(p)]
-    return [*real, *((p, 2 * c) for p, c in pairs if p.imag >= _REAL * abs(p))]
+    real = [(p.real, c.real) for p, c in pairs if p.imag == 0]  # exactly so, of a real matrix
+    return [*real, *((p, 2 * c) for p, c in pairs if p.imag > 0)]
 
 
 _FRACTIONS = _fractions(_STAGES)
@@ -84,14 +81,13 @@ def solve_with_tangents(
         Steps of equal length between two of them.
     """
     d = len(theta)
-    u = _mapped(simulator, initial[None], "coefficients")[0]
+    u = simulator.degrees(initial[None])[0]
     du = np.zeros((len(u), 0 if basis is None else d + basis.shape[1]))
     if basis is not None and basis.shape[1]:
-        du[:, d:] = _mapped(simulator, basis.T, "coefficients").T
-    linear = all(known is not None for known in simulator.equation.constant)
-    stepper = _LinearStepper(simulator, theta) if linear else _TangentStepper(simulator, theta)
+        du[:, d:] = simulator.degrees(basis.T).T
+    stepper = (_LinearStepper if simulator.equation.linear else _TangentStepper)(simulator, theta)
     for start, interval in zip(times, np.append(np.diff(times), 0.0), strict=True):
-        yield _mapped(simulator, u[None], "nodal")[0], _mapped(simulator, du.T, "nodal").T
+        yield simulator.nodal(u[None])[0], simulator.nodal(du.T).T
         h = float(f"{interval / steps:.12g}")  # so that equal intervals share their factors
         for k in range(steps if interval else 0):
             u, du = stepper.step(u, du, float(start) + k * h, h)
@@ -99,40 +95,32 @@ def solve_with_tangents(
 
 def propagator(simulator: Simulator, theta: Array, interval: float) -> Array:
     """Φ (s, s) of a linear equation: nodal values after an interval by those before it, in single precision."""
-    system = simulator.equation.system(theta)
-    n = system.M.shape[1]
-    nodes = _mapped(simulator, np.zeros((1, n)), "nodal").shape[1]
-    K = _mapped(simulator, np.eye(nodes), "coefficients").T
+    M, free, system = simulator.equation.M, simulator.equation.free, simulator.equation.system(theta)
+    n = M.shape[1]
+    nodes = simulator.nodal(np.zeros((1, n))).shape[1]
+    K = simulator.degrees(np.eye(nodes)).T
     L = np.zeros((n, n))
-    L[system.free] = scipy.linalg.solve(system.M[:, system.free].toarray(), system.A.toarray(), assume_a="pos")
+    L[free] = scipy.linalg.solve(M[:, free].toarray(), system.A.toarray(), assume_a="pos")
     doublings = max(0, math.frexp(interval * float(np.abs(L).sum(axis=0).max()) / _NORM)[1])
     Phi = scipy.linalg.expm((interval / 2**doublings * L).astype(np.float32))
     for _ in range(doublings):
         Phi = Phi @ Phi
-    return _mapped(simulator, (Phi @ K.astype(np.float32)).T, "nodal").T.astype(np.float32)
+    return simulator.nodal((Phi @ K.astype(np.float32)).T).T.astype(np.float32)
 
 
 def weak_terms(simulator: Simulator, states: Array, times: Array) -> tuple[Array, Array]:
     """M u (T, free) and F_i(u, t) (T, free, d) of nodal values (T, s)."""
-    degrees = _mapped(simulator, states, "coefficients")
+    degrees = simulator.degrees(states)
     stepper = _TangentStepper(simulator, np.zeros(len(simulator.equation.operators)))
     columns = np.stack([stepper.columns(u, float(t)) for u, t in zip(degrees, times, strict=True)])
     return np.asarray((simulator.equation.M @ degrees.T).T), columns
-
-
-def _mapped(simulator: Simulator, values: Array, way: str) -> Array:
-    """Nodal values to degrees of freedom (``coefficients``) or back (``nodal``), (m, s), field by field."""
-    if simulator.unknowns is None:
-        return values
-    parts = np.split(values, len(simulator.fields), axis=-1)
-    return np.concatenate([getattr(simulator.unknowns, way)(np.ascontiguousarray(p)) for p in parts], axis=-1)
 
 
 class _LinearStepper:
     """Advances a state and its derivatives where the equation is linear with constant coefficients."""
 
     def __init__(self, simulator: Simulator, theta: Array) -> None:
-        eq: Discretised = simulator.equation
+        self._equation = eq = simulator.equation
         self._system, self._structure, self._fixed = eq.system(theta), simulator.structure, simulator.fixed
         known = [one for one in eq.constant if one is not None]
         self._operators = [(eq.layout.pattern.matrix(A), f) for A, f in known]
@@ -140,10 +128,10 @@ class _LinearStepper:
 
     def step(self, u: Array, du: Array, _: float, h: float) -> tuple[Array, Array]:
         """State and derivatives after h."""
-        s, factor = self._system, self._structure.factor
+        s, M, factor = self._system, self._equation.M, self._structure.factor
         if h not in self._factors:
-            self._factors = {h: [factor(p * s.M.data, h * s.A.data) for p, _ in _FRACTIONS]}
-        Mu, Mdu = s.M @ u, s.M @ du
+            self._factors = {h: [factor(p * M.data, h * s.A.data) for p, _ in _FRACTIONS]}
+        Mu, Mdu = M @ u, M @ du
         U, dU = np.zeros_like(u), np.zeros_like(du)
         for (p, c), own in zip(_FRACTIONS, self._factors[h], strict=True):
             x = self._solved(own, p, h, Mu + h / p * s.source, u)
@@ -157,12 +145,12 @@ class _LinearStepper:
 
     def _solved(self, factor: StepFactor, p: complex, h: float, b: Array, u: Array) -> Array:
         """x with (hA − pM) x = b in the unknowns that move; in the others, which stay what they are, −u/p."""
-        s, fixed = self._system, self._fixed
+        eq, fixed = self._equation, self._fixed
         x = np.zeros(u.shape, dtype=b.dtype)
         if len(fixed):
             x[fixed] = -u[fixed] / p
-            b = b - (h * s.A[:, fixed] - p * s.M[:, fixed]) @ x[fixed]
-        x[s.free] = -factor.solve(b)
+            b = b - (h * self._system.A[:, fixed] - p * eq.M[:, fixed]) @ x[fixed]
+        x[eq.free] = -factor.solve(b)
         return x
 
 
@@ -170,13 +158,11 @@ class _TangentStepper:
     """Advances a state and its derivatives; keeps the factors that can be used again."""
 
     def __init__(self, simulator: Simulator, theta: Array) -> None:
-        self._equation: Discretised = simulator.equation
-        self._system = self._equation.system(theta)
-        self._merged = self._system.merged()
-        self._fixed = simulator.fixed
+        self._equation, self._fixed = simulator.equation, simulator.fixed
+        self._merged = self._equation.system(theta).merged()
         self._before: Array | None = None  # the state one step ago
         self._interval = 1.0
-        self._factors = StepFactors(simulator.structure, self._system.linear)
+        self._structure = simulator.structure
         self._kept: tuple[float, StepFactor] | None = None  # the step, and factors that Newton's method goes on with
         self._constant = [
             None if known is None else (self._equation.layout.pattern.matrix(known[0]), known[1])
@@ -186,15 +172,12 @@ class _TangentStepper:
     def columns(self, u: Array, t: float) -> Array:
         """F_i(u, t), (free, d)."""
         eq = self._equation
-        found = np.zeros((eq.layout.pattern.shape[0], len(eq.operators)))
-        fields = {f: u[start : start + eq.space.n_dofs, None] for f, start in eq.layout.column_start.items()}
-        state = State(np.array([t]), fields, eq.auxiliary, positive=eq.positive)
+        found, state = np.zeros((eq.layout.pattern.shape[0], len(eq.operators))), eq.state(u, t)
         for i, (operator, known) in enumerate(zip(eq.operators, self._constant, strict=True)):
             if known is not None:
                 found[:, i] = known[0] @ u + known[1]
             else:
-                rows, tests = eq.layout.rows(operator.equation), eq.layout.tests[operator.equation]
-                found[rows, i] = evaluate(operator, eq.space, state)[tests, 0]
+                add_value(found[:, i], operator, eq.layout, state, 1.0)
         return found
 
     @np.errstate(over="ignore", invalid="ignore")  # such updates are not finite, and so a failed step
@@ -232,29 +215,25 @@ class _TangentStepper:
 
     def _factor(self, J: Array, h: float) -> StepFactor:
         """Factors of M/(hγ) − J."""
-        factor = self._factors.at(h, partial(_pair, self._merged.M.data / (h * _GAMMA), J))
+        factor = self._structure.factor(self._equation.M.data / (h * _GAMMA), J)
         self._kept = h, factor
         return factor
 
     def _newton(self, U: Array, known: Array, t: float, h: float) -> Array:
         """U with M U − hγ F(U) = known."""
-        s, free, g = self._merged, self._equation.free, h * _GAMMA
+        s, M, free, g = self._merged, self._equation.M, self._equation.free, h * _GAMMA
         U, before = U.copy(), np.inf
         for _ in range(_MAX_NEWTON):
             kept = self._kept
             factor = kept[1] if kept is not None and kept[0] == h else self._factor(s.J(U, t), h)
-            update = factor.solve((known - s.M @ U) / g + s.F(U, t))
+            update = factor.solve((known - M @ U) / g + s.F(U, t))
             if not np.all(np.isfinite(update)):
                 raise StepFailedError("The solution runs away to infinity.")
             U[free] += update
             size = np.abs(update).max()
-            if s.linear or size <= _NEWTON * (np.abs(U).max() or 1.0):
+            if size <= _NEWTON * (np.abs(U).max() or 1.0):
                 return U
             if size > _SLOW * before:
                 self._kept = None
             before = size
         raise StepFailedError(f"Newton's method does not converge in {_MAX_NEWTON} iterations.")
-
-
-def _pair(B: Array, C: Array) -> tuple[Array, Array]:
-    return B, C

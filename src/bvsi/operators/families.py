@@ -26,9 +26,9 @@ from bvsi.common.naming import FUNCTION_NAMES
 from bvsi.data import Data
 from bvsi.errors import OperatorError
 from bvsi.operators.boundary import Biharmonic, BoundaryCondition, ZeroNeumann
-from bvsi.operators.library import Inserted, Library
+from bvsi.operators.library import Library
 from bvsi.operators.parameters import Parameter, carried
-from bvsi.operators.syntax import MAX_EXPONENT, Operator, Syntax, read
+from bvsi.operators.syntax import MAX_EXPONENT, Operator, read
 from bvsi.operators.vocabulary import Vocabulary
 
 
@@ -150,14 +150,14 @@ def written_out(library: Library, n: int, fields: Sequence[str] = ()) -> Library
     """
     own = [name for name in library.per_experiment if name in library.parameters]
     parameters: dict[str, Parameter] = {name: p for name, p in library.parameters.items() if name not in own}
-    sums: dict[str, Syntax] = {}
+    sums: dict[str, ast.expr] = {}
     for name in own:
         copies = [f"{name}_{number}" for number in range(1, n + 1)]
         taken = [one for one in copies if one in (*library.parameters, *fields)]
         if taken:
             raise OperatorError(f"per_experiment: {name!r} becomes {taken[0]!r}, which has a meaning; rename one.")
         parameters |= {one: replace(library.parameters[name], group=name) for one in copies}
-        sums[name] = read(" + ".join(f"{one}*{_MARK}{number}" for number, one in enumerate(copies, 1)))
+        sums[name] = read(" + ".join(f"{one}*{_MARK}{number}" for number, one in enumerate(copies, 1))).tree
     first = {name: one.first for name, one in parameters.items()}
     functions = [name for name in library.per_experiment if name in library.unknown]
     unknown = {name: one for name, one in library.unknown.items() if name not in functions}
@@ -193,13 +193,12 @@ def with_marks(data: Data, number: int, n: int) -> Data:
     return replace(data, auxiliary={**data.auxiliary, **marks})
 
 
-def _inserted(operator: Operator, sums: dict[str, Syntax]) -> Operator:
+def _inserted(operator: Operator, sums: dict[str, ast.expr]) -> Operator:
     """The operator with the sums in the places of parameters."""
     free = operator.free
     if free is None or not free.names & {*sums}:
         return operator
-    tree = Inserted(sums).visit(ast.parse(ast.unparse(free.tree), mode="eval").body)
-    return Operator(operator.name, operator.equation, operator.source, free.part(tree), tie=operator.tie)
+    return Operator(operator.name, operator.equation, operator.source, free.put(sums), tie=operator.tie)
 
 
 def _copies(operator: Operator, differs: bool, n: int, functions: Sequence[str] = ()) -> list[Operator]:

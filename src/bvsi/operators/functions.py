@@ -24,7 +24,7 @@ from bvsi.common.naming import DERIVATIVES
 from bvsi.data import Data, Grid
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
-from bvsi.operators.syntax import Operator, Syntax, read
+from bvsi.operators.syntax import Operator, Syntax, literal, read
 
 if TYPE_CHECKING:
     from bvsi.operators.parameters import Parameter
@@ -226,13 +226,8 @@ def _differences(count: int, order: int, periodic: bool) -> Array:
 def _call(function: UnknownFunction, i: int, coefficients: Array) -> ast.expr:
     """spline(x, low, high, c_1, …); of a periodic one the first coefficients come again."""
     c = [*coefficients, *(coefficients[:_DEGREE] if function.periodic[i] else ())]
-    given = [ast.Name(function.of[i], ast.Load()), *map(_number, (function.low[i], function.high[i], *c))]
+    given = [ast.Name(function.of[i], ast.Load()), *map(literal, (function.low[i], function.high[i], *c))]
     return ast.Call(ast.Name("spline", ast.Load()), given, [])
-
-
-def _number(value: float) -> ast.expr:
-    size = ast.Constant(abs(float(value)))
-    return size if value >= 0 else ast.UnaryOp(ast.USub(), size)
 
 
 def _range(
@@ -336,8 +331,7 @@ def written_functions(text: str) -> tuple[str, dict[str, tuple[str, ...]]]:
             found[name] = tuple(map(named, of.elts if isinstance(of, ast.Tuple) else [of]))
             return ast.Name(name, ast.Load())
 
-    tree = Names().visit(ast.parse(ast.unparse(read(text).tree), mode="eval").body)
-    plain = ast.unparse(tree).replace(" * ", "*").replace(" ** ", "**").replace(" / ", "/")
+    plain = ast.unparse(Names().visit(read(text).tree)).replace(" * ", "*").replace(" ** ", "**").replace(" / ", "/")
     return (plain, found) if found else (text, {})
 
 
@@ -397,26 +391,10 @@ def expansion(
         mine = [o.syntax for o in operators if name in o.syntax.names]
         for label, row in zip(function.labels(name), np.eye(function.size), strict=True) if mine else ():
             tree = function.tree(row)
-            parts = [with_function(syntax, name, tree) for syntax in mine]
+            parts = [syntax.put({name: tree}) for syntax in mine]
             whole = parts[0]
             for other in parts[1:]:
                 whole = whole.part(ast.BinOp(whole.tree, ast.Add(), other.tree))
             tie = f"function: {label}" if name in shared else ""
             found.append(Operator(label, equation, whole.text, whole, tie=tie))
     return found
-
-
-def with_function(syntax: Syntax, name: str, tree: ast.expr) -> Syntax:
-    """A text with an expression in the place of a name."""
-    copied = ast.parse(ast.unparse(syntax.tree), mode="eval").body
-    return syntax.part(ast.fix_missing_locations(_Put(name, tree).visit(copied)))
-
-
-class _Put(ast.NodeTransformer):
-    """An expression for a name."""
-
-    def __init__(self, name: str, tree: ast.expr) -> None:
-        self.name, self.tree = name, tree
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        return self.tree if node.id == self.name else node

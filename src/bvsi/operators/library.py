@@ -24,7 +24,7 @@ from bvsi.operators.boundary import (
     ZeroNeumann,
     left_sides,
 )
-from bvsi.operators.functions import UnknownFunction, as_functions, expansion, with_function, written_functions
+from bvsi.operators.functions import UnknownFunction, as_functions, expansion, written_functions
 from bvsi.operators.parameters import Parameter, as_parameters, carried, columns, combinations
 from bvsi.operators.syntax import Operator, Source, Syntax, read
 from bvsi.operators.vectors import check_vectors, components
@@ -220,11 +220,8 @@ class Library:
     @property
     def texts(self) -> dict[str, str]:
         """Operators by name in fields, coordinates and parameters: vectors by component, definitions inserted."""
-        trees = {o.name: (o.free or o.syntax).tree for o in self._operators}
-        if self._definitions:
-            insert = Inserted(self._definitions)
-            trees = {name: insert.visit(copy.deepcopy(tree)) for name, tree in trees.items()}
-        return {name: ast.unparse(tree) for name, tree in trees.items()}
+        trees = {name: syntax.tree for name, syntax in self._definitions.items()}
+        return {o.name: ast.unparse((o.free or o.syntax).put(trees).tree) for o in self._operators}
 
     def left(self, equation: str) -> Left:
         """Left side of the equation of a field."""
@@ -366,7 +363,7 @@ class Library:
             tree = None if inside is None else values[inside]
             if inside is not None and tree is not None:
                 tie = o.tie or (f"function: {inside}" if inside in shared else "")
-                o = Operator(o.name, o.equation, o.source, with_function(o.syntax, inside, tree), tie=tie)
+                o = Operator(o.name, o.equation, o.source, o.syntax.put({inside: tree}), tie=tie)
             made[o.equation].append(o)
         for field, own in made.items():
             own += expansion(self._of(field), free, field, shared)
@@ -508,17 +505,6 @@ class Library:
         ]
         texts += [f"{name}\n  unknown function of {', '.join(one.of)}, a spline" for name, one in self.unknown.items()]
         return "\n\n".join(texts)
-
-
-class Inserted(ast.NodeTransformer):
-    """Definitions in the places of their names."""
-
-    def __init__(self, definitions: Mapping[str, Syntax]) -> None:
-        self.definitions = definitions
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        """What the name stands for, or the name."""
-        return self.definitions[node.id].tree if node.id in self.definitions else node
 
 
 def _listed(sources: Sequence[Source | Operator], field: str) -> list[Source | Operator]:

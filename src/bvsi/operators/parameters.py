@@ -17,7 +17,7 @@ import numpy as np
 
 from bvsi.data._arrays import RESERVED_NAMES
 from bvsi.errors import OperatorError
-from bvsi.operators.syntax import Operator, Syntax
+from bvsi.operators.syntax import Operator, Syntax, literal
 
 # Part of the standard deviation of the uniform law between the bounds from which on data are said to leave a parameter
 # open; of log κ where the bounds are wide. Not measured.
@@ -122,7 +122,7 @@ def as_parameters(given: Mapping[str, object] | None, fields: Sequence[str]) -> 
 
 def substituted(syntax: Syntax, values: Mapping[str, float]) -> Syntax:
     """The text with numbers in the place of names."""
-    return syntax.part(_Values(values).visit(_copied(syntax.tree))) if syntax.names & {*values} else syntax
+    return syntax.put({name: literal(value) for name, value in values.items()})
 
 
 def column(parts: Sequence[tuple[float, Syntax]], name: str, values: Mapping[str, float]) -> Syntax:
@@ -131,24 +131,6 @@ def column(parts: Sequence[tuple[float, Syntax]], name: str, values: Mapping[str
     terms = [f"{float(theta)!r}*({ast.unparse(substituted(syntax, others).tree)})" for theta, syntax in parts]
     text = f"diff({' + '.join(terms)}, {name}, {float(values[name])!r})"
     return Syntax.of(text, ast.parse(text, mode="eval").body)
-
-
-class _Values(ast.NodeTransformer):
-    """Numbers for names."""
-
-    def __init__(self, values: Mapping[str, float]) -> None:
-        self.values = values
-
-    def visit_Name(self, node: ast.Name) -> ast.expr:
-        if node.id not in self.values:
-            return node
-        value = self.values[node.id]
-        made: ast.expr = ast.Constant(abs(float(value)))
-        return ast.copy_location(made if value >= 0 else ast.UnaryOp(ast.USub(), made), node)
-
-
-def _copied(tree: ast.expr) -> ast.expr:
-    return ast.parse(ast.unparse(tree), mode="eval").body
 
 
 def carried(operator: Operator, values: Mapping[str, float]) -> Operator:

@@ -7,7 +7,7 @@ size and depth before it is worked with. This module does not need SymPy.
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -68,6 +68,29 @@ class Syntax:
         """A part of the tree by itself."""
         return Syntax.of(ast.unparse(tree), tree)
 
+    def put(self, trees: Mapping[str, ast.expr]) -> Syntax:
+        """The text with expressions in the places of names; itself where it has none of these."""
+        if not self.names & {*trees}:
+            return self
+        copied = ast.parse(ast.unparse(self.tree), mode="eval").body
+        return self.part(ast.fix_missing_locations(_Put(trees).visit(copied)))
+
+
+class _Put(ast.NodeTransformer):
+    """Expressions for names."""
+
+    def __init__(self, trees: Mapping[str, ast.expr]) -> None:
+        self.trees = trees
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.trees.get(node.id, node)
+
+
+def literal(value: float) -> ast.expr:
+    """The tree of a number."""
+    size = ast.Constant(abs(float(value)))
+    return size if value >= 0 else ast.UnaryOp(ast.USub(), size)
+
 
 @dataclass(frozen=True, eq=False)
 class Operator:
@@ -97,15 +120,8 @@ class Operator:
     tie: str = ""
     free: Syntax | None = None
 
-    def __reduce__(self) -> tuple[object, ...]:
-        # weak forms are built where they arrive
-        return _operator, (self.name, self.equation, self.source, self.syntax, self.tie, self.free)
-
-
-def _operator(
-    name: str, equation: str, source: Source, syntax: Syntax, tie: str, free: Syntax | None = None
-) -> Operator:
-    return Operator(name, equation, source, syntax, tie=tie, free=free)
+    def __getstate__(self) -> dict[str, object]:
+        return {**vars(self), "weak_forms": {}}  # which are built where they arrive
 
 
 def read(text: str) -> Syntax:

@@ -27,7 +27,7 @@ from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid
 from bvsi.errors import SpaceError
-from bvsi.spaces.element import Element, Hermite
+from bvsi.spaces.element import SAME_PLACE, Element, Hermite
 
 # Degree of polynomials through neighbouring points: as high as that of the default splines in time.
 LOCAL = 5
@@ -35,8 +35,6 @@ LOCAL = 5
 FILLED = 0.6
 # Nodes that the slopes at both ends of a cell need.
 _STENCIL = 4
-# Points may lie outside an axis by this part of its length: far above rounding, far below a cell. Not measured.
-_SLACK = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +118,7 @@ class AxisBasis:
     def locate(self, points: Array) -> Integers:
         """Element of each point."""
         edges = np.append(self.ends[:, 0], self.ends[-1, 1])
-        slack = _SLACK * (edges[-1] - edges[0])
+        slack = SAME_PLACE * (edges[-1] - edges[0])
         if points.size and (points.min() < edges[0] - slack or points.max() > edges[-1] + slack):
             raise SpaceError(f"points outside the grid axis [{edges[0]:g}, {edges[-1]:g}] cannot be interpolated.")
         return np.clip(np.searchsorted(edges, points, side="right") - 1, 0, len(self.ends) - 1)

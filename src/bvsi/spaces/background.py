@@ -22,7 +22,7 @@ from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex, Weighted
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
-from bvsi.spaces.axis import UniformSplines
+from bvsi.spaces.axis import UniformSplines, spline_matrix
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.nodal_derivatives import scattered_derivative
 from bvsi.spaces.reconstruction import reconstruction
@@ -182,12 +182,9 @@ class BackgroundTests:
 
     def _along(self, axis: int, order: int, gauss: int) -> sparse.csr_array:
         """A_a (functions × points of an axis)."""
-        splines, (points, weights) = self.axes[axis], self._points(gauss)
-        x, w = points[axis], weights[axis]
-        functions, values = splines.functions(x), splines.values(x, order) * w[:, None]
-        there = functions >= 0  # towards the ends of an axis a point meets fewer functions
-        columns = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
-        return sparse.csr_array((values[there], (functions[there], columns[there])), shape=(splines.n, len(x)))
+        points, weights = self._points(gauss)
+        functions = spline_matrix(self.axes[axis], points[axis], order)
+        return sparse.csr_array(functions @ sparse.diags_array(weights[axis]))
 
     @cached_property
     def pattern(self) -> Pattern:

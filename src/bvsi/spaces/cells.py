@@ -22,14 +22,12 @@ from skfem.quadrature import get_quadrature, get_quadrature_tet
 from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
-from bvsi.spaces.element import facet_size
+from bvsi.spaces.element import SAME_PLACE, facet_size
 
 # Steps of Newton's method. Not measured; it converges quadratically, so that degenerate cells alone take so many.
 _MAX_NEWTON = 30
 # Change of ξ that ends Newton's method: some roundings of numbers near one.
 _CONVERGED = 1e-14
-# How far outside a cell, in reference coordinates, a point may lie by rounding.
-_SLACK = 1e-9
 # scikit-fem's tables hold Keast's rules; those it files under 6, ..., 9 are exact to one degree less.
 _FIRST_MISNAMED = 5
 _LAST_TABULATED = 8  # degree of the highest rule that the tables hold
@@ -133,7 +131,7 @@ def locate(mesh: Any, points: Array, outside: int | None = None) -> tuple[Intege
     unit = extent.mean(axis=1)  # makes cells that are long along one axis round
     centres = vertices.mean(axis=1)
     reach = np.linalg.norm((vertices - centres[:, None]) / unit[:, None, None], axis=0).max()
-    slack = _SLACK + 8 * np.finfo(float).eps * np.abs(mesh.p).max() / extent.min()
+    slack = SAME_PLACE + 8 * np.finfo(float).eps * np.abs(mesh.p).max() / extent.min()
     tree = cKDTree((centres / unit[:, None]).T)
 
     cell = np.zeros(len(points), dtype=np.int64)
@@ -247,8 +245,6 @@ def _jacobi_rule(n: int, power: int) -> tuple[Array, Array]:
     return (1 + x) / 2, w / 2 ** (power + 1)
 
 
-# How far, in extents of the mesh, facets on the two ends of a period may lie apart by rounding.
-_APART = 1e-9
 # Degree of the quadrature for |E| and |K|: exact for cells with flat facets.
 _DEGREE = 4
 
@@ -321,7 +317,7 @@ class Facets:
         gap = mapping.G(rule_points, find=upper) - mapping.G(rule_points, find=lower)
         gap[axes, np.arange(len(axes))] -= np.array([self.periods[axis] for axis in axes])[:, None]
         extent = np.ptp(self.mesh.p, axis=1)[:, None, None]
-        if np.abs(gap / extent).max() > _APART or len(np.unique(lower)) != len(lower):
+        if np.abs(gap / extent).max() > SAME_PLACE or len(np.unique(lower)) != len(lower):
             raise SpaceError(
                 "the cells on the two ends of a periodic axis do not meet: their facets lie at different places; make "
                 "the mesh periodic, or use a Q element on the grid."

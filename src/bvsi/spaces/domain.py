@@ -13,9 +13,7 @@ from scipy.spatial import cKDTree
 
 from bvsi.common.arrays import Array, Integers
 from bvsi.data import CELL_TYPES, Grid, Mesh
-
-# Part of a box by which a facet may reach into it: those that touch it do so by rounding.
-_TOUCHES = 1e-9
+from bvsi.spaces.element import SAME_PLACE
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +105,7 @@ class Domain:
         """
         centre, half = 0.5 * (low + high), 0.5 * (high - low)[0]
         nearest, _ = cKDTree(self.points / half).query(centre / half, p=np.inf)
-        inside = nearest < 1 - _TOUCHES
+        inside = nearest < 1 - SAME_PLACE
         facets = self.boundary
         reach = np.linalg.norm(facets - facets.mean(axis=1, keepdims=True), axis=2).max()
         near = cKDTree(facets.mean(axis=1)).query_ball_point(centre[inside], reach + np.linalg.norm(half))
@@ -130,6 +128,6 @@ def _overlaps(facets: Array, half: Array) -> NDArray[np.bool_]:
     separated = np.zeros(len(facets), dtype=bool)
     for axis in axes:
         along = np.einsum("fcd,fd->fc", facets, axis)
-        radius = np.abs(axis) @ half * (1 - _TOUCHES)
+        radius = np.abs(axis) @ half * (1 - SAME_PLACE)
         separated |= (along.min(axis=1) >= radius) | (along.max(axis=1) <= -radius)
     return ~separated

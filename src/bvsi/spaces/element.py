@@ -21,6 +21,9 @@ import numpy as np
 from bvsi.common.arrays import Array
 from bvsi.errors import SpaceError
 
+# Places nearer to each other than this part of the extent are the same: far above rounding, far below a cell. Not
+# measured.
+SAME_PLACE = 1e-9
 # α is twice what coercivity needs, so that the form stays positive with rounding and boundary facets.
 _SAFETY = 2.0
 

@@ -22,7 +22,7 @@ from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.spaces.axis import into_first_period
 from bvsi.spaces.cells import Facets, Places, locate, tetrahedron_rule
-from bvsi.spaces.element import Lagrange, penalty_constant
+from bvsi.spaces.element import SAME_PLACE, Lagrange, penalty_constant
 from bvsi.spaces.measure import Evaluation, Measure, derivatives
 
 # Cells by name: mesh, families of elements, and the elements of first and second degree.
@@ -35,8 +35,6 @@ _CELLS: dict[str, tuple[Any, str, Any, Any]] = {
 }
 # Vertices of a hexahedron: scikit-fem's order in terms of meshio's.
 _HEX_VERTICES = [0, 4, 3, 1, 7, 5, 2, 6]
-# Places within this part of a period from its end are the end; far above rounding, far below a cell. Not measured.
-_AT_END = 1e-9
 # Degrees of freedom and nodes may lie apart by this part of the extent: files with seven digits pass. Not measured.
 _APART = 1e-7
 
@@ -205,7 +203,7 @@ def _match(places: Array, geometry: Grid | Mesh, element: Lagrange) -> NDArray[n
         for axis, name in enumerate(geometry.names):
             if name in geometry.periods:
                 first, period = geometry.axes[name][0], geometry.periods[name]
-                past = places[:, axis] > first + period * (1 - _AT_END)
+                past = places[:, axis] > first + period * (1 - SAME_PLACE)
                 places[past, axis] -= period
     distance, node = cKDTree(nodes / extent).query(places / extent)
     if distance.max() > _APART or len(np.unique(node)) != len(nodes):

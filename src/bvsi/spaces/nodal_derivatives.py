@@ -31,7 +31,15 @@ from bvsi.common.arrays import Array, Integers
 from bvsi.common.naming import MultiIndex
 from bvsi.errors import SpaceError
 from bvsi.spaces.domain import Domain
-from bvsi.spaces.reconstruction import cell_graph, derivative_weights, exponents, monomials, nearest, nodes_around
+from bvsi.spaces.reconstruction import (
+    AT_A_TIME,
+    cell_graph,
+    derivative_weights,
+    exponents,
+    monomials,
+    nearest,
+    nodes_around,
+)
 
 # Degree of the polynomials: at the same error of 1e-3 the variance of a first derivative is half of that of degree 6,
 # and 1.6 times that of degree 10, which needs windows 1.4 times as wide.
@@ -52,8 +60,6 @@ _MARGIN = 1.05
 # Smallest over largest diagonal entry of the triangular factor below which nodes do not determine a polynomial; degree
 # 8 at the end of a line has 1e-6.
 _SINGULAR = {1: 1e-8, 2: 1e-5, 3: 1e-5}
-# Nodes that are worked on at a time, to bound memory; not measured.
-_SLAB = 500
 
 
 def derivative_matrix(n: int, step: float, order: int, reach: float, *, periodic: bool) -> sparse.csr_array:
@@ -128,7 +134,7 @@ def ball_fits(
         if count > most:
             raise SpaceError("some nodes lie so that they determine no derivative of the data; use Galerkin().")
         missed = []
-        for some in np.array_split(left, -(-left.size // _SLAB)):
+        for some in np.array_split(left, -(-left.size // AT_A_TIME)):
             near = nearest(places, edges[some], edges, places[some], len(powers), count)
             x = places[near] - places[some][:, None]
             if splines:

@@ -30,8 +30,8 @@ _SHARE = {1: 4.0, 2: 4.0, 3: 2.5}
 _MOST = 12.0
 # Smallest over largest singular value of the polynomials at the nodes, below which they do not determine one.
 _SINGULAR = 1e-4
-# Cells that are worked on at a time, to bound memory; not measured.
-_SLAB = 500
+# Cells, or nodes, that are worked on at a time, to bound memory; not measured.
+AT_A_TIME = 500
 
 
 def exponents(dim: int, degree: int) -> Integers:
@@ -72,7 +72,7 @@ def reconstruction(
     while left.size:
         if count > _MOST * len(powers) + 1:
             raise SpaceError("some nodes lie so that they determine no polynomial; use a lower degree.")
-        for some in np.array_split(left, -(-left.size // _SLAB)):
+        for some in np.array_split(left, -(-left.size // AT_A_TIME)):
             near = nearest(points, reach[cells[some]], edges, places[some].mean(axis=1), len(powers) + 1, count)
             good, weights = _weights(points[near], places[some], powers, 2 * degree + 1)
             sizes[some[good]] = near.shape[1]

@@ -9,7 +9,7 @@ diagonal one. The functions vanish on the boundary with their derivatives: no bo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
 from itertools import product
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sparse
 
-from bvsi.common.arrays import Array, Integers, Mask
+from bvsi.common.arrays import Array
 from bvsi.common.naming import MultiIndex
 from bvsi.data import Grid, Mesh
 from bvsi.errors import SpaceError
 from bvsi.linalg import Kronecker, Pattern
-from bvsi.spaces.axis import UniformSplines, with_ends
+from bvsi.spaces.axis import UniformSplines, spline_matrix, with_ends
 from bvsi.spaces.background import BackgroundTests
 from bvsi.spaces.domain import Domain
 from bvsi.spaces.measure import Evaluation, Measure
@@ -38,7 +38,7 @@ from bvsi.spaces.nodal_derivatives import (
     window,
 )
 from bvsi.spaces.space import Space
-from bvsi.spaces.tensor import kronecker, numbers, tensor_points
+from bvsi.spaces.tensor import tensor_points
 
 # Derivatives that may go onto a test function. Not measured; each makes the functions one gap wider.
 MAX_DERIVATIVES = 8
@@ -139,20 +139,11 @@ class SplineTests:
         )
         name = f"B-splines of degree {degree}, {width} nodes wide, on {geometry.summary}" if axes else geometry.summary
         at = geometry if nodes is None else nodes
-        cells = _measure(at, axes)
-        empty = _empty_measure(at.dim, at.n_nodes, cells)
-        return Space(
-            name,
-            at.points,
-            tensor_points([s.centres for s in axes]),
-            np.zeros(0, dtype=np.int64),
-            cells,
-            lambda: empty,
-            _no_facets,
-            nodal_tests=cache(partial(_at_nodes, at, axes)),
-            nodal_derivatives=cache(partial(self._derivative, at)),
-            made_by=partial(self.build, geometry, 0, derivatives, nodes),
-        )
+        centres = tensor_points([s.centres for s in axes])
+        pattern = Pattern.deferred((at.n_nodes, len(centres)), partial(_pattern, at, axes))
+        tests, slopes = cache(partial(_at_nodes, at, axes)), cache(partial(self._derivative, at))
+        space = _nodal_space(name, at.points, centres, degree, pattern, tests, slopes)
+        return replace(space, made_by=partial(self.build, geometry, 0, derivatives, nodes))
 
     def degree_for(self, derivatives: int) -> int:
         """Degree of functions that carry so many derivatives."""
@@ -190,22 +181,10 @@ class SplineTests:
         if not len(tests.index):
             raise SpaceError("gap: no test function fits into the domain; use a smaller gap.")
         width = " × ".join(f"{(degree + 1) * s.gap / h:.3g}" for s, h in zip(tests.axes, domain.spacing, strict=True))
-        n = len(domain.points)
-        own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * domain.dim,), lambda _: np.ones((n, 1)))
-        at_nodes = cache(tests.at_nodes)
-
-        def entries(index: MultiIndex) -> Array:
-            return np.asarray(at_nodes(index).entries(tests.pattern.indices, tests.pattern.rows))
-
-        offered = tuple(product(range(degree), repeat=domain.dim))
-        cells = Measure(np.ones(n), domain.points, None, own, Evaluation(tests.pattern, offered, entries))
         name = f"{len(tests.index)} B-splines of degree {degree}, {width} spacings wide, on {geometry.summary}"
-        return Space(
-            name, domain.points, tests.centres, np.zeros(0, dtype=np.int64), cells,
-            lambda: _empty_measure(domain.dim, n, cells), _no_facets, nodal_tests=at_nodes,
-            nodal_derivatives=cache(tests.derivative_at_nodes), composes=True,
-            made_by=partial(self.build, geometry, 0, derivatives),
-        )  # fmt: skip
+        at_nodes, slopes = cache(tests.at_nodes), cache(tests.derivative_at_nodes)
+        space = _nodal_space(name, domain.points, tests.centres, degree, tests.pattern, at_nodes, slopes)
+        return replace(space, composes=True, made_by=partial(self.build, geometry, 0, derivatives))
 
     def gap_of(self, name: str) -> float:
         """Nodes between knots along an axis."""
@@ -274,52 +253,38 @@ def _axis_splines(grid: Grid, name: str, gap: float, degree: int, vanishing: int
         raise SpaceError(f"axis {name!r}: {error}") from None
 
 
-def _measure(grid: Grid, axes: list[UniformSplines]) -> Measure:
-    """Trapezoidal rule at the nodes; fields as they are, test functions as products of splines."""
-    n = grid.n_nodes
-    own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * grid.dim,), lambda _: np.ones((n, 1)))
-    points = list(grid.axes.values())
-    shape = (n, int(np.prod([s.n for s in axes])))
-    offered = tuple(product(*(range(s.degree) for s in axes)))
-    if any(s.at_ends.any() for s in axes):
-        return Measure(np.ones(n), grid.points, None, own, _with_weights(grid, axes, offered, shape))
-
-    @cache
-    def places() -> tuple[Mask, Pattern, Integers]:
-        columns = numbers([s.functions(x) for s, x in zip(axes, points, strict=True)], [s.n for s in axes])
-        there = columns >= 0  # towards the ends of an axis a node meets fewer functions
-        rows = np.broadcast_to(np.arange(n)[:, None], columns.shape)[there]
-        return there, *Pattern.from_coo(rows, columns[there], shape)
-
-    def make(index: MultiIndex) -> Array:
-        there, pattern, slots = places()
-        values = np.empty(pattern.nnz)
-        factors = [s.values(x, order) for s, x, order in zip(axes, points, index, strict=True)]
-        values[slots] = kronecker(factors)[there]
-        return values
-
-    weights = kronecker([_weights(grid, name)[:, None] for name in grid.names])[:, 0]
-    pattern = Pattern.deferred(shape, lambda: places()[1])
-    return Measure(weights, grid.points, None, own, Evaluation(pattern, offered, make))
-
-
-def _with_weights(
-    grid: Grid, axes: list[UniformSplines], offered: tuple[MultiIndex, ...], shape: tuple[int, int]
-) -> Evaluation:
-    """Test functions at the nodes with their weights, shape (nodes × functions); those at the ends reach some more."""
-
-    @cache
-    def pattern() -> Pattern:
-        touched = [
-            sum(abs(_at_axis(grid, name, s, order)) for order in range(s.degree))
-            for name, s in zip(grid.names, axes, strict=True)
-        ]
-        return Pattern.from_matrix(sparse.csr_array(reduce(sparse.kron, touched).T))
+def _nodal_space(
+    name: str,
+    points: Array,
+    centres: Array,
+    degree: int,
+    pattern: Pattern,
+    tests: Callable[[MultiIndex], Kronecker],
+    slopes: Callable[[MultiIndex], Kronecker],
+) -> Space:
+    """Fields at the nodes as they are, and test functions there with their weights, on a pattern (nodes × tests)."""
+    n, dim = points.shape
+    own = Evaluation.from_local(n, np.arange(n)[:, None], ((0,) * dim,), lambda _: np.ones((n, 1)))
 
     def entries(index: MultiIndex) -> Array:
-        return np.asarray(_at_nodes(grid, axes, index).entries(pattern().indices, pattern().rows))
+        return np.asarray(tests(index).entries(pattern.indices, pattern.rows))
 
-    return Evaluation(Pattern.deferred(shape, pattern), offered, entries)
+    offered = tuple(product(range(degree), repeat=dim))
+    cells = Measure(np.ones(n), points, None, own, Evaluation(pattern, offered, entries))
+    boundary = partial(_empty_measure, dim, n, len(centres))
+    at_boundary = np.zeros(0, dtype=np.int64)
+    return Space(
+        name, points, centres, at_boundary, cells, boundary, _no_facets, nodal_tests=tests, nodal_derivatives=slopes
+    )
+
+
+def _pattern(grid: Grid, axes: list[UniformSplines]) -> Pattern:
+    """Nodes × functions: where a function, or one of its derivatives, is not zero."""
+    touched = [
+        sum(abs(_at_axis(grid, name, s, order)) for order in range(s.degree))
+        for name, s in zip(grid.names, axes, strict=True)
+    ]
+    return Pattern.from_matrix(sparse.csr_array(reduce(sparse.kron, touched, sparse.eye_array(1)).T))
 
 
 def _at_nodes(grid: Grid, axes: list[UniformSplines], index: MultiIndex) -> Kronecker:
@@ -338,26 +303,18 @@ def _at_axis(grid: Grid, name: str, splines: UniformSplines, order: int) -> Any:
     if order >= splines.degree:
         raise SpaceError(f"degree: {splines.degree} does not carry {order} derivatives; raise it.")
     x = grid.axes[name]
-    functions, values = splines.functions(x), splines.values(x, order) * _weights(grid, name)[:, None]
-    there = functions >= 0  # towards the ends of an axis a node meets fewer functions
-    nodes = np.broadcast_to(np.arange(len(x))[:, None], functions.shape)
-    inner = sparse.csr_array((values[there], (functions[there], nodes[there])), shape=(splines.n, len(x)))
-    return with_ends(inner, splines, x, order)
+    # trapezoidal weights; those at the ends do not matter, since test functions vanish there
+    return with_ends(_step(grid, name) * spline_matrix(splines, x, order), splines, x, order)
 
 
-def _weights(grid: Grid, name: str) -> Array:
-    """Trapezoidal weights; those at the ends do not matter, since test functions vanish there."""
-    return np.full(len(grid.axes[name]), _step(grid, name))
-
-
-def _empty_measure(dim: int, n_nodes: int, cells: Measure) -> Measure:
+def _empty_measure(dim: int, n_nodes: int, n_tests: int) -> Measure:
     """The boundary: no points, since all test functions vanish there."""
 
     def nothing(n: int, offered: tuple[MultiIndex, ...]) -> Evaluation:
         return Evaluation.from_local(n, np.zeros((0, 1), np.int64), offered, lambda _: np.zeros((0, 1)))
 
     offered = tuple(product(range(MAX_DERIVATIVES + 1), repeat=dim))
-    trial, test = nothing(n_nodes, offered), nothing(cells.test.pattern.shape[1], offered)
+    trial, test = nothing(n_nodes, offered), nothing(n_tests, offered)
     return Measure(np.zeros(0), np.zeros((0, dim)), np.zeros((0, dim)), trial, test)
 
 

@@ -234,11 +234,10 @@ def kronecker(factors: Sequence[Array]) -> Array:
 
 
 def numbers(functions: Sequence[Integers], sizes: Sequence[int]) -> Integers:
-    """C-order numbers of all combinations of the axes' functions, (n_q, m); −1 where an axis has none."""
+    """C-order numbers of all combinations of the axes' functions, (n_q, m)."""
     result = np.zeros((1, 1), dtype=np.int64)
     for more, size in zip(functions, sizes, strict=True):
-        left, right = result[:, None, :, None], more[None, :, None, :]
-        result = _pairs(np.where((left >= 0) & (right >= 0), left * size + right, -1))
+        result = _pairs(result[:, None, :, None] * size + more[None, :, None, :])
     return result
 
 

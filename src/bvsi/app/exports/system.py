@@ -184,7 +184,6 @@ def _written_functions(found: Discovery, values: Sequence[Any]) -> tuple[list[tu
 
     Only where all are numbers: a program in which they stay coefficients has an operator for each of them.
     """
-    from bvsi.operators.functions import with_function
     from bvsi.operators.syntax import read
 
     made: list[tuple[str, Syntax]] = []
@@ -196,7 +195,7 @@ def _written_functions(found: Discovery, values: Sequence[Any]) -> tuple[list[tu
         used |= {name for name in found.names if without_equation(name) in one.labels}
         for name in one.operators:
             field, text = split_name(name, found.fields)
-            made.append((field, with_function(read(text), one.name, one.function.tree(own))))
+            made.append((field, read(text).put({one.name: one.function.tree(own)})))
     return made, used
 
 
