@@ -88,7 +88,7 @@ class CovariancePlan:
     @cached_property
     def analysis(self) -> Analysis:
         """Symbolic Cholesky of a diagonal block, which stacked weighting does not use."""
-        return analyse(self.pattern, coordinates=self.structure.coordinates)
+        return analyse(self.pattern, self.structure.coordinates)
 
     def of_blocks(self, structure: Structure) -> CovariancePlan:
         """The plan of some of its blocks, with the same symbolic Cholesky."""

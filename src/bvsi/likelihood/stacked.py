@@ -201,7 +201,7 @@ class StackedPlan(CovariancePlan):
     @cached_property
     def stacked_analysis(self) -> Analysis:
         """Symbolic Cholesky of Σ."""
-        return analyse(self.stacked.pattern, coordinates=space_time_coordinates(self.structure))
+        return analyse(self.stacked.pattern, space_time_coordinates(self.structure))
 
     @cached_property
     def direct(self) -> bool:

@@ -33,7 +33,6 @@ from bvsi.likelihood.covariance import CovariancePlan, side_by_side, threads_for
 from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts
 from bvsi.linalg import Pattern
 from bvsi.linalg.factor import Bands
-from bvsi.linalg.pattern import scatter
 from bvsi.residual import Residuals, Sensitivity, Structure
 
 
@@ -426,7 +425,7 @@ class RowsCovariance:
             C = pattern.matrix(a[pattern.rows] * M[slots] - b[pattern.rows] * G.values(j)[slots])
             WC = self.blocks.noise_times(j, C.T @ W[np.ix_(own, own)]).T
             inner = b[pattern.rows] * WC[pattern.rows, pattern.indices]
-            onto = scatter(slots, inner, residuals.structure.pattern.nnz)
+            onto = np.bincount(slots, weights=inner, minlength=residuals.structure.pattern.nnz)
             slope -= 2.0 * residuals.operators_inner(onto, j)
         return slope
 
