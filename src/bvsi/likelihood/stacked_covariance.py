@@ -424,7 +424,7 @@ class RowsCovariance:
             own, a, b, pattern, slots = self._at(j)
             C = pattern.matrix(a[pattern.rows] * M[slots] - b[pattern.rows] * G.values(j)[slots])
             WC = self.blocks.noise_times(j, C.T @ W[np.ix_(own, own)]).T
-            inner = b[pattern.rows] * WC[pattern.rows, pattern.indices]
+            inner: Array = b[pattern.rows] * WC[pattern.rows, pattern.indices]
             onto = np.bincount(slots, weights=inner, minlength=residuals.structure.pattern.nnz)
             slope -= 2.0 * residuals.operators_inner(onto, j)
         return slope
