@@ -424,8 +424,8 @@ class RowsCovariance:
             own, a, b, pattern, slots = self._at(j)
             C = pattern.matrix(a[pattern.rows] * M[slots] - b[pattern.rows] * G.values(j)[slots])
             WC = self.blocks.noise_times(j, C.T @ W[np.ix_(own, own)]).T
-            inner: Array = b[pattern.rows] * WC[pattern.rows, pattern.indices]
-            onto = np.bincount(slots, weights=inner, minlength=residuals.structure.pattern.nnz)
+            inner = b[pattern.rows] * WC[pattern.rows, pattern.indices]
+            onto: Array = np.bincount(slots, inner, residuals.structure.pattern.nnz).astype(float)
             slope -= 2.0 * residuals.operators_inner(onto, j)
         return slope
 
