@@ -171,7 +171,8 @@ class Setup:
         if not nodes:
             return self._at(frames, [(data.geometry, None) for data in self.data], self.tests)
         places = [_part(data.geometry, nodes) for data in self.data]
-        return self._at(frames, places, _narrower_tests(self.tests, places[0][0], nodes))
+        factors = {name: 1 / cut.step for name, cut in nodes.items() if (cut.step or 1) > 1}  # as wide as before
+        return self._at(frames, places, _scaled_tests(self.tests, places[0][0], factors))
 
     def coarser(self) -> tuple[Setup, float] | None:
         """The same at fewer nodes of meshes, and how much farther apart they are; None where that is impossible."""
@@ -218,11 +219,6 @@ def scaled_stencil(stencil: Stencil, factor: float, data: Data) -> Stencil:
         return stencil
     gap = aligned_gap(factor * stencil.gap, data.n_times, stencil.degree, narrower=factor < 1, least=1)
     return replace(stencil, gap=gap)
-
-
-def _narrower_tests(tests: Discretisation, grid: Grid | Mesh, nodes: Mapping[str, slice]) -> Discretisation:
-    """Test functions as wide as before, on the grid that some of the nodes are."""
-    return _scaled_tests(tests, grid, {name: 1 / cut.step for name, cut in nodes.items() if (cut.step or 1) > 1})
 
 
 def _scaled_tests(tests: Discretisation, grid: Grid | Mesh, factors: Mapping[str, float]) -> Discretisation:

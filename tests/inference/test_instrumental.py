@@ -6,8 +6,9 @@ from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
 from bvsi.forward import ThetaScheme, simulate
-from bvsi.infer import Instrumental, Lagged
+from bvsi.infer import Lagged
 from bvsi.infer.priors import GaussianPrior
+from bvsi.infer.starts import instrumental
 from bvsi.likelihood import Isotropic, residual_likelihood
 from bvsi.likelihood.equations import instrument_shift
 from bvsi.noise import IID, add_noise
@@ -32,7 +33,7 @@ def bound(data, sigma, stencil=None):
 
 
 def estimate(likelihood):
-    return Instrumental().estimate(likelihood, GaussianPrior({}).bind(likelihood.names))
+    return instrumental(likelihood, GaussianPrior({}).bind(likelihood.names))
 
 
 def test_without_noise_the_coefficients_are_exact(clean):
@@ -63,7 +64,7 @@ def test_too_few_blocks_for_instruments_give_none(clean):
 def test_a_tight_prior_settles_the_estimate(clean):
     likelihood = bound(add_noise(clean, 0.02, np.random.default_rng(0)), 0.02)
     prior = GaussianPrior({"dx(u)": (-0.5, 1e-14)})
-    found = Instrumental().estimate(likelihood, prior.bind(likelihood.names))
+    found = instrumental(likelihood, prior.bind(likelihood.names))
     assert_allclose(found[1], -0.5, atol=1e-6)
 
 

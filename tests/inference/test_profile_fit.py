@@ -191,7 +191,8 @@ def test_from_its_own_start_it_begins_with_the_weights_of_the_dominant_operators
 
 
 def test_a_start_of_another_strength_ends_at_the_same_estimate(likelihood, fit):
-    other = Profile(tol=1e-10, dominant=Dominant(factor=10.0)).fit(likelihood)
+    start = Dominant(factor=10.0).estimate(likelihood, GaussianPrior({}).bind(likelihood.names))
+    other = Profile(tol=1e-10).fit(likelihood, start=start)
     assert not np.array_equal(other.history[0].theta, fit.history[0].theta)
     assert_allclose(other.theta, fit.theta, rtol=1e-7)
 

@@ -347,7 +347,7 @@ def test_blocks_with_other_gaps_do_not_share_a_factor():
     case = CASES["one value, equal steps"]
     likelihood = likelihood_of("one value, equal steps")
     groups = likelihood.plans[0].groups(likelihood.system.experiments[0])
-    assert [g.blocks.tolist() for g in groups] == [[0, 3, 4], [1, 2]]
+    assert [blocks.tolist() for blocks in groups] == [[0, 3, 4], [1, 2]]
     (whole,) = residual_likelihood(case.system(case.whole), case.noise).plans
     assert len(whole.groups(case.system(case.whole).experiments[0])) == 1
 

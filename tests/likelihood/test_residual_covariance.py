@@ -10,7 +10,8 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
-from bvsi.likelihood import plan_covariance
+from bvsi.likelihood import plan_covariance, sensitivities
+from bvsi.likelihood.stacked_covariance import StackedCovariance
 from bvsi.noise import IID, Covariance, Diagonal, Noise, PerField, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BDF2, BackwardEuler, CrankNicolson, Stencil, assemble, discretise_library, state_of
@@ -139,12 +140,16 @@ def blocks_under_test(setting: Setting, stencil: Stencil) -> np.ndarray:
     system = assemble(setting.data, setting.library, discretisation=setting.discretisation, stencil=stencil)
     (residuals,) = system.experiments
     plan = plan_covariance(residuals.structure, setting.noise)
-    K = residuals.structure.n_blocks
-
-    def block(k: int, other: int | None) -> np.ndarray:
-        return plan.pattern.matrix(plan.block(residuals, setting.theta, k, other)).toarray()
-
-    return np.stack([np.stack([block(k, None if k == other else other) for other in range(K)]) for k in range(K)])
+    K, N = residuals.structure.n_blocks, residuals.structure.n_rows
+    whole = StackedCovariance.of(plan)
+    dense = whole.pattern.matrix(whole.values(residuals, setting.theta)).toarray()
+    found = dense.reshape(K, N, K, N).transpose(0, 2, 1, 3).copy()
+    for k in range(K):
+        alone = plan.diagonal_block(k, *sensitivities(residuals, setting.theta, k))
+        assert_allclose(
+            plan.pattern.matrix(alone).toarray(), found[k, k], rtol=0, atol=1e-12 * np.abs(found[k, k]).max()
+        )
+    return found
 
 
 def residual_draws(setting: Setting, stencil: Stencil, seed: int) -> np.ndarray:

@@ -8,7 +8,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose
 
 from bvsi.data import Data, Grid
-from bvsi.likelihood import Stacked, residual_likelihood
+from bvsi.likelihood import Stacked, residual_likelihood, sensitivities
 from bvsi.likelihood.covariance import Part
 from bvsi.likelihood.stacked_covariance import RowsCovariance, StackedCovariance
 from bvsi.noise import IID, Covariance, Diagonal, PerField, PerTime
@@ -66,15 +66,16 @@ def theta_of(part):
 
 
 def by_blocks(part, theta):
-    """Σ (K N, K N) from the blocks of the covariance plan, in products of sparse matrices."""
-    structure, plan = part.residuals.structure, part.covariance
-    K, N = structure.n_blocks, structure.n_rows
-    total = np.zeros((K, N, K, N))
-    for k in range(K):
-        for m in range(k, K):
-            block = plan.pattern.matrix(plan.block(part.residuals, theta, k, None if k == m else m)).toarray()
-            total[k, :, m], total[m, :, k] = block, block.T
-    return total.reshape(K * N, K * N)
+    """C Σ_u Cᵀ (K N, K N) from all C_kj as dense matrices, with a one where a residual is not used."""
+    structure = part.residuals.structure
+    C = np.zeros((structure.n_blocks, structure.n_rows, structure.n_state, structure.n_times))
+    for k in range(structure.n_blocks):
+        for time, own in zip(*sensitivities(part.residuals, theta, k), strict=True):
+            C[k, :, :, time] = structure.pattern.matrix(own).toarray()
+    rows = C.reshape(-1, structure.n_state * structure.n_times)
+    spread = part.covariance.noise_everywhere(rows.T.reshape(structure.n_state, structure.n_times, -1))
+    total = rows @ spread.reshape(rows.shape[::-1])
+    return total + np.diag(~structure.active.T.ravel()) if structure.active is not None else total
 
 
 def assert_same(found, expected):

@@ -70,7 +70,7 @@ def test_results_come_in_the_order_of_the_groups(monkeypatch):
 
     def overtaken(one) -> int:
         """Every fourth group ends after the next one."""
-        k = int(one.group.blocks[0])
+        k = int(one.blocks[0])
         if k % 4 == 0:
             assert done[k + 1].wait(PATIENCE)
         done[k].set()

@@ -6,7 +6,7 @@ import scipy.sparse as sparse
 from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Pattern, minimum_degree, nested_dissection
+from bvsi.linalg import Pattern, nested_dissection
 
 from .matrices import STRUCTURES, box, grid, pattern_of, star
 
@@ -33,15 +33,6 @@ def fill(pattern: Pattern, permutation: np.ndarray) -> int:
 def assert_permutation(p: np.ndarray, n: int) -> None:
     assert p.dtype == np.int64
     assert_array_equal(np.sort(p), np.arange(n))
-
-
-@pytest.mark.parametrize("name", STRUCTURES)
-def test_minimum_degree_is_a_permutation_that_does_not_add_fill(name):
-    pattern = pattern_of(name)
-    n = pattern.shape[0]
-    p = minimum_degree(pattern)
-    assert_permutation(p, n)
-    assert fill(pattern, p) <= fill(pattern, np.arange(n))
 
 
 @pytest.mark.parametrize(

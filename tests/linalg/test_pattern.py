@@ -5,10 +5,10 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse as sparse
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_array_equal
 
 from bvsi.errors import BvsiError
-from bvsi.linalg import Pattern, scatter
+from bvsi.linalg import Pattern
 
 
 @pytest.fixture
@@ -17,34 +17,6 @@ def coo() -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
     shape = (9, 7)  # 40 entries in 63 places: duplicates, and an empty row
     rows, cols = rng.integers(0, 8, 40), rng.integers(0, 7, 40)
     return rows, cols, shape
-
-
-def test_scatter_sums_duplicates_as_scipy_does(coo):
-    rows, cols, shape = coo
-    pattern, positions = Pattern.from_coo(rows, cols, shape)
-    entries = np.random.default_rng(0).standard_normal(40)
-    expected = sparse.coo_array((entries, (rows, cols)), shape=shape).toarray()
-    assert pattern.nnz < 40
-    assert_allclose(pattern.matrix(scatter(positions, entries, pattern.nnz)).toarray(), expected)
-    assert_array_equal(pattern.locate(rows, cols), positions)
-
-
-def test_scatter_keeps_leading_axes(coo, monkeypatch):
-    rows, cols, shape = coo
-    pattern, positions = Pattern.from_coo(rows, cols, shape)
-    entries = np.random.default_rng(0).standard_normal((3, 5, 40))
-    expected = np.array([[scatter(positions, e, pattern.nnz) for e in time] for time in entries])
-    assert_allclose(scatter(positions, entries, pattern.nnz), expected)
-    monkeypatch.setattr("bvsi.linalg.pattern._SCATTER_CHUNK", 90)  # several chunks, the last one partial
-    assert_allclose(scatter(positions, entries, pattern.nnz), expected)
-
-
-def test_scatter_without_entries():
-    assert_array_equal(scatter([], np.zeros((2, 0)), 3), np.zeros((2, 3)))
-    with pytest.raises(BvsiError, match="positions"):
-        scatter([0, 3], [1.0, 1.0], 3)
-    with pytest.raises(BvsiError, match="entries"):
-        scatter([0, 1], [1.0, 1.0, 1.0], 3)
 
 
 def test_structure_is_canonical_and_shared(coo):
@@ -100,7 +72,8 @@ def test_gather_fills_zeros_and_refuses_what_lies_outside(coo):
 
 def test_locate_says_where_there_is_nothing(coo):
     rows, cols, shape = coo
-    pattern, _ = Pattern.from_coo(rows, cols, shape)
+    pattern, positions = Pattern.from_coo(rows, cols, shape)
+    assert_array_equal(pattern.locate(rows, cols), positions)
     i, j = np.indices(shape)
     slots = pattern.locate(i, j)
     present = pattern.matrix(np.ones(pattern.nnz)).toarray() > 0

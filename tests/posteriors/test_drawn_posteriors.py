@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from bvsi.errors import BvsiError
 from bvsi.infer.posteriors import ChainPosterior, ParticlePosterior
-from bvsi.infer.posteriors.draws import bulk_ess, rank_normalised_r_hat, tail_ess
 
 NAMES = ("a", "b")
 DRAWS = np.random.default_rng(0).standard_normal((3, 50, 2)) * [1e-6, 1e3] + [1, -2]
@@ -45,10 +44,7 @@ def test_a_sample_is_made_of_the_rows_and_repeats_with_the_seed():
         CHAINS.sample(-1, np.random.default_rng(0))
 
 
-def test_chains_tell_how_well_they_agree():
-    assert_array_equal(CHAINS.r_hat, rank_normalised_r_hat(DRAWS))
-    assert_array_equal(CHAINS.ess_bulk, bulk_ess(DRAWS))
-    assert_array_equal(CHAINS.ess_tail, tail_ess(DRAWS))
+def test_chains_count_where_the_integrator_failed():
     assert CHAINS.divergences == 0
     diverging = np.zeros((3, 50), dtype=bool)
     diverging[0, :7] = True

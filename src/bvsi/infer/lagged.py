@@ -14,7 +14,7 @@ These updates take any prior as the Gaussian of the same mean and variance, or q
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,7 +23,7 @@ from bvsi.common.arrays import Array
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
+from bvsi.infer.fit import CHI2_FACTOR, Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.priors import (
     BoundPrior,
     ColumnScale,
@@ -37,7 +37,7 @@ from bvsi.infer.priors import (
     PriorFactor,
 )
 from bvsi.infer.quadratic import constrained
-from bvsi.infer.starts import PLATEAU, Starts, feasible, lagged_start, on_plateau, start_vector
+from bvsi.infer.starts import PLATEAU, feasible, lagged_start, on_plateau, start_vector
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 
@@ -59,13 +59,10 @@ class Lagged:
         Converged when no coefficient moves by more than tol (``|θ_i|`` + sd_i).
     max_iterations
         Updates before giving up.
-    starts
-        When a start other than least squares is tried.
     """
 
     tol: float = 1e-8
     max_iterations: int = 50
-    starts: Starts = field(default=Starts(), repr=False)
 
     def __post_init__(self) -> None:
         check_iteration(self.tol, max_iterations=self.max_iterations)
@@ -100,7 +97,7 @@ class Lagged:
         gaussian = bound(density, likelihood.d)
         allowed = with_support(constraints, density, likelihood.names)
         if start is None:
-            theta, tried, kept = lagged_start(likelihood, gaussian, allowed, self.starts)
+            theta, tried, kept = lagged_start(likelihood, gaussian, allowed)
         else:
             theta, tried, kept = start_vector(likelihood, start), ("given",), "given"
         theta = feasible(likelihood, theta, allowed)
@@ -128,9 +125,8 @@ class Lagged:
                 break
         status = status.noted(replaced_text(density))
         moved = equations.moved(step)
-        if (start is not None or moved.q > self.starts.chi2 * moved.n) and on_plateau(
-            likelihood, gaussian, theta, moved.q, allowed, self.starts
-        ):
+        doubtful = start is not None or moved.q > CHI2_FACTOR * moved.n
+        if doubtful and on_plateau(likelihood, gaussian, theta, moved.q, allowed):
             status = status.noted(PLATEAU, Reason.PLATEAU, failed=True)
         return make_fit(
             likelihood,

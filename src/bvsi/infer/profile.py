@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import scipy.linalg
@@ -19,7 +20,7 @@ from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import NotPositiveDefiniteError, RankError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints
-from bvsi.infer.fit import Fit, Reason, Status, Step, check_iteration, make_fit
+from bvsi.infer.fit import CHI2_FACTOR, Fit, Reason, Status, Step, check_iteration, make_fit
 from bvsi.infer.lagged import AnyPrior, Lagged, bound, matched, replaced_text, with_support
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.quadratic import Solver, constrained, expanded, factorise, noise_share
@@ -27,10 +28,10 @@ from bvsi.infer.starts import (
     PLATEAU,
     Dominant,
     Enough,
-    Instrumental,
     StartingPoint,
     Starts,
     feasible,
+    instrumental,
     on_plateau,
     start_vector,
 )
@@ -78,17 +79,12 @@ class Profile:
         Converged when no coefficient moves by more than tol of its standard deviation.
     max_iterations
         Gauss–Newton steps of one attempt.
-    dominant, instrumental, lagged
-        Give the first θ; roughly is enough.
     starts
-        When which of them is tried.
+        When which start is tried.
     """
 
     tol: float = 1e-5
     max_iterations: int = 30
-    dominant: Dominant = Dominant()  # noqa: RUF009 (frozen, as the next)
-    lagged: Lagged = Lagged(tol=1e-2, max_iterations=15)  # noqa: RUF009
-    instrumental: Instrumental = Instrumental()  # noqa: RUF009
     starts: Starts = field(default=Starts(), repr=False)
 
     def __post_init__(self) -> None:
@@ -359,7 +355,7 @@ class _Problem:
         if self.plausible(best) or not pilot.plausible(rough):
             return best
         # a misfit that the pilot's blocks do not have: another start has to end at the same point
-        other = self._started(self.settings.instrumental.estimate(pilot.likelihood, self.prior), metric)
+        other = self._started(instrumental(pilot.likelihood, self.prior), metric)
         tried.append("instrumental (pilot)")
         return _tried(best, tried, best.status.start) if self._agreed([attempt, other], best) else None
 
@@ -382,22 +378,13 @@ class _Problem:
 
     def table(self, prior: AnyPrior) -> tuple[StartingPoint, ...]:
         """The starts, in the order in which they are tried."""
-        d, made = self.likelihood.d, list[Array]()
-
-        def lagged() -> Array:
-            if not made:
-                made.append(self._lagged(prior))
-            return made[0]
-
-        def instrumental() -> Array | None:
-            return self.settings.instrumental.estimate(self.likelihood, self.prior)
-
+        usual, lagged = Dominant(), cache(lambda: self._lagged(prior))
         return (
-            StartingPoint("dominant", self._dominant(self.settings.dominant), Enough.SETTLED),
-            StartingPoint("instrumental", instrumental, Enough.AGREED),
-            StartingPoint("dominant, stronger", self._dominant(self.settings.dominant.stronger), Enough.PLAUSIBLE),
+            StartingPoint("dominant", lambda: self._dominant(usual), Enough.SETTLED),
+            StartingPoint("instrumental", lambda: instrumental(self.likelihood, self.prior), Enough.AGREED),
+            StartingPoint("dominant, stronger", lambda: self._dominant(usual.stronger), Enough.PLAUSIBLE),
             StartingPoint("lagged", lagged),
-            StartingPoint("zero", lambda: np.zeros(d)),
+            StartingPoint("zero", lambda: np.zeros(self.likelihood.d)),
             StartingPoint("lagged, by continuation", lambda: self.continuation(lagged())),
         )
 
@@ -411,16 +398,14 @@ class _Problem:
         return rule is Enough.PLAUSIBLE and best.status.converged and self.plausible(best)
 
     def _lagged(self, prior: AnyPrior) -> Array:
-        return self.settings.lagged.fit(self.likelihood, prior=prior, constraints=self.constraints).theta
+        roughly = Lagged(tol=1e-2, max_iterations=15)
+        return roughly.fit(self.likelihood, prior=prior, constraints=self.constraints).theta
 
-    def _dominant(self, dominant: Dominant) -> Callable[[], Array | None]:
-        def estimate() -> Array | None:
-            try:
-                return dominant.estimate(self.likelihood, self.prior, np.random.default_rng(self.settings.starts.seed))
-            except (RankError, NotPositiveDefiniteError):
-                return None
-
-        return estimate
+    def _dominant(self, dominant: Dominant) -> Array | None:
+        try:
+            return dominant.estimate(self.likelihood, self.prior, np.random.default_rng(self.settings.starts.seed))
+        except (RankError, NotPositiveDefiniteError):
+            return None
 
     def continuation(self, theta: Array) -> Array | None:
         """Follow the solution from the lagged (smoothing 0) towards the profile equations (smoothing 1)."""
@@ -482,7 +467,7 @@ class _Problem:
 
     def plausible(self, attempt: _Attempt) -> bool:
         """Whether the misfit is that of the stated noise; with unknown noise any is."""
-        return not self.likelihood.scale_known or attempt.history[-1].chi2 < self.settings.starts.chi2
+        return not self.likelihood.scale_known or attempt.history[-1].chi2 < CHI2_FACTOR
 
     def finish(self, attempt: _Attempt, noise_prior: InverseGammaPrior | None, rng: Rng | None) -> Fit:
         """Posterior with the sandwich covariance at the estimate, A⁻¹ S A⁻¹ with A = H − N."""

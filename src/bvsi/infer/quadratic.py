@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import scipy.linalg
@@ -30,7 +31,7 @@ from scipy.linalg import lapack
 
 from bvsi.common.arrays import Array, Integers, Mask
 from bvsi.errors import BvsiError, RankError
-from bvsi.infer.constraints import LinearConstraints, project, solve_program
+from bvsi.infer.constraints import LinearConstraints, solve_program
 from bvsi.infer.priors import BoundPrior
 from bvsi.likelihood import ProfileEquations, ResidualLikelihood
 from bvsi.linalg import ScaledCholesky
@@ -47,8 +48,6 @@ _CLEARLY = 8.0
 #: Blocks further apart than this share no data in the stencils at hand.
 SCORE_LAGS = 2
 
-# Relative ridge of a metric: operators that are alike are no obstacle to a projection.
-_RIDGE = 1e-12
 # Part of Q(0) below which a misfit is rounding: Q is a difference of numbers of that size.
 _ROUNDING = 1e-14
 # Parts of the largest weight of a lost combination: from the first on an operator is named as a member of it, from the
@@ -114,11 +113,11 @@ class Quadratic:
         """Whether noise makes up too much of some combination of the operators."""
         return self.noise_share > self.most_noise
 
-    def of(self, some: Sequence[int]) -> Quadratic:
+    def of(self, some: Sequence[int]) -> Self:
         """Q of some operators, with the coefficients of the others held at θ_0; without error bars."""
         s, both = np.array(some), np.ix_(some, some)
-        names = tuple(self.names[i] for i in some)
-        return Quadratic(names, self.theta[s], self.q, self.g[s], self.A[both], self.H[both], self.n, self.scale_known)
+        own = replace(self, names=tuple(self.names[i] for i in some), theta=self.theta[s], g=self.g[s])
+        return replace(own, A=self.A[both], H=self.H[both], S=None, S_blocks=None, precision=None)
 
     def solve(self, models: Sequence[Model], most_noise: float | None = None) -> tuple[Array, Array]:
         """θ_s (m, k) and Q_s (m,) of m models of one size k.
@@ -281,12 +280,10 @@ class NoiseRatio(Quadratic):
 
     noise: Array = field(kw_only=True)
 
-    def of(self, some: Sequence[int]) -> NoiseRatio:
+    def of(self, some: Sequence[int]) -> Self:
         """That of some operators."""
-        i, with_y = list(some), [0, *(k + 1 for k in some)]
-        A, H, noise = self.A[np.ix_(i, i)], self.H[np.ix_(i, i)], self.noise[np.ix_(with_y, with_y)]
-        names = tuple(self.names[k] for k in i)
-        return NoiseRatio(names, self.theta[i], self.q, self.g[i], A, H, self.n, self.scale_known, noise=noise)
+        with_y = [0, *(i + 1 for i in some)]
+        return replace(super().of(some), noise=self.noise[np.ix_(with_y, with_y)])
 
     def solve(self, models: Sequence[Model], most_noise: float | None = None) -> tuple[Array, Array]:
         """θ_s (m, k) and Q_s (m,) of m models of one size k."""
@@ -551,11 +548,3 @@ def constrained(H: Array, constraints: LinearConstraints | None, names: tuple[st
     if not affine.free_names:
         raise BvsiError("constraints: they fix every coefficient, so that nothing is left to infer; relax one of them.")
     return ConstrainedSolver(H, constraints, factorise(affine.T.T @ H @ affine.T, affine.free_names))
-
-
-def nearest(theta: Array, constraints: LinearConstraints, H: Array) -> Array:
-    """The point of the allowed set that is nearest to θ in the metric of H; θ itself where it is allowed."""
-    if not constraints or constraints.satisfied(theta, tol=0.0):
-        return theta
-    ridge = _RIDGE * np.diag(np.where(np.diag(H) > 0, np.diag(H), 1.0))
-    return project(theta, constraints, H + ridge)

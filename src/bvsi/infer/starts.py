@@ -9,7 +9,7 @@ therefore takes weights in which, per equation, only the noisy operator with the
 ν is the share of noise in an operator and ρ its roughness (:mod:`bvsi.likelihood.products`). The operator is κ times
 as strong as balances the noise of the left side: the weights are right wherever its noise rules. The estimate
 depends little on κ; a few larger ones are tried while they lower the misfit. A known source has no noise, Σ is then
-θ_i*² times one matrix, and any θ_i* does. :class:`Instrumental` is consistent at any
+θ_i*² times one matrix, and any θ_i* does. :func:`instrumental` is consistent at any
 noise level, but it has no error bars.
 """
 
@@ -24,13 +24,15 @@ from numpy.typing import ArrayLike
 
 from bvsi.common.arrays import Array, Rng
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
-from bvsi.infer.constraints import LinearConstraints
+from bvsi.infer.constraints import LinearConstraints, project
 from bvsi.infer.fit import CHI2_FACTOR, misfit_excess
 from bvsi.infer.priors import BoundPrior
-from bvsi.infer.quadratic import factorise, nearest
+from bvsi.infer.quadratic import factorise
 from bvsi.infer.vsi import LeastSquares
 from bvsi.likelihood import ResidualLikelihood
 
+# Relative ridge of a metric: operators that are alike are no obstacle to a projection.
+_RIDGE = 1e-12
 PLATEAU = (
     "This is a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust this one; "
     "leave the start out, or use Profile()."
@@ -47,8 +49,6 @@ class Starts:
     ----------
     pilot
         Blocks of each experiment that are enough for a rough estimate.
-    chi2
-        χ²/n below which a misfit may be that of the stated noise.
     noisy
         Share of noise in H beyond which Q may have several minima.
     together, apart
@@ -66,7 +66,6 @@ class Starts:
     """
 
     pilot: int = 10
-    chi2: float = CHI2_FACTOR
     noisy: float = 0.1
     together: float = 0.1
     apart: float = 5.0
@@ -183,49 +182,37 @@ class Dominant:
         return estimate, own.q / own.n
 
 
-@dataclass(frozen=True)
-class Instrumental:
-    """A(θ_l) θ_{l+1} = c(θ_l) for a few weights, from the least-squares estimate.
+def instrumental(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array | None:
+    """A(θ_l) θ_{l+1} = c(θ_l) from the least-squares estimate, (d,), or None where instruments do not determine it.
 
-    Parameters
-    ----------
-    iterations
-        How often the weights are brought up to date, at most.
-    tol
-        Relative change that is small enough.
+    The weights are brought up to date four times at most, or until no coefficient changes by more than 5%.
     """
-
-    iterations: int = 4
-    tol: float = 0.05
-
-    def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior) -> Array | None:
-        """θ (d,), or None where the instruments do not determine it."""
+    try:
+        theta = LeastSquares().fit(likelihood).theta
+    except RankError:
+        theta = prior.mean
+    for _ in range(4):
         try:
-            theta = LeastSquares().fit(likelihood).theta
-        except RankError:
-            theta = prior.mean
-        for _ in range(self.iterations):
-            try:
-                updated = self._update(likelihood, prior, theta)
-            except (BvsiError, np.linalg.LinAlgError):
-                return None
-            if not np.all(np.isfinite(updated)):
-                return None
-            settled = np.all(np.abs(updated - theta) <= self.tol * np.abs(updated))
-            theta = updated
-            if settled:
-                break
-        return theta
+            updated = _updated(likelihood, prior, theta)
+        except (BvsiError, np.linalg.LinAlgError):
+            return None
+        if not np.all(np.isfinite(updated)):
+            return None
+        settled = np.all(np.abs(updated - theta) <= 0.05 * np.abs(updated))
+        theta = updated
+        if settled:
+            break
+    return theta
 
-    @staticmethod
-    def _update(likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> Array:
-        equations = likelihood.instrumental_equations(theta)
-        A, c = equations.A + prior.precision, equations.c + prior.precision @ prior.mean
-        row, column = np.linalg.norm(A, axis=1), np.linalg.norm(A, axis=0)
-        if not (row.all() and column.all()):
-            raise np.linalg.LinAlgError
-        scale_row, scale_column = 1 / np.sqrt(row), 1 / np.sqrt(column)
-        return np.asarray(scale_column * np.linalg.solve(scale_row[:, None] * A * scale_column, scale_row * c))
+
+def _updated(likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> Array:
+    equations = likelihood.instrumental_equations(theta)
+    A, c = equations.A + prior.precision, equations.c + prior.precision @ prior.mean
+    row, column = np.linalg.norm(A, axis=1), np.linalg.norm(A, axis=0)
+    if not (row.all() and column.all()):
+        raise np.linalg.LinAlgError
+    scale_row, scale_column = 1 / np.sqrt(row), 1 / np.sqrt(column)
+    return np.asarray(scale_column * np.linalg.solve(scale_row[:, None] * A * scale_column, scale_row * c))
 
 
 def start_vector(likelihood: ResidualLikelihood, start: ArrayLike | Mapping[str, float]) -> Array:
@@ -243,18 +230,20 @@ def feasible(likelihood: ResidualLikelihood, theta: Array, constraints: LinearCo
     """θ where it is allowed, else the nearest allowed one in the metric XᵀW(θ)X."""
     if not constraints or constraints.satisfied(theta, tol=0.0):
         return theta
-    return nearest(theta, constraints, likelihood.normal_equations(theta).H)
+    H = likelihood.normal_equations(theta).H
+    ridge = _RIDGE * np.diag(np.where(np.diag(H) > 0, np.diag(H), 1.0))
+    return project(theta, constraints, H + ridge)
 
 
 def lagged_start(
-    likelihood: ResidualLikelihood, prior: BoundPrior, constraints: LinearConstraints | None, rules: Starts
+    likelihood: ResidualLikelihood, prior: BoundPrior, constraints: LinearConstraints | None
 ) -> tuple[Array, tuple[str, ...], str]:
     """Least squares; where its misfit is large, or of unknown scale, the dominant weights if they fit better.
 
     Where noise swamps an operator, least squares is the edge of a plateau from which the iteration does not come back.
     Returns θ (d,), the names of the starts tried, and that of the one kept.
     """
-    plain, dominant = "least squares", "dominant"
+    plain, dominant, rules = "least squares", "dominant", Starts()
     try:
         theta = LeastSquares().fit(likelihood).theta
     except RankError:
@@ -265,7 +254,7 @@ def lagged_start(
         return theta, (plain,), plain
     few = likelihood.pilot(rules.pilot) or likelihood  # some of the blocks are enough to choose a start
     equations = few.normal_equations(theta)
-    if likelihood.scale_known and equations.q < rules.chi2 * equations.n:
+    if likelihood.scale_known and equations.q < CHI2_FACTOR * equations.n:
         return theta, (plain,), plain
     try:
         other = Dominant().estimate(few, prior, np.random.default_rng(rules.seed))

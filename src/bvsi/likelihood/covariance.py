@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias, TypeVar
 
@@ -46,19 +46,6 @@ _LEAST_ENTRIES = 200_000
 
 
 @dataclass(frozen=True, eq=False)
-class BlockGroup:
-    """Residual blocks that share one covariance: ``blocks`` (indices k), the first standing for all."""
-
-    blocks: Integers
-
-    def slabs(self, columns: int) -> Iterator[Integers]:
-        """Blocks a few at a time, so that with ``columns`` right-hand sides each they fill one block of a solve."""
-        size = max(1, SOLVE_COLUMNS // columns)
-        for start in range(0, len(self.blocks), size):
-            yield self.blocks[start : start + size]
-
-
-@dataclass(frozen=True, eq=False)
 class CovariancePlan:
     """All about Σ_kl that does not depend on θ.
 
@@ -72,6 +59,8 @@ class CovariancePlan:
         Pattern of C Σ_u where Σ_u is not diagonal.
     spread
         Σ_u values on its common pattern.
+    all_blocks
+        The plan of all blocks, where these are some of them: its symbolic Cholesky is theirs.
     """
 
     structure: Structure
@@ -79,6 +68,7 @@ class CovariancePlan:
     product: Product
     smear: Product | None
     spread: tuple[Array, ...]
+    all_blocks: CovariancePlan | None = field(default=None, kw_only=True)
 
     @property
     def pattern(self) -> Pattern:
@@ -88,27 +78,23 @@ class CovariancePlan:
     @cached_property
     def analysis(self) -> Analysis:
         """Symbolic Cholesky of a diagonal block, which stacked weighting does not use."""
-        return analyse(self.pattern, coordinates=self.structure.coordinates)
+        if self.all_blocks is not None:
+            return self.all_blocks.analysis
+        return analyse(self.pattern, self.structure.coordinates)
 
-    def of_blocks(self, structure: Structure) -> CovariancePlan:
-        """The plan of some of its blocks, with the same symbolic Cholesky."""
-        few = replace(self, structure=structure)
-        vars(few)["analysis"] = self.analysis  # where cached_property looks it up
-        return few
-
-    def groups(self, residuals: Residuals) -> tuple[BlockGroup, ...]:
-        """Blocks sorted by what their covariance is made of."""
+    def groups(self, residuals: Residuals) -> tuple[Integers, ...]:
+        """Blocks (indices k) by what their covariance is made of: those of a group share one."""
         return self._groups_constant if residuals.constant_jacobian else self._groups_varying
 
     @cached_property
-    def _groups_constant(self) -> tuple[BlockGroup, ...]:
+    def _groups_constant(self) -> tuple[Integers, ...]:
         return self._sorted_blocks(by_state=False)
 
     @cached_property
-    def _groups_varying(self) -> tuple[BlockGroup, ...]:
+    def _groups_varying(self) -> tuple[Integers, ...]:
         return self._sorted_blocks(by_state=True)
 
-    def _sorted_blocks(self, *, by_state: bool) -> tuple[BlockGroup, ...]:
+    def _sorted_blocks(self, *, by_state: bool) -> tuple[Integers, ...]:
         found: dict[tuple[object, ...], list[int]] = {}
         for k in range(self.structure.n_blocks):
             times, a, b = stencil_row(self.structure, k)
@@ -116,19 +102,7 @@ class CovariancePlan:
             unused = self.structure.inactive(k).tobytes()
             key = (*_rounded(a), *_rounded(b), *self.noise.label[times], *state, unused)
             found.setdefault(key, []).append(k)
-        return tuple(BlockGroup(np.array(blocks)) for blocks in found.values())
-
-    def block(self, residuals: Residuals, theta: Array, k: int, other: int | None = None) -> Array:
-        """Σ_kl(θ) on the pattern, (nnz,); by default the diagonal block Σ_kk."""
-        times, C = sensitivities(residuals, theta, k)
-        if other is None:
-            return self.diagonal_block(k, times, C)
-        left = self.sensitivities_times_noise(times, C)
-        times_other, C_other = sensitivities(residuals, theta, other)
-        shared, mine, theirs = np.intersect1d(times, times_other, return_indices=True)
-        if not len(shared):
-            return np.zeros(self.pattern.nnz)
-        return self.product.values(left[mine], C_other[theirs])
+        return tuple(np.array(blocks) for blocks in found.values())
 
     def diagonal_block(self, k: int, times: Integers, C: Array) -> Array:
         """Σ_kk = Σ_j C_kj Σ_u,j C_kjᵀ on the pattern, (nnz,), from C_kj (times, nnz); one where nothing is used."""
@@ -144,16 +118,15 @@ class CovariancePlan:
 
     def noise_times(self, time: int, V: Array) -> Array:
         """Σ_u,time V for V (n_u, m)."""
-        noise = self.noise.distinct[int(self.noise.label[time])]
-        product: Array = noise @ V if sparse.issparse(noise) else noise[:, None] * V
-        return product
+        return _times(self.noise.distinct[int(self.noise.label[time])], V)
 
     def noise_everywhere(self, V: Array) -> Array:
-        """Σ_u,j V_j at all times, for V (n_u, T)."""
+        """Σ_u,j V_j at all times, for V (n_u, T) or (n_u, T, m)."""
         product = np.empty_like(V)
         for label, noise in enumerate(self.noise.distinct):
             there = self.noise.label == label
-            product[:, there] = noise @ V[:, there] if sparse.issparse(noise) else noise[:, None] * V[:, there]
+            some = V[:, there]
+            product[:, there] = _times(noise, some.reshape(len(V), -1)).reshape(some.shape)
         return product
 
     def sensitivities_times_noise(self, times: Integers, C: Array) -> Array:
@@ -167,6 +140,11 @@ class CovariancePlan:
             variances: Array = self.noise.distinct[label]
             return c * variances[self.structure.pattern.indices]
         return self.smear.values(c, self.spread[label])
+
+
+def _times(noise: Any, V: Array) -> Array:
+    """Σ V for a matrix Σ, or for its diagonal."""
+    return np.asarray(noise @ V if sparse.issparse(noise) else noise[:, None] * V)
 
 
 def plan_covariance(structure: Structure, noise: Noise | StateCovariance) -> CovariancePlan:
@@ -211,10 +189,12 @@ def sensitivities(residuals: Residuals, theta: Array, k: int) -> tuple[Integers,
 
 @dataclass(frozen=True, eq=False)
 class FactorisedGroup:
-    """Σ_kk(θ) of a group of blocks, factorised.
+    """Σ_kk(θ) that some blocks share, factorised.
 
     Attributes
     ----------
+    blocks
+        Their indices k; the first stands for all.
     times
         Times j of the first block, (m,).
     b
@@ -223,11 +203,17 @@ class FactorisedGroup:
         C_kj on the structure's pattern, (m, nnz).
     """
 
-    group: BlockGroup
+    blocks: Integers
     times: Integers
     b: Array
     C: Array
     factor: Factor
+
+    def slabs(self, columns: int) -> Iterator[Integers]:
+        """Blocks a few at a time, so that with ``columns`` right-hand sides each they fill one block of a solve."""
+        size = max(1, SOLVE_COLUMNS // columns)
+        for start in range(0, len(self.blocks), size):
+            yield self.blocks[start : start + size]
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,16 +237,16 @@ class Part:
             raise BvsiError("this needs the noise covariance, which unweighted residuals lack; use Block() weighting.")
         return self.plan
 
-    def factorised(self, theta: Array, group: BlockGroup, *, newest: bool = False) -> FactorisedGroup:
+    def factorised(self, theta: Array, blocks: Integers, *, newest: bool = False) -> FactorisedGroup:
         """Cholesky factor of Σ_kk(θ) of a group of blocks; of C_kj Σ_u C_kjᵀ at the newest time j alone if so asked."""
-        plan, k = self.covariance, int(group.blocks[0])
+        plan, k = self.covariance, int(blocks[0])
         times, C = sensitivities(self.residuals, theta, k)
         b = stencil_row(self.residuals.structure, k)[2]
         if newest:
             times, C, b = times[-1:], C[-1:], b[-1:]
         label = f"residual covariance of {self.label}, block {k}"
         factor = plan.analysis.factor(plan.diagonal_block(k, times, C), label=label)
-        return FactorisedGroup(group, times, b, C, factor)
+        return FactorisedGroup(blocks, times, b, C, factor)
 
 
 def _row(matrix: Any, k: int) -> dict[int, float]:
@@ -294,8 +280,8 @@ def over_groups(
     """
     groups = part.covariance.groups(part.residuals)
 
-    def one(group: BlockGroup) -> Result:
-        return work(part.factorised(theta, group, newest=newest))
+    def one(blocks: Integers) -> Result:
+        return work(part.factorised(theta, blocks, newest=newest))
 
     with single_threaded_blas() if len(groups) > 1 else nullcontext():
         yield from side_by_side(one, groups, threads=threads_for(len(groups), part.covariance.pattern.nnz))
@@ -315,9 +301,9 @@ def block_solver(part: Part, theta: Array, *, keep: bool) -> Weights:
     def solve(Z: Array) -> Array:
         out = np.empty_like(Z)
         if factors is None:
-            solved = over_groups(part, theta, lambda one: (one.group.blocks, _solved(one, Z)))
+            solved = over_groups(part, theta, lambda one: (one.blocks, _solved(one, Z)))
         else:
-            solved = ((one.group.blocks, _solved(one, Z)) for one in factors)
+            solved = ((one.blocks, _solved(one, Z)) for one in factors)
         for blocks, columns in solved:
             out[:, blocks] = columns
         return out
@@ -327,7 +313,7 @@ def block_solver(part: Part, theta: Array, *, keep: bool) -> Weights:
 
 def _solved(one: FactorisedGroup, Z: Array) -> Array:
     """Σ_kk⁻¹ Z_k for the blocks of a group, (N, blocks, m)."""
-    columns = Z[:, one.group.blocks]
+    columns = Z[:, one.blocks]
     return one.factor.solve(columns.reshape(len(Z), -1)).reshape(columns.shape)
 
 

@@ -210,7 +210,7 @@ def instrumental_equations(part: Part, theta: Array, around: Neighbours | None =
 
     def of_group(one: FactorisedGroup) -> Array:
         gram = np.zeros((m - 1, m))
-        for blocks in one.group.slabs(2 * m):
+        for blocks in one.slabs(2 * m):
             columns = np.concatenate([residuals.Z[:, blocks], _instruments(residuals, blocks, shift, around)], axis=2)
             white = one.factor.whiten(columns.reshape(N, -1)).reshape(-1, 2 * m - 1)
             gram += white[:, m:].T @ white[:, :m]
@@ -298,7 +298,7 @@ def change_of_variables(part: Part, theta: Array, gradient: bool) -> ValueGradie
     noise = part.covariance.noise
 
     def of_group(one: FactorisedGroup) -> ValueGradient:
-        constant, n = sum(noise.logdet(int(j)) for j in _newest(part, one.group.blocks)), len(one.group.blocks)
+        constant, n = sum(noise.logdet(int(j)) for j in _newest(part, one.blocks)), len(one.blocks)
         slope = logdet_slope(part, one) if gradient else np.zeros(len(theta))
         return ValueGradient(0.5 * (n * one.factor.logdet() - constant), 0.5 * n * slope)
 

@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sparse
 from scipy.sparse.linalg import splu
 
-from bvsi.common.arrays import Array, Integers
+from bvsi.common.arrays import Array
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.likelihood.covariance import Part, Weights, block_solver, stencil_row
 from bvsi.likelihood.equations import check_change_of_variables
@@ -237,10 +237,9 @@ def _variances(part: Part, time: int) -> Array:
 
 @dataclass(frozen=True, eq=False)
 class _Equation:
-    """One equation: its rows, those of all tests that are kept (None for all), and the inverses over space and time."""
+    """One equation: its rows, and the inverses over space, of the tests that are kept, and time."""
 
     rows: slice
-    kept: Integers | None
     space: Kronecker
     time: Array
 
@@ -248,12 +247,10 @@ class _Equation:
         """P⁻¹R for R (rows, K, m); tests that are left out count as zero."""
         K, m = R.shape[1:]
         full = np.ascontiguousarray(R).reshape(-1, K * m)
-        if self.kept is not None:
+        if self.space.rows is not None:
             full = np.zeros((self.space.shape[1], K * m))
-            full[self.kept] = R.reshape(-1, K * m)
-        inner = self.space @ full
-        inner = inner if self.kept is None else inner[self.kept]
-        return np.asarray(np.matmul(self.time, inner.reshape(-1, K, m)))
+            full[self.space.rows] = R.reshape(-1, K * m)
+        return np.asarray(np.matmul(self.time, (self.space @ full).reshape(-1, K, m)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,9 +269,9 @@ class KroneckerPreconditioner:
         for entries in structure.mass_at_nodes.at_nodes():
             tests = entries.tests.product
             means = np.array([variances[entries.columns].mean() for variances in noise.distinct])
-            space = Kronecker(tuple(_inverse(_gram(A)) for A in tests.factors))
+            space = Kronecker(tuple(_inverse(_gram(A)) for A in tests.factors), tests.rows)
             time = _inverse((a * means[noise.label]) @ a.T)
-            equations.append(_Equation(entries.tests.rows, tests.rows, space, time))
+            equations.append(_Equation(entries.tests.rows, space, time))
         return KroneckerPreconditioner(tuple(equations))
 
     def __call__(self, R: Array) -> Array:

@@ -154,7 +154,9 @@ class ResidualLikelihood:
         if self.weighting.couples_blocks:
             return residual_likelihood(replace(self.system, experiments=few), self.noise, self.weighting)
         pairs = zip(self.plans, few, strict=True)
-        plans = tuple(None if plan is None else plan.of_blocks(e.structure) for plan, e in pairs)
+        plans = tuple(
+            None if plan is None else replace(plan, structure=e.structure, all_blocks=plan) for plan, e in pairs
+        )
         return replace(self, system=replace(self.system, experiments=few), plans=plans)
 
     def apart(self) -> list[tuple[list[int], ResidualLikelihood]]:

@@ -111,7 +111,7 @@ class SpaceTime:
             for j in some:
                 apart[j][:, columns] = V[:, j]
             V[:, some] = 0.0
-            spread = np.stack([self.plan.noise_everywhere(V[:, :, i]) for i in range(V.shape[2])], axis=2)
+            spread = self.plan.noise_everywhere(V)
             if together == m:
                 gram = np.tensordot(V, spread, axes=((0, 1), (0, 1)))
             else:

@@ -201,7 +201,7 @@ class StackedPlan(CovariancePlan):
     @cached_property
     def stacked_analysis(self) -> Analysis:
         """Symbolic Cholesky of Σ."""
-        return analyse(self.stacked.pattern, coordinates=space_time_coordinates(self.structure))
+        return analyse(self.stacked.pattern, space_time_coordinates(self.structure))
 
     @cached_property
     def direct(self) -> bool:
@@ -217,8 +217,7 @@ class StackedPlan(CovariancePlan):
         With unlimited memory Σ is always factorised.
         """
         structure = self.structure
-        some = isinstance(self.stacked, RowsCovariance) or structure.mass_at_nodes is None
-        if some or not self.dense or math.isinf(self.max_memory):
+        if isinstance(self.stacked, RowsCovariance) or not self.dense or math.isinf(self.max_memory):
             return False
         n = float(structure.n_rows * structure.n_blocks)
         return n > WORK.rows and n**2 * (n + WORK.entry) > WORK.value * structure.n_state * structure.n_times

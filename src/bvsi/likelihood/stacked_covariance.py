@@ -33,7 +33,6 @@ from bvsi.likelihood.covariance import CovariancePlan, side_by_side, threads_for
 from bvsi.likelihood.tensor_covariance import Kind, TensorCovariance, TimeProducts
 from bvsi.linalg import Pattern
 from bvsi.linalg.factor import Bands
-from bvsi.linalg.pattern import scatter
 from bvsi.residual import Residuals, Sensitivity, Structure
 
 
@@ -426,7 +425,7 @@ class RowsCovariance:
             C = pattern.matrix(a[pattern.rows] * M[slots] - b[pattern.rows] * G.values(j)[slots])
             WC = self.blocks.noise_times(j, C.T @ W[np.ix_(own, own)]).T
             inner = b[pattern.rows] * WC[pattern.rows, pattern.indices]
-            onto = scatter(slots, inner, residuals.structure.pattern.nnz)
+            onto: Array = np.bincount(slots, inner, residuals.structure.pattern.nnz).astype(float)
             slope -= 2.0 * residuals.operators_inner(onto, j)
         return slope
 
@@ -452,19 +451,10 @@ class LaggedCovariance(RowsCovariance):
             unit[i[own], k[own], own - first] = 1.0
             V = structure.mass.summed_transposed(structure.a, unit) - G.summed_transposed(structure.b, unit)
             C.append(kind(V.reshape(-1, len(own)).T))
-            spread.append(kind(self._noisy(V).reshape(-1, len(own)).T))
+            spread.append(kind(self.blocks.noise_everywhere(V).reshape(-1, len(own)).T))
         if together >= n:
             return np.asarray(C[0] @ spread[0].T)
         return np.asarray((sparse.vstack(C) @ sparse.vstack(spread).T).toarray())
-
-    def _noisy(self, V: Array) -> Array:
-        """Σ_u,j V_j for V (n_u, T, m)."""
-        noise, product = self.blocks.noise, np.empty_like(V)
-        for label, own in enumerate(noise.distinct):
-            there = noise.label == label
-            some = V[:, there].reshape(len(V), -1)
-            product[:, there] = (own @ some if sparse.issparse(own) else own[:, None] * some).reshape(V[:, there].shape)
-        return product
 
     def logdet_gradient(self, residuals: Residuals, theta: Array, inverse: Array) -> Array:
         """Refused."""

@@ -1,6 +1,6 @@
 """Sparse Cholesky factorisation: analyse a pattern once, factorise many value sets.
 
-analysis = analyse(pattern, coordinates=nodes)
+analysis = analyse(pattern, nodes)
 factor   = analysis.factor(values, label="residual covariance")
 factor.logdet(), factor.solve(B), factor.whiten(B), factor.selected_inverse()
 
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import scipy.sparse as sparse
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.common.arrays import Array, Integers, Mask
@@ -24,20 +23,18 @@ from bvsi.linalg.machine import single_threaded_blas
 from bvsi.linalg.pattern import Pattern
 
 
-def analyse(pattern: Pattern, *, coordinates: ArrayLike | None = None) -> Analysis:
+def analyse(pattern: Pattern, coordinates: ArrayLike) -> Analysis:
     """Symbolic analysis of ``P A Pᵀ = L Lᵀ`` for all symmetric positive definite A on a pattern.
 
     Parameters
     ----------
     pattern: symmetric, (n, n), with its whole diagonal.
-    coordinates: (n, dim) place of every unknown. With them the order of elimination is geometric nested
-        dissection, which is the better one on grids and meshes; without, minimum degree.
+    coordinates: (n, dim) place of every unknown, for the order of elimination, geometric nested dissection.
     """
     from bvsi.linalg.symbolic import analyse_pattern  # imports Numba
 
     check_pattern(pattern)
-    permutation = minimum_degree(pattern) if coordinates is None else nested_dissection(pattern, coordinates)
-    return analyse_pattern(pattern, permutation)
+    return analyse_pattern(pattern, nested_dissection(pattern, coordinates))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +49,6 @@ class Analysis:
     ----------
     pattern: of A.
     permutation: (n,) row of A in every row of L.
-    inverse: (n,) row of L of every row of A.
     first: (n_super + 1,) first column of every supernode.
     parent: (n_super,) the supernode that holds the first row below the diagonal block; −1 at a root.
     row_start: (n_super + 1,); rows: concatenated row structures.
@@ -61,12 +57,10 @@ class Analysis:
     slots: (nnz,) place in L of every entry of A's pattern; the two mirror images share a place.
     lower: entries of A's pattern that fill L: one of each mirror pair, and the diagonal.
     stack_size: numbers that the update matrices of the multifrontal method need at most.
-    factor_nnz: entries of L without the zeros that merging added.
     """
 
     pattern: Pattern
     permutation: Integers
-    inverse: Integers
     first: Integers
     parent: Integers
     row_start: Integers
@@ -76,7 +70,6 @@ class Analysis:
     slots: Integers
     lower: Integers
     stack_size: int
-    factor_nnz: int
 
     @cached_property
     def lower_slots(self) -> Integers:
@@ -173,21 +166,6 @@ class SupernodalFactor(Factor):
 _MAX_LEVELS = 39
 # Coordinates closer than this many edge lengths are ties: they differ by rounding, not by position.
 _TIE = 1e-6
-
-
-def minimum_degree(pattern: Pattern) -> Integers:
-    """Multiple minimum degree ordering of the graph of A + Aᵀ, as SuperLU computes it."""
-    from scipy.sparse.linalg import spilu
-
-    # SuperLU orders only on the way to a factorisation. An incomplete one of a diagonally dominant matrix
-    # that drops all it can is the cheapest: the ordering itself is then nearly all of the time.
-    n = pattern.shape[0]
-    A = sparse.csc_array(pattern.matrix(np.ones(pattern.nnz)))
-    A = sparse.csc_matrix(A + sparse.diags_array(np.full(n, 2.0 * pattern.nnz / n + n)))
-    A.indptr, A.indices = A.indptr.astype(np.intc), A.indices.astype(np.intc)
-    options = {"SymmetricMode": True}
-    lu = spilu(A, drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=options)
-    return np.argsort(lu.perm_c).astype(np.int64)
 
 
 def nested_dissection(pattern: Pattern, coordinates: ArrayLike, *, leaf: int = 16) -> Integers:

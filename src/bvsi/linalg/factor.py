@@ -49,11 +49,6 @@ class Factor(Protocol):
         del n, rng
         return None
 
-    def gram(self, B: ArrayLike) -> Array:
-        """``BᵀA⁻¹B = (RB)ᵀ(RB)``, (m, m), for B (n, m) with few columns: it holds a whitened copy of B."""
-        whitened = self.whiten(np.atleast_2d(np.asarray(B, dtype=np.float64).T).T)
-        return np.asarray(whitened.T @ whitened)
-
     def selected_inverse(self) -> Array:
         """Entries of A⁻¹ on the pattern of A, (nnz,) in its slot order."""
 
@@ -80,25 +75,17 @@ def check_values(values: ArrayLike, pattern: Pattern, label: str) -> Array:
     array = np.ascontiguousarray(values, dtype=np.float64)
     if array.shape != (pattern.nnz,):
         raise BvsiError(f"values of {label} must have shape ({pattern.nnz},); it is {array.shape}")
-    finite = np.isfinite(array)
-    if not finite.all():
-        row = int(pattern.rows[np.flatnonzero(~finite)[0]])
-        raise NotPositiveDefiniteError(
-            f"{label}: {int((~finite).sum())} entries are NaN or infinite, the first in row {row}. "
-            "Look for NaN in the data, for overflow, or for coefficients that have diverged.",
-            label,
-            row,
-        )
+    check_finite(array, pattern.rows, label)
     return array
 
 
-def check_diagonal(diagonal: Array, label: str) -> None:
-    """Refuse entries of a diagonal that are not finite; where others are not, they spoil a pivot."""
-    finite = np.isfinite(diagonal)
+def check_finite(entries: Array, rows: Integers | range, label: str) -> None:
+    """Refuse entries of some rows that are not finite; of a diagonal, others that are not spoil a pivot."""
+    finite = np.isfinite(entries)
     if not finite.all():
-        row = int(finite.argmin())
+        row = int(rows[int(finite.argmin())])
         raise NotPositiveDefiniteError(
-            f"{label}: entries are NaN or infinite, the first in row {row}. "
+            f"{label}: {int((~finite).sum())} entries are NaN or infinite, the first in row {row}. "
             "Look for NaN in the data, for overflow, or for coefficients that have diverged.",
             label,
             row,
@@ -192,7 +179,7 @@ class DenseFactor(Factor):
     def of(A: Array, pattern: Callable[[], Pattern], *, label: str = "matrix") -> DenseFactor:
         """Factorise A (n, n) in C order, in place; its lower triangle is read. Errors are those of sparse matrices."""
         diagonal = A.diagonal().copy()
-        check_diagonal(diagonal, label)
+        check_finite(diagonal, range(len(A)), label)
         U, info = lapack.dpotrf(A.T, lower=0, clean=0, overwrite_a=1)
         if info > 0:
             raise not_positive_definite(label, info - 1, float(diagonal[info - 1]))
@@ -325,7 +312,7 @@ class BandedFactor(Factor):
     def of(bands: Bands, A: Sequence[Array], pattern: Callable[[], Pattern], *, label: str = "matrix") -> BandedFactor:
         """Factorise A, by panels, in place. Errors are those of sparse matrices."""
         diagonal, U = bands.diagonal(A), np.zeros((bands.panels[0][2],) * 2, order="F")
-        check_diagonal(diagonal, label)
+        check_finite(diagonal, range(bands.n), label)
         for number in range(len(bands.panels)):
             rows, _, D, B = bands.panel(A, number)
             c, m = len(D), len(B)

@@ -20,9 +20,6 @@ from numpy.typing import ArrayLike, NDArray
 from bvsi.common.arrays import Array, Integers
 from bvsi.errors import BvsiError
 
-# Entries handled at once by `scatter`: bounds its temporary index array to 32 MB.
-_SCATTER_CHUNK = 4_000_000
-
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
@@ -87,7 +84,7 @@ class Pattern:
 
         Returns
         -------
-        The pattern, and ``positions`` (n_entries,) with the slot of every entry, as :func:`scatter` wants it.
+        The pattern, and ``positions`` (n_entries,) with the slot of every entry.
         """
         row = np.asarray(rows, dtype=np.int64).ravel()
         col = np.asarray(cols, dtype=np.int64).ravel()
@@ -181,33 +178,6 @@ class Pattern:
         indptr = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         slots = np.repeat(self.indptr[kept] - indptr[:-1], counts) + np.arange(indptr[-1], dtype=np.int64)
         return Pattern((len(kept), self.shape[1]), indptr, self.indices[slots]), slots
-
-
-def scatter(positions: ArrayLike, entries: ArrayLike, nnz: int) -> Array:
-    """``values[..., s] = Σ_{e: positions[e] = s} entries[..., e]``: sum COO entries into slots.
-
-    Parameters
-    ----------
-    positions: (n_entries,) slot of every entry, from :meth:`Pattern.from_coo`.
-    entries: (..., n_entries); leading axes, such as times, are kept.
-    nnz: number of slots.
-    """
-    slots = np.asarray(positions, dtype=np.int64).ravel()
-    weights = np.asarray(entries, dtype=np.float64)
-    if weights.shape[-1:] != slots.shape:
-        raise BvsiError(f"entries must have {len(slots)} values on their last axis; shape {weights.shape}")
-    _check_range(slots, nnz, "positions")
-    leading = weights.shape[:-1]
-    flat = weights.reshape(-1, len(slots)) if len(slots) else weights.reshape(int(np.prod(leading)), 0)
-    out = np.empty((len(flat), nnz))
-    step = max(1, _SCATTER_CHUNK // max(1, len(slots)))
-    for start in range(0, len(flat), step):
-        block = flat[start : start + step]
-        # One bincount for the whole block: row r of it counts in the slots r*nnz … (r+1)*nnz.
-        shifted = (slots + nnz * np.arange(len(block), dtype=np.int64)[:, None]).ravel()
-        sums = np.bincount(shifted, weights=block.ravel(), minlength=nnz * len(block))
-        out[start : start + step] = sums.reshape(len(block), nnz)
-    return out.reshape(*leading, nnz)
 
 
 def _from_keys(keys: Integers, shape: tuple[int, int]) -> Pattern:

@@ -51,7 +51,6 @@ def analyse_pattern(pattern: Pattern, permutation: Integers) -> Analysis:
     return Analysis(
         pattern=pattern,
         permutation=perm,
-        inverse=inverse,
         first=first,
         parent=super_parent,
         row_start=row_start,
@@ -61,7 +60,6 @@ def analyse_pattern(pattern: Pattern, permutation: Integers) -> Analysis:
         slots=slots,
         lower=lower,
         stack_size=update_stack_size(first, row_start, super_parent),
-        factor_nnz=int(counts.sum()),
     )
 
 

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.sparse
-import scipy.sparse.csgraph
 from numpy.typing import ArrayLike, NDArray
 
 from bvsi.common.arrays import Array, Mask
@@ -151,14 +149,6 @@ class Affine:
     def free_names(self) -> tuple[str, ...]:
         """Names of η."""
         return tuple(self.names[i] for i in self.free)
-
-    @property
-    def groups(self) -> tuple[tuple[str, ...], ...]:
-        """Names that are tied together, two or more to a group."""
-        share = scipy.sparse.csr_array(np.abs(self.T) @ np.abs(self.T).T)
-        count, label = scipy.sparse.csgraph.connected_components(share, directed=False)
-        members = [np.flatnonzero(label == k) for k in range(count)]
-        return tuple(tuple(self.names[i] for i in group) for group in members if len(group) > 1)
 
 
 def solve_equalities(A: Array, b: Array, names: tuple[str, ...], texts: Sequence[str]) -> Affine:

@@ -136,17 +136,10 @@ class LinearConstraints:
         rows = _without_constants(rows, np.zeros(len(self)), "in a model without its operators; keep them")
         return _consistent(tuple(self.names[i] for i in chosen), rows)
 
-    def with_bounds(self, lower: ArrayLike, upper: ArrayLike, texts: Sequence[str]) -> LinearConstraints:
+    def with_bounds(self, lower: Array, upper: Array, texts: Sequence[str]) -> LinearConstraints:
         """Further bounds lower ≤ θ ≤ upper, each (d,), ±inf where there is none, with d texts."""
-        low, high = np.asarray(lower, dtype=np.float64), np.asarray(upper, dtype=np.float64)
-        d = len(self.names)
-        if low.shape != (d,) or high.shape != (d,) or len(texts) != d:
-            raise BvsiError(
-                f"bounds: lower, upper and texts need {d} entries; got {low.shape}, {high.shape}, {len(texts)}."
-            )
-        if np.isnan(low).any() or np.isnan(high).any() or (low == math.inf).any() or (high == -math.inf).any():
-            raise BvsiError("bounds: lower below inf and upper above -inf are needed, and no NaN.")
-        further = ConstraintRows(np.eye(d), low, high, tuple(texts)).take(np.isfinite(low) | np.isfinite(high))
+        every = ConstraintRows(np.eye(len(self.names)), lower, upper, tuple(texts))
+        further = every.take(np.isfinite(lower) | np.isfinite(upper))
         return _consistent(self.names, stacked([self.rows, further]))
 
     def satisfied(self, theta: ArrayLike, tol: float = 1e-9) -> Mask:

@@ -253,13 +253,8 @@ def interior(theta: Array, scale: Array, constraints: LinearConstraints) -> Arra
     scale
         (d,), positive, such as standard deviations.
     """
-    d = len(constraints.names)
-    if np.shape(theta) != (d,) or not np.isfinite(theta).all():
-        raise BvsiError(f"theta: {d} finite numbers are needed; got shape {np.shape(theta)}.")
-    if np.shape(scale) != (d,) or not (np.isfinite(scale) & (np.asarray(scale) > 0)).all():
-        raise BvsiError(f"scale: {d} positive finite numbers are needed; got shape {np.shape(scale)}.")
     if not constraints:
-        return np.asarray(theta, dtype=np.float64)
+        return theta
     width = np.minimum(np.linalg.norm(constraints.A * scale, axis=1), 0.5 * (constraints.upper - constraints.lower))
     t = _largest_slack(theta, scale, constraints, width)
     if t <= _FLAT:

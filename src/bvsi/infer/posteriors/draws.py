@@ -1,13 +1,13 @@
 """Posteriors known by draws: particles of equal weight, and Markov chains with their convergence, by arviz-stats.
 
-Rank-normalised split R-hat and effective sample sizes take draws (chains, draws, d) and return (d,); NaN where there
-are fewer than four draws per chain, or all draws of a coefficient are equal.
+R-hat and effective sample sizes are NaN where there are fewer than four draws per chain, or all draws of a coefficient
+are equal.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -151,18 +151,25 @@ class ChainPosterior(DrawnPosterior):
 
     @cached_property
     def r_hat(self) -> Array:
-        """Rank-normalised split R̂ (d,); chains that agree have less than 1.01."""
-        return rank_normalised_r_hat(self.draws)
+        """Rank-normalised split R̂ (d,); chains that agree have less than 1.01.
+
+        The larger of that of draws, which sees chains that differ in place, and of folded draws, in spread. arviz-stats
+        wants two chains at least; a lone one is judged by its halves.
+        """
+        draws, half = self.draws, self.draws.shape[1] // 2
+        if len(draws) == 1:
+            draws = np.concatenate([draws[:, :half], draws[:, draws.shape[1] - half :]])
+        return _diagnostic(draws, "rhat", method="rank")
 
     @cached_property
     def ess_bulk(self) -> Array:
-        """Effective sample size in the bulk (d,)."""
-        return bulk_ess(self.draws)
+        """Effective sample size of the normal scores (d,): how well the middle of the law is known."""
+        return _diagnostic(self.draws, "ess", method="bulk")
 
     @cached_property
     def ess_tail(self) -> Array:
-        """Effective sample size in the tails (d,)."""
-        return tail_ess(self.draws)
+        """Effective sample size in the tails (d,): the smaller one of 1[θ ≤ q], q the 5% and 95% quantiles."""
+        return _diagnostic(self.draws, "ess", method="tail", prob=TAILS)
 
     @property
     def divergences(self) -> int:
@@ -189,34 +196,13 @@ def _finite(label: str, values: ArrayLike, shape: tuple[int | None, ...]) -> Arr
     return array
 
 
-def rank_normalised_r_hat(draws: Array) -> Array:
-    """The larger R̂ of draws and folded draws: the first sees chains that differ in place, the second in spread.
-
-    arviz-stats wants two chains at least; a lone one is judged by its halves.
-    """
-    n = draws.shape[1]
-    if len(draws) == 1:
-        draws = np.concatenate([draws[:, : n // 2], draws[:, n - n // 2 :]])
-    return _moving(lambda arviz, moving: arviz.rhat(moving, chain_axis=0, draw_axis=1, method="rank"), draws)
-
-
-def bulk_ess(draws: Array) -> Array:
-    """Effective sample size of the normal scores: how well the middle of the law is known."""
-    return _moving(lambda arviz, moving: arviz.ess(moving, chain_axis=0, draw_axis=1, method="bulk"), draws)
-
-
-def tail_ess(draws: Array) -> Array:
-    """The smaller effective sample size of 1[θ ≤ q], q the 5% and 95% quantiles."""
-    return _moving(lambda arviz, moving: arviz.ess(moving, chain_axis=0, draw_axis=1, method="tail", prob=TAILS), draws)
-
-
-def _moving(diagnostic: Callable[[Any, Array], Any], draws: Array) -> Array:
-    """A diagnostic of the coefficients whose draws are not all equal."""
+def _diagnostic(draws: Array, name: str, **options: Any) -> Array:
+    """A diagnostic of arviz-stats, of the coefficients whose draws are not all equal."""
     from arviz_stats.base import array_stats  # imports most of SciPy, which posteriors without chains do not need
 
     result = np.full(draws.shape[2], np.nan)
     moving = np.ptp(draws, axis=(0, 1)) > 0
     if draws.shape[1] >= LEAST_DRAWS and moving.any():
         with np.errstate(divide="ignore", invalid="ignore"):  # chains that stand still have no variance within
-            result[moving] = diagnostic(array_stats, draws[:, :, moving])
+            result[moving] = getattr(array_stats, name)(draws[:, :, moving], chain_axis=0, draw_axis=1, **options)
     return result

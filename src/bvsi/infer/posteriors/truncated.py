@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -67,7 +67,6 @@ class TruncatedPosterior(HandOver):
     base: GaussianPosterior | NormalInverseGammaPosterior
     constraints: LinearConstraints
     mode: Array
-    seed: int = field(default=0, repr=False)
 
     def __post_init__(self) -> None:
         if self.constraints.names != self.names:
@@ -136,14 +135,14 @@ class TruncatedPosterior(HandOver):
     def _law(self) -> GaussianPosterior | NormalInverseGammaPosterior | ParticlePosterior:
         if self._share == 1:
             return self.base
-        return ParticlePosterior(self.names, self.sample(MOMENT_DRAWS, np.random.default_rng(self.seed)))
+        return ParticlePosterior(self.names, self.sample(MOMENT_DRAWS, np.random.default_rng(0)))
 
     @cached_property
     def _share(self) -> float:
         """P(inside): 1 where the inequalities are out of reach, else the share of draws."""
         if self._outside_bound < NEGLIGIBLE:
             return 1.0
-        return float(self._inside.contains(self._unbounded(TRIALS, np.random.default_rng(self.seed))).mean())
+        return float(self._inside.contains(self._unbounded(TRIALS, np.random.default_rng(0))).mean())
 
     @property
     def _outside_bound(self) -> float:

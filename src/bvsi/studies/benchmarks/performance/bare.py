@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bvsi.infer import Fit, Lagged
-from bvsi.likelihood import ResidualLikelihood
+from bvsi.likelihood import ResidualLikelihood, sensitivities
 from bvsi.likelihood.covariance import SOLVE_COLUMNS
 from bvsi.studies.benchmarks.performance.timing import best_of
 
@@ -46,7 +46,7 @@ def bare(likelihood: ResidualLikelihood, theta: Array, repeats: int = 3) -> Bare
     """On the matrix of the first block; columns all at once or a few at a time, whichever is quicker."""
     plan, residuals = likelihood.plans[0], likelihood.system.experiments[0]
     assert plan is not None
-    values = plan.block(residuals, theta, 0)
+    values = plan.diagonal_block(0, *sensitivities(residuals, theta, 0))
     factoring, factor = best_of(repeats, lambda: plan.analysis.factor(values))
     columns = residuals.Z.reshape(len(residuals.Z), -1)
     cuts = range(SOLVE_COLUMNS, columns.shape[1], SOLVE_COLUMNS)
