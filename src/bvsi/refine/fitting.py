@@ -5,14 +5,14 @@
 With Φ the deviance plus both exponents, S its curvature by θ and C that by z (:mod:`bvsi.refine.expansion`):
 
     θ | û ~ N(θ̂, S⁻¹) within bounds
-    log p(û | model) = log p(û | θ̂) − Σ_i (½ θ̂_i²/s_i² + log s_i) − ½ log|S|
-    log p(û | θ) = −½ (Φ − Σ_i θ_i²/s_i²) + ½ Σ log p_i − ½ log|C|
+    log p(û | model) = log p(û | θ̂) − Σ_i (½ (θ̂_i − m_i)²/s_i² + log s_i) − ½ log|S|
+    log p(û | θ) = −½ (Φ − Σ_i (θ_i − m_i)²/s_i²) + ½ Σ log p_i − ½ log|C|
 
 up to what all models share.
 
-θ̂ is where log p(û | θ) − Σ_i ½ θ_i²/s_i² is largest, and S is taken there with half the curvature of log|C|: the
-initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most likely
-one (:mod:`bvsi.refine.model`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
+θ̂ is where log p(û | θ) − Σ_i ½ (θ_i − m_i)²/s_i² is largest, and S is taken there with half the curvature of log|C|:
+the initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most
+likely one (:mod:`bvsi.refine.model`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
 """
 
 from __future__ import annotations
@@ -373,7 +373,7 @@ def _alone_fitted(model: ForwardModel, point: Point) -> Point:
     while sums is not None and damping <= last:
         S = sum(sums.curvature) / point.level + np.diag(model.scale**-2.0)
         damped = S + damping * np.diag(np.diag(S))
-        slope = sum(sums.slope) / point.level - point.theta / model.scale**2
+        slope = sum(sums.slope) / point.level - model.beyond(point.theta) / model.scale
         step = replace(point, theta=solve_program(damped, damped @ point.theta + slope, model.bounds))
         tried = sums_alone(model, step)
         if tried is None or tried.deviance >= sums.deviance:
@@ -524,12 +524,11 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         0.5 * float(np.log(one.precisions(law)[one.mu > 0]).sum())
         for one, law in zip(model.experiments, point.law, strict=True)
     )
-    likelihood = held - 0.5 * (at.phi + at.log_volume - float(np.sum((point.theta / model.scale) ** 2)))
+    exponent = float(np.sum(model.beyond(point.theta) ** 2))
+    likelihood = held - 0.5 * (at.phi + at.log_volume - exponent)
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
-    evidence = (
-        likelihood - 0.5 * law.logdet - float(np.sum(0.5 * (point.theta / model.scale) ** 2 + np.log(model.scale)))
-    )
+    evidence = likelihood - 0.5 * (law.logdet + exponent) - float(np.log(model.scale).sum())
     weaker = _weaker(model)  # what the data tell is in units of the likely prior, not of the weaker one
     return ForwardFit(
         point.theta,
@@ -540,6 +539,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         law.used(model, point),
         evidence,
         model.scale,
+        exponent,
         tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),
