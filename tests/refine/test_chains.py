@@ -67,14 +67,14 @@ def test_chains_end_with_their_time(assay):
     assert made.best.status.converged
 
 
-def compared(data, library, structure, draws, **given):
+def compared(data, library, structure, **given):
     """Means of chains less those of Laplace in its standard deviations, and the logarithm of the ratio of these."""
     options = {"noise": IID(SIGMA), "structures": [structure], **given}
     plain = refine(data, library, **options).best
-    made = refine(data, library, sample=NUTS(draws=draws, tune=60, chains=1), rng=np.random.default_rng(1), **options)
+    made = refine(data, library, sample=NUTS(draws=40, tune=25, chains=1), rng=np.random.default_rng(1), **options)
     sd = np.sqrt(plain.posterior.variance)
     assert "by NUTS" in made.text
-    assert made.best.posterior.draws.shape == (1, draws, len(sd))
+    assert made.best.posterior.draws.shape == (1, 40, len(sd))
     assert np.isfinite(made.best.posterior.draws).all()
     return (made.best.posterior.mean - plain.posterior.mean) / sd, np.log(np.sqrt(made.best.posterior.variance) / sd)
 
@@ -83,17 +83,21 @@ def test_between_sensors_chains_have_the_law_of_a_linear_problem(assay):
     """u_t = θ: the best initial state is linear in θ, and Laplace's law is exact."""
     data, _ = assay
     few = Data(TIMES, {"u": data.fields["u"][:, ::2]}, Grid(x=X[::2]))
-    off, wider = compared(few, Library({"u": ["1"]}, boundary=NoFlux()), ["1"], 100, on=Grid(x=np.linspace(0, 0.8, 12)))
-    assert np.abs(off).max() < 0.4  # of 100 draws
-    assert np.abs(wider).max() < 0.3
+    off, wider = compared(few, Library({"u": ["1"]}, boundary=NoFlux()), ["1"], on=Grid(x=np.linspace(0, 0.8, 12)))
+    assert np.abs(off).max() < 0.5  # of 40 draws
+    assert np.abs(wider).max() < 0.4
 
 
-def test_between_sensors_chains_of_a_nonlinear_problem_are_near_laplace(assay):
-    data, library = assay
-    few = Data(TIMES, {"u": data.fields["u"][:, ::2]}, Grid(x=X[::2]))
-    off, wider = compared(few, library, FISHER[1:], 100, on=Grid(x=np.linspace(0, 0.8, 12)))
+def test_between_sensors_chains_of_a_nonlinear_problem_are_near_laplace():
+    places, fine, times = np.linspace(0.06, 0.94, 8), np.linspace(0.0, 1.0, 26), np.linspace(0.0, 2.0, 6)
+    library = Library({"u": ["u", "u**2"]}, boundary=NoFlux())
+    u0 = 0.15 + 0.1 * np.cos(np.pi * places)
+    u = 1 / (1 + (1 / u0 - 1) * np.exp(-1.5 * times[:, None]))  # u_t = 1.5 u (1 − u)
+    noise = 0.01 * np.random.default_rng(0).standard_normal(u.shape)
+    data = Data(times, {"u": u + noise}, Grid(x=places))
+    off, wider = compared(data, library, library.names, on=Grid(x=fine), noise=IID(0.01))
     assert np.abs(off).max() < 0.6
-    assert np.abs(wider).max() < 0.5
+    assert np.abs(wider).max() < 0.4
 
 
 def test_chains_with_a_propagator_have_the_law_of_laplace():
@@ -104,18 +108,17 @@ def test_chains_with_a_propagator_have_the_law_of_laplace():
     times = np.linspace(0.0, 1.0, 4)
     u = np.exp(-2 * np.pi**2 * 0.02 * times)[:, None] * u0 + 0.1 * times[:, None]
     noise = SIGMA * np.random.default_rng(0).standard_normal(u.shape)
-    off, wider = compared(Data(times, {"u": u + noise}, grid), library, library.names, 100)
-    assert np.abs(off).max() < 0.4
-    assert np.abs(wider).max() < 0.3
+    off, wider = compared(Data(times, {"u": u + noise}, grid), library, library.names)
+    assert np.abs(off).max() < 0.5
+    assert np.abs(wider).max() < 0.4
 
 
 def test_parameters_inside_operators_have_chains():
-    """An offset in time: F(u; s) is solved at every s of a chain, not expanded around one."""
-    at = np.linspace(0.0, 2.0, 6)
-    u = 0.3 + np.cos(2 * (at[:, None] + 0.2)) / -2 + np.cos(0.4) / 2 + 0 * X  # u_t = sin(2 (t + 0.2))
+    """An offset in time: the equation is solved at every s of a chain, not expanded around one."""
+    times = np.linspace(0.0, 2.0, 8)
+    u = 0.3 + 0.5 * (np.cos(0.4) - np.cos(2 * (times + 0.2)))  # u_t = sin(2 (t + 0.2))
     noise = SIGMA * np.random.default_rng(0).standard_normal(u.shape)
-    library = Library({"u": ["sin(2*(t + s))"]}, boundary=NoFlux(), parameters={"s": (-0.5, 0.5)})
-    clock = Data(at, {"u": u + noise}, Grid(x=X))
-    off, wider = compared(clock, library, library.names, 100)
-    assert np.abs(off).max() < 0.4
-    assert np.abs(wider).max() < 0.3
+    library = Library({"u": ["sin(2*(t + s))"]}, parameters={"s": (-0.5, 0.5)})
+    off, wider = compared(Data.from_arrays({"u": u + noise}, times=times), library, library.names)
+    assert np.abs(off).max() < 0.5
+    assert np.abs(wider).max() < 0.4

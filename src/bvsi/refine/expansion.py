@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -141,14 +142,26 @@ class Expansion:
         """Σ log|C|."""
         return sum(float(np.linalg.slogdet(C)[1]) for C in self.C)
 
-    def reduced(self, factors: Sequence[Any], damping: float = 0.0) -> tuple[Array, Array]:
-        """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h, from the factors of C."""
-        S, slope = self.A + damping * np.diag(np.diag(self.A)), self.g.copy()
-        for B, h, factor in zip(self.B, self.h, factors, strict=True):
-            solved = scipy.linalg.cho_solve(factor, np.column_stack([B, h]))
-            S -= B.T @ solved[:, :-1]
-            slope -= B.T @ solved[:, -1]
-        return 0.5 * (S + S.T), slope
+    @cached_property
+    def factors(self) -> tuple[Any, ...]:
+        """Of each C."""
+        return tuple(map(scipy.linalg.cho_factor, self.C))
+
+    @cached_property
+    def coupled(self) -> tuple[Array, ...]:
+        """C⁻¹B of each z."""
+        return tuple(scipy.linalg.cho_solve(f, B) for f, B in zip(self.factors, self.B, strict=True))
+
+    @cached_property
+    def reduced(self) -> tuple[Array, Array]:
+        """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h."""
+        S = self.A - sum(B.T @ K for B, K in zip(self.B, self.coupled, strict=True))
+        return 0.5 * (S + S.T), np.asarray(self.g - sum(K.T @ h for K, h in zip(self.coupled, self.h, strict=True)))
+
+    def damped(self, damping: float) -> Expansion:
+        """With diagonals of A and C that are larger by a part."""
+        A, *C = (X + damping * np.diag(np.diag(X)) for X in (self.A, *self.C))
+        return replace(self, A=A, C=tuple(C))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,14 +177,11 @@ class Joint:
     @staticmethod
     def of(at: Expansion) -> Joint:
         """Without damping."""
-        factors = [scipy.linalg.cho_factor(C) for C in at.C]
-        S, slope = at.reduced(factors)
+        S, slope = at.reduced
         inverse = np.linalg.inv(S)
-        coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
-        own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(factors, coupled, strict=True)]
-        of_z = [c + K @ inverse @ K.T for c, K in zip(own, coupled, strict=True)]
-        symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
-        return Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
+        own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(at.factors, at.coupled, strict=True)]
+        of_z = tuple(c + K @ inverse @ K.T for c, K in zip(own, at.coupled, strict=True))
+        return Joint(0.5 * (inverse + inverse.T), slope, at.coupled, of_z, float(np.linalg.slogdet(S)[1]))
 
     def used(self, model: ForwardModel, point: Point) -> float:
         """Parameters that the data determine: all, less what the priors say about them."""
@@ -307,8 +317,7 @@ def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Ar
     """Standard deviations by which a coefficient moves, at most, if predictions change so; needs propagators."""
     d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
     b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
-    moved = replace(at, g=np.sum([own[:d] for own in b], axis=0), h=tuple(own[d:] for own in b))
-    S, slope = moved.reduced([scipy.linalg.cho_factor(C) for C in at.C])
+    S, slope = replace(at, g=np.sum([own[:d] for own in b], axis=0), h=tuple(own[d:] for own in b)).reduced
     inverse = np.linalg.inv(S)
     return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))
 
@@ -348,7 +357,6 @@ def sampled(
     if sums is None:
         raise RefineError("sample: the equation cannot be solved again where the fit ended.")
     point, mode = replace(point, slopes=sums.slopes), Expansion.of(model, point, sums)
-    profile = _Profile.of(point, mode) if model.profiled else None
 
     def expanded(there: Point) -> Expansion | None:
         own, theta = (model, there.theta) if at is None else at(there.theta)
@@ -356,20 +364,20 @@ def sampled(
         return None if sums is None else Expansion.of(own, there, sums)
 
     def log_posterior(unknowns: Array) -> ValueGradient:
-        if profile is not None:
-            return profile.at(unknowns, expanded)
+        if model.profiled:
+            return _at_best(point, mode, unknowns, expanded)
         theta, *own = np.split(unknowns, ends[:-1])
         found = expanded(replace(point, theta=theta, z=tuple(own)))
         if found is None:
             return ValueGradient(-np.inf, np.zeros(len(unknowns)))
         return ValueGradient(-0.5 * found.phi, np.concatenate([found.g, *found.h]))
 
-    ends = np.cumsum([len(fit.theta), *(map(len, z) if profile is None else ())])
+    ends = np.cumsum([len(fit.theta), *(() if model.profiled else map(len, z))])
     names = (*model.names, *(f"z_{k}" for k in range(ends[-1] - ends[0])))
     A = np.pad(model.bounds.A, ((0, 0), (0, int(ends[-1] - ends[0]))))
     bounds = LinearConstraints(names, A, model.bounds.lower, model.bounds.upper, model.bounds.texts)
-    best = np.concatenate([fit.theta, *(z if profile is None else ())])
-    precision = _whole(mode) if profile is None else profile.S
+    best = np.concatenate([fit.theta, *(() if model.profiled else z)])
+    precision = mode.reduced[0] if model.profiled else _whole(mode)
     base = GaussianPosterior(names, best, np.asarray(np.linalg.inv(precision), dtype=float))
     law = TruncatedPosterior(base, bounds, best) if bounds else base
     target = LogPosterior(names, log_posterior, PriorDensity(names, (), ()), bounds)
@@ -391,37 +399,20 @@ def sampled(
     return replace(fit, posterior=draws)
 
 
-@dataclass(frozen=True, eq=False)
-class _Profile:
-    """min_z Φ around a point: the factors of C there, C⁻¹B, and S (d, d)."""
-
-    point: Point
-    factors: tuple[Any, ...]
-    coupled: tuple[Array, ...]
-    S: Array
-
-    @staticmethod
-    def of(point: Point, at: Expansion) -> _Profile:
-        """From the expansion at the point."""
-        factors = tuple(scipy.linalg.cho_factor(C) for C in at.C)
-        coupled = tuple(scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True))
-        return _Profile(point, factors, coupled, at.reduced(factors)[0])
-
-    def at(self, theta: Array, expanded: Callable[[Point], Expansion | None]) -> ValueGradient:
-        """−½ min_z Φ and its gradient (d,); what the last step of z promises counts as made."""
-        x = theta - self.point.theta
-        z = [z - K @ x for z, K in zip(self.point.z, self.coupled, strict=True)]
-        for _ in range(_STEPS):
-            found = expanded(replace(self.point, theta=theta, z=tuple(z)))
-            if found is None:
-                break
-            y = [scipy.linalg.cho_solve(f, h) for f, h in zip(self.factors, found.h, strict=True)]
-            promised = sum(float(h @ own) for h, own in zip(found.h, y, strict=True))
-            if promised < _NEARLY:
-                pull = sum(K.T @ h for K, h in zip(self.coupled, found.h, strict=True))
-                return ValueGradient(-0.5 * (found.phi - promised), np.asarray(found.g - pull))
-            z = [own + step for own, step in zip(z, y, strict=True)]
-        return ValueGradient(-np.inf, np.zeros(len(theta)))
+def _at_best(point: Point, mode: Expansion, theta: Array, at: Callable[[Point], Expansion | None]) -> ValueGradient:
+    """−½ min_z Φ(θ, z) and its gradient (d,), from an expansion at a point; what the last step promises is made."""
+    x = theta - point.theta
+    z = [z - K @ x for z, K in zip(point.z, mode.coupled, strict=True)]
+    for _ in range(_STEPS):
+        if (found := at(replace(point, theta=theta, z=tuple(z)))) is None:
+            break
+        y = [scipy.linalg.cho_solve(f, h) for f, h in zip(mode.factors, found.h, strict=True)]
+        promised = sum(float(h @ own) for h, own in zip(found.h, y, strict=True))
+        if promised < _NEARLY:
+            pull = sum(K.T @ h for K, h in zip(mode.coupled, found.h, strict=True))
+            return ValueGradient(-0.5 * (found.phi - promised), np.asarray(found.g - pull))
+        z = [own + step for own, step in zip(z, y, strict=True)]
+    return ValueGradient(-np.inf, np.zeros(len(theta)))
 
 
 def _whole(at: Expansion) -> Array:

@@ -341,9 +341,8 @@ def _first_between(model: ForwardModel, points: Sequence[Point]) -> list[Point]:
 def _elsewhere(model: ForwardModel, point: Point, other: tuple[Point, Sums]) -> bool:
     """Whether coefficients differ by many of the standard deviations that residuals of the other let expect."""
     at = Expansion.of(model, *other)
-    S, _ = at.reduced([scipy.linalg.cho_factor(C) for C in at.C])
     x = point.theta - other[0].theta
-    return bool(x @ S @ x > len(x) * _ELSEWHERE**2)
+    return bool(x @ at.reduced[0] @ x > len(x) * _ELSEWHERE**2)
 
 
 def _roughly_fitted(model: ForwardModel, point: Point) -> tuple[Point, Sums] | None:
@@ -388,11 +387,11 @@ def _alone_fitted(model: ForwardModel, point: Point) -> Point:
 
 def _step(model: ForwardModel, point: Point, at: Expansion, damping: float) -> tuple[Point, float]:
     """The next point, and by how much Φ would fall if it were quadratic."""
-    factors = [scipy.linalg.cho_factor(C + damping * np.diag(np.diag(C))) for C in at.C]
-    S, slope = at.reduced(factors, damping)
+    damped = at.damped(damping)
+    S, slope = damped.reduced
     theta = solve_program(S, S @ point.theta + slope, model.bounds)
     x = theta - point.theta
-    y = [scipy.linalg.cho_solve(f, h - B @ x) for f, B, h in zip(factors, at.B, at.h, strict=True)]
+    y = [scipy.linalg.cho_solve(f, h - B @ x) for f, B, h in zip(damped.factors, at.B, at.h, strict=True)]
     promised = 2 * at.g @ x - x @ at.A @ x
     for B, C, h, own in zip(at.B, at.C, at.h, y, strict=True):
         promised += 2 * h @ own - own @ C @ own - 2 * own @ B @ x
@@ -451,17 +450,15 @@ def _volume(model: ForwardModel, point: Point, sums: Sums) -> Volume:
     weak, it is zero: the best z of a flat prior has a score without bias, whatever the state is.
     """
     at = Expansion.of(model, point, sums)
-    factors = [scipy.linalg.cho_factor(C) for C in at.C]
-    S, _ = at.reduced(factors)
+    S, _ = at.reduced
     if model.profiled:
         return Volume(point.theta, 0 * point.theta, 0 * S, S, 0 * S)
     values, Q = np.linalg.eigh(S)
     R = Q / np.sqrt(values)
-    coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
     here, own = at.log_volume, _law_slopes(model, point, sums)
     slope, bend, pulled = np.zeros(len(values)), np.zeros(len(values)), np.zeros((len(values), len(own)))
     for i, direction in enumerate(R.T):
-        there = [_moved(model, point, coupled, side * _APART * direction) for side in (1, -1)]
+        there = [_moved(model, point, at.coupled, side * _APART * direction) for side in (1, -1)]
         up, down = (None if one is None else (one[0].log_volume - here, one[1] - own) for one in there)
         if up is not None and down is not None:
             slope[i], bend[i] = (up[0] - down[0]) / (2 * _APART), (up[0] + down[0]) / _APART**2

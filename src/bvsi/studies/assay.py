@@ -173,11 +173,13 @@ def twin(seed: int, run: int) -> tuple[float, float, bool]:
     right = bool(rng.integers(2))
     seeding, operators = rng.uniform(SEEDINGS[0], SEEDINGS[-1]), TWINS[0 if right else 1]
     data, noise = from_counts(assay(seeding, rng, operators, TWINS_PRIOR).wells)
-    options = {"noise": noise, "structures": TWINS, "budget": np.inf}
-    drawn, usual = (
-        refine(data, _every(TWINS), prior=prior, **options).inclusion()["u**2"] for prior in (TWINS_PRIOR, None)
-    )
-    return drawn, usual, right
+
+    def stated(prior: Prior | None) -> float:
+        return refine(data, _every(TWINS), noise=noise, prior=prior, structures=TWINS, budget=np.inf).inclusion()[
+            "u**2"
+        ]
+
+    return stated(TWINS_PRIOR), stated(None), right
 
 
 def reliability(stated: Sequence[tuple[float, bool]], *, both: bool = True) -> str:
