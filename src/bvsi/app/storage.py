@@ -342,8 +342,10 @@ def _fit_of(record: dict[str, Any]) -> ForwardFit:
         )
         posterior = TruncatedPosterior(base, bounds, np.array(limits.get("mode", theta), dtype=float))
     arrays = {name: tuple(np.array(own, dtype=float) for own in record.get(name, ())) for name in _BY_EXPERIMENT}
-    read = {"theta": theta, "scale": np.array(record["scale"], dtype=float), "status": status_of(record["status"])}
-    return ForwardFit(**{**record, **arrays, **read, "posterior": posterior})
+    scale = np.array(record["scale"], dtype=float)
+    read = {"theta": theta, "scale": scale, "status": status_of(record["status"])}
+    usual = {"exponent": float(np.sum((theta / scale) ** 2))}  # of files from before priors could be stated
+    return ForwardFit(**{**usual, **record, **arrays, **read, "posterior": posterior})
 
 
 def _spread(visited: Visited, candidates: tuple[str, ...]) -> np.ndarray:

@@ -18,14 +18,17 @@ from scipy.spatial import cKDTree
 from scipy.special import chdtrc
 
 from bvsi.common.arrays import Array, Rng
+from bvsi.common.naming import without_equation
 from bvsi.common.progress import OutOfTimeError, Progress, silent
 from bvsi.data import Data, Grid, Mesh, as_experiments
 from bvsi.discovery.parameter_search import columns_of, limits_of, parameters_of
+from bvsi.discovery.parameters import told_parameters
 from bvsi.discovery.refined import FEW_FRAMES, MISFIT, PredictedExperiment, Refined, SpacesCompared
 from bvsi.errors import InfeasibleError, NotPositiveDefiniteError
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.nuts import NUTS
 from bvsi.infer.posteriors import moved
+from bvsi.infer.priors import GaussianPrior, Prior
 from bvsi.linalg import single_threaded_blas
 from bvsi.noise import Noise
 from bvsi.operators import Library
@@ -55,6 +58,7 @@ def refine(
     *,
     noise: Noise | Sequence[Noise | None] | None = None,
     constraints: AnyConstraints = None,
+    prior: Prior | GaussianPrior | None = None,
     structures: Sequence[Sequence[str]] | None = None,
     on: Grid | Mesh | None = None,
     blur: Mapping[str, float] | None = None,
@@ -80,6 +84,9 @@ def refine(
     noise
         As in ``discover``. ``SignalNoise(b=...)`` for counts has its variance at the prediction; noise that is alike at
         neighbours, stated (``Blurred``, ``Covariance``) or measured, is whitened.
+    prior
+        ``Normal(mean, variance)`` of coefficients by name, as in ``discover``. Others have N(0, s²), where s is the
+        coefficient with which an operator alone would change the fields by their own size between two frames.
     structures
         Operators of the equations to compare. By default what was selected, its rivals, and, beside those
         that are probable, all with one operator more or less.
@@ -120,10 +127,14 @@ def refine(
     if structures is None or len(structures) > 1:
         among = {name for names in structures or (library.names,) for name in names}
         measured = comparable(measured, library.subset([name for name in library.names if name in among]))
-    limits = None if constraints is None else as_linear(constraints, (*library.names, *library.parameters))
+    library, prior, _, limits = told_parameters(library, prior, constraints)
     if limits is not None and limits.equality.any():
         raise RefineError("refine: constraints that are equalities cannot be used; write inequalities.")
-    search = _Structures(library, measured, limits, found, known, lambda: _watch(search, begin + budget, progress), rng)
+
+    def watch() -> None:
+        _watch(search, begin + budget, progress)
+
+    search = _Structures(library, measured, limits, prior, found, known, watch, rng)
     first = [tuple(names) for names in structures] if structures is not None else search.given()
     if not search.fits:
         search.fit(first[0])  # refused with the reason
@@ -212,13 +223,14 @@ class _Structures:
         library: Library,
         measured: Sequence[Measurements],
         limits: LinearConstraints | None,
+        prior: Prior | GaussianPrior | None,
         found: Discovery | None,
         known: Refined | None,
         watch: Callable[[], None],
         rng: Rng | None,
     ) -> None:
         self._library, self._measured, self._limits, self._found = library, measured, limits, found
-        self._watch, self._rng = watch, rng
+        self._watch, self._rng, self._prior = watch, rng, prior
         self.fits: dict[frozenset[str], ForwardFit] = {}
         self.refused: list[tuple[tuple[str, ...], str]] = []
         if known is not None:
@@ -271,22 +283,39 @@ class _Structures:
 
     def sample(self, nuts: NUTS, rng: Rng, progress: Progress) -> None:
         """Chains of the most probable structure; its Gaussian posterior stays where they do not end in time."""
-        fit = self._ranked()[0]
-        some = self._library.subset([name for name in fit.names if name in self._library.names])
-        if parameters_of(some, some.names):
-            raise RefineError("sample: parameters inside operators have Gaussian posteriors only; leave `sample` out.")
-        model = replace(self._model(some), watch=lambda: None)
+        fit, own, known = self._ranked()[0], self._library.names, self._library.parameters
+        some = self._library.subset([name for name in fit.names if name in own])
+        inside = np.array([name not in own for name in fit.names])
+        offset, at = np.where(inside, fit.theta, 0.0), None
+
+        def operators(x: Array) -> tuple[Library, dict[str, float]]:
+            theta = dict(zip(fit.names, x.tolist(), strict=True))
+            values = {without_equation(name): value for name, value in theta.items() if name not in own}
+            return some.at(values, theta), values
+
+        if inside.any():
+            whole = self._model_at(*operators(fit.theta))
+            flat = [name not in own and known[without_equation(name)].prior is None for name in fit.names]
+            free = replace(whole, scale=np.where(flat, np.inf, whole.scale))  # bounds are all that is known of these
+
+            def at(x: Array) -> tuple[ForwardModel, Array]:
+                return free.with_operators(operators(x + offset)[0]), np.where(inside, 0.0, x)
+
+        else:
+            whole = self._model(some)
+        model, begin = replace(whole, watch=lambda: None), replace(fit, theta=fit.theta - offset)
         try:
-            made = sampled(model, fit, nuts, rng=rng, progress=progress)
+            found = sampled(model, begin, nuts, at, rng=rng, progress=progress)
+            made = replace(found, theta=fit.theta, posterior=moved(found.posterior, offset))
             notes = " ".join(made.posterior.warnings)  # type: ignore[union-attr]
             status = replace(fit.status, converged=not notes, message=f"Coefficients by NUTS. {notes}".strip())
         except OutOfTimeError as error:
             made, status = fit, replace(fit.status, message=f"Converged; chains were given up: {error}")
-        self.fits[frozenset(fit.names)] = replace(made, status=status)
+        self.fits[frozenset(some.names)] = replace(made, status=status)
 
     def _model(self, some: Library) -> ForwardModel:
         limits = self._limits.restrict(some.names) if self._limits else None
-        return replace(ForwardModel.of(self._measured, some, limits), watch=self._watch)
+        return replace(ForwardModel.of(self._measured, some, limits, self._prior), watch=self._watch)
 
     def _weak_start(self, model: ForwardModel) -> list[Array]:
         """The estimate of the weak form, where it has all operators."""
@@ -320,7 +349,7 @@ class _Structures:
         if weak is not None and set(some.names) <= set(weak.names):
             theta = dict(zip(weak.names, weak.theta.tolist(), strict=True))
         else:
-            plain = ForwardModel.of(self._measured, some.at(values), None)
+            plain = ForwardModel.of(self._measured, some.at(values), None, self._prior)
             theta = dict(zip(plain.names, plain.start().tolist(), strict=True))
         fit: ForwardFit | None = None
         for _ in range(_ROUNDS):
@@ -331,7 +360,7 @@ class _Structures:
             at = {made: i for i, made in enumerate(fit.names) if made in columns}
             if all(abs(fit.theta[i]) < _STANDS * sd[i] for i in at.values()):
                 offset = np.array([values[columns[name]] if name in columns else 0.0 for name in fit.names])
-                return replace(fit, posterior=moved(fit.posterior, offset))
+                return replace(fit, theta=fit.theta + offset, posterior=moved(fit.posterior, offset))
             values |= {
                 columns[made]: some.parameters[columns[made]].moved(values[columns[made]], fit.theta[i])
                 for made, i in at.items()
@@ -349,10 +378,13 @@ class _Structures:
         inside = [f"{known[name].low!r} <= {name} <= {known[name].high!r}" for name in values]
         given = self._limits.texts if self._limits else ()
         limits = as_linear((*given, *inside), (*self._library.names, *known))
-        model = ForwardModel.of(self._measured, at, limits_of(at, limits, values))
-        sd = {made: known[name].sd for made, name in columns.items()}
-        scale = np.array([sd.get(name, s) for name, s in zip(model.names, model.scale, strict=True)])
-        return replace(model, scale=scale, watch=self._watch)
+        model = ForwardModel.of(self._measured, at, limits_of(at, limits, values), self._prior)
+        scale, centre = model.scale.copy(), model.centre.copy()
+        for i, name in enumerate(model.names):
+            if name in columns:
+                one, value = known[columns[name]], values[columns[name]]
+                scale[i], centre[i] = one.sd, 0.0 if one.prior is None else one.prior[0] - value
+        return replace(model, scale=scale, centre=centre, watch=self._watch)
 
     def _ranked(self) -> list[ForwardFit]:
         return sorted(self.fits.values(), key=lambda fit: -fit.log_evidence)

@@ -7,8 +7,9 @@ With Φ the deviance plus both exponents, and A = ½ Φ_θθ, B = ½ Φ_zθ, C =
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ class Expansion:
         d, scale = len(point.theta), model.scale
         H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
         held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
-        phi = sums.deviance / point.level + float(np.sum((point.theta / scale) ** 2))
+        phi = sums.deviance / point.level + float(np.sum(model.beyond(point.theta) ** 2))
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
         C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
         gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
@@ -130,7 +131,7 @@ class Expansion:
         return Expansion(
             phi,
             sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
-            sum(own[:d] for own in slope) - point.theta / scale**2 - 0.5 * gradient,
+            sum(own[:d] for own in slope) - model.beyond(point.theta) / scale - 0.5 * gradient,
             tuple(own[d:, :d] for own in H),
             C,
             tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
@@ -141,14 +142,26 @@ class Expansion:
         """Σ log|C|."""
         return sum(float(np.linalg.slogdet(C)[1]) for C in self.C)
 
-    def reduced(self, factors: Sequence[Any], damping: float = 0.0) -> tuple[Array, Array]:
-        """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h, from the factors of C."""
-        S, slope = self.A + damping * np.diag(np.diag(self.A)), self.g.copy()
-        for B, h, factor in zip(self.B, self.h, factors, strict=True):
-            solved = scipy.linalg.cho_solve(factor, np.column_stack([B, h]))
-            S -= B.T @ solved[:, :-1]
-            slope -= B.T @ solved[:, -1]
-        return 0.5 * (S + S.T), slope
+    @cached_property
+    def factors(self) -> tuple[Any, ...]:
+        """Of each C."""
+        return tuple(map(scipy.linalg.cho_factor, self.C))
+
+    @cached_property
+    def coupled(self) -> tuple[Array, ...]:
+        """C⁻¹B of each z."""
+        return tuple(scipy.linalg.cho_solve(f, B) for f, B in zip(self.factors, self.B, strict=True))
+
+    @cached_property
+    def reduced(self) -> tuple[Array, Array]:
+        """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h."""
+        S = self.A - sum(B.T @ K for B, K in zip(self.B, self.coupled, strict=True))
+        return 0.5 * (S + S.T), np.asarray(self.g - sum(K.T @ h for K, h in zip(self.coupled, self.h, strict=True)))
+
+    def damped(self, damping: float) -> Expansion:
+        """With diagonals of A and C that are larger by a part."""
+        A, *C = (X + damping * np.diag(np.diag(X)) for X in (self.A, *self.C))
+        return replace(self, A=A, C=tuple(C))
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,14 +177,11 @@ class Joint:
     @staticmethod
     def of(at: Expansion) -> Joint:
         """Without damping."""
-        factors = [scipy.linalg.cho_factor(C) for C in at.C]
-        S, slope = at.reduced(factors)
+        S, slope = at.reduced
         inverse = np.linalg.inv(S)
-        coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
-        own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(factors, coupled, strict=True)]
-        of_z = [c + K @ inverse @ K.T for c, K in zip(own, coupled, strict=True)]
-        symmetric, logdet = 0.5 * (inverse + inverse.T), float(np.linalg.slogdet(S)[1])
-        return Joint(symmetric, slope, tuple(coupled), tuple(of_z), logdet)
+        own = [scipy.linalg.cho_solve(f, np.eye(len(K))) for f, K in zip(at.factors, at.coupled, strict=True)]
+        of_z = tuple(c + K @ inverse @ K.T for c, K in zip(own, at.coupled, strict=True))
+        return Joint(0.5 * (inverse + inverse.T), slope, at.coupled, of_z, float(np.linalg.slogdet(S)[1]))
 
     def used(self, model: ForwardModel, point: Point) -> float:
         """Parameters that the data determine: all, less what the priors say about them."""
@@ -307,59 +317,69 @@ def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Ar
     """Standard deviations by which a coefficient moves, at most, if predictions change so; needs propagators."""
     d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
     b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
-    moved = replace(at, g=np.sum([own[:d] for own in b], axis=0), h=tuple(own[d:] for own in b))
-    S, slope = moved.reduced([scipy.linalg.cho_factor(C) for C in at.C])
+    S, slope = replace(at, g=np.sum([own[:d] for own in b], axis=0), h=tuple(own[d:] for own in b)).reduced
     inverse = np.linalg.inv(S)
     return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))
 
 
-# Markov chains of coefficients and initial states together: steps of derivatives are so many times longer than those of
-# the state, as in :mod:`bvsi.refine.fitting`.
+# Chains: steps of derivatives are so many times longer than those of the state, as in :mod:`bvsi.refine.fitting`.
 _LONGER = 4
+# Fall of Φ that a step of z alone promises, below which what it promises is as good as made, and steps at most.
+_NEARLY, _STEPS = 0.1, 8
+At = Callable[[Array], tuple[ForwardModel, Array]]
 
 
-def sampled(model: ForwardModel, fit: ForwardFit, nuts: NUTS, *, rng: Rng, progress: Progress = silent) -> ForwardFit:
-    """The fit with a posterior of draws in place of the Gaussian one: chains of coefficients and initial states. ::
+def sampled(
+    model: ForwardModel, fit: ForwardFit, nuts: NUTS, at: At | None = None, *, rng: Rng, progress: Progress = silent
+) -> ForwardFit:
+    """The fit with a posterior of draws in place of the Gaussian one. ::
 
-        log p(θ, z | û) = −½ Φ(θ, z),     ∂/∂(θ, z) = (g, h)
+        log p(θ, z | û) = −½ Φ(θ, z),        ∂/∂(θ, z) = (g, h)
+        log p(θ | û) = −½ min_z Φ(θ, z),     ∂/∂θ = g − Σ BᵀC⁻¹h
 
-    The law of the modes and σ² are those of the fit. Chains run where the Gaussian law of the fit is N(0, I), so that
-    most steps take a few gradients; z is integrated out by leaving it out of the draws.
+    The density is that of the fit, and so are the law of the modes and σ². Where initial states are integrated out,
+    chains are of (θ, z), and z is left out of the draws. Where they are at their best they are so for every θ: beside
+    the best z at θ̂ and what C⁻¹B makes of θ − θ̂, a step of z or two with C at θ̂. Derivatives are those at θ̂ there,
+    where they were kept; chains with gradients that are not exact have the law of their density all the same. Chains
+    run where the Gaussian law of the fit is N(0, I), so that most steps take a few gradients.
 
     Parameters
     ----------
     nuts
         Draws, tuning and chains; its objective is not used.
+    at
+        The operators, and the coefficients θ (d,) there, where parameters inside operators are among the unknowns.
     """
-    if model.profiled:
-        raise RefineError(
-            "sample: where initial states have more modes than the data tell, their priors are weak and they are at "
-            "their best, not integrated out; leave `sample` out."
-        )
     z = tuple(one.modes(state) for one, state in zip(model.experiments, fit.initial, strict=True))
     point = Point(fit.theta, z, fit.smoothness, fit.level, fit.steps, (None,) * len(z), _LONGER)
-    ends = np.cumsum([len(fit.theta), *map(len, z)])
-    stopped: list[OutOfTimeError] = []
-
-    def log_posterior(unknowns: Array) -> ValueGradient:
-        theta, *own = np.split(unknowns, ends[:-1])
-        there = replace(point, theta=theta, z=tuple(own))
-        sums = None if stopped else sums_at(model, there)
-        if sums is None:
-            return ValueGradient(-np.inf, np.zeros(len(unknowns)))
-        at = Expansion.of(model, there, sums)
-        return ValueGradient(-0.5 * at.phi, np.concatenate([at.g, *at.h]))
-
-    sums = sums_at(model, point)
+    point = renewed(model, point) if model.propagating else point
+    sums, stopped = sums_at(model, point), list[OutOfTimeError]()
     if sums is None:
         raise RefineError("sample: the equation cannot be solved again where the fit ended.")
-    precision = _whole(Expansion.of(model, point, sums))
+    point, mode = replace(point, slopes=sums.slopes), Expansion.of(model, point, sums)
+
+    def expanded(there: Point) -> Expansion | None:
+        own, theta = (model, there.theta) if at is None else at(there.theta)
+        sums = None if stopped else sums_at(own, replace(there, theta=theta))
+        return None if sums is None else Expansion.of(own, there, sums)
+
+    def log_posterior(unknowns: Array) -> ValueGradient:
+        if model.profiled:
+            return _at_best(point, mode, unknowns, expanded)
+        theta, *own = np.split(unknowns, ends[:-1])
+        found = expanded(replace(point, theta=theta, z=tuple(own)))
+        if found is None:
+            return ValueGradient(-np.inf, np.zeros(len(unknowns)))
+        return ValueGradient(-0.5 * found.phi, np.concatenate([found.g, *found.h]))
+
+    ends = np.cumsum([len(fit.theta), *(() if model.profiled else map(len, z))])
     names = (*model.names, *(f"z_{k}" for k in range(ends[-1] - ends[0])))
     A = np.pad(model.bounds.A, ((0, 0), (0, int(ends[-1] - ends[0]))))
     bounds = LinearConstraints(names, A, model.bounds.lower, model.bounds.upper, model.bounds.texts)
-    mode = np.concatenate([fit.theta, *z])
-    base = GaussianPosterior(names, mode, np.asarray(np.linalg.inv(precision), dtype=float))
-    law = TruncatedPosterior(base, bounds, mode) if bounds else base
+    best = np.concatenate([fit.theta, *(() if model.profiled else z)])
+    precision = mode.reduced[0] if model.profiled else _whole(mode)
+    base = GaussianPosterior(names, best, np.asarray(np.linalg.inv(precision), dtype=float))
+    law = TruncatedPosterior(base, bounds, best) if bounds else base
     target = LogPosterior(names, log_posterior, PriorDensity(names, (), ()), bounds)
 
     def told(done: float, total: float | None, what: str) -> None:
@@ -377,6 +397,22 @@ def sampled(model: ForwardModel, fit: ForwardFit, nuts: NUTS, *, rng: Rng, progr
             raise stopped[0] from error
         raise RefineError(f"sample: {error}") from error
     return replace(fit, posterior=draws)
+
+
+def _at_best(point: Point, mode: Expansion, theta: Array, at: Callable[[Point], Expansion | None]) -> ValueGradient:
+    """−½ min_z Φ(θ, z) and its gradient (d,), from an expansion at a point; what the last step promises is made."""
+    x = theta - point.theta
+    z = [z - K @ x for z, K in zip(point.z, mode.coupled, strict=True)]
+    for _ in range(_STEPS):
+        if (found := at(replace(point, theta=theta, z=tuple(z)))) is None:
+            break
+        y = [scipy.linalg.cho_solve(f, h) for f, h in zip(mode.factors, found.h, strict=True)]
+        promised = sum(float(h @ own) for h, own in zip(found.h, y, strict=True))
+        if promised < _NEARLY:
+            pull = sum(K.T @ h for K, h in zip(mode.coupled, found.h, strict=True))
+            return ValueGradient(-0.5 * (found.phi - promised), np.asarray(found.g - pull))
+        z = [own + step for own, step in zip(z, y, strict=True)]
+    return ValueGradient(-np.inf, np.zeros(len(theta)))
 
 
 def _whole(at: Expansion) -> Array:

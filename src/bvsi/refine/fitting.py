@@ -5,14 +5,14 @@
 With Φ the deviance plus both exponents, S its curvature by θ and C that by z (:mod:`bvsi.refine.expansion`):
 
     θ | û ~ N(θ̂, S⁻¹) within bounds
-    log p(û | model) = log p(û | θ̂) − Σ_i (½ θ̂_i²/s_i² + log s_i) − ½ log|S|
-    log p(û | θ) = −½ (Φ − Σ_i θ_i²/s_i²) + ½ Σ log p_i − ½ log|C|
+    log p(û | model) = log p(û | θ̂) − Σ_i (½ (θ̂_i − m_i)²/s_i² + log s_i) − ½ log|S|
+    log p(û | θ) = −½ (Φ − Σ_i (θ_i − m_i)²/s_i²) + ½ Σ log p_i − ½ log|C|
 
 up to what all models share.
 
-θ̂ is where log p(û | θ) − Σ_i ½ θ_i²/s_i² is largest, and S is taken there with half the curvature of log|C|: the
-initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most likely
-one (:mod:`bvsi.refine.model`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
+θ̂ is where log p(û | θ) − Σ_i ½ (θ_i − m_i)²/s_i² is largest, and S is taken there with half the curvature of log|C|:
+the initial state is marginalised, not profiled. Every experiment has its own, and the law of its modes is the most
+likely one (:mod:`bvsi.refine.model`); with h its parameters, S loses ½ L_θh L_hh⁻¹ L_hθ of L = −2 log p.
 """
 
 from __future__ import annotations
@@ -341,9 +341,8 @@ def _first_between(model: ForwardModel, points: Sequence[Point]) -> list[Point]:
 def _elsewhere(model: ForwardModel, point: Point, other: tuple[Point, Sums]) -> bool:
     """Whether coefficients differ by many of the standard deviations that residuals of the other let expect."""
     at = Expansion.of(model, *other)
-    S, _ = at.reduced([scipy.linalg.cho_factor(C) for C in at.C])
     x = point.theta - other[0].theta
-    return bool(x @ S @ x > len(x) * _ELSEWHERE**2)
+    return bool(x @ at.reduced[0] @ x > len(x) * _ELSEWHERE**2)
 
 
 def _roughly_fitted(model: ForwardModel, point: Point) -> tuple[Point, Sums] | None:
@@ -373,7 +372,7 @@ def _alone_fitted(model: ForwardModel, point: Point) -> Point:
     while sums is not None and damping <= last:
         S = sum(sums.curvature) / point.level + np.diag(model.scale**-2.0)
         damped = S + damping * np.diag(np.diag(S))
-        slope = sum(sums.slope) / point.level - point.theta / model.scale**2
+        slope = sum(sums.slope) / point.level - model.beyond(point.theta) / model.scale
         step = replace(point, theta=solve_program(damped, damped @ point.theta + slope, model.bounds))
         tried = sums_alone(model, step)
         if tried is None or tried.deviance >= sums.deviance:
@@ -388,11 +387,11 @@ def _alone_fitted(model: ForwardModel, point: Point) -> Point:
 
 def _step(model: ForwardModel, point: Point, at: Expansion, damping: float) -> tuple[Point, float]:
     """The next point, and by how much Φ would fall if it were quadratic."""
-    factors = [scipy.linalg.cho_factor(C + damping * np.diag(np.diag(C))) for C in at.C]
-    S, slope = at.reduced(factors, damping)
+    damped = at.damped(damping)
+    S, slope = damped.reduced
     theta = solve_program(S, S @ point.theta + slope, model.bounds)
     x = theta - point.theta
-    y = [scipy.linalg.cho_solve(f, h - B @ x) for f, B, h in zip(factors, at.B, at.h, strict=True)]
+    y = [scipy.linalg.cho_solve(f, h - B @ x) for f, B, h in zip(damped.factors, at.B, at.h, strict=True)]
     promised = 2 * at.g @ x - x @ at.A @ x
     for B, C, h, own in zip(at.B, at.C, at.h, y, strict=True):
         promised += 2 * h @ own - own @ C @ own - 2 * own @ B @ x
@@ -451,17 +450,15 @@ def _volume(model: ForwardModel, point: Point, sums: Sums) -> Volume:
     weak, it is zero: the best z of a flat prior has a score without bias, whatever the state is.
     """
     at = Expansion.of(model, point, sums)
-    factors = [scipy.linalg.cho_factor(C) for C in at.C]
-    S, _ = at.reduced(factors)
+    S, _ = at.reduced
     if model.profiled:
         return Volume(point.theta, 0 * point.theta, 0 * S, S, 0 * S)
     values, Q = np.linalg.eigh(S)
     R = Q / np.sqrt(values)
-    coupled = [scipy.linalg.cho_solve(f, B) for f, B in zip(factors, at.B, strict=True)]
     here, own = at.log_volume, _law_slopes(model, point, sums)
     slope, bend, pulled = np.zeros(len(values)), np.zeros(len(values)), np.zeros((len(values), len(own)))
     for i, direction in enumerate(R.T):
-        there = [_moved(model, point, coupled, side * _APART * direction) for side in (1, -1)]
+        there = [_moved(model, point, at.coupled, side * _APART * direction) for side in (1, -1)]
         up, down = (None if one is None else (one[0].log_volume - here, one[1] - own) for one in there)
         if up is not None and down is not None:
             slope[i], bend[i] = (up[0] - down[0]) / (2 * _APART), (up[0] + down[0]) / _APART**2
@@ -524,12 +521,11 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         0.5 * float(np.log(one.precisions(law)[one.mu > 0]).sum())
         for one, law in zip(model.experiments, point.law, strict=True)
     )
-    likelihood = held - 0.5 * (at.phi + at.log_volume - float(np.sum((point.theta / model.scale) ** 2)))
+    exponent = float(np.sum(model.beyond(point.theta) ** 2))
+    likelihood = held - 0.5 * (at.phi + at.log_volume - exponent)
     if not model.level_known:
         likelihood -= 0.5 * model.count * math.log(point.level)
-    evidence = (
-        likelihood - 0.5 * law.logdet - float(np.sum(0.5 * (point.theta / model.scale) ** 2 + np.log(model.scale)))
-    )
+    evidence = likelihood - 0.5 * (law.logdet + exponent) - float(np.log(model.scale).sum())
     weaker = _weaker(model)  # what the data tell is in units of the likely prior, not of the weaker one
     return ForwardFit(
         point.theta,
@@ -540,6 +536,7 @@ def _result(model: ForwardModel, found: _Solved, rng: Rng) -> ForwardFit:
         law.used(model, point),
         evidence,
         model.scale,
+        exponent,
         tuple(own[0] for own in states),
         tuple(values),
         tuple(spreads),

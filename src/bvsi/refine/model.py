@@ -1,13 +1,13 @@
 """Some operators, ready to be solved forward on every experiment, and what a fit of them is.
 
-u_t = Σ_i θ_i F_i(u),     θ_i ~ N(0, s_i²) within bounds
+u_t = Σ_i θ_i F_i(u),     θ_i ~ N(m_i, s_i²) within bounds
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -26,6 +26,7 @@ from bvsi.infer.constraints.linear import stacked
 from bvsi.infer.constraints.program import solve_program
 from bvsi.infer.fit import Status
 from bvsi.infer.posteriors import ChainPosterior, GaussianPosterior, TruncatedPosterior
+from bvsi.infer.priors import ColumnScale, Flat, GaussianPrior, Normal, Prior
 from bvsi.operators import Library, Vocabulary
 from bvsi.refine.instrument import RefineError
 from bvsi.refine.linear import propagates
@@ -50,8 +51,10 @@ class ForwardModel:
     Attributes
     ----------
     scale
-        s (d,), standard deviations of the prior: with s_i operator i alone would change the fields by their own size
-        between two frames.
+        s (d,), standard deviations of the prior, where none is stated: with s_i operator i alone would change the
+        fields by their own size between two frames.
+    centre
+        m (d,), means of the prior; zero where none is stated.
     bounds
         What keeps the equation well posed, and what was asked for.
     watch
@@ -62,17 +65,25 @@ class ForwardModel:
     experiments: tuple[Measurements, ...]
     simulators: tuple[Simulator, ...]
     scale: Array
+    centre: Array
     bounds: LinearConstraints
     watch: Callable[[], None] = lambda: None
 
     @staticmethod
-    def of(experiments: Sequence[Measurements], library: Library, bounds: LinearConstraints | None) -> ForwardModel:
+    def of(
+        experiments: Sequence[Measurements],
+        library: Library,
+        bounds: LinearConstraints | None,
+        prior: Prior | GaussianPrior | None = None,
+    ) -> ForwardModel:
         """Refused with the reason where the equation cannot be solved.
 
         Parameters
         ----------
         bounds
             Further ones, on the operators of the library.
+        prior
+            Of coefficients, by name; others have the usual one.
         """
         try:
             made = tuple(_solver(one, library) for one in experiments)
@@ -91,7 +102,11 @@ class ForwardModel:
         if bounds:
             both = stacked([every.rows, bounds.rows])
             every = LinearConstraints(library.names, both.A, both.lower, both.upper, both.texts)
-        return ForwardModel(library, tuple(experiments), made, scale, every)
+        return ForwardModel(library, tuple(experiments), made, *_stated(prior, library.names, scale), every)
+
+    def with_operators(self, library: Library) -> ForwardModel:
+        """The same with other values inside the operators."""
+        return replace(self, library=library, simulators=tuple(_solver(one, library) for one in self.experiments))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -102,6 +117,10 @@ class ForwardModel:
     def count(self) -> int:
         """Values that are fitted."""
         return sum(one.count for one in self.experiments)
+
+    def beyond(self, theta: Array) -> Array:
+        """(θ − m)/s, (d,)."""
+        return np.asarray((theta - self.centre) / self.scale)
 
     @property
     def linear(self) -> bool:
@@ -179,7 +198,8 @@ class ForwardModel:
             Leave out operators that are not linear: with a poor initial state they may run away.
         """
         out = [linear and known is None for known in self.simulators[0].equation.constant]
-        P, g = np.diag(np.where(out, _ZERO, self.scale) ** -2.0), np.zeros(len(self.names))
+        P = np.diag(np.where(out, _ZERO, self.scale) ** -2.0)
+        g = np.where(out, 0.0, self.centre / self.scale**2)
         for one, made in zip(self.experiments, self.simulators, strict=True):
             times = one.data.times
             Mu, F = weak_terms(made, one.smooth, times)
@@ -228,6 +248,19 @@ def _scales(experiments: Sequence[Measurements], simulators: Sequence[Simulator]
     return np.asarray(np.sqrt(size / np.where(rate > 0, rate, size)))
 
 
+def _stated(prior: Prior | GaussianPrior | None, names: tuple[str, ...], usual: Array) -> tuple[Array, Array]:
+    """s and m (d,) of a prior by name; those of operators that it does not name, or that are flat, are usual."""
+    if prior is None:
+        return usual, np.zeros(len(names))
+    whole = prior.prior if isinstance(prior, GaussianPrior) else prior
+    bound = (replace(whole, default=Flat()) if isinstance(whole.default, ColumnScale) else whole).bind(names)
+    if not all(isinstance(factor.law, Normal | Flat) for factor in bound.factors):
+        raise RefineError("prior: forward solves take Normal(mean, variance) of single operators; state others so.")
+    precision = np.diag(bound.gaussian.precision)
+    told = precision > 0
+    return np.where(told, np.where(told, precision, 1.0) ** -0.5, usual), np.where(told, bound.gaussian.mean, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class ForwardFit:
     """The posterior of one equation from forward solves.
@@ -235,7 +268,7 @@ class ForwardFit:
     Attributes
     ----------
     theta
-        (d,), the most probable coefficients.
+        (d,), the most probable coefficients, and parameters inside operators.
     posterior
         Of the coefficients; the initial states are integrated out: Laplace, or chains where they were asked for.
     log_likelihood
@@ -250,6 +283,8 @@ class ForwardFit:
         log p(û | model), up to a constant that is the same for all models of the same data.
     scale
         s (d,) of the prior of θ.
+    exponent
+        Σ_i (θ̂_i − m_i)²/s_i² of the prior.
     initial
         Initial states (s,), one per experiment.
     predictions, spreads
@@ -279,6 +314,7 @@ class ForwardFit:
     used: float
     log_evidence: float
     scale: Array
+    exponent: float
     initial: tuple[Array, ...]
     predictions: tuple[Array, ...]
     spreads: tuple[Array, ...]
@@ -313,8 +349,7 @@ class ForwardFit:
 
     def evidence_with(self, factor: float) -> float:
         """log p(û | model) if the prior of θ were wider by a factor, at the same estimate."""
-        exponent = 0.5 * float(np.sum((self.theta / self.scale) ** 2))
-        return float(self.log_evidence + exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))
+        return float(self.log_evidence + 0.5 * self.exponent * (1 - factor**-2.0) - len(self.theta) * math.log(factor))
 
 
 # log l and log q beforehand, and how far from there they may be: κ⁻² with a bend anywhere. Not measured.

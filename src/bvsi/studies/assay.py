@@ -2,8 +2,9 @@
 
 ``python -m bvsi.studies.assay --seed 0``: Fisher's equation u_t = D Δu + r u (1 − u/K) on 38 positions and 5 times,
 solved on a grid four times finer, three replicates of overdispersed counts for each of six seeding densities. How often
-95% intervals of D, r and K hold the truth. With ``--twins`` the growth is r u (1 − u/K) or r u (1 − u²/K²), each in
-half of the draws, and the probabilities that are stated of both are compared with how often they are right. With
+95% intervals of D, r and K hold the truth. With ``--twins`` growth is slowed by u² or by u³, each in half of the draws,
+with coefficients from a prior; the probabilities that are stated of both, with that prior and with the usual one, are
+compared with how often they are right: only those with the prior of the draws have to be. With
 ``--data ../shared/data/jin2016`` the real assays are fitted one by one, and their last frame is forecast from the
 others; with ``--together`` as one.
 """
@@ -30,6 +31,7 @@ from bvsi.discovery.refined import Refined
 from bvsi.discovery.refining import refine
 from bvsi.errors import BvsiError
 from bvsi.forward.ensemble import simulator
+from bvsi.infer.priors import Normal, Prior
 from bvsi.noise import SignalNoise, from_counts
 from bvsi.operators import Library, NoFlux
 
@@ -47,6 +49,15 @@ FISHER = ("laplacian(u)", "u", "u**2")
 """Operators of the equation."""
 TWINS = (FISHER, ("laplacian(u)", "u", "u**3"))
 """Structures that are nearly equal as long as cells are few."""
+TWINS_PRIOR = Prior(
+    {
+        "laplacian(u)": Normal(500.0, 125.0**2),
+        "u": Normal(0.0575, 0.013**2),
+        "u**2": Normal(-5e-4, 1.3e-4**2),
+        "u**3": Normal(-4.5e-6, 1.2e-6**2),
+    }
+)
+"""Of their coefficients: D, r and K are then about as in other draws."""
 DELAY = "exp(-t/12)*u"
 """Growth that begins late: r u (1 − a exp(−t/12 h))."""
 POROUS = ("laplacian(u**2)", "u", "u**2")
@@ -70,26 +81,28 @@ QUANTITIES = ("D", "r", "K")
 
 @dataclass(frozen=True, eq=False)
 class Assay:
-    """One seeding density: replicates of counts, and the truth."""
+    """One seeding density: replicates of counts, and the truth; empty where a prior was drawn from."""
 
     wells: tuple[Data, ...]
     truth: Mapping[str, float]
 
 
-def assay(seeding: float, rng: Rng, operators: Sequence[str] = FISHER) -> Assay:
-    """Draw coefficients, the state after scratching, and counts."""
+def assay(seeding: float, rng: Rng, operators: Sequence[str] = FISHER, prior: Prior | None = None) -> Assay:
+    """Draw coefficients, of Fisher's equation or from a prior, the state after scratching, and counts."""
     D, r, K = rng.uniform(100, 900), rng.uniform(0.035, 0.08), rng.uniform(90, 140)
+    theta = np.array([D, r, -r / K])
+    if prior is not None:
+        theta = prior.bind(tuple(operators)).sample(1, rng)[0]
     x = np.linspace(POSITIONS[0], POSITIONS[-1], _FINER * (len(POSITIONS) - 1) + 1)
     left, right, width = rng.uniform(550, 750), rng.uniform(1350, 1550), rng.uniform(40, 100)
     seeded = seeding * np.exp(_waves(x, rng))
     u0 = seeded * (0.03 + 0.97 * 0.5 * (2 - np.tanh((x - left) / width) + np.tanh((x - right) / width)))
     at_first = Data(TIMES, {"u": np.tile(u0, (len(TIMES), 1))}, Grid(x=x))
-    slowed = -r / K if operators == FISHER else -r / K**2
-    solved, _ = simulator(at_first, library(operators)).run(np.array([D, r, slowed]), {"u": u0}, TIMES)
+    solved, _ = simulator(at_first, library(operators)).run(theta, {"u": u0}, TIMES)
     mean, phi = np.maximum(solved["u"][:, ::_FINER], 1e-3), rng.uniform(*_OVERDISPERSED)
     counts = [rng.negative_binomial(mean / (phi - 1), 1 / phi).astype(float) for _ in range(REPLICATES)]
     wells = tuple(Data(TIMES, {"u": count}, Grid(x=POSITIONS)) for count in counts)
-    return Assay(wells, {"D": D, "r": r, "K": K})
+    return Assay(wells, dict(zip(QUANTITIES, (D, r, K), strict=True)) if prior is None else {})
 
 
 def _waves(x: Array, rng: Rng) -> Array:
@@ -154,15 +167,19 @@ def width(trials: Sequence[AssayFit], quantity: str, way: str) -> float:
     return float(np.median([(high - low) / true for (low, high), true in pairs])) if pairs else float("nan")
 
 
-def twin(seed: int, run: int) -> tuple[float, bool]:
-    """Probability that is stated of Fisher's equation, and whether it was drawn, at a seeding that is drawn too."""
+def twin(seed: int, run: int) -> tuple[float, float, bool]:
+    """P of Fisher's equation with the prior of the draw and the usual one, and whether it was drawn; any seeding."""
     rng = np.random.default_rng([seed, run])
     right = bool(rng.integers(2))
-    data, noise = from_counts(assay(rng.uniform(SEEDINGS[0], SEEDINGS[-1]), rng, TWINS[0 if right else 1]).wells)
-    every = tuple(dict.fromkeys(name for names in TWINS for name in names))
-    made = refine(data, library(every), noise=noise, structures=TWINS)
-    pairs = zip(made.models, made.probabilities(), strict=True)
-    return next((float(p) for fit, p in pairs if set(fit.names) == set(FISHER)), 0.0), right
+    seeding, operators = rng.uniform(SEEDINGS[0], SEEDINGS[-1]), TWINS[0 if right else 1]
+    data, noise = from_counts(assay(seeding, rng, operators, TWINS_PRIOR).wells)
+
+    def stated(prior: Prior | None) -> float:
+        return refine(data, _every(TWINS), noise=noise, prior=prior, structures=TWINS, budget=np.inf).inclusion()[
+            "u**2"
+        ]
+
+    return stated(TWINS_PRIOR), stated(None), right
 
 
 def reliability(stated: Sequence[tuple[float, bool]], *, both: bool = True) -> str:
@@ -325,10 +342,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stated = []
         for run in range(chosen.runs):
             stated.append(twin(chosen.seed, run))
-            sys.stderr.write(f"{run} {stated[-1][0]:.4f} {stated[-1][1]}\n")
-        sys.stdout.write(reliability(stated))
+            sys.stderr.write("{} {:.4f} {:.4f} {}\n".format(run, *stated[-1]))
+        both = {
+            "prior of the draws": [(p, right) for p, _, right in stated],
+            "usual prior": [(p, right) for _, p, right in stated],
+        }
+        for what, pairs in both.items():
+            sys.stdout.write(f"## {what}\n\n{reliability(pairs)}\n")
         if chosen.figure is not None:
-            reliability_figure({"two structures": stated}, chosen.figure, both=True)
+            reliability_figure(both, chosen.figure, both=True)
     else:
         _coverage(chosen.seed, chosen.runs)
 

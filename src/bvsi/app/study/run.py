@@ -370,7 +370,7 @@ def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress 
     """
     options = options_of(inputs.study)
     wanted = inputs.study.settings.refine
-    given = {name: options[name] for name in ("noise", "constraints")} | how
+    given = {name: options[name] for name in ("noise", "constraints", "prior")} | how
     given |= {"blur": wanted.blur, "bins": wanted.bins}
     if wanted.draws is not None:
         given["sample"] = NUTS(draws=wanted.draws, tune=wanted.draws, chains=2)
