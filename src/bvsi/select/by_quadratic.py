@@ -483,7 +483,7 @@ class _Subsets:
         for own, alone in self.likelihood.apart():
             weights = Dominant(1.0).balance(alone, copy.deepcopy(self.rng))
             quadratic = noise_ratio(alone, weights, self.rng, self.settings.draws)
-            ladder = best_models(quadratic, self.settings.criterion, self.protection, ("exhaustive", "forward"), effort)
+            ladder = best_models(quadratic, self.settings.criterion, self.protection, ("broad",), effort)
             if not ladder:
                 return
             best = min(ladder.values())[1]
