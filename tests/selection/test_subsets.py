@@ -332,14 +332,10 @@ def test_the_minimum_of_data_that_are_explained_to_the_last_digit():
 def test_scores_of_operators_without_noise_are_the_falls_of_the_misfit():
     misfit = random_misfit(7, 3)
     clean, model = quadratic(misfit.H, misfit.H, misfit.g, misfit.q), (1, 4)
-    squares, power, pull = clean.score_tests(model)
+    squares, power = clean.score_tests(model)
     for j in (0, 2, 3, 5, 6):
         larger = tuple(sorted((*model, j)))
         assert_allclose(squares[j], clean.solve([model])[1] - clean.solve([larger])[1], rtol=1e-9)
-        at = [larger.index(i) for i in model]
-        moved = (clean.solve([larger])[0][0, at] - clean.solve([model])[0][0]) ** 2
-        sds = np.diag(np.linalg.inv(clean.A[np.ix_(model, model)]))
-        assert_allclose(squares[j] * pull[j], np.max(moved / sds), rtol=1e-9)
     assert np.all(squares[[1, 4]] == 0)
     assert np.all((power >= 0) & (power <= 1))
 
