@@ -68,8 +68,8 @@ class CheckLevels:
     first_steps
         ratio² − 1, Richardson's rule for half the resolution and second order, where data are not resolved.
     odds
-        Odds of the selected model over the best one without one of its operators, below which it is not decided;
-        with odds of one or less nothing is asked of other models.
+        Odds of the selected model over all others together, below which it is not decided; with odds of one or less
+        nothing is asked of other models.
     seen
         Part of the signal in the time terms that the weights of a model have to see, so that it explains anything.
     bias, unexplained

@@ -247,7 +247,7 @@ def judge(evidence: Evidence) -> Finding:
 
 def _rivals(evidence: Evidence) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
-    close = open_margins(evidence.margins, evidence.names, evidence.levels.odds)
+    close = open_margins(evidence.margins, evidence.levels.odds)
     if evidence.clean is not None:  # odds are those of noise; what cannot be distinguished at all stays so
         close = {name: m for name, m in close.items() if name not in evidence.names and m == 0}
     return tuple(

@@ -179,18 +179,16 @@ class Quadratic:
         Q = Q - (b - np.einsum("mk,mkd->md", h, half)) ** 2 / np.where(possible, a, 1.0)
         return np.where(possible, np.maximum(Q, _ROUNDING * self._at_zero), np.inf)
 
-    def score_tests(self, model: Model, known: Model = ()) -> tuple[Array, Array, Array]:
-        """z_j² of each operator outside a model by its score, the power of that test, and its pull, all (d,). ::
+    def score_tests(self, model: Model, known: Model = ()) -> tuple[Array, Array]:
+        """z_j² of each operator outside a model by its score, and the power of that test, both (d,). ::
 
             s_j = b_j − a b_s,   a = A_js P,     Var(s_j) = H_jj − 2 a H_sj + a H_ss aᵀ,     z_j² = s_j²/Var(s_j)
             a_j = A_jj − a A_sj,     power = a_j²/(A_jj|known Var(s_j))
-            pull = max_i a_i² Var(s_j)/(a_j² V_ii),     V = P H_ss P,  over operators i that are not known
 
         Where θ_j = 0 it is χ² with one degree of freedom, however much of the operator is noise; the predicted fall of
         Q, s_j²/a_j, is larger. An operator that explains E of the misfit beyond what is known, θ_j² A_jj|known = E, has
-        z_j² of E times the power. With the operator in the model a coefficient moves by up to z_j times the root of the
-        pull, in its standard deviations. H is the covariance of scores with stacked weights. Zero for operators of the
-        model.
+        z_j² of E times the power. H is the covariance of scores with stacked weights. Zero for operators of
+        the model.
 
         Parameters
         ----------
@@ -212,10 +210,7 @@ class Quadratic:
         seen = outside & (left > 0) & (whole > 0)
         squares = (b - a @ b[own]) ** 2 / (variance * self.scale(float(c)))
         power = left**2 / (np.where(seen, whole, 1.0) * variance)
-        spread = np.sum((B / np.maximum(kept, RANK_TOLERANCE)) ** 2, axis=1)
-        pull = np.max(a**2 / spread, axis=1, initial=0.0, where=~np.isin(own, known)) * variance
-        pull = pull / np.where(seen, left, 1.0) ** 2
-        return np.where(outside, squares, 0.0), np.where(seen, power, 0.0), np.where(seen, pull, 0.0)
+        return np.where(outside, squares, 0.0), np.where(seen, power, 0.0)
 
     def _moved(self, s: Integers) -> tuple[Array, Array]:
         """b (m, d) and c (m,) of the models s (m, k): −½∇Q and Q at θ_0 with the operators outside s set to zero."""

@@ -24,7 +24,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
@@ -76,9 +75,8 @@ _PILOT = 0.1
 # would take it. Of 75 runs of ``bvsi bench honesty`` with strong noise or few frames (seeds 4719, 4720, 4723) where
 # nothing else was open, those below 1.5 were right in 4 of 15, those from there to 4 in 16 of 17, to 10 in 37 of 39.
 _SHOWN = 2.0
-# z² of an operator that is left out below which it is not named, two standard deviations; and the variance, over that
-# of the error bar, beyond which what an unlikely one adds to a coefficient is more than the error bar itself.
-_SIGNIFICANT, _ADDED = 4.0, 1.0
+# z² of an operator that is left out below which nothing speaks for it, two standard deviations.
+_SIGNIFICANT = 4.0
 
 
 @dataclass(frozen=True)
@@ -483,7 +481,7 @@ class _Subsets:
         for own, alone in self.likelihood.apart():
             weights = Dominant(1.0).balance(alone, copy.deepcopy(self.rng))
             quadratic = noise_ratio(alone, weights, self.rng, self.settings.draws)
-            ladder = best_models(quadratic, self.settings.criterion, self.protection, ("exhaustive", "forward"), effort)
+            ladder = best_models(quadratic, self.settings.criterion, self.protection, ("broad",), effort)
             if not ladder:
                 return
             best = min(ladder.values())[1]
@@ -640,7 +638,7 @@ class _Subsets:
         return lowest
 
     def _left_open(self, best: Model, quadratic: Quadratic, more: Mapping[str, float]) -> dict[str, float]:
-        """Margins of operators that are left out and should not be without a word, by operator. ::
+        """Margins of operators that are left out and for which something speaks, by operator. ::
 
             margin = log(1 + Z) − z² Z/(1 + Z) + 2 log d,      Z = power · θᵀAθ
 
@@ -648,23 +646,20 @@ class _Subsets:
         with an effect drawn from a Gaussian of that size has the variance 1 + Z, of one that is not there the variance
         one. Where data tell little Z is far below n, the price of the criterion is too high, and operators that are
         there are left out. Those that would not show have the margin zero. In equations without operators the margin
-        is that of the criterion. An operator with the probability P that moves a coefficient by m standard deviations
-        adds P (1 − P) m² to its variance: where that is more than the error bar has, it is named as well.
+        is that of the criterion.
         """
         names, theta, found = quadratic.names, quadratic.theta, dict[str, float]()
         known = tuple(i for i in best if names[i] in self.protection.keep)
-        squares, power, pull = quadratic.score_tests(best, known)
+        squares, power = quadratic.score_tests(best, known)
         for i in (i for i in range(len(names)) if i not in best):
             own = [j for j in best if equation_of(names[j]) == equation_of(names[i])]
             explained = float(theta[own] @ quadratic.A[np.ix_(own, own)] @ theta[own]) / quadratic.scale(quadratic.q)
             Z, margin = max(explained * power[i], 0.0), more[names[i]]
             if own:
                 margin = math.log1p(Z) - squares[i] * Z / (1 + Z) + 2 * math.log(len(names))
-            likely = float(expit(-0.5 * margin))
-            near = margin < 2 * math.log(OPEN) or likely * (1 - likely) * squares[i] * pull[i] > _ADDED
             if own and Z < _SHOWN:
                 found[names[i]] = 0.0
-            elif squares[i] > _SIGNIFICANT and near:
+            elif squares[i] > _SIGNIFICANT:
                 found[names[i]] = float(margin)
         return found
 

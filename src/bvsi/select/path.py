@@ -96,10 +96,10 @@ class SelectionPath:
         Why the selection is not decided, empty where it is.
     margins
         By how much the score of the best model that differs in an operator is above that of the selected model, by
-        operator: without a selected one, others in its place; or with one more, where that is nearly as good by the
-        evidence for an effect of usual size, or would double the variance of a coefficient. exp(½ margin) are the odds
-        that the selection is right about it. Zero for operators that could not be tested: the data would not show them
-        if they were as large as all others. Empty where none were looked for.
+        operator: without a selected one, others in its place; or with one more, by the evidence for an effect of usual
+        size, where that is significant. exp(½ margin) are the odds that the selection is right about it. Zero for
+        operators that could not be tested: the data would not show them if they were as large as all others. Empty
+        where none were looked for.
     seen
         How much of the time terms the weights of the selected model distinguish from noise, in parts of what those of
         no operator at all do; None where that was not computed.
@@ -128,8 +128,8 @@ class SelectionPath:
         return not self.doubts
 
     def left_open(self, odds: float) -> dict[str, float]:
-        """Margins of the operators about which the selection may be wrong, those with odds below some."""
-        return open_margins(self.margins, self.best.names, odds)
+        """Margins of the operators about which the selection may be wrong, where its odds over all others are less."""
+        return open_margins(self.margins, odds)
 
     @property
     def best(self) -> Visited:

@@ -1,6 +1,7 @@
 """Search over the models of a library: what may change, steps in one direction, the best models by size, and rivals.
 
-A direction is forward (an operator more), backward (one less) or exhaustive (all models of a size). :func:`walk` takes
+A direction is forward (an operator more), backward (one less), exhaustive (all models of a size) or broad (all of a
+size, then an operator more for many of them). :func:`walk` takes
 steps in one direction for any way to score models, by fits or on a quadratic misfit. :func:`best_models` looks for the
 best model of every size on a quadratic misfit, in all directions. :func:`find_rivals` says whether a selection is
 decided:
@@ -32,7 +33,7 @@ from bvsi.infer.quadratic import Model, Quadratic
 from bvsi.select.criterion import SubsetCriterion
 from bvsi.select.path import Compared, Visited
 
-Direction = Literal["exhaustive", "forward", "backward"]
+Direction = Literal["exhaustive", "forward", "backward", "broad"]
 Ladder = dict[int, tuple[float, Model]]
 """The best model of each size, with its score."""
 
@@ -208,13 +209,14 @@ def best_models(
     """The best models of every size on a quadratic misfit; models in which noise rules are not looked at.
 
     exhaustive: all models of a size where they are few; forward: add the best operator, exchange while that helps, and
-    continue from the best so far; backward: drop the operator that costs least, from the model with all of them.
+    continue from the best so far; backward: drop the operator that costs least, from the model with all of them; broad:
+    exhaustive, then add every operator to the best models of a size, as many as that allows.
     """
     search = _Search(quadratic, criterion, Models(quadratic.names, protection), effort)
     if effort.by_equation:
         search.lowest([_by_equation(quadratic, criterion, protection, effort)])
     for direction in directions:
-        {"exhaustive": search.exhaustive, "forward": search.forward, "backward": search.backward}[direction]()
+        getattr(search, direction)()
     if effort.by_equation:
         search.polish()
     for size in sorted(search.best, reverse=True):  # exchanges may have led past smaller models
@@ -408,6 +410,28 @@ class _Search:
         while size <= self.models.most and self.models.number(size) <= self.effort.exhaustive:
             self.lowest(self.models.of_size(size))
             size += 1
+
+    def broad(self) -> None:
+        """All models of a size while they are few, then those that have one of the best of the size before.
+
+        Where an operator of higher order stands for a true one, the best pair need not be part of the best triple: of
+        the nonlinear Schrödinger equation at 50% noise, among 189 operators, it is the third to eighth pair that is.
+        """
+        size, lowest, rises = max(len(self.models.kept), 1), np.inf, 0
+        models = self.models.of_size(size)
+        while models and rises < self.effort.patience:
+            Q = self.quadratic.solve(models)[1]
+            score = self._met(models, Q)[0]
+            rises, lowest, size = 0 if score < lowest else rises + 1, min(lowest, score), size + 1
+            if size > self.models.most:
+                return
+            if self.models.number(size) <= self.effort.exhaustive:
+                models = self.models.of_size(size)
+            else:
+                order = np.argsort(Q, kind="stable")[: max(1, self.effort.exhaustive // self.models.d)]
+                best = [models[i] for i in order if np.isfinite(Q[i])]
+                more = (tuple(sorted((*model, i))) for model in best for i in range(self.models.d) if i not in model)
+                models = self.models.fine(dict.fromkeys(more))
 
     def forward(self) -> None:
         for _, model in sorted(self.best.values())[: self.effort.starts] or [(np.inf, self.models.least)]:
