@@ -21,7 +21,7 @@ from bvsi.errors import BvsiError
 from bvsi.likelihood import ResidualLikelihood, Weighting, residual_likelihood
 from bvsi.noise import Noise
 from bvsi.noise.correlation import correlated, gain_of_counts, widths_of, without_blur
-from bvsi.noise.models import values_at
+from bvsi.noise.models import Frames, values_at
 from bvsi.operators import Library
 from bvsi.residual import Stencil, TemporalTests, assemble
 from bvsi.residual.assembly import Discretisation, discretise_library
@@ -189,13 +189,15 @@ class Setup:
     def _at(self, frames: slice, places: Sequence[Place], tests: Discretisation) -> Setup:
         """The same at some frames, and at the nodes of other geometries."""
         thinned = tuple(_thinned(data, frames, place) for data, place in zip(self.data, places, strict=True))
+        kept = [_kept(*pair, frames) for pair in zip(self.data, thinned, strict=True)]
+        masks = [mask for _, mask in places]
         return replace(
             self.here,
             data=thinned,
-            noise=tuple(noise.at(frames, mask) for noise, (_, mask) in zip(self.noise, places, strict=True)),
+            noise=tuple(noise.at(own, mask) for noise, own, mask in zip(self.noise, kept, masks, strict=True)),
             variance=tuple(
-                {f: values_at(np.asarray(v, dtype=float), frames, mask) for f, v in variance.items()}
-                for variance, (_, mask) in zip(self.variance, places, strict=True)
+                {f: values_at(np.asarray(v, dtype=float), own, mask) for f, v in variance.items()}
+                for variance, own, mask in zip(self.variance, kept, masks, strict=True)
             ),
             tests=tests,
             stencil=scaled_stencil(self.stencil, 1 / (frames.step or 1), thinned[0]),
@@ -251,3 +253,9 @@ def _thinned(data: Data, frames: slice, place: Place) -> Data:
     known = {name: values[..., mask] for name, values in data.auxiliary.items()}
     measured = None if data.measured is None else {name: m[:, mask] for name, m in data.measured.items()}
     return Data(data.times, fields, geometry, known, measured)
+
+
+def _kept(data: Data, thinned: Data, frames: slice) -> Frames:
+    """Frames, less those in which nothing was measured at the nodes that are left: thinned data do not have them."""
+    there = np.flatnonzero(np.isin(data.times, thinned.times))
+    return frames if len(there) == len(data.times[frames]) else there

@@ -150,3 +150,14 @@ def test_wider_functions_are_better_in_time_only_where_there_are_any():
         stencil = TemporalTests(3 if times == 5 else 5, 1.0)
         (wider,) = (v for v in variations(setup_of([data], SplineTests({"x": 3.0}, 6), stencil)) if v.kind == "width")
         assert set(wider.better) == set(better)
+
+
+def test_noise_loses_the_frames_in_which_only_nodes_were_measured_that_are_left_out():
+    data = wave(nodes=64, times=121)
+    seen = np.ones((121, 64), dtype=bool)
+    seen[40, ::2] = False
+    masked = Data(data.times, data.fields, data.geometry, measured={"u": seen})
+    setup = setup_of([masked], SplineTests({"x": 4.0}, 6), TemporalTests(5, 4.0)).at(nodes={"x": slice(None, None, 2)})
+    assert setup.data[0].n_times == 120
+    numbers = np.delete(1 + np.arange(121 * 64).reshape(121, 64), 40, axis=0)[:, ::2]
+    assert_array_equal(setup.noise[0].sigma["u"], numbers)

@@ -213,3 +213,28 @@ def test_a_ridge_that_is_hardly_resolved_is_not_drawn_to_its_predictions():
     assert "outliers" in found.summary
     assert {(6, 3, 25), (6, 20, 4)} <= set(map(tuple, changed.tolist()))
     assert not np.any(changed[:, 0] == 0)
+
+
+def test_saturated_values_are_missing_and_the_equation_is_right():
+    """Cut off at a limit that 7% of the values pass, Burgers' equation was wrong and called consistent."""
+    whole = noisy(burgers(64, 61), SIGMA)
+    limit = float(np.quantile(whole.fields["u"], 0.93))
+    cut = whole.with_fields({"u": np.minimum(whole.fields["u"], limit)})
+    found = measure(cut, None)
+    assert found.summary.startswith(f"u: {np.count_nonzero(cut.fields['u'] == limit)} values at a limit are saturated")
+    assert found.data.measured is not None
+    assert np.all(cut.fields["u"][~found.data.measured["u"]] == limit)
+    assert_allclose(found.sigma["u"], SIGMA, rtol=0.15)
+    assert measure(cut, None, robust=False).data.measured is None
+    library = Library({"u": ["dx(dx(u))", "u*dx(u)", "u", "u**2", "dx(u)", "u**3"]})
+    model, true = discover(cut, library), discover(whole, library)
+    assert model.names == true.names
+    assert model.verdict is true.verdict
+    assert np.abs((model.theta - true.theta) / model.sd).max() < 3
+
+
+def test_a_stated_covariance_keeps_saturated_values(data):
+    """It has no variance by value that could be left out."""
+    limit = float(np.quantile(data.fields["u"], 0.93))
+    cut = data.with_fields({"u": np.minimum(data.fields["u"], limit)})
+    assert measure(cut, Covariance(SIGMA**2 * np.eye(64))).data.measured is None

@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 
 from bvsi.data import Data, Grid
 from bvsi.data.smoothness import filled
 from bvsi.errors import DataError
 from bvsi.noise import NoiseLevel, add_noise, find_outliers
-from bvsi.noise.outliers import scattered_outliers
+from bvsi.noise.outliers import saturated, scattered_outliers
 from data.triangle_meshes import triangles
 
 T = np.linspace(0, 1, 60)
@@ -213,3 +214,32 @@ def test_large_frames_in_strips_and_files_give_the_same_outliers(tmp_path, monke
     assert {4 * 600 + 303, 7 * 600, 7 * 600 + 1, 11 * 600 + 599} <= set(whole.outliers)
     np.testing.assert_array_equal(found.outliers, whole.outliers)
     np.testing.assert_allclose(found.weights, whole.weights)
+
+
+def rounded(values, step):
+    """On a lattice."""
+    return values if step is None else step * np.round(values / step)
+
+
+@pytest.mark.parametrize("step", [None, SIGMA, SIGMA / 10])
+def test_values_at_a_limit_of_the_camera_are_found_and_nothing_else(step):
+    u = rounded(add_noise(wave(), SIGMA, np.random.default_rng(0)).fields["u"], step)
+    low, high = rounded(np.array([-0.9, 0.8]), step)
+    assert_array_equal(saturated(np.minimum(u, high), SIGMA), u >= high)
+    assert_array_equal(saturated(np.maximum(u, low), SIGMA), u <= low)
+    assert_array_equal(saturated(np.clip(u, low, high), SIGMA), (u <= low) | (u >= high))
+    gap = np.where(np.arange(u.shape[1]) < 20, np.nan, np.minimum(u, high))
+    assert_array_equal(saturated(gap, SIGMA), (u >= high) & np.isfinite(gap))
+    assert saturated(u, SIGMA) is None
+
+
+def test_what_is_equal_for_other_reasons_is_not_saturated():
+    u = add_noise(wave(), SIGMA, np.random.default_rng(0)).fields["u"]
+    assert saturated(np.maximum(u, 0.0), SIGMA) is None  # fields that vanish, and counts
+    wall = u.copy()
+    wall[:, [0, -1]] = 2.0  # a boundary value
+    assert saturated(wall, SIGMA) is None
+    assert saturated(np.round(u), SIGMA) is None  # coarse: the noise does not spread the plateaus
+    assert saturated(np.clip(u, -0.9, 0.8), 0.0) is None
+    counts = np.random.default_rng(0).poisson(3.0 + 2 * u).astype(float)
+    assert saturated(counts, float(np.sqrt(3.0))) is None
