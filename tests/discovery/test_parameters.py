@@ -7,7 +7,7 @@ from scipy.integrate import solve_ivp
 from bvsi import Data, Discovery, Grid, Library, add_noise, discover, forecast, simulate_found
 from bvsi.app.report import equation_latex
 from bvsi.discovery.parameters import identified
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer.priors import GaussianPrior
 from bvsi.operators import Parameter
 
@@ -164,6 +164,8 @@ def test_priors_and_constraints_name_parameters(saturating):
     assert held.posterior.interval()[held.names.index("K"), 0] >= above
     both = discover(data, library, constraints="[u/(K + u)] + 2*K == 0", check=False)
     assert both.coefficient("u/(K + u)") == pytest.approx(-2 * both.coefficient("K"), rel=1e-6)
+    with pytest.raises(InfeasibleError, match=r"K > 6.*between 0\.05 and 5 .*overlap"):
+        discover(data, library, constraints=["K > 6"], check=False)
 
 
 def test_what_is_left_open_is_not_consistent():

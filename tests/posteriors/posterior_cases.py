@@ -47,7 +47,8 @@ def every_kind() -> dict[str, Posterior]:
     draws = MEAN + rng.standard_normal((3, 40, 2)) @ np.linalg.cholesky(COVARIANCE).T
     gaussian = GaussianPosterior(NAMES, MEAN, COVARIANCE)
     student = NormalInverseGammaPosterior(NAMES, MEAN, COVARIANCE, 12.5, 1 / 7)
-    bounds = as_linear([f"[{NAMES[0]}] >= 0.3"], NAMES).with_bounds([-np.inf, -1e-6], [np.inf, 0.0], ("", "b"))
+    plain = as_linear([f"[{NAMES[0]}] >= 0.3"], NAMES)
+    bounds = plain.with_bounds(np.array([-np.inf, -1e-6]), np.array([np.inf, 0.0]), ("", "b"))
     free = as_linear(None, NAMES)
     diverging = np.zeros((3, 40), dtype=bool)
     diverging[1, 7] = True

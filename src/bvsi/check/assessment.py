@@ -381,13 +381,15 @@ def check_discovery(
 def _frequencies(measured: Sequence[Measurement], *, steady: bool) -> dict[str, float] | None:
     """Highest frequency by axis, in cycles per step; None where data are not on grids.
 
-    In time that of differences between frames where these are few: of seven a window leaves three frequencies, and the
-    last one, 3/7, is that of travelling waves which turn by 0.21 to 0.25 (``bvsi bench honesty``, seed 61902).
+    In time, where frames are few, no more than that of differences between them and half a step of the spectrum: of
+    seven frames a window leaves three frequencies, and the last one, 3/7, is that of travelling waves which turn by
+    0.21 to 0.25 (``bvsi bench honesty``, seed 61902).
     """
-    found = cycles_of(measured, steady=steady)
-    if found is None or steady or min(m.data.n_times for m in measured) >= FEW_FRAMES:
+    found, frames = cycles_of(measured, steady=steady), min(m.data.n_times for m in measured)
+    if found is None or steady or frames >= FEW_FRAMES:
         return found
-    return {**found, "time": cycles_between_frames([m.data for m in measured], [m.sigma for m in measured])}
+    between = cycles_between_frames([m.data for m in measured], [m.sigma for m in measured])
+    return {**found, "time": min(found["time"], between + 0.5 / frames)}
 
 
 def with_bias(posterior: Posterior, judged: Check, constraints: LinearConstraints | None) -> Posterior:

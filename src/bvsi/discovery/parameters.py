@@ -39,7 +39,7 @@ from bvsi.discovery.parameter_search import (
     trimmed,
     variance_of,
 )
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, InfeasibleError
 from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.priors import GaussianPrior, Normal, Prior
@@ -259,7 +259,11 @@ def told_parameters(library: Library, prior: AnyPrior, constraints: AnyConstrain
             if law is None
             else replace(library.parameters[name], prior=(law[0], math.sqrt(law[1])))
         )
-        changed[name] = known.within(max(own.lower, default=-math.inf), min(own.upper, default=math.inf))
+        low, high = float(max(own.lower, default=-math.inf)), float(min(own.upper, default=math.inf))
+        if max(low, known.low) >= min(high, known.high):
+            told = f"{' and '.join(own.texts)}: {name} lies between {known.low:g} and {known.high:g} in the library"
+            raise InfeasibleError(f"constraints: {told}; state bounds that overlap.", own.texts)
+        changed[name] = known.within(low, high)
     if prior is not None:
         if isinstance(prior, GaussianPrior):
             left = {key: pair for key, pair in prior.terms.items() if key not in changed}

@@ -284,7 +284,8 @@ def _pattern(grid: Grid, axes: list[UniformSplines]) -> Pattern:
         sum(abs(_at_axis(grid, name, s, order)) for order in range(s.degree))
         for name, s in zip(grid.names, axes, strict=True)
     ]
-    return Pattern.from_matrix(sparse.csr_array(reduce(sparse.kron, touched, sparse.eye_array(1)).T))
+    whole = reduce(partial(sparse.kron, format="csr"), touched, sparse.eye_array(1))  # other formats may store zeros
+    return Pattern.from_matrix(sparse.csr_array(whole.T))
 
 
 def _at_nodes(grid: Grid, axes: list[UniformSplines], index: MultiIndex) -> Kronecker:
