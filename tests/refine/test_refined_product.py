@@ -265,3 +265,17 @@ def test_sensors_begin_with_all_operators(data, found):
     assert set(made.best.names) == set(NAMES)
     assert made.few_sensors
     assert "sensors are too few" in made.agreement.cause
+
+
+def test_saturated_values_are_not_fitted():
+    """Growth of a cosine, of which an eighth is cut off."""
+    t = np.linspace(0.0, 1.0, 6)
+    library = Library({"u": ["laplacian(u)", "u"]}, boundary=NoFlux())
+    u0 = 0.8 + 0.6 * np.cos(np.pi * X)
+    first = Data(t, {"u": np.tile(u0, (len(t), 1))}, Grid(x=X))
+    u, _ = simulator(first, library).run(np.array([0.03, 0.4]), {"u": u0}, t)
+    noisy = u["u"] + 0.01 * np.random.default_rng(5).standard_normal(u["u"].shape)
+    cut = np.minimum(noisy, np.quantile(noisy, 0.88))
+    made = refine(first.with_fields({"u": cut}), library, structures=[library.names])
+    assert made.best.count == np.count_nonzero(cut < cut.max())
+    assert np.abs((made.best.posterior.mean - [0.03, 0.4]) / np.sqrt(made.best.posterior.variance)).max() < 3

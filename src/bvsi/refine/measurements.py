@@ -141,7 +141,8 @@ class Measurements:
             raise RefineError(f"later: increasing times after the last of the data, {data.times[-1]:g}, are needed.")
         # a peak that moves by its own width between frames looks like outliers; of stated noise the misfit tells them
         measured = measure(data, noise, robust=None if noise is None else False)
-        own, shape = measured.data, (data.n_times, data.n_nodes)
+        data = measured.data  # without values that are saturated
+        shape = (data.n_times, data.n_nodes)
         alike = Correlated.of(measured.noise, data, fields)
         laws = {f: None if alike else _law(noise, measured, f) for f in fields}
         fixed = _variance(measured)
@@ -161,16 +162,16 @@ class Measurements:
                 "noise: noise that is alike in time needs data without gaps, outliers, and kernels that reach out of "
                 "the domain; leave these frames or nodes out, or state noise that is alike in space only."
             )
-        above = {f: _bend(own, f, laws[f]) for f in fields}
+        above = {f: _bend(data, f, laws[f]) for f in fields}
         return Measurements(
-            data=own,
+            data=data,
             fields=tuple(fields),
-            values=_side_by_side(own.fields[f] for f in fields),
+            values=_side_by_side(data.fields[f] for f in fields),
             known=every_known,
             floor=_side_by_side(np.broadcast_to(law.a**2 if (law := laws[f]) else fixed[f], shape) for f in fields),
             counted=np.repeat([law.b if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
             relative=np.repeat([law.c**2 if (law := laws[f]) else 0.0 for f in fields], data.n_nodes),
-            least=np.repeat([_least(own, f) if laws[f] else 0.0 for f in fields], data.n_nodes),
+            least=np.repeat([_least(data, f) if laws[f] else 0.0 for f in fields], data.n_nodes),
             correlated=alike,
             level_known=measured.noise.scale_known,
             kernels=any(width for name, width in (*kernel.items(), *box.items()) if name != "time"),
