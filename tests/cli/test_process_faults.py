@@ -37,9 +37,9 @@ def bvsi(folder: Path, *arguments: object, **options) -> subprocess.CompletedPro
     return subprocess.run(command, cwd=folder, capture_output=True, env=environment, timeout=120, **options)
 
 
-@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
-def test_encodings_without_our_characters_lose_nothing(here: Path, encoding: str) -> None:
-    done = bvsi(here, "run", env={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
+def test_encodings_without_our_characters_lose_nothing(here: Path) -> None:
+    """ASCII: what another encoding cannot write, it cannot write either."""
+    done = bvsi(here, "run", env={"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"})
     assert done.returncode == 0, done.stderr
     assert b"Traceback" not in done.stderr
     assert b"u_t = " in done.stdout
@@ -118,10 +118,9 @@ def test_a_full_disk_ends_in_one_message_and_nothing_is_lost(here: Path, small_d
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory cannot be limited there")
-@pytest.mark.parametrize("beyond", [0, 120])
-def test_too_little_memory_ends_in_one_message(here: Path, beyond: int) -> None:
+def test_too_little_memory_ends_in_one_message(here: Path) -> None:
     """The limit is set when everything is imported, so that it is met while something is computed."""
-    script = f"""
+    script = """
 import resource, sys
 from pathlib import Path
 import bvsi.app.study.run, bvsi.discovery, bvsi.app.report, matplotlib.figure, h5netcdf
@@ -129,7 +128,7 @@ from bvsi.app.cli import __main__
 def limited(*args, _was=bvsi.app.study.run.discovered, **options):
     import numpy as np
     used = int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_DATA, (used + {beyond} * 2**20, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (used, resource.RLIM_INFINITY))
     np.ones(200 * 2**17)  # 200 MB
     return _was(*args, **options)
 bvsi.app.study.run.discovered = limited

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -19,8 +18,6 @@ from bvsi.residual.thinning import THINNING
 from bvsi.spaces import SplineTests
 
 from .cluster_cases import LIBRARY, SIGMA, waves
-from .conftest import started
-from .test_killed import doom
 
 DATA = waves(np.linspace(0, 2, 161), 64)
 THIN = replace(THINNING, values=0)
@@ -118,19 +115,3 @@ def test_half_a_count_is_in_the_pieces(client):
         on(client, THIN, noise=Diagonal(sigma, gain)).profile_equations(theta).equations.H for gain in ({}, {"u": 1.0})
     ]
     assert not np.allclose(*some, rtol=1e-3)
-
-
-def test_a_worker_that_dies_changes_nothing():
-    theta = np.array([0.01, 0.02, -0.01, 0.02, 0.03])
-    found = []
-    with started(4) as client:
-        remote = on(client)
-        assert len(remote.seats) > 2
-        for round_ in range(2):
-            if round_:
-                client.run(doom, workers=[min(client.run(os.getpid))])
-            found.append(remote.profile_equations(theta, rng=np.random.default_rng(1)))
-        assert len(client.run(os.getpid)) >= 3
-    for name in ("S", "N"):
-        assert_allclose(getattr(found[1], name), getattr(found[0], name), rtol=1e-12)
-    assert_allclose(found[1].equations.H, found[0].equations.H, rtol=1e-12)

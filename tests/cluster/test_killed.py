@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 
 from bvsi.cluster import cluster_likelihood, piece
 
 from .cluster_cases import CASES
 from .conftest import started
+from .test_cluster_tiles import on
+
+
+@pytest.fixture(scope="module")
+def mortals():
+    """A cluster of its own, of which workers die: the one of the folder serves other tests."""
+    with started(3) as client:
+        yield client
 
 
 def doom() -> None:
@@ -18,21 +27,42 @@ def doom() -> None:
     piece.Piece.of = lambda *_: os._exit(1)
 
 
-def test_the_result_is_the_same():
+def kill_one_of(client) -> int:
+    """The process of a worker that ends in the middle of what it is asked for next."""
+    workers = client.run(os.getpid)
+    doomed = min(workers)
+    client.run(doom, workers=[doomed])
+    return workers[doomed]
+
+
+def test_the_result_is_the_same(mortals):
     case, local = CASES["temporal tests"], CASES["temporal tests"].local()
     thetas = [case.theta * scale for scale in np.linspace(0.5, 2, 5)]
     found = []
-    with started(3) as client:
-        remote = cluster_likelihood(client, case.data, case.library, case.noise, stencil=case.stencil)
-        workers = client.run(os.getpid)
-        doomed = min(workers)
-        for number, theta in enumerate(thetas):
-            if number == 2:
-                client.run(doom, workers=[doomed])
-            found.append(remote.profile_equations(theta, rng=np.random.default_rng(1)))
-        assert workers[doomed] not in client.run(os.getpid).values()
+    remote = cluster_likelihood(mortals, case.data, case.library, case.noise, stencil=case.stencil)
+    for number, theta in enumerate(thetas):
+        if number == 2:
+            killed = kill_one_of(mortals)
+        found.append(remote.profile_equations(theta, rng=np.random.default_rng(1)))
+    assert killed not in mortals.run(os.getpid).values()
     for one, theta in zip(found, thetas, strict=True):
         expected = local.profile_equations(theta, rng=np.random.default_rng(1))
         for a, b in ((one.equations.H, expected.equations.H), (one.S, expected.S), (one.N, expected.N)):
             assert_allclose(a, b, rtol=0, atol=1e-10 * np.abs(b).max())
         assert_allclose(one.scores[0], expected.scores[0], rtol=0, atol=1e-10 * np.abs(expected.scores[0]).max())
+
+
+def test_stretches_with_tiles_are_the_same(mortals):
+    theta = np.array([0.01, 0.02, -0.01, 0.02, 0.03])
+    found = []
+    mortals.wait_for_workers(3)
+    remote = on(mortals)
+    assert len(remote.seats) > 2
+    for round_ in range(2):
+        if round_:
+            killed = kill_one_of(mortals)
+        found.append(remote.profile_equations(theta, rng=np.random.default_rng(1)))
+    assert killed not in mortals.run(os.getpid).values()
+    for name in ("S", "N"):
+        assert_allclose(getattr(found[1], name), getattr(found[0], name), rtol=1e-12)
+    assert_allclose(found[1].equations.H, found[0].equations.H, rtol=1e-12)

@@ -51,7 +51,7 @@ def test_data_without_change_and_numbers_without_squares_are_refused(u, words):
 
 
 @pytest.mark.parametrize("still", [np.sin(RING), 3 + 0 * RING], ids=["steady", "constant"])
-@pytest.mark.parametrize("discretisation, step", [(None, 1), (Galerkin(), 2)], ids=["splines", "elements"])
+@pytest.mark.parametrize("discretisation, step", [(None, 1), (Galerkin(), 4)], ids=["splines", "elements"])
 def test_noise_around_a_steady_state_is_no_discovery(still, discretisation, step):
     """step: of the nodes and frames; elements have a residual at each of them, and take as long."""
     u = still + noise(8, 0.01)
@@ -74,12 +74,16 @@ def test_of_two_fields_the_steady_one_has_an_empty_equation(tmp_path):
     assert type(found).load(tmp_path / "a.nc").equation == found.equation
 
 
+@pytest.fixture(scope="module")
+def clean():
+    return discover(ring(wave() + noise(3)), LIBRARY, check=False)
+
+
 @pytest.mark.parametrize("value", [1e6, -1e12, 0.2], ids=str)
-def test_one_wild_value_changes_nothing_whatever_its_size(value):
-    u = wave() + noise(3)
-    spoilt = np.array(u)
+def test_one_wild_value_changes_nothing_whatever_its_size(clean, value):
+    spoilt = wave() + noise(3)
     spoilt[20, 30] = value
-    clean, found = discover(ring(u), LIBRARY), discover(ring(spoilt), LIBRARY)
+    found = discover(ring(spoilt), LIBRARY)
     assert found.names == clean.names
     assert np.all(np.abs(found.theta - clean.theta) < clean.sd)
     assert found.verdict == "consistent"

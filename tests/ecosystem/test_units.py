@@ -119,7 +119,7 @@ def test_texts_are_read_back():
 
 def burgers(length: float, time: float):
     """u = −2ν φ_x/φ of φ = 1 + e^(−νk²t) cos kx/2, ν = 0.1 m²/s, in units of ``length`` m and ``time`` s."""
-    x, t, nu = np.linspace(0, 2 * np.pi, 64, endpoint=False), np.linspace(0, 8, 60), 0.1
+    x, t, nu = np.linspace(0, 2 * np.pi, 40, endpoint=False), np.linspace(0, 8, 40), 0.1
     wave = np.exp(-nu * t)[:, None] / 2
     u = 2 * nu * wave * np.sin(x) / (1 + wave * np.cos(x))
     u = u + 0.002 * np.random.default_rng(5).standard_normal(u.shape)
