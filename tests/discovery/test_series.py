@@ -7,8 +7,8 @@ from scipy.integrate import solve_ivp
 
 import bvsi
 from bvsi.check import Verdict
-from bvsi.infer import Dominant
 from bvsi.infer.quadratic import NoiseRatio, Quadratic
+from bvsi.infer.starts import balance
 from bvsi.operators import polynomials
 from bvsi.residual import TemporalTests, assemble
 from bvsi.select.criterion import ProfileBIC
@@ -156,7 +156,7 @@ def test_first_weights_carry_the_noise_of_the_own_field():
     data = bvsi.Data.from_arrays(noisy(TIMES, 1), times=TIMES)
     system = assemble(data, LIBRARY, discretisation=SplineTests(), stencil=TemporalTests(gap=4.0))
     likelihood = bvsi.residual_likelihood(system, bvsi.PerField({"x": 0.1, "y": 0.1}), bvsi.Stacked())
-    theta = Dominant(1.0).balance(likelihood)
+    theta = balance(likelihood)
     assert {system.names[i] for i in np.flatnonzero(theta)} == {"x: x", "y: y"}
 
 

@@ -13,7 +13,7 @@ from bvsi.infer import Profile
 from bvsi.infer.posteriors import GaussianPosterior, NormalInverseGammaPosterior
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
 from bvsi.infer.profile import with_unknown_scale
-from bvsi.infer.starts import Dominant
+from bvsi.infer.starts import dominant
 from bvsi.likelihood import Isotropic, residual_likelihood
 from bvsi.noise import IID, PerTime, UnknownScale
 from bvsi.operators import Library, NoFlux
@@ -186,12 +186,12 @@ def test_a_start_may_be_given_as_a_vector_or_by_name(likelihood, fit):
 
 def test_from_its_own_start_it_begins_with_the_weights_of_the_dominant_operators(likelihood):
     fit = Profile().fit(likelihood)
-    dominant = Dominant().estimate(likelihood, GaussianPrior({}).bind(likelihood.names))
-    assert np.array_equal(fit.history[0].theta, dominant)
+    first = dominant(likelihood, GaussianPrior({}).bind(likelihood.names))
+    assert np.array_equal(fit.history[0].theta, first)
 
 
 def test_a_start_of_another_strength_ends_at_the_same_estimate(likelihood, fit):
-    start = Dominant(factor=10.0).estimate(likelihood, GaussianPrior({}).bind(likelihood.names))
+    start = dominant(likelihood, GaussianPrior({}).bind(likelihood.names), factor=10.0)
     other = Profile(tol=1e-10).fit(likelihood, start=start)
     assert not np.array_equal(other.history[0].theta, fit.history[0].theta)
     assert_allclose(other.theta, fit.theta, rtol=1e-7)

@@ -26,10 +26,11 @@ from bvsi.common.progress import Progress, silent
 from bvsi.data import Data
 from bvsi.discovery.function_prior import VAGUE, FunctionColumns, FunctionPrior, Information
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
-from bvsi.infer import Dominant, Fit, Profile
+from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import AnyConstraints, Constraints, LinearConstraints
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import BoundPrior, Distribution, GaussianPrior, Prior
+from bvsi.infer.starts import dominant
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.noise.measurement import Measurement
 from bvsi.operators import Library
@@ -380,7 +381,7 @@ def _by_moments(one: ResidualLikelihood, groups: Sequence[FunctionColumns], libr
     flat = one.combined(T, every)
     empty = BoundPrior(np.zeros(flat.d), np.zeros((flat.d, flat.d)))
     try:
-        theta = T @ Dominant().estimate(flat, empty, copy.deepcopy(rng))
+        theta = T @ dominant(flat, empty, copy.deepcopy(rng))
     except _FAILURES:
         theta = np.zeros(one.d)
     for _ in range(_REWEIGHTED):  # steps come with the fits

@@ -19,7 +19,7 @@ from bvsi.infer.constraints import LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.priors import GaussianPrior
-from bvsi.infer.starts import Dominant, Starts
+from bvsi.infer.starts import Starts, balance
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.operators import Library
 from bvsi.operators.parameters import Parameter, combinations
@@ -113,7 +113,7 @@ class ParameterGrid:
         any weights they are n for the right model at the right value, so that values can be compared.
         """
         names, inside = library.names, [o.name for o in carrying(library, library.names)]
-        weights = Dominant(1.0).balance(self.whole, copy.deepcopy(self.rng))
+        weights = balance(self.whole, copy.deepcopy(self.rng))
         ratio = noise_ratio(self.whole, weights, self.rng, _DRAWS)
         protection, found = Protection.of(names, keep, [inside]), list[tuple[float, ParameterPoint]]()
         places = self._versions(inside)

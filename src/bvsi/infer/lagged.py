@@ -91,7 +91,7 @@ class Lagged:
         noise_prior
             Noise prior of σ², where the noise scale is unknown; by default p(σ²) ∝ 1/σ².
         start
-            First θ; by default least squares, or :class:`Dominant` weights where these fit better.
+            First θ; by default least squares, or ``dominant`` weights where these fit better.
         """
         density = matched(prior, likelihood)
         gaussian = bound(density, likelihood.d)

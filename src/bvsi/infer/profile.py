@@ -25,11 +25,13 @@ from bvsi.infer.lagged import AnyPrior, Lagged, bound, matched, replaced_text, w
 from bvsi.infer.priors import BoundPrior, InverseGammaPrior
 from bvsi.infer.quadratic import Solver, constrained, expanded, factorise, noise_share
 from bvsi.infer.starts import (
+    KAPPA,
     PLATEAU,
-    Dominant,
+    STRONGER,
     Enough,
     StartingPoint,
     Starts,
+    dominant,
     feasible,
     instrumental,
     on_plateau,
@@ -378,11 +380,11 @@ class _Problem:
 
     def table(self, prior: AnyPrior) -> tuple[StartingPoint, ...]:
         """The starts, in the order in which they are tried."""
-        usual, lagged = Dominant(), cache(lambda: self._lagged(prior))
+        lagged = cache(lambda: self._lagged(prior))
         return (
-            StartingPoint("dominant", lambda: self._dominant(usual), Enough.SETTLED),
+            StartingPoint("dominant", lambda: self._dominant(KAPPA), Enough.SETTLED),
             StartingPoint("instrumental", lambda: instrumental(self.likelihood, self.prior), Enough.AGREED),
-            StartingPoint("dominant, stronger", lambda: self._dominant(usual.stronger), Enough.PLAUSIBLE),
+            StartingPoint("dominant, stronger", lambda: self._dominant(STRONGER * KAPPA), Enough.PLAUSIBLE),
             StartingPoint("lagged", lagged),
             StartingPoint("zero", lambda: np.zeros(self.likelihood.d)),
             StartingPoint("lagged, by continuation", lambda: self.continuation(lagged())),
@@ -401,9 +403,10 @@ class _Problem:
         roughly = Lagged(tol=1e-2, max_iterations=15)
         return roughly.fit(self.likelihood, prior=prior, constraints=self.constraints).theta
 
-    def _dominant(self, dominant: Dominant) -> Array | None:
+    def _dominant(self, factor: float) -> Array | None:
+        rng = np.random.default_rng(self.settings.starts.seed)
         try:
-            return dominant.estimate(self.likelihood, self.prior, np.random.default_rng(self.settings.starts.seed))
+            return dominant(self.likelihood, self.prior, rng, factor)
         except (RankError, NotPositiveDefiniteError):
             return None
 

@@ -1,7 +1,7 @@
 """Starting points of the iterations: a table that is tried in order, and how each of its points is made.
 
 Least squares attenuates a noisy operator towards zero. Weights computed from that small coefficient ignore the noise
-that it causes, so that later iterations cannot leave the neighbourhood of zero (a plateau of Q). :class:`Dominant`
+that it causes, so that later iterations cannot leave the neighbourhood of zero (a plateau of Q). :func:`dominant`
 therefore takes weights in which, per equation, only the noisy operator with the highest derivative is not zero:
 
     i*(e) = argmax {ρ_ei : ν_ei > 0.1},     θ_i* = κ (n_e/n_ei*)^½,  all others 0;     θ = H(θ*)⁻¹ XᵀW(θ*)y
@@ -16,7 +16,7 @@ noise level, but it has no error bars.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
@@ -33,6 +33,18 @@ from bvsi.likelihood import ResidualLikelihood
 
 # Relative ridge of a metric: operators that are alike are no obstacle to a projection.
 _RIDGE = 1e-12
+# Dominant weights (none of these values is measured by itself): κ to begin with,
+KAPPA = 1e4
+# the factor between one κ and the next,
+STRONGER = 100.0
+# how many there are at most,
+_STRENGTHS = 4
+# the part of the misfit that a stronger one has to reach,
+_WORTH = 0.95
+# the share of noise from which on an operator is noisy, or half of the largest share where that is less,
+_MUCH = 0.1
+# and the relative weight that settles what these weights hardly determine; it would otherwise be rounding of large θ*.
+_SETTLES = 1e-8
 PLATEAU = (
     "This is a plateau, where noise is taken for misfit: another estimate fits far better. Do not trust this one; "
     "leave the start out, or use Profile()."
@@ -94,92 +106,59 @@ class StartingPoint:
     enough: Enough = Enough.NEVER
 
 
-@dataclass(frozen=True)
-class Dominant:
-    """Weighted least squares with the weights of the noisiest operators, made stronger while that lowers the misfit.
+def dominant(likelihood: ResidualLikelihood, prior: BoundPrior, rng: Rng | None = None, factor: float = KAPPA) -> Array:
+    """Weighted least squares with the weights of the noisiest operators, made stronger while that lowers the misfit; θ (d,).
 
     Parameters
     ----------
+    rng
+        As for :func:`balance`.
     factor
         κ to begin with.
-    step
-        Factor between one κ and the next.
-    strengths
-        How many there are at most.
-    worth
-        Part of the misfit that a stronger one has to reach.
-    much
-        Share of noise from which on an operator is noisy, or half of the largest share where that is less.
-    ridge
-        Relative weight that settles what these weights hardly determine; it would otherwise be rounding of the large
-        θ*. The values are not measured one by one.
     """
+    balanced = balance(likelihood, rng)
+    best, lowest = _weighted(likelihood, prior, factor * balanced)
+    for power in range(1, _STRENGTHS):
+        if likelihood.scale_known and lowest < CHI2_FACTOR:
+            break
+        try:
+            theta, chi2 = _weighted(likelihood, prior, factor * STRONGER**power * balanced)
+        except (RankError, NotPositiveDefiniteError):
+            break
+        if chi2 > _WORTH * lowest:
+            break
+        best, lowest = theta, chi2
+    return best
 
-    factor: float = 1e4
-    step: float = 100.0
-    strengths: int = 4
-    worth: float = 0.95
-    much: float = 0.1
-    ridge: float = 1e-8
 
-    def __post_init__(self) -> None:
-        if not (np.isfinite(self.factor) and self.factor > 0):
-            raise BvsiError(f"factor: a positive number is needed, such as 1e4; got {self.factor}.")
+def balance(likelihood: ResidualLikelihood, rng: Rng | None = None) -> Array:
+    """θ* (d,) for κ = 1, with one operator per equation: the roughest of those with much noise.
 
-    @property
-    def stronger(self) -> Dominant:
-        """With a κ to begin with that is larger by one strength."""
-        return replace(self, factor=self.step * self.factor)
+    In a series none is rougher than another, and the one that carries noise most evenly over time is taken.
 
-    def estimate(self, likelihood: ResidualLikelihood, prior: BoundPrior, rng: Rng | None = None) -> Array:
-        """θ (d,).
+    Parameters
+    ----------
+    rng
+        For the draw of noise (default: seed 0).
+    """
+    noise = likelihood.noise_share(np.random.default_rng(0) if rng is None else rng)
+    theta = np.zeros(likelihood.system.d)
+    for y, X, share, rough, even in zip(noise.y, noise.X, noise.share, noise.roughness, noise.even, strict=True):
+        rank = even if even.any() else np.where(share > min(_MUCH, share.max() / 2), rough, 0.0)
+        i = int(np.argmax(rank))
+        if X[i] > 0:
+            theta[i] = np.sqrt((y or 1.0) / X[i])
+    return theta
 
-        Parameters
-        ----------
-        rng
-            As for :meth:`balance`.
-        """
-        balance = self.balance(likelihood, rng)
-        best, lowest = self._weighted(likelihood, prior, self.factor * balance)
-        for power in range(1, self.strengths):
-            if likelihood.scale_known and lowest < CHI2_FACTOR:
-                break
-            try:
-                theta, chi2 = self._weighted(likelihood, prior, self.factor * self.step**power * balance)
-            except (RankError, NotPositiveDefiniteError):
-                break
-            if chi2 > self.worth * lowest:
-                break
-            best, lowest = theta, chi2
-        return best
 
-    def balance(self, likelihood: ResidualLikelihood, rng: Rng | None = None) -> Array:
-        """θ* (d,) for κ = 1, with one operator per equation: the roughest of those with much noise.
-
-        In a series none is rougher than another, and the one that carries noise most evenly over time is taken.
-
-        Parameters
-        ----------
-        rng
-            For the draw of noise (default: seed 0).
-        """
-        noise = likelihood.noise_share(np.random.default_rng(0) if rng is None else rng)
-        theta = np.zeros(likelihood.system.d)
-        for y, X, share, rough, even in zip(noise.y, noise.X, noise.share, noise.roughness, noise.even, strict=True):
-            rank = even if even.any() else np.where(share > min(self.much, share.max() / 2), rough, 0.0)
-            i = int(np.argmax(rank))
-            if X[i] > 0:
-                theta[i] = np.sqrt((y or 1.0) / X[i])
-        return theta
-
-    def _weighted(self, likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> tuple[Array, float]:
-        """Estimate with the weights at θ, and the misfit Q/n with its own weights."""
-        equations = likelihood.normal_equations(theta)
-        ridge = self.ridge * np.diag(np.diag(equations.H))
-        solver = factorise(equations.H + prior.precision + ridge, likelihood.names)
-        estimate = theta + solver.solve(equations.g + prior.gradient(theta) - ridge @ theta)
-        own = likelihood.normal_equations(estimate)
-        return estimate, own.q / own.n
+def _weighted(likelihood: ResidualLikelihood, prior: BoundPrior, theta: Array) -> tuple[Array, float]:
+    """Estimate with the weights at θ, and the misfit Q/n with its own weights."""
+    equations = likelihood.normal_equations(theta)
+    ridge = _SETTLES * np.diag(np.diag(equations.H))
+    solver = factorise(equations.H + prior.precision + ridge, likelihood.names)
+    estimate = theta + solver.solve(equations.g + prior.gradient(theta) - ridge @ theta)
+    own = likelihood.normal_equations(estimate)
+    return estimate, own.q / own.n
 
 
 def instrumental(likelihood: ResidualLikelihood, prior: BoundPrior) -> Array | None:
@@ -257,7 +236,7 @@ def lagged_start(
     if likelihood.scale_known and equations.q < CHI2_FACTOR * equations.n:
         return theta, (plain,), plain
     try:
-        other = Dominant().estimate(few, prior, np.random.default_rng(rules.seed))
+        other = dominant(few, prior, np.random.default_rng(rules.seed))
         better = few.normal_equations(other).q < equations.q
     except (RankError, NotPositiveDefiniteError):
         better = False
@@ -272,7 +251,7 @@ def on_plateau(
     constraints: LinearConstraints | None,
     rules: Starts = Starts(),
 ) -> bool:
-    """Whether an estimate with the misfit q = rᵀWr is stuck: noise does not explain q, and Dominant() is far below q.
+    """Whether an estimate with the misfit q = rᵀWr is stuck: noise does not explain q, and `dominant` is far below q.
 
     Under constraints its estimate counts only where they allow it: they may well cost misfit. Some of the blocks are
     enough to see that.
@@ -283,7 +262,7 @@ def on_plateau(
     try:
         if (few := likelihood.pilot(rules.pilot)) is not None:
             likelihood, q = few, few.normal_equations(estimate).q
-        theta = Dominant().estimate(likelihood, prior, np.random.default_rng(rules.seed))
+        theta = dominant(likelihood, prior, np.random.default_rng(rules.seed))
         if constraints and not constraints.satisfied(theta):
             return False
         return bool(likelihood.normal_equations(theta).q < rules.lower * q)

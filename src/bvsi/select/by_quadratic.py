@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 from bvsi.common.arrays import Array, Rng
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
-from bvsi.infer import Dominant, Fit, Profile
+from bvsi.infer import Fit, Profile
 from bvsi.infer.fit import CHI2_FACTOR, OPEN, SEEN, around, misfit_excess
 from bvsi.infer.quadratic import Minimum, Model, NoiseRatio, Quadratic, carried_over
+from bvsi.infer.starts import balance
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.by_fits import all_gone
 from bvsi.select.criterion import ExtendedBIC, ProfileBIC, QuadraticCriterion, SubsetCriterion, Wald, check_criterion
@@ -416,7 +417,7 @@ class _Subsets:
         likelihood, settings = self.likelihood, self.settings
         self.begin()
         if not self.fits:
-            moments = self.moments(Dominant(1.0).balance(likelihood, copy.deepcopy(self.rng)))
+            moments = self.moments(balance(likelihood, copy.deepcopy(self.rng)))
             self._fit(self.proposed(moments, np.inf)[1], moments, settings.fitted)
             self.settle()
             if self._lost and not settings.by_equation:
@@ -479,7 +480,7 @@ class _Subsets:
         """
         theta, found = np.zeros(self.likelihood.d), list[int]()
         for own, alone in self.likelihood.apart():
-            weights = Dominant(1.0).balance(alone, copy.deepcopy(self.rng))
+            weights = balance(alone, copy.deepcopy(self.rng))
             quadratic = noise_ratio(alone, weights, self.rng, self.settings.draws)
             ladder = best_models(quadratic, self.settings.criterion, self.protection, ("broad",), effort)
             if not ladder:

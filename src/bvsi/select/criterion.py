@@ -141,13 +141,12 @@ class ResidualBIC:
     It rewards models with a small residual covariance and so keeps operators that are not there; for comparison.
     """
 
-    estimator: Lagged = Lagged()  # noqa: RUF009 (frozen)
     name: ClassVar[str] = "residual BIC (paper)"
     absolute: ClassVar[bool] = True
 
     def fit(self, likelihood: ResidualLikelihood, start: Array | None) -> Fit:
         """Lagged-covariance maximum likelihood."""
-        return self.estimator.fit(likelihood, start=start)
+        return Lagged().fit(likelihood, start=start)
 
     def score(self, likelihood: ResidualLikelihood, fit: Fit) -> float:
         """−2 log p + d log n."""

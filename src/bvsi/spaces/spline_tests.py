@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial, reduce
-from itertools import product
+from itertools import product, starmap
 from typing import Any
 
 import numpy as np
@@ -290,7 +290,7 @@ def _pattern(grid: Grid, axes: list[UniformSplines]) -> Pattern:
 
 def _at_nodes(grid: Grid, axes: list[UniformSplines], index: MultiIndex) -> Kronecker:
     """w_n ∂^index v(x_n) as a Kronecker product of the axes' matrices (functions × nodes)."""
-    factors = [_at_axis(grid, *some) for some in zip(grid.names, axes, index, strict=True)]
+    factors = list(starmap(partial(_at_axis, grid), zip(grid.names, axes, index, strict=True)))
     return Kronecker.of(factors or [sparse.eye_array(1, format="csr")])
 
 
