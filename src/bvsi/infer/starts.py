@@ -107,7 +107,7 @@ class StartingPoint:
 
 
 def dominant(likelihood: ResidualLikelihood, prior: BoundPrior, rng: Rng | None = None, factor: float = KAPPA) -> Array:
-    """Weighted least squares with the weights of the noisiest operators, made stronger while that lowers the misfit; θ (d,).
+    """θ (d,) with the weights of the noisiest operators, which are made stronger while that lowers the misfit.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def lagged_start(
     Where noise swamps an operator, least squares is the edge of a plateau from which the iteration does not come back.
     Returns θ (d,), the names of the starts tried, and that of the one kept.
     """
-    plain, dominant, rules = "least squares", "dominant", Starts()
+    plain, weighted, rules = "least squares", "dominant", Starts()
     try:
         theta = LeastSquares().fit(likelihood).theta
     except RankError:
@@ -240,7 +240,7 @@ def lagged_start(
         better = few.normal_equations(other).q < equations.q
     except (RankError, NotPositiveDefiniteError):
         better = False
-    return (other, (plain, dominant), dominant) if better else (theta, (plain, dominant), plain)
+    return (other, (plain, weighted), weighted) if better else (theta, (plain, weighted), plain)
 
 
 def on_plateau(
