@@ -9,13 +9,15 @@ from typing import Any
 
 import pytest
 
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
+QUIET = {"distributed.worker.profile.enabled": False, "distributed.admin.tick.interval": "200ms"}
 
 
 @contextmanager
 def started(n_workers: int) -> Iterator[Any]:
-    """A client of a cluster of its own, one thread per worker, without a dashboard."""
-    with warnings.catch_warnings():
+    """A client of a cluster of its own, one thread per worker, without a dashboard and samples of what it does."""
+    with warnings.catch_warnings(), dask.config.set(QUIET):
         warnings.simplefilter("ignore")  # of distributed itself
         cluster = distributed.LocalCluster(
             n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=None, memory_limit=0
@@ -30,7 +32,7 @@ def started(n_workers: int) -> Iterator[Any]:
             cluster.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not of the session: idle workers take time from all other tests
 def client() -> Iterator[Any]:
     with started(2) as running:
         yield running

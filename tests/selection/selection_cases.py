@@ -18,7 +18,7 @@ LIBRARY = Library({"u": [*TRUE, *SPURIOUS]}, boundary=NoFlux())
 
 def reaction_likelihood(sigma: float = 1e-3, seed: int = 0, *, known: bool = True, n: int = 13) -> ResidualLikelihood:
     """u_t = 0.1 u_xx − 0.8 u with three operators that are not there; own discretisation."""
-    data, _ = reaction_diffusion(n=n, steps=16, sigma=sigma, seed=seed)
+    data, _ = reaction_diffusion(n=n, steps=10, sigma=sigma, seed=seed)
     return residual_likelihood(assemble(data, LIBRARY), IID(sigma) if known else UnknownScale())
 
 
