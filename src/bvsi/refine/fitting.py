@@ -268,6 +268,8 @@ def _first(
         elif between:
             points = _first_between(model, points)
         solved = [(point, sums) for point in points if (sums := sums_at(model, point)) is not None]
+        if like is None and not model.level_known:  # laws of states that go with another level are far off
+            solved = [(replace(point, level=max(sums.deviance / model.count, _TINY)), sums) for point, sums in solved]
         if solved and between:
             return [_short_enough(model, *one) for one in solved]
         if solved:

@@ -344,13 +344,17 @@ class Measurements:
 
     def precisions(self, law: Array) -> Array:
         """p (m,) of the modes, from (log a, log l, log q) of each field, (fields, 3); zero without a prior."""
-        a, scale, q = np.repeat(np.exp(law), len(self.mu) // len(law), axis=0).T
+        a, scale, q = self._each(law)
         exponent = np.clip(np.log(a) + q * np.log1p(self.fineness / scale), -_LARGEST, _LARGEST)
         return np.where(self.mu > 0, np.exp(exponent), 0.0)
 
+    def _each(self, law: Array) -> Array:
+        """a, l and q of each mode, (3, m), of laws that may be out of all bounds."""
+        return np.repeat(np.exp(np.clip(law, -_LARGEST, _LARGEST)), len(self.mu) // len(law), axis=0).T
+
     def precision_slopes(self, law: Array) -> Array:
         """∂ log p/∂ law of each mode, by the parameters of its own field, (3, m)."""
-        _, scale, q = np.repeat(np.exp(law), len(self.mu) // len(law), axis=0).T
+        _, scale, q = self._each(law)
         x = self.fineness / scale
         return np.asarray((self.mu > 0) * np.stack([np.ones_like(x), -q * x / (1 + x), q * np.log1p(x)]))
 
