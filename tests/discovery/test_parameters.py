@@ -177,6 +177,16 @@ def test_what_is_left_open_is_not_consistent():
     assert "prior" in found.check.advice
 
 
+def test_an_estimate_stays_within_its_bounds(saturating):
+    """The truth is 0.5, far beyond them: columns at κ_0 would take κ anywhere."""
+    data, _, _ = saturating
+    found = discover(data, Library({"u": TEXTS}, parameters={"K": (1.5, 5)}, keep=TEXTS[::3]))
+    assert 1.5 <= found.inside["K"][0] <= 5
+    assert np.all(found.posterior.sample(100, np.random.default_rng(0))[:, found.names.index("K")] >= 1.5)
+    assert any("at a bound" in doubt for doubt in found.doubts)
+    assert found.verdict != "consistent"
+
+
 def test_powers_go_on_below_zero():
     """Noise makes a positive field negative; a field that is negative itself has no fractional power."""
     data = observed(lambda u: 2 * u**3 / (1 + u**3) - 1.5 * u, noise=0.06)

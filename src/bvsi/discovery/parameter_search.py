@@ -15,7 +15,7 @@ from bvsi.common.naming import without_equation
 from bvsi.common.progress import Progress
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
-from bvsi.infer.constraints import LinearConstraints, as_linear
+from bvsi.infer.constraints import Constraints, LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.fit import misfit_excess
 from bvsi.infer.priors import GaussianPrior
@@ -41,6 +41,8 @@ _STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
 _CREEPS = 10.0
 # Part of the last step that one may be before steps are halved.
 _SLOW = 0.5
+# Operators that may go of which each is left out, to see which is needed least. Not measured.
+_WEAKEST = 2
 # Steps from another start; a minimum that is not reached in these is not told. Not measured.
 _TRIED = 6
 # Values at which all operators are tried where the best model does not explain the data; not measured.
@@ -280,13 +282,13 @@ def explained(search: ParameterSearch, point: ParameterPoint, others: Sequence[P
     return point
 
 
-def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
-    """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, weakest first.
+def trimmed(search: ParameterSearch, point: ParameterPoint) -> tuple[ParameterPoint, tuple[str, ...]]:
+    """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, one after the other.
 
-    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Without it κ may be far
-    from there: where Q grows by more than the price, the minima on the grid are tried as well.
+    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Of the weakest two the one
+    goes without which Q is lowest at a κ of its own, from which z² knows nothing. What is nearly as good is told.
     """
-    library = search.setup.library
+    library, told = search.setup.library, list[str]()
     fixed = {o.name for o in library.operators if o.tie} | {*search.keep}
     while point.fit is not None:
         price = math.log(point.fit.equations.n) + 2 * math.log(len(library.names))  # as of the selection
@@ -294,25 +296,37 @@ def trimmed(search: ParameterSearch, point: ParameterPoint) -> ParameterPoint:
         inside = [o.name for o in carrying(library, point.names)]
         every = parameters_of(library, inside)
         only = {one for one in inside if parameters_of(library, [name for name in inside if name != one]) != every}
-        free = {name: z2[name] for name in point.names if name not in fixed | only}
-        weakest = min(free, key=lambda name: free[name], default=None)
-        if weakest is None or free[weakest] >= price:
-            break
-        theta = {name: value for name, value in point.theta.items() if name != weakest}
-        start = ParameterPoint(tuple(theta), point.values, theta)
-        left = [name for name in inside if name != weakest]
+        weak = [
+            name for name in sorted(point.names, key=z2.__getitem__) if z2[name] < price and name not in fixed | only
+        ]
         most = point.fit.equations.q + price
-
-        def enough(one: ParameterPoint | None, most: float = most) -> bool:
-            return one is not None and one.fit is not None and one.fit.equations.q <= most
-
-        smaller = _lowest(search, [start])
-        if not enough(smaller):
-            smaller = _lowest(search, search.table.basins(start, left))
-        if smaller is None or not enough(smaller):
+        ends = [end for name in weak[:_WEAKEST] for end in _without(search, point, name, most)]
+        if not ends:
             break
-        point = smaller
-    return point
+        point, *others = sorted(ends, key=lambda one: one.objective(library.parameters))
+        told = [_instead(point, one) for one in others if one.objective({}) < point.objective({}) + _NEARLY]
+    return point, tuple(told)
+
+
+def _without(search: ParameterSearch, point: ParameterPoint, name: str, most: float) -> list[ParameterPoint]:
+    """The estimate without an operator, where Q is small enough; none elsewhere.
+
+    Without it κ may be far from where it was: where Q grows by more, the minima on the grid are tried as well.
+    """
+    theta = {other: value for other, value in point.theta.items() if other != name}
+    start = ParameterPoint(tuple(theta), point.values, theta)
+    found = [_lowest(search, [start])]
+    if found[0] is None or found[0].objective({}) > most:
+        left = [o.name for o in carrying(search.setup.library, start.names)]
+        found = [_lowest(search, search.table.basins(start, left))]
+    return [one for one in found if one is not None and one.objective({}) <= most]
+
+
+def _instead(point: ParameterPoint, other: ParameterPoint) -> str:
+    """Another model with as many operators, in words."""
+    one, another = (" + ".join(n for n in a.names if n not in b.names) for a, b in ((point, other), (other, point)))
+    values = ", ".join(f"{name} = {value:.3g}" for name, value in other.values.items())
+    return f"The data are explained about as well by {another} in the place of {one}, with {values}."
 
 
 def _lowest(search: ParameterSearch, starts: Sequence[ParameterPoint]) -> ParameterPoint | None:
@@ -373,22 +387,43 @@ def joint_fit(
     library = setup.library
     names = (*point.names, *columns_of(library))
     likelihood = setup.likelihood(names) if likelihood is None else likelihood.restrict(names)
-    held = limits_of(library, limits, point.values)
     prior = prior_of(library, point.values) if known else None
     start = [point.theta.get(name, 0.0) for name in likelihood.names]
-    return estimator.fit(likelihood, prior=prior, constraints=held and held.restrict(likelihood.names), start=start)
+
+    def fitted(bounded: Sequence[str]) -> Fit:
+        held = limits_of(library, limits, point.values, bounded)
+        return estimator.fit(likelihood, prior=prior, constraints=held and held.restrict(likelihood.names), start=start)
+
+    found = fitted(())
+    # far from κ_0 the columns say nothing of the operators, and their noise can explain anything
+    beyond = beyond_bounds(library, found, point.values)
+    return fitted(beyond) if beyond else found
+
+
+def beyond_bounds(library: Library, fit: Fit, values: Mapping[str, float], near: float = 0.0) -> tuple[str, ...]:
+    """Parameters that a fit of κ − κ_0 has beyond their bounds, or nearer to them than some standard deviations."""
+    steps, sds = (dict(zip(fit.names, of, strict=True)) for of in (fit.theta, np.sqrt(variance_of(fit))))
+    at = {name: (library.parameters[name], values[name] + steps[made]) for made, name in columns_of(library).items()}
+    left = {name: min(value - one.low, one.high - value) for name, (one, value) in at.items()}
+    return tuple(name for made, name in columns_of(library).items() if left[name] < near * sds[made])
 
 
 def limits_of(
-    library: Library, given: LinearConstraints | None, values: Mapping[str, float]
+    library: Library, given: LinearConstraints | None, values: Mapping[str, float], bounded: Sequence[str] = ()
 ) -> LinearConstraints | None:
     """Constraints on θ and κ as such on θ and κ − κ_0, those of parameters that the library has no column of left out.
 
-    l − A_κ κ_0 ≤ A_θ θ + A_κ (κ − κ_0) ≤ u − A_κ κ_0; with the equalities that tie operators together.
+    l − A_κ κ_0 ≤ A_θ θ + A_κ (κ − κ_0) ≤ u − A_κ κ_0; with the equalities that tie operators together, and the bounds
+    of the parameters that are named.
     """
     ties = as_linear(library.ties, library.names)
+    of = {
+        made: (library.parameters[name], values[name]) for made, name in columns_of(library).items() if name in bounded
+    }
+    bounds = Constraints(bounds={made: (one.low - at, one.high - at) for made, (one, at) in of.items()})
+    fixed = stacked([ties.rows, bounds.bind(library.names).rows])
     if not given:
-        return ties or None
+        return LinearConstraints(library.names, *fixed) or None
     column = {name: made for made, name in reversed(columns_of(library).items())}
     A, shift, used = np.zeros((len(given), len(library.names))), np.zeros(len(given)), np.full(len(given), True)
     for name, own in zip(given.names, given.A.T, strict=True):
@@ -398,7 +433,7 @@ def limits_of(
         else:
             used &= own == 0
     rows = ConstraintRows(A, given.lower - shift, given.upper - shift, given.texts).take(used)
-    return LinearConstraints(library.names, *merged(simple(stacked([ties.rows, rows])))) or None
+    return LinearConstraints(library.names, *merged(simple(stacked([fixed, rows])))) or None
 
 
 def prior_of(library: Library, values: Mapping[str, float]) -> GaussianPrior:
@@ -428,7 +463,7 @@ def elsewhere(search: ParameterSearch, point: ParameterPoint) -> tuple[Parameter
             other = _gauss_newton(search, near, point, _TRIED)
         except FAILURES:
             continue
-        other = None if other is None else trimmed(search, other)
+        other = None if other is None else trimmed(search, other)[0]
         if other is None or other.fit is None:
             continue
         sd = dict(zip(other.fit.names, np.sqrt(variance_of(other.fit)), strict=True))

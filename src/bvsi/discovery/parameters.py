@@ -27,6 +27,7 @@ from bvsi.discovery.parameter_search import (
     ParameterPoint,
     ParameterSearch,
     Select,
+    beyond_bounds,
     carrying,
     columns_of,
     elsewhere,
@@ -80,11 +81,14 @@ class Estimated:
         What keeps parameters between their bounds where the data do not; None where the data do.
     doubts
         What the data leave open, in words.
+    bounded
+        Parameters at a bound, which would be beyond it otherwise.
     """
 
     values: Mapping[str, float] = field(default_factory=dict)
     prior: GaussianPrior | None = None
     doubts: tuple[str, ...] = ()
+    bounded: tuple[str, ...] = ()
 
     def offset(self, names: Sequence[str]) -> Array:
         """κ_0 of columns of parameters, zero of operators, (d,)."""
@@ -92,7 +96,8 @@ class Estimated:
 
     def limits(self, library: Library, given: LinearConstraints | None) -> LinearConstraints | None:
         """Constraints, with those on parameters as such on κ − κ_0."""
-        return limits_of(library, given, {without_equation(name): value for name, value in self.values.items()})
+        values = {without_equation(name): value for name, value in self.values.items()}
+        return limits_of(library, given, values, self.bounded)
 
     def joined(self, prior: Prior | GaussianPrior | None) -> Prior | GaussianPrior | None:
         """A prior of the coefficients, and that of the parameters."""
@@ -135,11 +140,11 @@ def selected_parameters(
     search = ParameterSearch(setup, ParameterGrid.of(setup, rng, progress), keep, _of_parameters(limits, setup.library))
     others = search.table.first(setup.library, keep)
     point = others[0]
-    doubts: tuple[str, ...] = ()
+    doubts, rivals = tuple[str, ...](), tuple[str, ...]()
     seen = set[tuple[str, ...]]()
     for _ in range(_ROUNDS):
         if carrying(setup.library, point.names):
-            point, others = trimmed(search, explained(search, estimated(search, point), others)), []
+            (point, rivals), others = trimmed(search, explained(search, estimated(search, point), others)), []
         whole = search.at(point).likelihood(progress=progress)
         path = select(whole.restrict(setup.library.names), keep=keep, progress=progress)
         stands = path.best.names == point.names
@@ -151,6 +156,7 @@ def selected_parameters(
             point = point if stands else estimated(search, point)
             better, doubts = elsewhere(search, point)
             if better is None:
+                doubts = (*(rivals if stands else ()), *doubts)
                 break
             point = better
         seen.add(point.names)
@@ -342,7 +348,8 @@ def _priced(
     best = path.best
     joint = replace(best, names=fit.names, theta=fit.theta, fit=None if setup.library.ties else fit)
     visited = tuple(joint if v is best else v for v in path.visited)
-    found = Estimated(values, prior, (*doubts, *told))
+    bounded = beyond_bounds(setup.library, fit, point.values, _AT_BOUND)
+    found = Estimated(values, prior, (*doubts, *told), bounded)
     return setup, whole, replace(path, visited=visited, margins=margins, seen=None), found
 
 
@@ -363,17 +370,17 @@ def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str,
     made, told = columns_of(library), []
     at = {name: values[made[name]] + v if name in made else v for name, v in zip(fit.names, fit.theta, strict=True)}
     sd = dict(zip(fit.names, np.sqrt(variance_of(fit)), strict=True))
-    free = False
+    free, ends = False, beyond_bounds(library, fit, values, _AT_BOUND)
     for column, name in made.items():
         one, centre = library.parameters[name], at[column]
-        if one.hardly(centre, sd[column]):
+        if name in ends:
+            told.append(f"{name} is at a bound: {centre:.3g}, between {one.low:g} and {one.high:g}; widen them.")
+        elif one.hardly(centre, sd[column]):
             free = True
             told.append(
                 f"{name} is not identified: {centre:.3g} ± {2 * sd[column]:.2g} hardly narrows its bounds "
                 f"{one.low:g} and {one.high:g}."
             )
-        elif min(centre - one.low, one.high - centre) < _AT_BOUND * sd[column]:
-            told.append(f"{name} is at a bound: {centre:.3g}, between {one.low:g} and {one.high:g}; widen them.")
     told += [_combination(library, fit, at)] if free else []
     return tuple(text for text in told if text)
 

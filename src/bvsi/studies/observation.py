@@ -128,7 +128,8 @@ def fit_sensors(seed: int, run: int) -> Fitted:
     u = equation.on_mesh(fine.points, fine.cells, times, rng)
     some = rng.choice(fine.n_nodes, _SENSORS, replace=False)
     sigma = _NOISE * float(np.sqrt(np.mean(u**2)))
-    places, _ = mesh_through(fine.points[some])
+    places, meshed = mesh_through(fine.points[some])
+    some = some[meshed]
     values = u[:, some] + sigma * rng.standard_normal((len(times), len(some)))
     library = Library({"u": list(equation.truth)}, boundary=ZeroNeumann())
     made, seconds = _refined(Data(times, {"u": values}, places), library, sigma, holed(_COARSE))
