@@ -41,8 +41,6 @@ _STEPS, _NEAR, _CLOSE, _HALVINGS = 20, 1.0, 0.01, 6
 _CREEPS = 10.0
 # Part of the last step that one may be before steps are halved.
 _SLOW = 0.5
-# Operators that may go of which each is left out, to see which is needed least. Not measured.
-_WEAKEST = 2
 # Steps from another start; a minimum that is not reached in these is not told. Not measured.
 _TRIED = 6
 # Values at which all operators are tried where the best model does not explain the data; not measured.
@@ -285,8 +283,9 @@ def explained(search: ParameterSearch, point: ParameterPoint, others: Sequence[P
 def trimmed(search: ParameterSearch, point: ParameterPoint) -> tuple[ParameterPoint, tuple[str, ...]]:
     """The estimate without operators that are not needed once κ is free: z² < log n + 2 log d, one after the other.
 
-    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Of the weakest two the one
-    goes without which Q is lowest at a κ of its own, from which z² knows nothing. What is nearly as good is told.
+    At an estimate of κ with such an operator it seems to be needed, since κ makes up for it. Of two that make up for
+    each other the one goes without which Q is lowest at a κ of its own, of which z² knows nothing; where both are
+    nearly as good that is told.
     """
     library, told = search.setup.library, list[str]()
     fixed = {o.name for o in library.operators if o.tie} | {*search.keep}
@@ -300,12 +299,24 @@ def trimmed(search: ParameterSearch, point: ParameterPoint) -> tuple[ParameterPo
             name for name in sorted(point.names, key=z2.__getitem__) if z2[name] < price and name not in fixed | only
         ]
         most = point.fit.equations.q + price
-        ends = [end for name in weak[:_WEAKEST] for end in _without(search, point, name, most)]
+        ends = [end for name in _one_of(point.fit, weak, price) for end in _without(search, point, name, most)]
         if not ends:
             break
         point, *others = sorted(ends, key=lambda one: one.objective(library.parameters))
         told = [_instead(point, one) for one in others if one.objective({}) < point.objective({}) + _NEARLY]
     return point, tuple(told)
+
+
+def _one_of(fit: Fit, weak: Sequence[str], price: float) -> list[str]:
+    """The weakest operator, and the next of those that may go without which it is needed: zᵀ Corr⁻¹ z of both."""
+    assert fit.posterior is not None
+    C = fit.posterior.covariance
+
+    def needed(pair: Sequence[str]) -> bool:
+        i = [fit.names.index(name) for name in pair]
+        return float(fit.theta[i] @ np.linalg.solve(C[np.ix_(i, i)], fit.theta[i])) >= price
+
+    return [*weak[:1], *[name for name in weak[1:] if needed([weak[0], name])][:1]]
 
 
 def _without(search: ParameterSearch, point: ParameterPoint, name: str, most: float) -> list[ParameterPoint]:
