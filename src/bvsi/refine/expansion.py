@@ -158,6 +158,11 @@ class Expansion:
         S = self.A - sum(B.T @ K for B, K in zip(self.B, self.coupled, strict=True))
         return 0.5 * (S + S.T), np.asarray(self.g - sum(K.T @ h for K, h in zip(self.coupled, self.h, strict=True)))
 
+    @property
+    def convex(self) -> bool:
+        """Whether S is positive."""
+        return bool(np.linalg.eigvalsh(self.reduced[0])[0] > 0)
+
     def damped(self, damping: float) -> Expansion:
         """With diagonals of A and C that are larger by a part."""
         A, *C = (X + damping * np.diag(np.diag(X)) for X in (self.A, *self.C))

@@ -181,6 +181,8 @@ def _fitted(model: ForwardModel, point: Point, sums: Sums) -> _Solved | None:
         if promised < _NEAR and (volume is None or not volume.within(point.theta, near)):
             volume = _volume(model, point, sums)
         at = Expansion.of(model, point, sums, volume)
+        if not at.convex:  # with a volume of elsewhere (seeding 20 of Jin et al., u³ with delay)
+            volume, at = None, Expansion.of(model, point, sums)
         _, promised = _step(model, point, at, 0.0)
         done = promised < enough and moved < _SETTLED and volume is not None
         if done or (promised < 1 and not checked):
