@@ -373,14 +373,14 @@ def _open(library: Library, fit: Fit, values: Mapping[str, float]) -> tuple[str,
     free, ends = False, beyond_bounds(library, fit, values, _AT_BOUND)
     for column, name in made.items():
         one, centre = library.parameters[name], at[column]
-        if name in ends:
-            told.append(f"{name} is at a bound: {centre:.3g}, between {one.low:g} and {one.high:g}; widen them.")
-        elif one.hardly(centre, sd[column]):
+        if one.hardly(centre, sd[column]):  # wider bounds would not help
             free = True
             told.append(
                 f"{name} is not identified: {centre:.3g} ± {2 * sd[column]:.2g} hardly narrows its bounds "
                 f"{one.low:g} and {one.high:g}."
             )
+        elif name in ends:
+            told.append(f"{name} is at a bound: {centre:.3g}, between {one.low:g} and {one.high:g}; widen them.")
     told += [_combination(library, fit, at)] if free else []
     return tuple(text for text in told if text)
 
