@@ -9,6 +9,7 @@ import pytest
 
 from bvsi.check import Comparison, Verdict
 from bvsi.check.comparison import LEVELS
+from bvsi.check.residual_tests import ResidualTest
 from bvsi.check.verdict import Evidence, judge
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
@@ -57,6 +58,16 @@ def test_an_element_that_agrees_with_itself_on_every_second_node_is_not_refuted_
 
 def test_what_is_better_in_space_does_not_speak_for_time():
     assert verdict_of(FRAMES, replace(WIDER, better=("space",)))[0] is Verdict.TIME
+
+
+@pytest.mark.parametrize(
+    ("p", "verdict"), [(1e-5, Verdict.OPERATOR), (5e-4, Verdict.UNDECIDED), (0.01, Verdict.CONSISTENT)]
+)
+def test_an_operator_outside_the_library_is_an_alarm_or_leaves_the_choice_open(p, verdict):
+    test = ResidualTest("dx(dx(u**2)), not in the library, explains residuals", 4.0, 4.0, p, "missing")
+    found, reasons = judge(Evidence((test,), (), 1.0, None, 100.0, False, 0.0, {}))
+    assert found is verdict
+    assert any("dx(dx(u**2))" in one for one in reasons) == (p < LEVELS.alarm)
 
 
 def test_odds_are_asked_of_what_was_selected_and_named_for_what_was_left_out():

@@ -200,3 +200,17 @@ def test_waves_of_five_nodes_are_not_taken_for_noise_that_is_blurred_in_time(blu
     told = [str(one) for one in noise_tests([data], [IID(0.01)], homoscedastic=False)]
     assert any("along time (u): could not be tested" in one for one in told) != blurred
     assert bool(estimate_widths(data)) == blurred
+
+
+@pytest.mark.parametrize("blurred", [False, True], ids=["white", "blurred"])
+def test_what_filters_leave_of_few_frames_is_no_correlation(blurred):
+    """Pulses that move by their own width between six frames; noise that is blurred along x is told all the same."""
+    rng = np.random.default_rng(5)
+    x, t = np.arange(128) / 16, np.arange(6.0)[:, None]
+    pulse = 0.0 if blurred else np.exp(-4 * np.sin(np.pi * (x - t) / 8) ** 2)
+    noise = rng.standard_normal((6, 128))
+    noise = gaussian_filter1d(noise, 1.5, axis=1, mode="wrap") if blurred else noise
+    data = Data(t[:, 0], {"u": pulse + 0.01 * noise}, Grid(x=x, periodic={"x": 8.0}))
+    told = {one.axis: one.p for one in whiteness(data.fields["u"], data)}
+    assert told["x"] < 1e-5 if blurred else np.isnan(told["x"])
+    assert set(estimate_widths(data)) == ({"x"} if blurred else set())

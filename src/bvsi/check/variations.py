@@ -53,6 +53,9 @@ _DERIVATIVE_ORDER = 4.0  # see above
 # Cycles per step of a few frames, at least: slower ones have errors beyond notice, and no ratio of two of them.
 _SLOWEST = 0.05
 
+# Highest derivative of squares among the plain operators: advection and diffusion.
+_STEEP = 2
+
 _HALF = slice(None, None, 2)
 
 
@@ -112,7 +115,10 @@ def with_plain_operators(setup: Setup, names: Sequence[str]) -> Setup | None:
 def plain_operators(library: Library, axes: Sequence[str], derivatives: int) -> dict[str, list[Operator]]:
     """The plain operators that a library lacks, by equation: what people look for first where one is missing. ::
 
-        u_j, u_i u_j, u_i³      ∂_a^m u_i, m ≤ derivatives      ∂_a u_i²        for equation i, all fields j, axes a
+        1, u_j, u_i u_j, u_i³      ∂_a^m u_i, m ≤ derivatives      ∂_a^m u_i², m ≤ 2, derivatives
+
+    for equation i, all fields j and axes a. Without ∂_a² u² a porous medium at 5% noise was explained by four others
+    and consistent in 5 of 5, without 1 a background of the camera in 3 of 5.
 
     Parameters
     ----------
@@ -122,10 +128,11 @@ def plain_operators(library: Library, axes: Sequence[str], derivatives: int) -> 
     fields, lacking = tuple(library.equations), dict[str, list[Operator]]()
     products = [f"{a}**2" if a == b else f"{a}*{b}" for a, b in combinations_with_replacement(fields, 2)]
     for field in fields:
-        slopes = [f"d{axis}(" * m + field + ")" * m for axis in axes for m in range(1, derivatives + 1)]
-        steep = [f"d{axis}({field}**2)" for axis in axes if derivatives]
+        slopes = [(axis, m, field) for axis in axes for m in range(1, derivatives + 1)]
+        steep = [(axis, m, f"{field}**2") for axis in axes for m in range(1, min(derivatives, _STEEP) + 1)]
         have = {ast.unparse(one.syntax.tree) for one in library.of_equation(field)}
-        texts = (*fields, *products, f"{field}**3", *slopes, *steep)
+        derived = [f"d{axis}(" * m + of + ")" * m for axis, m, of in (*slopes, *steep)]
+        texts = ("1", *fields, *products, f"{field}**3", *derived)
         found = ((text, read(text)) for text in texts)
         lacking[field] = [Operator(text, field, text, one) for text, one in found if ast.unparse(one.tree) not in have]
     return lacking

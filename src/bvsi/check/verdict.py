@@ -248,13 +248,17 @@ def judge(evidence: Evidence) -> Finding:
 def _rivals(evidence: Evidence) -> tuple[str, ...]:
     """Operators that others may stand for, or that may be missing, in words."""
     close = open_margins(evidence.margins, evidence.levels.odds)
-    if evidence.clean is not None:  # odds are those of noise; what cannot be distinguished at all stays so
+    outside: list[str] = []
+    if evidence.clean is None:  # those that are no alarm by themselves
+        outside = [f"{t.name} ({chance(t.p)})" for t in evidence.of_test("missing") if t.p < evidence.levels.alarm]
+    else:  # odds are those of noise; what cannot be distinguished at all stays so
         close = {name: m for name, m in close.items() if name not in evidence.names and m == 0}
-    return tuple(
+    odds = (
         f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of 1 : "
         f"{math.exp(0.5 * max(margin, 0.0)):.2g}"
         for name, margin in close.items()
     )
+    return (*odds, *outside)
 
 
 def _of_clean(clean: Clean, levels: CheckLevels) -> Finding:

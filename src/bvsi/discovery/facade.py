@@ -34,7 +34,7 @@ from bvsi.discovery.method import (
 from bvsi.discovery.parameters import Estimated, selected_jointly, selected_parameters, told_parameters
 from bvsi.discovery.result import Discovery
 from bvsi.discovery.screening import check_arguments, check_found, check_inside, check_left, check_measured, check_worth
-from bvsi.errors import BvsiError
+from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess, theta_at_hand
@@ -264,7 +264,14 @@ def _selected(setup: Setup, given: _Given, method: Method, rng: Rng, progress: P
     whole = setup.likelihood(progress=progress)
     if setup.client is None:
         check_left(whole)
-    return _Selected(setup, whole, select(whole), keep, allowed, select)
+    try:
+        path = select(whole)
+    except NotPositiveDefiniteError as error:
+        raise BvsiError(
+            f"noise: the measured noise leaves some residuals without any. State it, with noise=PerField(...), or with "
+            f"robust=False keep values that were left out, such as those at a limit of the camera. In detail: {error}"
+        ) from error
+    return _Selected(setup, whole, path, keep, allowed, select)
 
 
 def _relinearised(one: _Selected, rounds: int | None, progress: Progress) -> _Selected:

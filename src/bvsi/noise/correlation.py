@@ -222,13 +222,24 @@ def whiteness(values: Array, data: Data, expected: Mapping[str, float] | None = 
 def _signal_left(values: Array, data: Data, label: str) -> bool:
     """Whether filters along all axes but one leave more of the data the lower their order, as they do of signal.
 
-    Noise that is white along their axes keeps its variance.
+    Noise that is white along their axes keeps its variance. Of six or eight frames filters in time leave the signal:
+    noise was called correlated in 6 of 14 such data with white noise.
     """
     for axis, name, cube, filters in _views(values, data):
         if name == label:
-            lower, higher = (np.nanmean(np.square(_left(cube, axis, filters(order)))) for order in _ORDERS[-2:])
+            orders = _orders(cube, axis)
+            if orders[-1] < _ORDER:  # a few frames: what they leave may be signal, unless a kernel explains it
+                density = _plateau([_density(cube, axis, filters(order)) for order in orders])
+                return not (np.isfinite(density) and _even(_left(cube, axis, filters(_ORDER))))
+            lower, higher = (np.nanmean(np.square(_left(cube, axis, filters(order)))) for order in orders[-2:])
             return bool(lower > _FALLS * higher)
     return False
+
+
+def _orders(cube: Array, axis: int) -> list[int]:
+    """Orders of differences that differ along some of the other axes, lowest first."""
+    longest = max((n - 1) // 2 for other, n in enumerate(cube.shape) if other != axis)
+    return sorted({min(order, longest) for order in _ORDERS})
 
 
 def estimate_widths(data: Data, rng: Rng | None = None) -> dict[str, float]:
@@ -249,7 +260,7 @@ def estimate_widths(data: Data, rng: Rng | None = None) -> dict[str, float]:
             continue
         for axis, label, cube, filters in _views(values, data):
             if label in correlated:
-                density = _plateau([_density(cube, axis, filters(order)) for order in _ORDERS])
+                density = _plateau([_density(cube, axis, filters(order)) for order in _orders(cube, axis)])
                 if not (np.isfinite(density) and _even(_left(cube, axis, filters(_ORDER)))):
                     return {}
                 found.setdefault(label, []).append(_width(density))

@@ -395,14 +395,18 @@ def _upper(estimate: _FilteredScale) -> float:
 
 
 def _choose(estimates: list[_FilteredScale], name: str) -> _FilteredScale:
-    """Most precise estimate among those that agree with the one of the lowest upper bound."""
+    """Most precise estimate among those that agree with the one of the lowest upper bound.
+
+    The error is in parts of the other estimate: where gaps leave few values the lowest is too low by chance, and its
+    own size times its error too little (5% of scattered gaps: σ was 0.7 to 0.8 of the truth in one of two draws).
+    """
     if not estimates:
         raise DataError(
             f"field {name!r} has too few values to measure its noise: no filter leaves {_FEWEST}; "
             "give more times or nodes, or state the noise yourself"
         )
     low = min(estimates, key=_upper)
-    agree = [e for e in estimates if e.sigma - low.sigma <= _WITHIN * low.sigma * max(e.error, low.error)]
+    agree = [e for e in estimates if e.sigma - low.sigma <= _WITHIN * e.sigma * max(e.error, low.error)]
     return min(agree, key=lambda e: e.error)
 
 
@@ -411,7 +415,7 @@ def _worth_more(estimates: list[_FilteredScale]) -> list[tuple[AxisFilter, ...]]
     if not estimates:
         return []
     low = min(estimates, key=_upper)
-    near = [e for e in estimates if e.sigma - low.sigma <= 2 * _WITHIN * low.sigma * max(e.error, low.error)]
+    near = [e for e in estimates if e.sigma - low.sigma <= 2 * _WITHIN * e.sigma * max(e.error, low.error)]
     chosen = {id(e) for e in (low, *sorted(near, key=lambda e: e.error)[:_FEW])}
     return [e.filters for e in estimates if id(e) in chosen]
 

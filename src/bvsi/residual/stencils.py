@@ -208,7 +208,11 @@ class TemporalTests:
 
         a, b, whole = (-1) ** order * integrals(order), integrals(0), self.whole(times, order)
         if not whole.any():
-            raise DataError("times: every temporal test function spans missing frames; use a smaller gap.")
+            raise DataError(
+                "times: every test function in time reaches over a hole between frames; give frames at more even "
+                "times, or narrower functions where the signal is slow: "
+                "method=Method(stencil=TemporalTests(gap=...))."
+            )
         return a[whole], b[whole]
 
 
