@@ -96,3 +96,9 @@ def test_a_coefficient_that_may_be_zero_is_undetermined_with_its_interval():
 @pytest.mark.parametrize("interval", [(0.0, 1.0), (-2.0, -1.0), (-1.0, 0.0)])
 def test_an_interval_that_ends_at_zero_is_determined(interval):
     assert undetermined(*interval) == ""
+
+
+def test_coefficients_in_si_units_have_powers_of_ten():
+    names, theta, sd = ("u", "laplacian(u)", "u**2"), np.array([-1.5, 9.13e-17, 4.56e7]), np.array([0.1, 2e-18, 3e5])
+    text = equation_text(names, theta, sd, ["u"])
+    assert text == "u_t = − 1.5(1) u + 9.1(2)e-17 laplacian(u) + 4.56(3)e7 u**2"

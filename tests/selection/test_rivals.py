@@ -132,7 +132,7 @@ def test_a_clear_case_is_decided():
     assert find_rivals(at(likelihood, TRUE), TRUE, FREE) == ()
     assert path.doubts == ""
     assert path.decided
-    assert "Not decided" not in str(path)
+    assert "Nearly as good" not in str(path)
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
@@ -218,5 +218,5 @@ def test_doubts_are_in_the_diagnostics_of_a_discovery_and_in_its_file(tmp_path, 
     assert again.path.decided == found.path.decided == (ALIKE not in operators)
     assert again.diagnostics == found.diagnostics
     assert str(again) == str(found)
-    assert ("Not decided" in found.diagnostics) != found.path.decided
+    assert ("Nearly as good" in found.diagnostics) != found.path.decided
     assert found.path.doubts in found.diagnostics

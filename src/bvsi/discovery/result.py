@@ -41,6 +41,8 @@ Array = NDArray[np.float64]
 _LINES = 10
 # Half width of a 95% interval in standard deviations.
 _HALF_WIDTH = 1.96
+# Values outside these powers of ten are written with one.
+_SMALL, _LARGE = -4, 5
 # Probability of structures that texts show.
 _PROBABLE = 0.01
 # Factors by which the prior of the coefficients is made wider and narrower, to show what it does.
@@ -160,9 +162,7 @@ class Discovery:
         theta, sd, ends = numbers[:, 0], numbers[:, 1], numbers[:, 2:]
         text = equation_text(names, theta, sd, self.fields, self.time_order, self.left, ends, self.units)
         units = {without_equation(name): unit for name, unit in self.units.items() if name in self.parameters}
-        inside = [
-            f"{name} = {with_uncertainty(*pair)} {units.get(name, '')}".rstrip() for name, pair in self.inside.items()
-        ]
+        inside = [f"{name} = {_in_line(*pair)} {units.get(name, '')}".rstrip() for name, pair in self.inside.items()]
         return "\n".join([text, *inside, *self.function_texts])
 
     @property
@@ -592,6 +592,23 @@ def with_uncertainty(value: float, sd: float) -> str:
     return f"{value:.{-place}f}({digit})"
 
 
+def scaled(value: float, sd: float) -> tuple[float, float, int]:
+    """Both over a power of ten, and that power: 0 where the larger one is easily read without."""
+    size = max(abs(value), sd if math.isfinite(sd) else 0.0)
+    power = math.floor(math.log10(size)) if size > 0 else 0
+    if _SMALL <= power <= _LARGE:
+        return value, sd, 0
+    # in two steps: 10 to the power of 320 is not a float
+    half = power // 2
+    return value / 10.0**half / 10.0 ** (power - half), sd / 10.0**half / 10.0 ** (power - half), power
+
+
+def _in_line(value: float, sd: float) -> str:
+    """0.0998(4), and 3.21(5)e-08 where both are small or large."""
+    small, narrow, power = scaled(value, sd)
+    return with_uncertainty(small, narrow) + (f"e{power}" if power else "")
+
+
 def undetermined(low: float, high: float) -> str:
     """``[−400, 900]``, the interval of a coefficient that may be zero; empty for all others."""
     if not low < 0 < high:
@@ -626,7 +643,7 @@ def equation_text(
                 range_ = undetermined(*ends[name])
                 sign, number = "−" if value < 0 and not range_ else "+", ""
                 if not math.isnan(value):
-                    number = f"undetermined{range_}" if range_ else with_uncertainty(abs(value), s)
+                    number = f"undetermined{range_}" if range_ else _in_line(abs(value), s)
                     number = f"{number} {measures.get(name, '')}".rstrip() + " "
                 operator = name.removeprefix(prefix)
                 terms.append(f"{sign} {number}".rstrip() if operator == "1" else f"{sign} {number}{operator}")

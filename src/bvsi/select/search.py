@@ -549,7 +549,7 @@ def rivals_text(rivals: tuple[Rival, ...]) -> str:
         return ""
     named = "; ".join(str(rival) for rival in rivals[:_NAMED])
     more = f"; and {len(rivals) - _NAMED} more" if len(rivals) > _NAMED else ""
-    return f"Not decided: these models are nearly as good, or better, by the odds given: {named}{more}."
+    return f"Nearly as good, or better, by the odds given: {named}{more}."
 
 
 def multiples(quadratic: Quadratic) -> NDArray[np.bool_]:

@@ -8,7 +8,6 @@ written as its 95% interval, [−400, 900].
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,9 +25,8 @@ from bvsi.app.report.markup import Markup, element, joined
 from bvsi.app.report.typeset import latex, mathml, plain
 from bvsi.common.naming import without_equation
 from bvsi.discovery import Discovery, undetermined, with_uncertainty
+from bvsi.discovery.result import scaled
 
-# Values outside these powers of ten are written with one.
-_SMALL, _LARGE = -4, 5
 _TERMS_IN_A_LINE = 3
 _ONE = Number("1")
 
@@ -94,13 +92,7 @@ def split_name(name: str, fields: Sequence[str]) -> tuple[str, str]:
 
 def measured(value: float, sd: float, unit: str = "") -> Number:
     """0.0998(4), and 3.21(5)×10⁻⁶ where the value is small or large."""
-    size = max(abs(value), sd if math.isfinite(sd) else 0.0)
-    power = math.floor(math.log10(size)) if size > 0 else 0
-    if _SMALL <= power <= _LARGE:
-        return Number(with_uncertainty(value, sd), unit=unit)
-    # in two steps: 10 to the power of 320 is not a float
-    half = power // 2
-    small, narrow = (x / 10.0**half / 10.0 ** (power - half) for x in (value, sd))
+    small, narrow, power = scaled(value, sd)
     return Number(with_uncertainty(small, narrow), power, unit)
 
 
