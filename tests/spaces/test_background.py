@@ -130,9 +130,10 @@ def _moment(tests: BackgroundTests, k: np.ndarray) -> np.ndarray:
     return np.asarray(damping * np.sin(tests.centres @ k + 0.3))
 
 
-def hole() -> Mesh:
+def hole(n: int = 30) -> Mesh:
     """A square with a square hole in it."""
-    mesh = skfem.MeshTri.init_tensor(np.linspace(0, 1, 31), np.linspace(0, 1, 31))
+    axis = np.linspace(0, 1, n + 1)
+    mesh = skfem.MeshTri.init_tensor(axis, axis)
     centres = mesh.p[:, mesh.t].mean(axis=1)
     kept = mesh.restrict(np.flatnonzero(np.abs(centres - 0.5).max(axis=0) > 0.1))
     return Mesh(kept.p.T, kept.t.T, "triangle")
@@ -230,8 +231,8 @@ def drifting(points: np.ndarray, t: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("kind", ["hole", "uneven2", "scattered", "quad9"])
 def test_equations_are_found_on_any_geometry(kind: str) -> None:
-    place = hole() if kind == "hole" else geometry(kind, 10 if kind == "quad9" else 20)
-    t = np.linspace(0, 0.5, 31)
+    place = hole(20) if kind == "hole" else geometry(kind, 8 if kind == "quad9" else 16)
+    t = np.linspace(0, 0.5, 25)
     clean = Data(t, {"u": drifting(place.points, t)}, place, {})
     data = add_noise(clean, 0.02, np.random.default_rng(1))
     library = Library({"u": ["laplacian(u)", "dx(u)", "dy(u)", "u", "u**2", "dx(u**2)"]})

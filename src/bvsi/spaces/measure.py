@@ -44,13 +44,14 @@ class Evaluation:
     offered
         Multi-indices β; on interior facets Sided(β, ±1).
     make
-        β → entries of E_β (nnz,), asked for once; ``made`` keeps them as matrices.
+        β → entries of E_β (nnz,), asked for once; ``made`` keeps them as matrices, ``turned`` their transposes.
     """
 
     pattern: Pattern
     offered: tuple[Jet, ...]
     make: Callable[[Any], Array]
     made: dict[Jet, Any] = field(default_factory=dict, init=False)
+    turned: dict[Jet, Any] = field(default_factory=dict, init=False)
 
     @staticmethod
     def from_local(
@@ -100,6 +101,12 @@ class Evaluation:
         if index not in self.made:
             self.made[index] = self.pattern.matrix(self.make(index))
         return self.made[index]
+
+    def transposed(self, index: Jet) -> Any:
+        """E_indexᵀ, of the same entries; made once, since solves in time ask for it at every step."""
+        if index not in self.turned:
+            self.turned[index] = self.matrix(index).T
+        return self.turned[index]
 
     def entries(self, index: Jet) -> Array:
         """Entries of E_index."""

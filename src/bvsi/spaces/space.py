@@ -158,7 +158,7 @@ class Space:
         at_points = np.broadcast_to(g, (len(measure.weights), g.shape[1]))
         if self.nodal and measure is self.cells:
             return self.tests_at_nodes(test) @ at_points
-        return np.asarray(measure.test.matrix(test).T @ (at_points * measure.weights[:, None]))
+        return np.asarray(measure.test.transposed(test) @ (at_points * measure.weights[:, None]))
 
     def bilinear(self, where: Where, test: Jet, trial: Jet, c: Array, reach: Reach = "cells") -> Array:
         """∫ ∂^test v · c · ∂^trial u on a pattern of the space: E_testᵀ diag(w ∘ c) E_trial.
