@@ -136,13 +136,15 @@ def refine(
 
     search = _Structures(library, measured, limits, prior, found, known, watch, rng)
     first = [tuple(names) for names in structures] if structures is not None else search.given()
-    if not search.fits:
-        search.fit(first[0])  # refused with the reason
 
     def made() -> Refined:
         left = len(search.waiting(first, further=structures is None))
         return search.result(fields, left, time.perf_counter() - begin)
 
+    if not search.fits:
+        search.fit(first[0])  # refused with the reason
+        if keep is not None:
+            keep(made())
     while (names := search.next(first, further=structures is None)) is not None:
         if time.perf_counter() - begin > budget or len(search.tried) >= _MOST:
             break
