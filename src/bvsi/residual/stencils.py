@@ -209,8 +209,8 @@ class TemporalTests:
         a, b, whole = (-1) ** order * integrals(order), integrals(0), self.whole(times, order)
         if not whole.any():
             raise DataError(
-                "times: every test function in time reaches over a hole between frames; give frames at more even "
-                "times, or narrower functions where the signal is slow: "
+                "times: every test function in time reaches over missing frames, or over a hole between frames; give "
+                "frames at more even times, or narrower functions where the signal is slow: "
                 "method=Method(stencil=TemporalTests(gap=...))."
             )
         return a[whole], b[whole]
