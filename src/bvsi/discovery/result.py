@@ -604,7 +604,7 @@ def scaled(value: float, sd: float) -> tuple[float, float, int]:
 
 
 def _in_line(value: float, sd: float) -> str:
-    """0.0998(4), and 3.21(5)e-08 where both are small or large."""
+    """0.0998(4), and 3.21(5)e-8 where both are small or large."""
     small, narrow, power = scaled(value, sd)
     return with_uncertainty(small, narrow) + (f"e{power}" if power else "")
 

@@ -229,8 +229,7 @@ def _signal_left(values: Array, data: Data, label: str) -> bool:
         if name == label:
             orders = _orders(cube, axis)
             if orders[-1] < _ORDER:  # a few frames: what they leave may be signal, unless a kernel explains it
-                density = _plateau([_density(cube, axis, filters(order)) for order in orders])
-                return not (np.isfinite(density) and _even(_left(cube, axis, filters(_ORDER))))
+                return not np.isfinite(_of_kernel(cube, axis, filters))
             lower, higher = (np.nanmean(np.square(_left(cube, axis, filters(order)))) for order in orders[-2:])
             return bool(lower > _FALLS * higher)
     return False
@@ -260,8 +259,8 @@ def estimate_widths(data: Data, rng: Rng | None = None) -> dict[str, float]:
             continue
         for axis, label, cube, filters in _views(values, data):
             if label in correlated:
-                density = _plateau([_density(cube, axis, filters(order)) for order in _orders(cube, axis)])
-                if not (np.isfinite(density) and _even(_left(cube, axis, filters(_ORDER)))):
+                density = _of_kernel(cube, axis, filters)
+                if not np.isfinite(density):
                     return {}
                 found.setdefault(label, []).append(_width(density))
     steps = {"time": data.times, **grid.axes}
@@ -270,6 +269,12 @@ def estimate_widths(data: Data, rng: Rng | None = None) -> dict[str, float]:
         for label, w in found.items()
         if len(w) == len(data.names)
     }
+
+
+def _of_kernel(cube: Array, axis: int, filters: Any) -> float:
+    """κ on which filters of several orders agree, of what is as large everywhere; infinite where signal may be left."""
+    density = _plateau([_density(cube, axis, filters(order)) for order in _orders(cube, axis)])
+    return density if _even(_left(cube, axis, filters(_ORDER))) else float("inf")
 
 
 def _density(cube: Array, axis: int, filters: list[Any]) -> float:
