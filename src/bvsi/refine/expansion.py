@@ -140,7 +140,7 @@ class Expansion:
     @property
     def log_volume(self) -> float:
         """Σ log|C|."""
-        return sum(float(np.linalg.slogdet(C)[1]) for C in self.C)
+        return sum(2 * float(np.log(np.diag(factor)).sum()) for factor, _ in self.factors)
 
     @cached_property
     def factors(self) -> tuple[Any, ...]:
@@ -156,7 +156,11 @@ class Expansion:
     def reduced(self) -> tuple[Array, Array]:
         """S = A − Σ BᵀC⁻¹B and g − Σ BᵀC⁻¹h."""
         S = self.A - sum(B.T @ K for B, K in zip(self.B, self.coupled, strict=True))
-        return 0.5 * (S + S.T), np.asarray(self.g - sum(K.T @ h for K, h in zip(self.coupled, self.h, strict=True)))
+        return 0.5 * (S + S.T), self.pull(self.g, self.h)
+
+    def pull(self, g: Array, h: Sequence[Array]) -> Array:
+        """g − Σ BᵀC⁻¹h (d,)."""
+        return np.asarray(g - sum(K.T @ own for K, own in zip(self.coupled, h, strict=True)))
 
     @property
     def convex(self) -> bool:
@@ -165,6 +169,8 @@ class Expansion:
 
     def damped(self, damping: float) -> Expansion:
         """With diagonals of A and C that are larger by a part."""
+        if damping == 0:  # its factors serve again
+            return self
         A, *C = (X + damping * np.diag(np.diag(X)) for X in (self.A, *self.C))
         return replace(self, A=A, C=tuple(C))
 
@@ -247,13 +253,11 @@ def sums_alone(model: ForwardModel, point: Point) -> Sums | None:
     """Sums over the data of θ alone, z being what it is; None where the equation cannot be solved there."""
     curvatures, slopes, deviance = [], [], 0.0
     for number, one in enumerate(model.experiments):
-        made, start, times = model.simulators[number], one.initial(point.z[number]), one.solved_at(one.data.times)
         try:
-            frames = list(one.seen(solve_with_tangents(made, point.theta, start, one.V[:, :0], times, point.steps)))
+            u, G = model.solved(point.theta, point.z[number], number, point.steps)
         except (StepFailedError, NotFiniteError):
             return None
-        u = np.stack([own for own, _ in frames])
-        H, slope = one.sums(u, (G for _, G in frames))
+        H, slope = one.sums(u, G)
         curvatures.append(H)
         slopes.append(slope)
         deviance += one.deviance(u)
@@ -266,7 +270,8 @@ def renewed(model: ForwardModel, point: Point, *, whole: bool = True) -> Point:
     for k, (one, made) in enumerate(zip(model.experiments, model.simulators, strict=True)):
         if model.propagates(k):
             known = None if whole else point.near[k]
-            near[k] = Propagated.of(one, made, point.theta, point.z[k], point.steps, known)
+            _, G = model.solved(point.theta, point.z[k], k, point.steps)
+            near[k] = Propagated.of(one, made, point.theta, G, known)
     return replace(point, near=tuple(near))
 
 
@@ -294,7 +299,8 @@ def frames_at(
     """
     one, z, near = model.experiments[number], point.z[number], point.near[number]
     if near is not None and drawn is not None:
-        return near.frames(one, model.simulators[number], point.theta, z, point.steps, np.asarray(later), drawn[1])
+        u, made = model.predicted(point.theta, z, number, point.steps), model.simulators[number]
+        return near.frames(one, made, point.theta, u, point.steps, np.asarray(later), drawn[1])
     start, slopes, times = one.initial(z), one.initial_slopes(z), np.append(one.data.times, later)
     slopes = slopes if drawn is None else slopes @ drawn[1]
     return solve_with_tangents(model.simulators[number], point.theta, start, slopes, one.solved_at(times), point.steps)
@@ -322,8 +328,8 @@ def pulled(point: Point, at: Expansion, model: ForwardModel, change: Sequence[Ar
     """Standard deviations by which a coefficient moves, at most, if predictions change so; needs propagators."""
     d, triples = len(point.theta), zip(model.experiments, point.near, change, strict=True)
     b = [near.slope(one, x) / point.level for one, near, x in triples if near is not None]
-    S, slope = replace(at, g=np.sum([own[:d] for own in b], axis=0), h=tuple(own[d:] for own in b)).reduced
-    inverse = np.linalg.inv(S)
+    slope = at.pull(np.sum([own[:d] for own in b], axis=0), [own[d:] for own in b])
+    inverse = np.linalg.inv(at.reduced[0])
     return float(np.max(np.abs(inverse @ slope) / np.sqrt(np.diag(inverse))))
 
 

@@ -1,9 +1,9 @@
 """Sums over the data of an equation that is linear, at equal times: all modes of the initial state at once.
 
-    u_j = Φ^j u_0 + …,     N_T = Σ_{j<T} Φ^jᵀ W Φ^j,     N_{a+b} = N_a + Φ^aᵀ N_b Φ^a
+    u_j = Φ^j u_0 + …,     N_T = Σ_{j<T} Φ^jᵀ W Φ^j,     N_2a = N_a + Φ^aᵀ N_a Φ^a,     N_{a+1} = N_a + Φ^aᵀ W Φ^a
     GᵀWx = Vᵀ Σ_j Φ^jᵀ W x_j    from the last time to the first
 
-Φ (S, S) takes a state from one time to the next. N of 50 times takes 20 products of such matrices, where 50 times as
+Φ (S, S) takes a state from one time to the next. N of 50 times takes 15 products of such matrices, where 50 times as
 many modes as states would have to be solved for. All of it holds as long as the coefficients stay where they are;
 within some standard deviations of them it serves as well, with the derivatives by θ, since it only multiplies what the
 solution leaves of the data. That makes single precision enough; solutions have double precision.
@@ -45,22 +45,19 @@ class Propagated:
 
     @staticmethod
     def of(
-        one: Measurements, made: Simulator, theta: Array, z: Array, steps: int, known: Propagated | None = None
+        one: Measurements, made: Simulator, theta: Array, G: Array, known: Propagated | None = None
     ) -> Propagated:
-        """At θ and z.
+        """At θ, with G there.
 
         Parameters
         ----------
-        steps
-            Of the derivatives, between two times.
         known
             At coefficients nearby, with Φ and N to go on with.
         """
         d, times, W = len(theta), one.data.times, 1 / one.floor[0]
-        G = np.stack([own for _, own in solve_with_tangents(made, theta, one.initial(z), one.V[:, :0], times, steps)])
         if known is None:
             Phi, V = propagator(made, theta, float(np.mean(np.diff(times)))), one.V.astype(np.float32)
-            N = V.T @ _summed(Phi, np.diag(W).astype(np.float32), len(times))[0] @ V
+            N = V.T @ _summed(Phi, W.astype(np.float32), len(times)) @ V
             at = theta
         else:
             Phi, N, at = known.Phi, known.H[d:, d:], known.theta
@@ -74,16 +71,22 @@ class Propagated:
         return np.concatenate([np.einsum("tsd,ts->d", self.G, x), one.V.T @ _backwards(self.Phi, x[:, :, None])[:, 0]])
 
     def frames(
-        self, one: Measurements, made: Simulator, theta: Array, z: Array, steps: int, later: Array, drawn: Array
+        self, one: Measurements, made: Simulator, theta: Array, states: Array, steps: int, later: Array, drawn: Array
     ) -> Iterator[tuple[Array, Array]]:
-        """States (S,) and their derivatives (S, d + k) by θ and along changes (m, k) of z, at all times."""
-        d, times = len(theta), one.data.times
-        y, u, G = one.V @ drawn, one.initial(z), self.G[0]
-        states = solve_with_tangents(made, theta, u, None, times, steps)
-        for k, ((u, _), G) in enumerate(zip(states, self.G, strict=True)):
+        """States (S,) and their derivatives (S, d + k) by θ and along changes (m, k) of z, at all times.
+
+        Parameters
+        ----------
+        states
+            Those at the times of the data, (T, S).
+        """
+        d = len(theta)
+        y = (one.V @ drawn).astype(self.Phi.dtype)
+        for k, (u, G) in enumerate(zip(states, self.G, strict=True)):
             y = self.Phi @ y if k else y
             yield u, np.column_stack([G, y])
-        further = solve_with_tangents(made, theta, u, np.column_stack([G, y]), np.append(times[-1], later), steps)
+        ends = np.append(one.data.times[-1], later)
+        further = solve_with_tangents(made, theta, u, np.column_stack([G, y]), ends, steps)
         for k, (u, X) in enumerate(further):
             if k:
                 yield u, np.column_stack([X[:, :d] + X[:, d : 2 * d], X[:, 2 * d :]])
@@ -112,12 +115,23 @@ def propagates(one: Measurements, made: Simulator) -> bool:
     )
 
 
-def _summed(Phi: Array, first: Array, count: int) -> tuple[Array, Array]:
-    """N and Φ to the power of a count."""
-    if count == 1:
-        return first, Phi
-    N, power = _summed(Phi, first, count // 2)
-    N, power = N + power.T @ N @ power, power @ power
-    if count % 2:
-        N, power = first + Phi.T @ N @ Phi, Phi @ power
-    return N, power
+def _summed(Phi: Array, weights: Array, count: int) -> Array:
+    """N of so many times, from the weights (S,): doubled for every binary digit, and one time more where that is one.
+
+    One time more is XᵀX, with X = W^½Φ^j, which takes half a product.
+    """
+    root = np.sqrt(weights)[:, None]
+    N, power, reached = np.diag(weights), Phi, 1
+    for digit in bin(count)[3:]:
+        if reached == 1:
+            N = N + (root * power).T @ (root * power)
+        else:
+            N = N + power.T @ (N @ power)
+        reached *= 2
+        if reached < count:
+            power = power @ power
+        if digit == "1":
+            N, reached = N + (root * power).T @ (root * power), reached + 1
+            if reached < count:
+                power = Phi @ power
+    return N

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -41,6 +42,7 @@ MANY_MODES = 400
 # more to be set up.
 _SMOOTH = 5
 _SLOWEST = 0.9  # ratio of differences between degrees of splines above which they do not converge
+_KEPT = 3  # solutions by experiment: at a point, at the one before, and at a point with halved steps
 _ZERO = 1e-12  # standard deviation of coefficients that are left out of a start
 
 
@@ -68,6 +70,8 @@ class ForwardModel:
     centre: Array
     bounds: LinearConstraints
     watch: Callable[[], None] = lambda: None
+    # by coefficients, modes, experiment and steps: what was solved last, since the same is asked for again
+    _solved: dict[Any, tuple[Array, Array]] = field(init=False, default_factory=dict, repr=False)
 
     @staticmethod
     def of(
@@ -149,7 +153,26 @@ class ForwardModel:
 
     def predicted(self, theta: Array, z: Array, number: int, steps: int) -> Array:
         """Values (T, s) of one experiment."""
-        return np.stack([u for u, _ in self.experiments[number].seen(self.frames(theta, z, number, steps))])
+        return self.solved(theta, z, number, steps, slopes=False)[0]
+
+    def solved(
+        self, theta: Array, z: Array, number: int, steps: int, *, slopes: bool = True
+    ) -> tuple[Array, Array]:
+        """Values (T, s) of one experiment and their derivatives by θ, (T, s, d), or (T, s, 0); the last are kept."""
+        key = theta.tobytes(), z.tobytes(), number, steps
+        found = self._solved.get(key)
+        if found is None or (slopes and not found[1].size):
+            one, made = self.experiments[number], self.simulators[number]
+            times = one.solved_at(one.data.times)
+            basis = one.V[:, :0] if slopes else None
+            frames = one.seen(solve_with_tangents(made, theta, one.initial(z), basis, times, steps))
+            u, G = zip(*frames, strict=True)
+            found = np.stack(u), np.stack(G)
+            self._solved.pop(key, None)
+            while len(self._solved) >= _KEPT * len(self.experiments):
+                del self._solved[next(iter(self._solved))]
+            self._solved[key] = found
+        return found
 
     def frames(
         self, theta: Array, z: Array, number: int, steps: int, later: Array | tuple[()] = ()

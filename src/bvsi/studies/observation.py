@@ -97,7 +97,7 @@ def bound(clean: Data, steps: int) -> Array:
     model = ForwardModel.of([Measurements.of(clean, IID(_SIGMA), ("p",))], fokker_planck.library(), None)
     (one,), (made,), theta = model.experiments, model.simulators, np.array(list(fokker_planck.TRUTH.values()))
     z = one.modes(clean.fields["p"][0])
-    H, d = Propagated.of(one, made, theta, z, steps).H, len(theta)
+    H, d = Propagated.of(one, made, theta, model.solved(theta, z, 0, steps)[1]).H, len(theta)
     S = H[:d, :d] - H[d:, :d].T @ np.linalg.solve(H[d:, d:], H[d:, :d])
     return np.asarray(np.sqrt(np.diag(np.linalg.inv(S))))
 
