@@ -16,7 +16,7 @@ from bvsi.noise import IID, Diagonal, SignalNoise, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.refine import ForwardModel, Measurements, RefineError, fit_forward
 from bvsi.refine.fitting import _lowest
-from bvsi.refine.linear import Propagated, propagates
+from bvsi.refine.linear import Propagated, _summed, propagates
 from bvsi.refine.model import comparable, law_slope, likely_law
 
 X = np.linspace(0.0, 1.0, 16)
@@ -222,11 +222,38 @@ def test_the_propagator_has_the_sums_of_all_derivatives():
     (one,), (made,), theta, z = model.experiments, model.simulators, np.array([0.1, 0.4]), np.ones(64)
     frames = list(solve_with_tangents(made, theta, one.initial(z), one.V, data.times, 4))
     states, G = np.stack([u for u, _ in frames]), np.concatenate([G for _, G in frames])
-    near = Propagated.of(one, made, theta, z, 4)
+    u, own = model.solved(theta, z, 0, 4)
+    np.testing.assert_allclose(u, states, rtol=1e-12)
+    np.testing.assert_allclose(own.reshape(-1, 2), G[:, :2], atol=1e-12 * np.abs(G).max())
+    near = Propagated.of(one, made, theta, own)
     np.testing.assert_allclose(near.H, G.T @ G / 0.01**2, atol=1e-5 * np.abs(near.H).max())
     slope = G.T @ (one.values - states).ravel() / 0.01**2
     np.testing.assert_allclose(near.slope(one, one.values - states), slope, atol=1e-5 * np.abs(slope).max())
     assert not propagates(one, ForwardModel.of([one], library("laplacian(u)", "u**2"), None).simulators[0])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 12, 50])
+def test_sums_over_powers_are_those_of_single_powers(count):
+    rng = np.random.default_rng(0)
+    Phi, weights, power, N = 0.3 * rng.standard_normal((6, 6)), rng.uniform(1, 2, 6), np.eye(6), np.zeros((6, 6))
+    for _ in range(count):
+        N, power = N + power.T @ (weights[:, None] * power), Phi @ power
+    np.testing.assert_allclose(_summed(Phi, weights, count), N, rtol=1e-12, atol=1e-12)
+
+
+def test_solutions_that_are_kept_are_those_of_their_point():
+    """As many as are kept, and more, in any order, with derivatives and without; not those of other operators."""
+    some = Measurements.of(on_a_plane(), IID(0.01), ("u",))
+    model, z = ForwardModel.of([some], library("laplacian(u)", "dx(u)"), None), np.ones(64)
+    points = [(np.array([0.1 + 0.01 * k, 0.4]), steps) for k in range(3) for steps in (1, 2)]
+    for k in np.random.default_rng(0).integers(0, len(points), 60):
+        theta, steps = points[k]
+        u, G = model.solved(theta, z, 0, steps, slopes=bool(k % 3))
+        fresh = replace(model).solved(theta, z, 0, steps, slopes=bool(k % 3))
+        assert np.array_equal(u, fresh[0])
+        assert np.array_equal(G, fresh[1]) or not k % 3
+    other = model.with_operators(library("laplacian(u)", "dy(u)"))
+    assert np.abs(other.predicted(theta, z, 0, steps) - model.predicted(theta, z, 0, steps)).max() > 1e-3
 
 
 def test_the_estimated_error_in_space_falls_as_fast_as_the_error():

@@ -22,6 +22,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -125,10 +127,14 @@ class _LinearStepper:
     def __init__(self, simulator: Simulator, theta: Array) -> None:
         self._equation = eq = simulator.equation
         self._system, self._structure, self._fixed = eq.system(theta), simulator.structure, simulator.fixed
-        known = [one for one in eq.constant if one is not None]
-        self._operators = sparse.vstack([eq.layout.pattern.matrix(A) for A, _ in known], format="csr")
-        self._sources = np.stack([f for _, f in known])
         self._factors: dict[float, list[StepFactor]] = {}
+
+    @cached_property
+    def _operators(self) -> tuple[Any, Array]:
+        """A_i, one below the other (d · free, n), and f_i (d, free)."""
+        known = [one for one in self._equation.constant if one is not None]
+        blocks = [self._equation.layout.pattern.matrix(A) for A, _ in known]
+        return sparse.vstack(blocks, format="csr"), np.stack([f for _, f in known])
 
     def step(self, u: Array, du: Array, _: float, h: float) -> tuple[Array, Array]:
         """State and derivatives after h."""
@@ -137,21 +143,16 @@ class _LinearStepper:
             self._factors = {h: [factor(p * M.data, h * s.A.data) for p, _ in _FRACTIONS]}
         pairs, Mu = list(zip(_FRACTIONS, self._factors[h], strict=True)), M @ u
         X = [self._solved(own, p, h, Mu + h / p * s.source, u) for (p, _), own in pairs]
-        U = sum(((c * x).real for (_, c), x in zip(_FRACTIONS, X, strict=True)), np.zeros_like(u))
-        dU = np.zeros_like(du)
+        U, dU = np.zeros_like(u), np.zeros_like(du)
+        for (_, c), x in zip(_FRACTIONS, X, strict=True):
+            U += (c * x).real
         if du.shape[1]:
-            Mdu, d = M @ du, len(self._sources)
-            for ((p, c), own), AX in zip(pairs, self._applied(X), strict=True):
+            Mdu, (A, f) = M @ du, self._operators
+            for ((p, c), own), AX in zip(pairs, _applied(A, X), strict=True):
                 b = Mdu.astype(AX.dtype)
-                b[:, :d] += (h / p * self._sources - h * AX).T
+                b[:, : len(f)] += h / p * f.T - h * AX.reshape(f.shape).T
                 dU += (c * self._solved(own, p, h, b, du)).real
         return U, dU
-
-    def _applied(self, X: Sequence[Array]) -> list[Array]:
-        """A_i x_j, (d, free) for each x_j (n,): sparse products are quick with many real columns."""
-        columns = np.stack([part for x in X for part in (x.real, x.imag)], axis=1)
-        found = (self._operators @ columns).reshape(len(self._sources), -1, len(X), 2)
-        return [found[..., j, 0] + (1j * found[..., j, 1] if np.iscomplexobj(x) else 0) for j, x in enumerate(X)]
 
     def _solved(self, factor: StepFactor, p: complex, h: float, b: Array, u: Array) -> Array:
         """x with (hA − pM) x = b in the unknowns that move; in the others, which stay what they are, −u/p."""
@@ -162,6 +163,14 @@ class _LinearStepper:
             b = b - (h * self._system.A[:, fixed] - p * eq.M[:, fixed]) @ x[fixed]
         x[eq.free] = -factor.solve(b)
         return x
+
+
+def _applied(A: Any, X: Sequence[Array]) -> list[Array]:
+    """A x of each x: real columns at once, since SciPy makes A complex for each x that is, and multiplies one by one."""
+    columns = np.stack([part for x in X for part in (x.real, x.imag)], axis=1)
+    real, imaginary = np.split((A @ columns).reshape(-1, len(X), 2), 2, axis=2)
+    parts = zip(X, real[..., 0].T, imaginary[..., 0].T, strict=True)
+    return [re + 1j * im if np.iscomplexobj(x) else re for x, re, im in parts]
 
 
 class _TangentStepper:

@@ -125,7 +125,7 @@ class Expansion:
         held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
         phi = sums.deviance / point.level + float(np.sum(model.beyond(point.theta) ** 2))
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
-        C = tuple(own[d:, d:] + np.diag(p) for own, p in zip(H, held, strict=True))
+        C = tuple(_raised(own[d:, d:], p) for own, p in zip(H, held, strict=True))
         gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
         curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
         return Expansion(
@@ -171,8 +171,15 @@ class Expansion:
         """With diagonals of A and C that are larger by a part."""
         if damping == 0:  # its factors serve again
             return self
-        A, *C = (X + damping * np.diag(np.diag(X)) for X in (self.A, *self.C))
+        A, *C = (_raised(X, damping * np.diag(X)) for X in (self.A, *self.C))
         return replace(self, A=A, C=tuple(C))
+
+
+def _raised(X: Array, p: Array) -> Array:
+    """X + diag(p), without a second matrix."""
+    Y = X.copy()
+    Y[np.diag_indices_from(Y)] += p
+    return Y
 
 
 @dataclass(frozen=True, eq=False)

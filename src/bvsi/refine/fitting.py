@@ -275,8 +275,9 @@ def _first(
         if solved and between:
             return [_short_enough(model, *one) for one in solved]
         if solved:
-            best = min(solved, key=lambda pair: (at := Expansion.of(model, *pair)).phi + at.log_volume)
-            return [_short_enough(model, *best)]
+            if len(solved) > 1:
+                solved.sort(key=lambda pair: (at := Expansion.of(model, *pair)).phi + at.log_volume)
+            return [_short_enough(model, *solved[0])]
         steps *= 2
         inside += [solve_program(centre, centre @ (_SLOWER * theta), inner) for theta in inside]
     raise RefineError(_UNSOLVED)

@@ -44,9 +44,7 @@ class Propagated:
     H: Array
 
     @staticmethod
-    def of(
-        one: Measurements, made: Simulator, theta: Array, G: Array, known: Propagated | None = None
-    ) -> Propagated:
+    def of(one: Measurements, made: Simulator, theta: Array, G: Array, known: Propagated | None = None) -> Propagated:
         """At θ, with G there.
 
         Parameters
@@ -120,18 +118,19 @@ def _summed(Phi: Array, weights: Array, count: int) -> Array:
 
     One time more is XᵀX, with X = W^½Φ^j, which takes half a product.
     """
-    root = np.sqrt(weights)[:, None]
+
+    def once() -> Array:
+        X = np.sqrt(weights)[:, None] * power
+        return np.asarray(X.T @ X)
+
     N, power, reached = np.diag(weights), Phi, 1
     for digit in bin(count)[3:]:
-        if reached == 1:
-            N = N + (root * power).T @ (root * power)
-        else:
-            N = N + power.T @ (N @ power)
+        N = N + (once() if reached == 1 else power.T @ (N @ power))
         reached *= 2
         if reached < count:
             power = power @ power
         if digit == "1":
-            N, reached = N + (root * power).T @ (root * power), reached + 1
+            N, reached = N + once(), reached + 1
             if reached < count:
                 power = Phi @ power
     return N

@@ -70,7 +70,7 @@ class ForwardModel:
     centre: Array
     bounds: LinearConstraints
     watch: Callable[[], None] = lambda: None
-    # by coefficients, modes, experiment and steps: what was solved last, since the same is asked for again
+    # What was solved last, by coefficients, modes, experiment and steps: fits ask for the same again.
     _solved: dict[Any, tuple[Array, Array]] = field(init=False, default_factory=dict, repr=False)
 
     @staticmethod
@@ -155,9 +155,7 @@ class ForwardModel:
         """Values (T, s) of one experiment."""
         return self.solved(theta, z, number, steps, slopes=False)[0]
 
-    def solved(
-        self, theta: Array, z: Array, number: int, steps: int, *, slopes: bool = True
-    ) -> tuple[Array, Array]:
+    def solved(self, theta: Array, z: Array, number: int, steps: int, *, slopes: bool = True) -> tuple[Array, Array]:
         """Values (T, s) of one experiment and their derivatives by θ, (T, s, d), or (T, s, 0); the last are kept."""
         key = theta.tobytes(), z.tobytes(), number, steps
         found = self._solved.get(key)
