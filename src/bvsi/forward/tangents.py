@@ -144,7 +144,7 @@ class _LinearStepper:
         pairs, Mu = list(zip(_FRACTIONS, self._factors[h], strict=True)), M @ u
         X = [self._solved(own, p, h, Mu + h / p * s.source, u) for (p, _), own in pairs]
         U, dU = np.zeros_like(u), np.zeros_like(du)
-        for (_, c), x in zip(_FRACTIONS, X, strict=True):
+        for (_p, c), x in zip(_FRACTIONS, X, strict=True):
             U += (c * x).real
         if du.shape[1]:
             Mdu, (A, f) = M @ du, self._operators
@@ -166,7 +166,7 @@ class _LinearStepper:
 
 
 def _applied(A: Any, X: Sequence[Array]) -> list[Array]:
-    """A x of each x: real columns at once, since SciPy makes A complex for each x that is, and multiplies one by one."""
+    """A x of each x, by real columns at once: SciPy makes A complex for each x that is, and multiplies one by one."""
     columns = np.stack([part for x in X for part in (x.real, x.imag)], axis=1)
     real, imaginary = np.split((A @ columns).reshape(-1, len(X), 2), 2, axis=2)
     parts = zip(X, real[..., 0].T, imaginary[..., 0].T, strict=True)

@@ -121,18 +121,18 @@ class Expansion:
     def of(model: ForwardModel, point: Point, sums: Sums, volume: Volume | None = None) -> Expansion:
         """Data and priors together."""
         d, scale = len(point.theta), model.scale
-        H, slope = [H / point.level for H in sums.curvature], [g / point.level for g in sums.slope]
+        H, slope = sums.curvature, [g / point.level for g in sums.slope]
         held = [one.precisions(law) for one, law in zip(model.experiments, point.law, strict=True)]
         phi = sums.deviance / point.level + float(np.sum(model.beyond(point.theta) ** 2))
         phi += sum(float(np.sum(p * z**2)) for p, z in zip(held, point.z, strict=True))
-        C = tuple(_raised(own[d:, d:], p) for own, p in zip(H, held, strict=True))
+        C = tuple(_raised(own[d:, d:] / point.level, p) for own, p in zip(H, held, strict=True))
         gradient = np.zeros(d) if volume is None else volume.slope(point.theta)
         curvature = np.zeros((d, d)) if volume is None else volume.curvature - 2 * volume.freed
         return Expansion(
             phi,
-            sum(own[:d, :d] for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
+            sum(own[:d, :d] / point.level for own in H) + np.diag(scale**-2.0) + 0.5 * curvature,
             sum(own[:d] for own in slope) - model.beyond(point.theta) / scale - 0.5 * gradient,
-            tuple(own[d:, :d] for own in H),
+            tuple(own[d:, :d] / point.level for own in H),
             C,
             tuple(own[d:] - p * z for own, p, z in zip(slope, held, point.z, strict=True)),
         )
@@ -171,15 +171,14 @@ class Expansion:
         """With diagonals of A and C that are larger by a part."""
         if damping == 0:  # its factors serve again
             return self
-        A, *C = (_raised(X, damping * np.diag(X)) for X in (self.A, *self.C))
+        A, *C = (_raised(X.copy(), damping * np.diag(X)) for X in (self.A, *self.C))
         return replace(self, A=A, C=tuple(C))
 
 
 def _raised(X: Array, p: Array) -> Array:
-    """X + diag(p), without a second matrix."""
-    Y = X.copy()
-    Y[np.diag_indices_from(Y)] += p
-    return Y
+    """X + diag(p), in place of X: with thousands of modes every further matrix takes time."""
+    X[np.diag_indices_from(X)] += p
+    return X
 
 
 @dataclass(frozen=True, eq=False)

@@ -454,10 +454,11 @@ def _volume(model: ForwardModel, point: Point, sums: Sums) -> Volume:
     without diffusion, that is far from the θ that is most probable whatever z. Between sensors, where the prior of z is
     weak, it is zero: the best z of a flat prior has a score without bias, whatever the state is.
     """
+    if model.profiled:  # the same everywhere: no point is far
+        zero = np.zeros((len(point.theta), len(point.theta)))
+        return Volume(point.theta, zero[0], zero, zero, zero)
     at = Expansion.of(model, point, sums)
     S, _ = at.reduced
-    if model.profiled:
-        return Volume(point.theta, 0 * point.theta, 0 * S, S, 0 * S)
     values, Q = np.linalg.eigh(S)
     R = Q / np.sqrt(values)
     here, own = at.log_volume, _law_slopes(model, point, sums)
