@@ -11,14 +11,14 @@ from numpy.testing import assert_allclose
 
 from bvsi.discovery import Discovery, Method, discover
 from bvsi.infer import Profile
-from bvsi.infer.quadratic import carried_over
+from bvsi.infer.quadratic import Quadratic, carried_over
 from bvsi.likelihood import residual_likelihood
 from bvsi.noise import IID, UnknownScale
 from bvsi.operators import Library, NoFlux
 from bvsi.residual import BackwardEuler, assemble
 from bvsi.select import ProfileBIC, Sweep
 from bvsi.select.by_quadratic import around as expanded_at
-from bvsi.select.search import ODDS, ODDS_OF_MORE, Protection, Rival, doubts, find_rivals
+from bvsi.select.search import ODDS, ODDS_OF_MORE, Protection, Rival, doubts, find_rivals, left_out
 from bvsi.spaces import Q1, Galerkin
 from inference.cases import reaction_diffusion
 from selection.selection_cases import SPURIOUS, TRUE, reaction_likelihood
@@ -220,3 +220,33 @@ def test_doubts_are_in_the_diagnostics_of_a_discovery_and_in_its_file(tmp_path, 
     assert str(again) == str(found)
     assert ("Nearly as good" in found.diagnostics) != found.path.decided
     assert found.path.doubts in found.diagnostics
+
+
+@pytest.mark.parametrize("alike", [0.1, 0.6, 0.95])
+def test_odds_of_an_operator_that_is_left_out_are_frequencies(alike):
+    """It is there once for d times that it is not, as large as the one that it resembles, or as both together.
+
+    Scores are drawn with the effect and without; whether the selected operators explain little or much is drawn too.
+    """
+    rng, names, found = np.random.default_rng(0), ("u", "dx(u)", "u**2"), []
+    A = np.array([[1.0, 0.0, alike], [0.0, 1.0, 0.0], [alike, 0.0, 1.0]])
+    left = 1 - alike**2  # of A_jj, u taken off
+    for _ in range(6000):
+        theta = np.array([*np.exp(rng.uniform(0, 3, 2)), 0.0])
+        whole = float(theta @ A @ theta)
+        usual = alike**2 * min(theta[0] ** 2, whole) + (1 - alike**2) * whole
+        there = rng.random() < 1 / (1 + len(names))
+        effect = math.sqrt(usual) * rng.standard_normal() if there else 0.0
+        score = left * effect + math.sqrt(left) * rng.standard_normal()
+        quadratic = Quadratic(names, theta, 1000.0, np.array([0.0, 0.0, score]), A, A, 1000)
+        margin = left_out((0, 1), quadratic, FREE, {})["u**2"]
+        if margin != 0:  # else it would not show, and nothing is said
+            found.append((1 / (1 + math.exp(0.5 * margin)), there))
+    stated, there = np.array(found).T
+    for low, high in ((0.0, 0.05), (0.05, 0.2), (0.2, 0.6), (0.6, 1.0)):
+        some = (stated >= low) & (stated < high)
+        if some.sum() > 50:
+            spread = math.sqrt(np.mean(stated[some] * (1 - stated[some])) / some.sum())
+            assert abs(there[some].mean() - stated[some].mean()) < 4 * spread
+    assert len(found) > 2000
+    assert stated[there == 1].mean() > 2 * stated[there == 0].mean()

@@ -37,7 +37,7 @@ from bvsi.discovery.screening import check_arguments, check_found, check_inside,
 from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer import NUTS, SVGD, Fit, Lagged, Maximum, Profile
 from bvsi.infer.constraints import AnyConstraints, LinearConstraints, as_linear
-from bvsi.infer.fit import CHI2_FACTOR, OPEN, misfit_excess, theta_at_hand
+from bvsi.infer.fit import CHI2_FACTOR, misfit_excess, theta_at_hand
 from bvsi.infer.lagged import prior_density
 from bvsi.infer.posteriors import Posterior, moved
 from bvsi.infer.priors import GaussianPrior, InverseGammaPrior, Prior
@@ -58,6 +58,10 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Rng = np.random.Generator
+
+# Odds of the selected model over all others together below which functions that reach the ends of the axes are tried.
+# They make error bars a fifth smaller with 61 frames at 100% noise (seed 910001), at the price of a second selection.
+_CLEAR = 49.0
 
 
 @single_threaded_blas()
@@ -144,7 +148,7 @@ def discover(
     setup, treated = with_treatment(_on_cluster(chosen.setup, experiments, client, stored), progress)
     given = _Given(stated, constraints, every, known)
     selected = _selected(setup, given, chosen.method, rng, progress)
-    if selected.path.left_open(OPEN) and (choice := further(chosen)) is not None:
+    if selected.path.left_open(_CLEAR) and (choice := further(chosen)) is not None:
         chosen, selected = choice, _selected(choice.setup, given, choice.method, rng, progress)
     selected = _relinearised(selected, rounds, progress)
     joint = selected.inside.joined(prior) if selected.inside.prior else prior

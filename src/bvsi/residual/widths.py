@@ -9,8 +9,10 @@ resolve the signal little is lost, since stacked weighting makes narrow ones out
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -299,14 +301,16 @@ def choose_tests(
     degree, in_time = derivatives + 4, time_degree(experiments, sigma)
     widest = dict.fromkeys(gaps, np.inf)
     for data in experiments:
-        gaps, widest = (_fitting(some, data, degree, in_time) for some in (gaps, widest))
+        gaps = _fitting(gaps, data, degree, in_time, WIDTHS.least)
+        widest = _fitting(widest, data, degree, in_time, WIDTHS.least if ends is None else 1)
     wanted = sum(residual_counts(gaps, experiments, equations))
     if ends is not None:
         gaps = _with_room(gaps, experiments, {"time": (in_time, ends)}, (degree, derivatives))
     elif narrow and experiments[0].geometry.names:
         gaps = _narrower(gaps, experiments, sigma, equations, (degree, in_time))
     splines = {name: (in_time, order) if name == "time" else (degree, derivatives) for name in gaps}
-    gaps = _aligned(_fewer(gaps, widest, experiments, equations), experiments[0], splines)
+    at_ends = {name: p - 2.0 * v for name, (p, v) in splines.items()} if ends is not None else {}
+    gaps = _aligned(_fewer(gaps, widest, experiments, equations, at_ends), experiments[0], splines)
     quiet = _loudest(experiments, sigma) <= WIDTHS.quiet and all(data.measured is None for data in experiments)
     if quiet and ends is None:
         room = {name: max(gap, min(widest[name], WIDTHS.resolved / cycles[name])) for name, gap in gaps.items()}
@@ -401,14 +405,14 @@ def longest_run(times: Array) -> int:
     return int(np.diff(breaks).max())
 
 
-def _fitting(gaps: dict[str, float], data: Data, degree: int, in_time: int) -> dict[str, float]:
-    """Narrow enough that an axis has some functions."""
+def _fitting(gaps: dict[str, float], data: Data, degree: int, in_time: int, least: int) -> dict[str, float]:
+    """Narrow enough that an axis has some functions: of degree p, ``least`` pieces more than p."""
     narrowed, (sizes, periodic) = {}, _axes(data)
     for name in gaps:
         n = longest_run(data.times) if name == "time" else sizes[name]
         own = in_time if name == "time" else degree
-        least = WIDTHS.periodic if name in periodic else 1.0
-        narrowed[name] = max(least, min(gaps[name], (n - 1) / (own + WIDTHS.least)))
+        narrowest = WIDTHS.periodic if name in periodic else 1.0
+        narrowed[name] = max(narrowest, min(gaps[name], (n - 1) / (own + least)))
     return narrowed
 
 
@@ -588,25 +592,60 @@ def aligned_gap(
 
 
 def residual_counts(
-    gaps: Mapping[str, float], experiments: Sequence[Data], equations: int | None = None
+    gaps: Mapping[str, float],
+    experiments: Sequence[Data],
+    equations: int | None = None,
+    at_ends: Mapping[str, float] = MappingProxyType({}),
 ) -> list[float]:
-    """About how many residuals experiments on grids have with these gaps, by axis; without ``time`` one per frame."""
-    axes = [(equations or len(data.fields), _axes(data)[0]) for data in experiments]
-    return [fields * float(np.prod([n / gaps.get(name, 1.0) for name, n in sizes.items()])) for fields, sizes in axes]
+    """About how many residuals experiments on grids have with these gaps, by axis; without ``time`` one per frame.
+
+    Parameters
+    ----------
+    at_ends
+        Functions besides, along axes that are not periodic.
+    """
+
+    def along(name: str, n: int, periodic: frozenset[str]) -> float:
+        return n / gaps.get(name, 1.0) + (0.0 if name in periodic else at_ends.get(name, 0.0))
+
+    axes = [(equations or len(data.fields), *_axes(data)) for data in experiments]
+    return [fields * math.prod(along(name, n, closed) for name, n in sizes.items()) for fields, sizes, closed in axes]
 
 
 def _fewer(
-    gaps: dict[str, float], widest: dict[str, float], experiments: Sequence[Data], equations: int | None
+    gaps: dict[str, float],
+    widest: dict[str, float],
+    experiments: Sequence[Data],
+    equations: int | None,
+    at_ends: Mapping[str, float],
 ) -> dict[str, float]:
-    """Wide enough that there are not too many residuals, as far as axes have functions to spare."""
-    total = sum(residual_counts(gaps, experiments, equations))
+    """Wide enough that there are not too many residuals, as far as axes have functions to spare.
+
+    Parameters
+    ----------
+    at_ends
+        Functions that there are besides along axes with ends, p − 2v of degree p that vanish as x^v; none where all
+        functions lie inside.
+    """
+
+    def count(gaps: Mapping[str, float]) -> float:
+        return sum(residual_counts(gaps, experiments, equations, at_ends))
+
     if experiments[0].geometry.dim == 1:
-        most = max(WIDTHS.most, WIDTHS.line * total)
+        most = max(WIDTHS.most, WIDTHS.line * count(gaps))
     else:
         values = sum((equations or len(data.fields)) * data.n_nodes * data.n_times for data in experiments)
         most = max(WIDTHS.most, values / WIDTHS.values)
-    excess, wide = total / most, dict(gaps)
-    room = {name: max(1.0, widest[name] / gap) for name, gap in gaps.items()}
+    wide, before = dict(gaps), math.inf
+    while most < count(wide) < before:  # once where all functions lie inside
+        before = count(wide)
+        wide = _shared(before / most, wide, widest)
+    return wide
+
+
+def _shared(excess: float, gaps: Mapping[str, float], widest: Mapping[str, float]) -> dict[str, float]:
+    """Gaps whose product is so many times larger, as far as there is room."""
+    wide, room = dict(gaps), {name: max(1.0, widest[name] / gap) for name, gap in gaps.items()}
     # axes with the least room take what they can, and the others share what is left
     for left, name in zip(range(len(room), 0, -1), sorted(room, key=lambda name: room[name]), strict=True):
         factor = min(room[name], max(1.0, excess ** (1 / left)))

@@ -49,7 +49,7 @@ from bvsi.select.search import (
     best_without,
     compared_models,
     doubts,
-    equation_of,
+    left_out,
     multiples,
     near_models,
     rival,
@@ -72,12 +72,6 @@ _PAIRS = 20_000
 # Standard deviations to which a pilot fits its models: their misfits are then known to a hundredth, and all residuals
 # move the estimate by far more.
 _PILOT = 0.1
-# z² by which an operator that is left out would show, if it explained as much as all others; with less not even AIC
-# would take it. Of 75 runs of ``bvsi bench honesty`` with strong noise or few frames (seeds 4719, 4720, 4723) where
-# nothing else was open, those below 1.5 were right in 4 of 15, those from there to 4 in 16 of 17, to 10 in 37 of 39.
-_SHOWN = 2.0
-# z² of an operator that is left out below which nothing speaks for it, two standard deviations.
-_SIGNIFICANT = 4.0
 
 
 @dataclass(frozen=True)
@@ -593,7 +587,7 @@ class _Subsets:
         alike = self._alike(best, quadratic)
         texts = (rivals_text(rivals), alike_text(alike), self._static(best, quadratic))
         notes, stopped = " ".join(text for text in texts if text), f"stopped: {why}{status}"
-        margins = {**self._margins(best, quadratic), **self._left_open(best, quadratic, more)}
+        margins = {**self._margins(best, quadratic), **left_out(best, quadratic, self.protection, more)}
         margins |= {name: 0.0 for name, own in alike.items() if own not in self.protection.keep}
         self._blind(best)
         seen = self._seen[best] / self._seen[()] if self._seen.get((), 0.0) > 0 else None
@@ -637,32 +631,6 @@ class _Subsets:
                 self._rises[model] = margin
             lowest = min(lowest, margin)
         return lowest
-
-    def _left_open(self, best: Model, quadratic: Quadratic, more: Mapping[str, float]) -> dict[str, float]:
-        """Margins of operators that are left out and for which something speaks, by operator. ::
-
-            margin = log(1 + Z) − z² Z/(1 + Z) + 2 log d,      Z = power · θᵀAθ
-
-        Z is the z² that an operator has which explains as much as all others of its equation, θᵀAθ: the score of one
-        with an effect drawn from a Gaussian of that size has the variance 1 + Z, of one that is not there the variance
-        one. Where data tell little Z is far below n, the price of the criterion is too high, and operators that are
-        there are left out. Those that would not show have the margin zero. In equations without operators the margin
-        is that of the criterion.
-        """
-        names, theta, found = quadratic.names, quadratic.theta, dict[str, float]()
-        known = tuple(i for i in best if names[i] in self.protection.keep)
-        squares, power = quadratic.score_tests(best, known)
-        for i in (i for i in range(len(names)) if i not in best):
-            own = [j for j in best if equation_of(names[j]) == equation_of(names[i])]
-            explained = float(theta[own] @ quadratic.A[np.ix_(own, own)] @ theta[own]) / quadratic.scale(quadratic.q)
-            Z, margin = max(explained * power[i], 0.0), more[names[i]]
-            if own:
-                margin = math.log1p(Z) - squares[i] * Z / (1 + Z) + 2 * math.log(len(names))
-            if own and Z < _SHOWN:
-                found[names[i]] = 0.0
-            elif squares[i] > _SIGNIFICANT:
-                found[names[i]] = float(margin)
-        return found
 
     def _static(self, best: Model, quadratic: Quadratic) -> str:
         """Whether one operator explains the data no better than none."""

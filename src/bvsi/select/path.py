@@ -97,7 +97,7 @@ class SelectionPath:
     margins
         By how much the score of the best model that differs in an operator is above that of the selected model, by
         operator: without a selected one, others in its place; or with one more, by the evidence for an effect of usual
-        size, where that is significant. exp(½ margin) are the odds that the selection is right about it. Zero for
+        size. exp(½ margin) are the odds that the selection is right about it. Zero for
         operators that could not be tested: the data would not show them if they were as large as all others. Empty
         where none were looked for.
     seen
