@@ -38,8 +38,8 @@ Weights: TypeAlias = Callable[[Array], Array]
 
 # Right-hand sides handled at once; the linear algebra works in blocks of this size anyway.
 SOLVE_COLUMNS = 64
-# Entries up to which more columns are taken at once, 0.8 MB: on 50 blocks of 121 residuals and 5 operators a density with
-# its gradient takes 1.3 ms, with 64 columns 2.4 ms; of 441 residuals 4.2 and 5.
+# Entries up to which more columns are taken at once, 0.8 MB: on 50 blocks of 121 residuals and 5 operators a density
+# with its gradient takes 1.3 ms, with 64 columns 2.4 ms; of 441 residuals 4.2 and 5.
 _LEAST_SLAB = 100_000
 # Steps that differ by rounding only, as those of np.linspace do, are one step.
 _SAME_STEP_DIGITS = 9
