@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -23,6 +24,13 @@ def pytest_configure(config: pytest.Config) -> None:
         with warnings.catch_warnings(), contextlib.suppress(ImportError):
             warnings.simplefilter("ignore")
             import arviz  # noqa: F401
+
+
+@pytest.fixture(scope="session")
+def full_size(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of forward solves of full size, which takes seconds to fill: one for the workers of this run."""
+    own = tmp_path_factory.getbasetemp()
+    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "full-size"
 
 
 Command = Callable[..., tuple[int, str, str]]

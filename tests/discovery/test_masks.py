@@ -80,7 +80,8 @@ def test_residuals_are_weighed_together_where_the_mask_leaves_few():
     noise = 0.01 * np.random.default_rng(0).standard_normal(place.shape)
     values = np.where(np.abs(place) < 5, 1 / (1 + np.exp(place)) + noise, np.nan)
     data = Data.from_arrays({"u": values}, times=t, geometry=Grid(x=x, y=x), missing="nan")
-    choice = choose_method(measure_all([data], None, robust=None), Library({"u": ["laplacian(u)", "u", "u**2"]}))
+    measured = measure_all([data], None, robust=False)  # bridging outliers would take most of the time
+    choice = choose_method(measured, Library({"u": ["laplacian(u)", "u", "u**2"]}))
     tests, stencil = choice.method.tests, choice.method.stencil
     assert residual_counts({**tests.gap, "time": stencil.gap}, [data])[0] > 6000
     assert choice.method.weighting == Stacked()

@@ -26,12 +26,16 @@ from bvsi.studies.problems import fokker_planck
 from discovery.exact_cases import BURGERS, burgers, noisy
 
 
+def choice(data: Data, library: Library = BURGERS, **asked: object):
+    return choose_method([measure(data, IID(0.01))], library, Method(**asked))
+
+
 def method(data: Data, library: Library = BURGERS, **asked: object):
-    return choose_method([measure(data, IID(0.01))], library, Method(**asked)).method
+    return choice(data, library, **asked).method
 
 
 def reason(data: Data, library: Library = BURGERS, **asked: object):
-    return choose_method([measure(data, IID(0.01))], library, Method(**asked)).reason
+    return choice(data, library, **asked).reason
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +69,24 @@ def test_grids_get_splines_stacked_weights_and_best_subsets(data):
 def test_long_lines_get_tiles_and_the_number_of_residuals_is_told():
     t, x = np.linspace(0, 200, 800)[:, None], np.linspace(0, 2 * np.pi, 240, endpoint=False)
     long = Data(t[:, 0], {"u": np.sin(30 * x) * np.sin(2 * np.pi * 0.5 * t)}, Grid(x=x, periodic={"x": 2 * np.pi}))
-    assert method(long).weighting.rows > 13 * _LINE  # one tile, whose factor has bands along time
+    measured = [measure(long, IID(0.01))]
+    chosen = choose_method(measured, BURGERS, Method())
+    assert chosen.method.weighting.rows > 13 * _LINE  # one tile, whose factor has bands along time
     wide = np.linspace(0, 2 * np.pi, 800, endpoint=False)
     waves = np.sin(100 * wide) * np.sin(2 * np.pi * 0.5 * t[:240])
     assert method(Data(t[:240, 0], {"u": waves}, Grid(x=wide, periodic={"x": 2 * np.pi}))).weighting == Tiles(_LINE)
-    assert method(long, weighting=Stacked()).weighting == Stacked()
-    assert re.search(r"the spectrum asks for \d+ residuals; test functions are wider, and \d+ are used", reason(long))
+    assert choose_method(measured, BURGERS, Method(weighting=Stacked())).method.weighting == Stacked()
+    told = r"the spectrum asks for \d+ residuals; test functions are wider, and \d+ are used"
+    assert re.search(told, chosen.reason)
 
 
 def test_large_planes_get_tiles_that_share_nothing():
     t, x = np.linspace(0, 10, 100)[:, None, None], np.linspace(0, 2 * np.pi, 180, endpoint=False)
     u = np.sin(12 * x[:, None]) * np.sin(12 * x) * np.sin(2 * np.pi * 0.4 * t)
     plane = Data(t.ravel(), {"u": u.reshape(100, -1)}, Grid(x=x, y=x, periodic=dict.fromkeys("xy", 2 * np.pi)))
-    assert method(plane).weighting == Tiles(_TILE, shared=0.0)
-    assert "in tiles, with error bars" in reason(plane)
+    chosen = choice(plane)
+    assert chosen.method.weighting == Tiles(_TILE, shared=0.0)
+    assert "in tiles, with error bars" in chosen.reason
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,12 @@ def of(texts: list[str], units: dict[str, str] = UNITS, **options) -> dict[str, 
     return coefficient_units(bvsi.Library({"u": texts}, **options), units)
 
 
+@pytest.fixture(scope="module")
+def registry():
+    """Another one than that of the package."""
+    return pint.UnitRegistry()
+
+
 @pytest.mark.parametrize(
     ("text", "unit"),
     [
@@ -42,8 +48,7 @@ def of(texts: list[str], units: dict[str, str] = UNITS, **options) -> dict[str, 
         ("t*u", "1/h²"),
     ],
 )
-def test_units_follow_from_the_operator(text, unit):
-    registry = pint.UnitRegistry()
+def test_units_follow_from_the_operator(text, unit, registry):
     found = of([text])[text]
     assert parse_unit(found or "1") == parse_unit(unit or "1")
     assert registry.Quantity(1, str(parse_unit(found))).check(registry.Unit(str(parse_unit(unit))).dimensionality)

@@ -9,8 +9,8 @@ import scipy.stats
 from numpy.testing import assert_allclose
 
 from bvsi.errors import BvsiError
-from bvsi.infer import FrozenCovariance, Lagged, Profile, ProfileDensity, ResidualDensity
-from bvsi.infer.priors import InverseGammaPrior
+from bvsi.infer import FrozenCovariance, Lagged, Maximum, Profile, ProfileDensity, ResidualDensity
+from bvsi.infer.priors import GaussianPrior, InverseGammaPrior
 from bvsi.noise import IID, UnknownScale
 from inference.bayes_cases import (
     SIGMA,
@@ -54,6 +54,17 @@ def test_the_gradient_is_that_of_finite_differences(objective, case, noise):
     found = differences(lambda x: ell(x).value, theta, 0.03 * sd) * sd
     assert np.abs(exact).max() > 0.1
     assert_allclose(found, exact, rtol=0, atol=1e-6 * np.abs(exact).max())
+
+
+def test_the_fit_of_the_calibration_is_the_start(monkeypatch):
+    """Without prior and constraints; with a prior the start is another fit."""
+    made, fit = [], Profile.fit
+    monkeypatch.setattr(Profile, "fit", lambda *args, **given: made.append(given) or fit(*args, **given))
+    likelihood = two_operators(IID(SIGMA))
+    Maximum().fit(likelihood)
+    assert len(made) == 1
+    Maximum().fit(likelihood, prior=GaussianPrior({}, default=(0.0, 1.0)))
+    assert len(made) == 3
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -94,7 +94,7 @@ def test_the_order_in_time_is_four():
 
 def test_the_defaults_are_accurate_from_white_noise():
     """Against half the step and more cells, relative to the fluctuation."""
-    start, t = white_noise((41, 41), 3), [0, 0.01, 0.5, 1.0]
+    start, t = white_noise((41, 41), 3), [0, 0.01, 0.5]
     usual, fine = fields(solve(start, t)), fields(solve(start, t, cells=120, step=0.01))
     for found, expected in zip(usual[:, 1:].swapaxes(0, 1), fine[:, 1:].swapaxes(0, 1), strict=True):
         assert np.linalg.norm(found - expected) < 1e-6 * np.linalg.norm(expected - 0.5)

@@ -199,9 +199,9 @@ def test_the_ten_candidates_make_a_library():
         fokker_planck.library(("div(p*grad(x))",))  # the Laplacian is protected, so it has to be there
 
 
-def test_the_figures_of_the_paper(tmp_path_factory, monkeypatch):
+def test_the_figures_of_the_paper(full_size, monkeypatch):
     """n_x = 50, σ = 1e-3 on the real 400 × 400 forward solve (tab:FP_parameters; DESIGN.md, section 4)."""
-    monkeypatch.setenv("BVSI_CACHE", str(tmp_path_factory.mktemp("full-size")))
+    monkeypatch.setenv("BVSI_CACHE", str(full_size))
     fits = fit_true_model(Case(nx=50, sigma=1e-3, seed=0))
     assert fits["vsi"].names == tuple(NAMES)
     assert abs(error(fits["vsi"]) - 1.72) < 0.05

@@ -45,11 +45,16 @@ def command(*arguments: object) -> int:
 
 @pytest.fixture(scope="module")
 def ran(cache, tmp_path_factory):
-    """The study that one command makes, and the folder that it writes; figures with fewer dots, which is quicker."""
+    """The study that one command makes, and the folder that it writes; figures are rough, which is quicker."""
     out, kept, original, save = tmp_path_factory.mktemp("study") / "new", [], study.run, Figure.savefig
+
+    def roughly(figure, path, **_):
+        figure.set_layout_engine("none")
+        save(figure, path, dpi=50)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(study, "run", lambda *a, **k: kept.append(original(*a, **k)) or kept[-1])
-        patch.setattr(Figure, "savefig", lambda figure, path, **_: save(figure, path, dpi=50))
+        patch.setattr(Figure, "savefig", roughly)
         assert command("--nx", 6, "--sigma", 1e-3, "--seed", 1, "--out", out) == 0
     return kept[0], out
 

@@ -103,22 +103,29 @@ def test_where_nodes_are_no_uniform_grid_they_are_nearly_so(grid):
     assert np.all(np.abs(X_i - X_s).max(axis=(0, 1)) < np.array([1e-3, 1e-3, 1e-2]) * np.abs(X_s).max(axis=(0, 1)))
 
 
-ON_OTHERS = [(name, text) for name in OTHERS for text in ("u*laplacian(u)", "dot(grad(u), grad(u))")]
-
-
-@pytest.mark.parametrize("name, text", [*((name, text) for name in PLACES for text in OPERATORS), *ON_OTHERS])
+@pytest.mark.parametrize("text", OPERATORS)
+@pytest.mark.parametrize("name", PLACES)
 def test_the_jacobian_is_the_derivative(name, text):
-    grid = {**PLACES, **OTHERS}[name]
+    are_derivatives(PLACES[name], [text], 1e-3)  # by parts
+
+
+@pytest.mark.parametrize("grid", [triangles(22), scattered(22), uneven(22)], ids=OTHERS)
+def test_where_nodes_are_no_uniform_grid_the_jacobian_is_nearly_so(grid):
+    """Through fits that are poor at the boundary."""
+    are_derivatives(grid, ["u*laplacian(u)", "dot(grad(u), grad(u))"], 5e-2)
+
+
+def are_derivatives(grid, texts, off):
     u, change = (
         sampled(2 + e, grid, np.linspace(0, 2, 13))
         for e in ((WAVE, WAVE.subs(X, X + 1)) if grid.dim == 1 else (WAVE_2D, WAVE_2D.subs(Y, Y + 1)))
     )
     h = 1e-4
-    more, less = (made(grid, [text], u + s * h * change).experiments[0].X[..., 0] for s in (1, -1))
-    residuals = made(grid, [text], u).experiments[0]
-    slope = residuals.J[0].summed(residuals.structure.b, change.T)
-    # by parts, and where nodes are no uniform grid through fits that are poor at the boundary
-    assert_allclose(slope, (more - less) / (2 * h), atol=(1e-3 if is_uniform(grid) else 5e-2) * np.abs(slope).max())
+    more, less = (made(grid, texts, u + s * h * change).experiments[0].X for s in (1, -1))
+    residuals = made(grid, texts, u).experiments[0]
+    for i, J in enumerate(residuals.J[: len(texts)]):
+        slope = J.summed(residuals.structure.b, change.T)
+        assert_allclose(slope, (more - less)[..., i] / (2 * h), atol=off * np.abs(slope).max())
 
 
 def test_noise_is_taken_off_products_of_derivatives():
@@ -139,7 +146,7 @@ def test_noise_is_taken_off_products_of_derivatives():
 
 @pytest.mark.parametrize(
     "grid, gap, reach, count, off",
-    [(ring(64), 8.0, 8.0, 60, 0.05), (scattered(26), 2.0, 4.0, 4, 0.2)],
+    [(ring(64), 8.0, 8.0, 60, 0.05), (scattered(23), 2.0, 4.0, 4, 0.2)],
     ids=["ring", "scattered"],
 )
 def test_the_covariance_is_that_of_draws(grid, gap, reach, count, off):

@@ -175,6 +175,11 @@ def settled(objective: Objective, likelihood: ResidualLikelihood) -> Objective:
     return objective.settled(likelihood) if isinstance(objective, ProfileDensity) else objective
 
 
+def calibrating(objective: Objective) -> Fit | None:
+    """The fit that an objective is calibrated by; None where there is none."""
+    return objective.fit if isinstance(objective, ProfileDensity) and objective.calibrated else None
+
+
 def check_objective(objective: object) -> None:
     """Refuse what is not an objective, such as a class or a text."""
     if isinstance(objective, type) or not hasattr(objective, "bind"):

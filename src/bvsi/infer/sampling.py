@@ -27,7 +27,7 @@ from bvsi.errors import BvsiError, NotPositiveDefiniteError
 from bvsi.infer.constraints import Affine, AnyConstraints, LinearConstraints, as_linear
 from bvsi.infer.fit import Fit, Status, assessed
 from bvsi.infer.lagged import AnyPrior, prior_density, with_support
-from bvsi.infer.objective import LogLikelihood, Objective
+from bvsi.infer.objective import LogLikelihood, Objective, calibrating, settled
 from bvsi.infer.posteriors import Posterior
 from bvsi.infer.priors import InverseGammaPrior, PriorDensity
 from bvsi.likelihood import ResidualLikelihood, ValueGradient
@@ -296,13 +296,17 @@ def started(
 ) -> tuple[LogPosterior, Posterior]:
     """The target, and the posterior to start from.
 
-    By default that is the closed form which the objective names, with the Gaussian of the prior's moments.
+    By default that is the closed form which the objective names, with the Gaussian of the prior's moments; a fit that
+    calibrates the objective is that form without prior and constraints, and is not made twice.
     """
+    objective = settled(objective, likelihood)
     target = make_target(likelihood, objective, prior, constraints, noise_prior)
     if start is None:
         # with unknown noise a prior of the coefficients has no closed form, and the data have to do alone
         usable, allowed = prior if likelihood.scale_known else None, target.constraints
-        start = objective.approximation.fit(likelihood, prior=usable, constraints=allowed, progress=progress)
+        start = None if usable is not None or allowed else calibrating(objective)
+        if start is None:
+            start = objective.approximation.fit(likelihood, prior=usable, constraints=allowed, progress=progress)
     return target, _usable(target, start)
 
 

@@ -264,7 +264,7 @@ def _in_group(part: Part, theta: Array, one: FactorisedGroup) -> Iterator[Whole]
     residuals, pattern = part.residuals, part.residuals.structure.pattern
     rows, C = residuals.structure.block_rows, tuple(pattern.matrix(c) for c in one.C)
     slope = cache(lambda: logdet_slope(part, one))
-    for blocks in one.slabs(1 + residuals.d):
+    for blocks in one.slabs(1 + residuals.d, residuals.structure.n_rows):
         Z = residuals.Z[:, blocks[0] : blocks[-1] + 1] if np.ptp(blocks) < len(blocks) else residuals.Z[:, blocks]
         products, solver = BlockProducts(part, one, C, blocks), Factored(one.factor, None, len(blocks), slope)
         yield Whole(Z, int(rows[blocks].sum()), theta, products, solver, np.s_[:, blocks])

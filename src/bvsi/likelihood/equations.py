@@ -210,7 +210,7 @@ def instrumental_equations(part: Part, theta: Array, around: Neighbours | None =
 
     def of_group(one: FactorisedGroup) -> Array:
         gram = np.zeros((m - 1, m))
-        for blocks in one.slabs(2 * m):
+        for blocks in one.slabs(2 * m, N):
             columns = np.concatenate([residuals.Z[:, blocks], _instruments(residuals, blocks, shift, around)], axis=2)
             white = one.factor.whiten(columns.reshape(N, -1)).reshape(-1, 2 * m - 1)
             gram += white[:, m:].T @ white[:, :m]

@@ -428,19 +428,17 @@ class Library:
         biharmonic
             Treatment of ∇⁴ where the library names none; elements with four derivatives have their own.
         """
-        orders = (trial_order, test_order)
-        reason = self.obstacle(words, trial_order=trial_order, test_order=test_order, biharmonic=biharmonic)
-        if reason:
-            raise OperatorError(reason)
-        return tuple(form for form in self._weak_forms(words, orders, biharmonic) if not isinstance(form, str))
+        forms = []
+        for form in self._weak_forms(words, (trial_order, test_order), biharmonic):
+            if isinstance(form, str):
+                raise OperatorError(form)
+            forms.append(form)
+        return tuple(forms)
 
     def obstacle(
         self, words: Vocabulary, *, trial_order: int = 1, test_order: int = 1, biharmonic: Biharmonic | None = None
     ) -> str:
         """Why some operator has no weak form with these orders; empty where all have one. Arguments as in ``weak``."""
-        missing = [field for field in self._fields if field not in words.fields]
-        if missing:
-            return f"library: equation for {missing[0]!r}, but the data have the fields {', '.join(words.fields)}."
         for form in self._weak_forms(words, (trial_order, test_order), biharmonic):
             if isinstance(form, str):
                 return form
@@ -450,6 +448,10 @@ class Library:
         self, words: Vocabulary, orders: tuple[int, int], biharmonic: Biharmonic | None
     ) -> Iterator[WeakOperator | str]:
         """The weak form of each operator, or why it has none; each is built once and kept with the operator."""
+        missing = [field for field in self._fields if field not in words.fields]
+        if missing:
+            yield f"library: equation for {missing[0]!r}, but the data have the fields {', '.join(words.fields)}."
+            return
         if orders[0] == 0:  # all derivatives go onto the test functions, ∇⁴ as any other
             treatment: Biharmonic | None = None
         else:

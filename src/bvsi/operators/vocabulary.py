@@ -117,9 +117,8 @@ class Vocabulary:
         return tuple(_symbol(f"n_{name}") for name in self.coordinates)
 
     def jet(self, field: str, index: MultiIndex | None = None) -> sp.Symbol:
-        """The symbol of ``∂^index field``."""
-        index = self.zero if index is None else index
-        return _symbol(f"{field}{_JET}{self.letters(index)}")
+        """The symbol of ``∂^index field``; of the field itself where there is no index."""
+        return _symbol(f"{field}{_JET}{'' if index is None else self.letters(index)}")
 
     def lagged(self, field: str, tau: float, *, rate: bool = False) -> sp.Symbol:
         """The symbol of u(t − τ), or of its rate of change."""
