@@ -198,7 +198,10 @@ class Choice:
 
 def choose_method(measured: Sequence[Measurement], library: Library, asked: Method | None = None) -> Choice:
     """Splines where the grid, the number of times and the operators allow them; what was asked for goes first."""
-    method, reason = _chosen(measured, library, asked or Method())
+    return _choice(measured, library, *_chosen(measured, library, asked or Method()))
+
+
+def _choice(measured: Sequence[Measurement], library: Library, method: Method, reason: str) -> Choice:
     assert method.tests is not None
     assert method.stencil is not None
     assert method.weighting is not None
@@ -378,8 +381,10 @@ def to_the_ends(
         return None
     if not (all(map(_loud, measured)) and _slow(measured, library)):  # these go through the data
         return None
-    further = choose_method(measured, library, dataclasses.replace(asked, tests=SplineTests(ends=True)))
-    return dataclasses.replace(further, reason=f"{further.reason}; functions reach the ends of the axes")
+    further = dataclasses.replace(asked, tests=SplineTests(ends=True))
+    return _choice(
+        measured, library, *_splines(measured, library, further, "spline tests: some reach the ends of the axes")
+    )
 
 
 def _loud(one: Measurement) -> bool:
