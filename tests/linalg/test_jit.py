@@ -25,7 +25,8 @@ def twice(x):
 
 
 def run(folder):
-    environment = {**os.environ, "PYTHONPATH": str(folder), "NUMBA_CACHE_DIR": str(folder / "cache")}
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "cache")}
     done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, env=environment, timeout=120)
     assert done.stdout.strip() == b"42.0", done.stderr
 
