@@ -24,26 +24,34 @@ def twice(x):
 """
 
 
+def run(folder):
+    path = os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "NUMBA_CACHE_DIR": str(folder / "cache")}
+    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, env=environment, timeout=120)
+    assert done.stdout.strip() == b"42.0", done.stderr
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A module with a kernel, whose cache a run has filled; a run with a damaged one fills it again."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "own.py").write_text(MODULE)
+    run(folder)
+    return folder
+
+
 @pytest.mark.parametrize("damage", ["data", "index", "both"])
-def test_a_damaged_cache_is_made_anew(tmp_path, damage):
-    (tmp_path / "own.py").write_text(MODULE)
-    cache = tmp_path / "cache"
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(cache)}
-
-    def run():
-        done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, env=environment, timeout=120)
-        assert done.stdout.strip() == b"42.0", done.stderr
-
-    run()
+def test_a_damaged_cache_is_made_anew(folder, damage):
     files = [
         path
-        for path in cache.rglob("own.twice*")
+        for path in (folder / "cache").rglob("own.twice*")
         if damage == "both" or path.suffix[-1] == {"data": "c", "index": "i"}[damage]
     ]
     assert files
     for path in files:
         path.write_bytes(b"\xef\xbf\xbd" + path.read_bytes()[:20])
-    run()
+    run(folder)
+    assert all(len(path.read_bytes()) > 23 for path in files)
 
 
 def test_without_a_place_for_the_cache_kernels_are_compiled_all_the_same(monkeypatch):

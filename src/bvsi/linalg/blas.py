@@ -33,6 +33,8 @@ class _Cache(FunctionCache):
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # pickles of a file that was cut off fail in many ways
+            with suppress(Exception):
+                self.flush()  # to an index that cannot be read nothing could be added
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
