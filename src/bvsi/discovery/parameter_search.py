@@ -18,7 +18,6 @@ from bvsi.infer import Fit, Profile
 from bvsi.infer.constraints import Constraints, LinearConstraints, as_linear
 from bvsi.infer.constraints.linear import ConstraintRows, merged, simple, stacked
 from bvsi.infer.fit import misfit_excess
-from bvsi.infer.posteriors import TruncatedPosterior
 from bvsi.infer.priors import GaussianPrior
 from bvsi.infer.starts import Starts, balance
 from bvsi.likelihood import ResidualLikelihood
@@ -226,7 +225,7 @@ def _gauss_newton(
     here, part, last = point if point.theta else _fixed(setup, point, point.values), 1.0, math.inf
     for _ in range(steps):
         there, fit = search.at(here), search.fit(here)
-        found = dict(zip(fit.names, zip(fit.theta, np.sqrt(_units_of(fit)), strict=True), strict=True))
+        found = dict(zip(fit.names, zip(fit.theta, np.sqrt(variance_of(fit)), strict=True), strict=True))
         step = {name: found[made] for made, name in columns_of(there.library).items() if made in found}
 
         def moved(
@@ -370,11 +369,6 @@ def variance_of(fit: Fit) -> Array:
     """Variances of the coefficients of a fit."""
     assert fit.posterior is not None
     return fit.posterior.variance
-
-
-def _units_of(fit: Fit) -> Array:
-    """Variances that steps are measured by: inequalities, within which 20,000 draws make them, are left out."""
-    return fit.posterior.base.variance if isinstance(fit.posterior, TruncatedPosterior) else variance_of(fit)
 
 
 def columns_of(library: Library) -> dict[str, str]:
