@@ -85,3 +85,15 @@ def test_laws_under_a_moving_peak_are_those_of_the_noise():
     counts = rng.poisson(40 * mean).astype(float)
     found = estimate_signal_noise(Data(times, {"u": counts.reshape(31, -1)}, grid))["u"]
     np.testing.assert_allclose(found.variance(40 * u), 40 * u, rtol=0.05)
+
+
+def test_a_share_of_the_signal_above_a_low_floor_is_not_taken_for_counts():
+    """Variances that span three decades; whole scoring steps from a flat law ended at c = 0 in 4 of these 20."""
+    grid, times = Grid(x=np.linspace(0, 2, 64), y=np.linspace(0, 1, 32)), T[:31]
+    x, y = grid.points.T
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        u = 2 * np.exp(-((x - 0.6 - 0.5 * times[:, None]) ** 2 + (y - 0.4) ** 2) / 0.06 * rng.uniform(0.5, 2))
+        noise = 0.05 * u * rng.standard_normal(u.shape) + 0.0025 * rng.standard_normal(u.shape)
+        law = estimate_signal_noise(Data.from_arrays({"u": u + noise}, times=times, geometry=grid))["u"]
+        assert (law.a, law.b, law.c) == (pytest.approx(0.0025, rel=0.05), 0.0, pytest.approx(0.05, rel=0.05))
