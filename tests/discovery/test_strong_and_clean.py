@@ -13,7 +13,7 @@ from bvsi.infer import Profile
 from bvsi.infer.priors import LogNormal, Normal, Prior
 from bvsi.noise.measurement import measure_all
 from bvsi.operators import Library
-from bvsi.studies.benchmarks.honesty.physics import NodesAndFrames, chaos
+from bvsi.studies.benchmarks.honesty.physics import NodesAndFrames, chaos, fisher, waves
 from discovery.exact_cases import BURGERS, BURGERS_TRUTH, burgers, noisy
 
 POWERS = Library({"u": ["u", "u**2", "u**3", "dx(u)", "u*dx(u)", "u**2*dx(u)", "dx(dx(u))", "dx(dx(u**2))"]})
@@ -45,6 +45,19 @@ def test_clean_data_have_no_spurious_operators(precision) -> None:
     found = discover(rounded, library)
     assert {name.replace("dx(dx(u))", "laplacian(u)") for name in found.names} == set(BURGERS_TRUTH)
     assert found.verdict == "consistent"
+
+
+@pytest.mark.parametrize("nodes, frames", [(96, 61), (48, 61), (96, 21)])
+def test_intervals_of_clean_data_hold_the_truth_and_are_no_wider_than_discretisations_differ(nodes, frames) -> None:
+    for seed, physics in enumerate((waves, fisher)):
+        drawn = physics(np.random.default_rng([4471, seed, nodes, frames]), NodesAndFrames(nodes, frames))
+        found = discover(drawn.data, drawn.library())
+        assert set(found.names) == set(drawn.truth)
+        errors = np.abs([found.coefficient(name) - drawn.truth[name] for name in found.names])
+        assert np.all(errors < 2.2 * found.sd)
+        assert found.check is not None
+        moved = np.sum([np.abs(one.difference) for one in found.check.comparisons], axis=0)
+        assert np.all(1.9 * np.sqrt(np.diag(found.check.covariance_added)) < moved)  # the rest is of the residuals
 
 
 @pytest.mark.parametrize("share", [0.0, 3e-4])

@@ -160,7 +160,7 @@ def discover(
     judged, pictures = look(model, selected) if check else (None, None)
     clean = all(m.noise_free for m in measured) and not (prior or selected.knows_more)
     while clean and judged is not None:
-        smaller = without_weakest(selected.path, _widened(model, judged), selected.whole, selected.keep)
+        smaller = without_weakest(selected.path, model.posterior, judged.bias, selected.whole, selected.keep)
         if smaller is None:
             break
         selected = replace(selected, path=smaller)
@@ -326,6 +326,12 @@ class _Model:
     limits: LinearConstraints | None
     here: bool
     rounds: int
+
+    @property
+    def posterior(self) -> Posterior:
+        """Of the fit, which discoveries always have."""
+        assert self.fit.posterior is not None
+        return self.fit.posterior
 
 
 def _constraints(known: _Given, library: Library) -> LinearConstraints | None:
@@ -546,8 +552,7 @@ def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
 
 def _widened(model: _Model, judged: Check | None) -> Posterior:
     """The posterior with what the check adds to its covariance."""
-    assert model.fit.posterior is not None
-    return model.fit.posterior if judged is None else with_bias(model.fit.posterior, judged, model.limits)
+    return model.posterior if judged is None else with_bias(model.posterior, judged, model.limits)
 
 
 def _result(

@@ -1,9 +1,9 @@
 """Selection by fits of single models: the paper's elimination (sec:sequential_operator_elimination), and two others.
 
 A fourth drops operators of data without noise. Rounding, quadrature and sampling leave residuals with a structure of
-their own, and some operator always fits it: of clean data their coefficients are zero within the error bars that the
-check gives them. They are dropped one after the other, the weakest first, while z² < log n with these error bars, which
-is what BIC asks of an operator.
+their own, and some operator always fits it: of clean data their coefficients are zero within the moves that other
+discretisations make. They are dropped one after the other, the weakest first, while z² < log n in units of these moves,
+which is what BIC asks of an operator.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bvsi.common.arrays import Array
 from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
@@ -201,20 +202,22 @@ def _visit(criterion: Criterion, likelihood: ResidualLikelihood, names: list[str
 
 
 def without_weakest(
-    path: SelectionPath, posterior: Posterior, whole: ResidualLikelihood, keep: Iterable[str]
+    path: SelectionPath, posterior: Posterior, moved: Array, whole: ResidualLikelihood, keep: Iterable[str]
 ) -> SelectionPath | None:
-    """The path to the model without its weakest operator, fitted; None where all are larger than their error bars.
+    """The path to the model without its weakest operator, fitted; None where all are larger than what moves them.
 
     Parameters
     ----------
     posterior
-        Of the selected model, with what the check adds to its covariance.
+        Of the selected model.
+    moved
+        (d,) how far other discretisations move its coefficients.
     whole
         Likelihood of all candidates.
     keep
         Operators that stay.
     """
-    best, z2 = path.best, np.square(posterior.mean) / posterior.variance
+    best, z2 = path.best, np.square(posterior.mean) / (posterior.variance + np.square(moved))
     kept = set(keep)
     free = [(float(one), name) for one, name in zip(z2, posterior.names, strict=True) if name not in kept]
     if best.fit is None or best.fit.quadratic is None or len(best.names) == 1 or not free:
