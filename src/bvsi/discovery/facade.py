@@ -158,24 +158,16 @@ def discover(
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
     look = partial(_check, measured=measured, levels=levels, rng=rng, progress=progress)
     judged, pictures = look(model, selected) if check else (None, None)
-    clean = all(m.noise_free for m in measured) and not (prior or selected.knows_more)
-    while clean and judged is not None:
-        smaller = without_weakest(selected.path, model.posterior, judged.bias, selected.whole, selected.keep)
-        if smaller is None:
-            break
-        selected = replace(selected, path=smaller)
-        model = _fit(selected, chosen.method, measured, prior, rng, progress)
-        judged, pictures = look(model, selected)
+    if all(m.noise_free for m in measured) and not (prior or selected.knows_more):
+        while judged is not None and (smaller := _smaller(selected, model, judged)) is not None:
+            selected, model = smaller, _fit(smaller, chosen.method, measured, prior, rng, progress)
+            judged, pictures = look(model, selected)
     settings = _settings(selected, model, chosen, measured, prior)
     settings |= {"check": repr(levels)} if check else {}
     settings |= {"biharmonic": str(treated)} if treated.chi2 else {}
     seconds = time.perf_counter() - begin
     found = _result(selected, model, chosen.method, settings, judged, pictures, seconds)
-    if units is None:
-        return found
-    measures |= {label: measures[f.name] for f in found.functions for label in f.labels}
-    by_name = {name: measures.get(name, measures.get(without_equation(name), "")) for name in found.names}
-    return replace(found, units=by_name, data_units=shown_units(units))
+    return found if units is None else _with_units(found, measures, units)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,6 +281,19 @@ def _relinearised(one: _Selected, rounds: int | None, progress: Progress) -> _Se
     return replace(one, whole=whole, path=one.select(whole), rounds=rounds)
 
 
+def _smaller(one: _Selected, model: _Model, judged: Check) -> _Selected | None:
+    """Without an operator of data without noise that other discretisations move by as much as its own size."""
+    path = without_weakest(one.path, model.fit, judged.bias, one.whole, one.keep)
+    return None if path is None else replace(one, path=path)
+
+
+def _with_units(found: Discovery, measures: Mapping[str, str], units: Mapping[str, str]) -> Discovery:
+    """The result with units of coefficients and functions."""
+    of = dict(measures) | {label: measures[f.name] for f in found.functions for label in f.labels}
+    by_name = {name: of.get(name, of.get(without_equation(name), "")) for name in found.names}
+    return replace(found, units=by_name, data_units=shown_units(units))
+
+
 def _settings(
     one: _Selected,
     model: _Model,
@@ -326,12 +331,6 @@ class _Model:
     limits: LinearConstraints | None
     here: bool
     rounds: int
-
-    @property
-    def posterior(self) -> Posterior:
-        """Of the fit, which discoveries always have."""
-        assert self.fit.posterior is not None
-        return self.fit.posterior
 
 
 def _constraints(known: _Given, library: Library) -> LinearConstraints | None:
@@ -552,7 +551,8 @@ def _check_prior(prior: Prior | GaussianPrior | None, library: Library) -> None:
 
 def _widened(model: _Model, judged: Check | None) -> Posterior:
     """The posterior with what the check adds to its covariance."""
-    return model.posterior if judged is None else with_bias(model.posterior, judged, model.limits)
+    assert model.fit.posterior is not None
+    return model.fit.posterior if judged is None else with_bias(model.fit.posterior, judged, model.limits)
 
 
 def _result(

@@ -19,7 +19,6 @@ from bvsi.common.naming import resolve
 from bvsi.common.progress import Progress, silent
 from bvsi.errors import BvsiError, NotPositiveDefiniteError, RankError
 from bvsi.infer import Fit, Profile
-from bvsi.infer.posteriors import Posterior
 from bvsi.likelihood import ResidualLikelihood
 from bvsi.select.criterion import Criterion, ProfileBIC, Wald, check_criterion, minimum_of
 from bvsi.select.path import SelectionPath, Visited
@@ -202,14 +201,14 @@ def _visit(criterion: Criterion, likelihood: ResidualLikelihood, names: list[str
 
 
 def without_weakest(
-    path: SelectionPath, posterior: Posterior, moved: Array, whole: ResidualLikelihood, keep: Iterable[str]
+    path: SelectionPath, fit: Fit, moved: Array, whole: ResidualLikelihood, keep: Iterable[str]
 ) -> SelectionPath | None:
     """The path to the model without its weakest operator, fitted; None where all are larger than what moves them.
 
     Parameters
     ----------
-    posterior
-        Of the selected model.
+    fit
+        Of the selected model, with a posterior.
     moved
         (d,) how far other discretisations move its coefficients.
     whole
@@ -217,8 +216,9 @@ def without_weakest(
     keep
         Operators that stay.
     """
-    best, z2 = path.best, np.square(posterior.mean) / (posterior.variance + np.square(moved))
-    kept = set(keep)
+    posterior, best, kept = fit.posterior, path.best, set(keep)
+    assert posterior is not None
+    z2 = np.square(posterior.mean) / (posterior.variance + np.square(moved))
     free = [(float(one), name) for one, name in zip(z2, posterior.names, strict=True) if name not in kept]
     if best.fit is None or best.fit.quadratic is None or len(best.names) == 1 or not free:
         return None
@@ -226,11 +226,10 @@ def without_weakest(
     if weakest >= math.log(whole.n):
         return None
     left = tuple(other for other in best.names if other != name)
-    fit = Profile().fit(whole.restrict(left), start=best.fit.quadratic.minimum(left).theta)
     found = best.fit.quadratic
     alike = multiples(found)[found.names.index(name), [found.names.index(other) for other in left]]
     same = {name: next(other for other, one in zip(left, alike, strict=True) if one)} if any(alike) else {}
-    return _shortened(path, fit, name, same)
+    return _shortened(path, Profile().fit(whole.restrict(left), start=found.minimum(left).theta), name, same)
 
 
 def _shortened(path: SelectionPath, fit: Fit, dropped: str, alike: Mapping[str, str]) -> SelectionPath:
