@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.stats import binom
 
 from bvsi.app.plot.style import BLUE, GREY
 from bvsi.errors import BvsiError
@@ -25,6 +24,8 @@ def rank_histogram(ax: Any, ranks: ArrayLike, bins: int, title: str) -> None:
     bins
         How many; a count is Binomial(n, 1/bins) where the ranks are uniform.
     """
+    from scipy.stats import binom  # half a second, which no other figure needs
+
     values = np.asarray(ranks, dtype=float)
     if values.ndim != 1 or not len(values) or not np.all((values >= 0) & (values <= 1)):
         raise BvsiError("ranks: a vector of numbers from 0 to 1 is needed; divide ranks by the number of draws.")
