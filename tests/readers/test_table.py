@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bvsi.app.readers import Reading, read, suggest
+from bvsi.app.readers import Reading, contents, read, suggest
 from bvsi.data import Grid, Mesh
 from bvsi.errors import DataError
 from readers.samples import save_table
@@ -35,6 +35,29 @@ def test_a_column_that_numbers_the_sensors_is_no_field(tmp_path):
     assert data.names == ("u",)
     named = read(tmp_path / "a.csv", Reading(fields=["u", "station"]))
     assert set(named.names) == {"u", "station"}
+
+
+def test_columns_that_count_places_and_frames_are_neither_coordinates_nor_fields(tmp_path):
+    """As in the scratch assays of Jin et al.: `Column,Position,…,Time`; and frame numbers beside the time."""
+    t, x = np.repeat([0.0, 12.0, 24.0], 5), np.tile([25.0, 75.0, 125.0, 175.0, 225.0], 3)
+    columns = {"Column": np.tile(np.arange(1.0, 6), 3), "Position_um": x, "cells": x + t}
+    path = tmp_path / "a.csv"
+    save_table(path, columns | {"frame": np.repeat(np.arange(3.0), 5), "Time (h)": t})
+    guess = suggest(path)
+    assert (guess.time, dict(guess.axes)) == ("Time (h)", {"Position_um": "x"})
+    data = read(path, guess)
+    assert data.names == ("cells",)
+    np.testing.assert_array_equal(data.geometry.axes["x"], x[:5])
+    units = {variable.name: variable.unit for variable in contents(path).variables}
+    assert (units["Position_um"], units["Time (h)"], units["cells"]) == ("um", "h", "")
+
+
+def test_a_column_called_position_with_a_row_per_time_is_a_series(tmp_path):
+    path, t = tmp_path / "a.csv", np.linspace(0, 1, 9)
+    save_table(path, {"t": t, "position": np.cos(t), "velocity": -np.sin(t)})
+    guess = suggest(path)
+    assert not guess.axes
+    assert read(path, guess).names == ("position", "velocity")
 
 
 @pytest.mark.parametrize("dim, kind", [(2, "triangle"), (3, "tetra")])

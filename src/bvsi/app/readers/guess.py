@@ -21,7 +21,7 @@ from bvsi.errors import DataError
 
 # Names that dimensions of other programs have, in small letters, and the axis that they mean.
 _MEANING = {
-    **dict.fromkeys(("x", "xs", "lon", "longitude", "xc", "column", "col", "i"), "x"),
+    **dict.fromkeys(("x", "xs", "lon", "longitude", "xc", "position", "pos", "distance", "column", "col", "i"), "x"),
     **dict.fromkeys(("y", "ys", "lat", "latitude", "yc", "row", "j"), "y"),
     **dict.fromkeys(("z", "zs", "depth", "lev", "level", "height", "altitude", "zc", "k"), "z"),
     **dict.fromkeys(("t", "time", "times", "ts", "frame", "frames", "tspan"), "t"),
@@ -34,7 +34,10 @@ _ROUND = {
     **dict.fromkeys(("theta", "polar", "colatitude"), "theta"),
     **dict.fromkeys(("z", "height", "axial"), "z"),
 }
+# Those of them that count places or frames; where a table has a coordinate besides, it is that one.
+_COUNTING = frozenset(("column", "col", "i", "row", "j", "k", "lev", "level", "frame", "frames"))
 _UNIT = re.compile(r"[\[(].*")  # as in "x [m]"
+_BEHIND = re.compile(r"_([nuµmck]?m|m?s|min|hr?|hours?|days?)$")  # as in "x_um", of coordinates and time
 _LONGEST_UNIT = 40  # characters; longer ones are remarks
 
 # Arrays of one shape in a cell that are probably frames: fields and axes are fewer. Not measured.
@@ -144,9 +147,12 @@ def _check_frames_in_cell(source: DataSource) -> None:
 def table_suggestion(columns: Iterable[str]) -> Reading:
     """Best guess for a table with some columns."""
     names = list(columns)
-    role = {name: _MEANING.get(_UNIT.sub("", name).strip().lower()) for name in names}
-    time = next((name for name in names if role[name] == "t"), None)
-    axes = {n: a for n, a in role.items() if a in COORDINATE_NAMES}
+    plain = {name: _UNIT.sub("", name).strip().lower() for name in names}
+    role = {name: _MEANING.get(text, _MEANING.get(_BEHIND.sub("", text))) for name, text in plain.items()}
+    ranked = sorted(names, key=lambda name: (plain[name] in _COUNTING, plain[name] != role[name]))
+    column_of = {role[name]: name for name in reversed(ranked)}  # the first of those that mean the same
+    time = column_of.get("t")
+    axes = {name: axis for axis, name in column_of.items() if axis in COORDINATE_NAMES}
     fields = _field_names(name for name in names if name != time and name not in axes)
     # where no name has to change, the reader finds out which columns are fields
     renamed = any(name != column for name, column in fields.items())
@@ -344,7 +350,9 @@ def unit_of(array: Array) -> str:
     if array.dtype.kind in "mM":
         return "s"
     behind = _UNIT.search(array.name)
-    unit = str(array.attributes.get("units", "" if behind is None else behind[0].strip("[]() ")))
+    if behind is None and _BEHIND.sub("", array.name.lower()) in _MEANING:
+        behind = _BEHIND.search(array.name)
+    unit = str(array.attributes.get("units", "" if behind is None else behind[0].strip("[]()_ ")))
     return unit if len(unit) <= _LONGEST_UNIT and unit.isprintable() and "$" not in unit else ""
 
 

@@ -102,7 +102,7 @@ def suggest(path: Path | str, reading: Reading | None = None) -> Reading:
         guess = _without_labels(place, table_suggestion(variable.name for variable in listed))
         csv = format_of(place).name == "CSV"
         if csv and guess.fields is None and (fields := series_fields(place, guess)):
-            guess = replace(guess, fields=fields)
+            guess = replace(guess, fields=fields, axes={})
     else:
         with opened(place, limits) as source, readable(place, source.format):
             require_numbers(source)

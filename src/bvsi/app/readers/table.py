@@ -86,12 +86,14 @@ def open_table(paths: tuple[Path, ...], reading: Reading) -> Iterator[DataSource
     sensors = _sensors(path, columns[time], np.stack([columns[name] for name in axes], axis=1), reading)
     known = file_names("auxiliary", reading.auxiliary) or {}
     tables = {name: _table(columns[name], sensors) for name in wanted}
-    labels = [n for n, t in tables.items() if reading.fields is None and n not in known.values() and _is_label(t)]
-    labels = labels if len(labels) < len(tables) else []
+    free = {n: t for n, t in tables.items() if reading.fields is None and n not in known.values()}
+    labels = {n: "sensors" for n, t in free.items() if _is_label(t)}
+    labels |= {n: "frames" for n, t in free.items() if _is_label(t.T)}
+    labels = labels if len(labels) < len(tables) else {}
     tables = {name: table for name, table in tables.items() if name not in labels}
     static = {name: _constant(tables[name]) for name in known.values() if name in tables}
     source = _placed(path, sensors, time, axes, tables, {n: v for n, v in static.items() if v is not None}, reading)
-    left_out = (f"column {name!r} numbers the sensors and is not a field" for name in labels)
+    left_out = (f"column {name!r} numbers the {what} and is not a field" for name, what in labels.items())
     yield replace(source, notes=(*header.notes, *left_out, *source.notes))
 
 
@@ -113,12 +115,12 @@ def _is_series(path: Path, header: Header, reading: Reading, time: str) -> bool:
 
 
 def series_fields(path: Path, reading: Reading) -> tuple[str, ...]:
-    """Columns that are fields if a table whose times have one row each, with x, y or z among them, is a series."""
+    """Columns that are fields if a table whose times have one row each, with positions among them, is a series."""
     try:
         header = header_of(path)
         time = time_name(reading.time, header.columns, "column")
-        places = [name for name in COORDINATE_NAMES if name in header.columns]
-        if not places or reading.axes:
+        places = [name for name in (*reading.axes, *COORDINATE_NAMES) if name in header.columns]
+        if not places:
             return ()
         columns = numbers(path, header, (time, *places), time)
         once = np.unique(columns[time]).size == columns[time].size > 1
@@ -151,7 +153,7 @@ def _series(path: Path, header: Header, reading: Reading, time: str) -> DataSour
 
 
 def _is_label(table: Floats) -> bool:
-    """Whether a table (times, sensors) holds one whole number per sensor, a different one for each."""
+    """Whether a table (times, sensors) holds one whole number per sensor, a different one for each; or transposed."""
     fixed = _constant(table)
     return (
         fixed is not None
