@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,10 +11,13 @@ import pytest
 import bvsi
 from bvsi.app.study import Settings, Study, load_study
 from bvsi.app.study.build import files_of, folder_of, library_of, options_of, quantities_of, reading_of, resolved
+from bvsi.app.study.run import read_inputs
 from bvsi.infer import ResidualDensity
 from bvsi.infer.posteriors import GaussianPosterior
 from bvsi.select import ExactBIC, FStatistic
-from study.study_cases import BASE, written
+from study.study_cases import BASE, refused, wave, written
+
+GENERATORS = np.random.default_rng(7).spawn(3)
 
 
 def options(tmp_path, text):
@@ -234,3 +238,39 @@ axes = {u = [0, 1, 3]}
     np.testing.assert_array_equal(quantities["psi"].of(("u",)), np.zeros((1, 3)))
     zeta = quantities["zeta"].of(("laplacian(u**2)",))
     np.testing.assert_allclose(zeta[0], np.array([0, 0.25, 1]) - 1.25 / 3)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_replicates_are_averaged_and_their_scatter_is_the_noise(tmp_path, counts):
+    """The same data and noise as ``from_replicates`` and ``from_counts`` make; other scatter is another run."""
+    wells = [wave().with_fields({"u": rng.poisson(20 + 5 * wave().fields["u"]).astype(float)}) for rng in GENERATORS]
+    together = replace(wave(), fields={f"w{i}": one.fields["u"] for i, one in enumerate(wells)})
+    together.to_xarray().to_netcdf(tmp_path / "run.nc", engine="h5netcdf")
+    base = BASE.replace('fields = ["u"]', 'replicates = {u = ["w0", "w1", "w2"]}\nperiodic = ["x"]')
+    study = load_study(written(tmp_path, "[noise]\ncounts = true\n" if counts else "", base=base))
+    inputs = read_inputs(study)
+    mean, noise = (bvsi.noise.from_counts if counts else bvsi.noise.from_replicates)(wells)
+    (one,) = inputs.data
+    assert one.names == ("u",)
+    np.testing.assert_array_equal(one.fields["u"], mean.fields["u"])
+    (own,) = inputs.options["noise"]
+    assert repr(own) == repr(noise)
+    if not counts:
+        np.testing.assert_array_equal(own.sigma["u"], noise.sigma["u"])
+    assert set(inputs.read[0].names) == {"u_1", "u_2", "u_3"}
+
+
+@pytest.mark.parametrize(
+    "data, noise, words",
+    [
+        ('fields = ["u"]\nreplicates = {u = ["a", "b"]}', "", "takes the place of fields"),
+        ('replicates = {u = ["a"]}', "", "two at least"),
+        ('replicates = {u = ["a", "a"]}', "", "different measurements"),
+        ('replicates = {u = ["a", "b"], v = ["c", "d", "e"]}', "", "the same number"),
+        ('replicates = {u = ["a", "b"]}', "sigma = 1.0", "from their scatter"),
+        ('fields = ["u"]', "counts = true", "set gain = 1"),
+    ],
+)
+def test_replicates_that_mean_nothing_are_refused(tmp_path, data, noise, words):
+    error = refused(tmp_path, f"[noise]\n{noise}\n", base=BASE.replace('fields = ["u"]', data))
+    assert words in str(error)

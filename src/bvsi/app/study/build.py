@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from bvsi.operators import Library
 if TYPE_CHECKING:
     from bvsi.app.readers import Reading
     from bvsi.data import Data
+    from bvsi.noise import Noise
 
 
 def files_of(study: Study) -> tuple[Path, ...]:
@@ -38,7 +40,7 @@ def reading_of(study: Study) -> Reading:
     data = study.settings.data
     return Reading(
         time=data.time,
-        fields=data.fields,
+        fields=_measurements(data.replicates) or data.fields,
         auxiliary=data.auxiliary,
         dims=data.dims,
         axes=data.axes,
@@ -79,13 +81,36 @@ def with_known(data: Data, study: Study, number: int) -> Data:
     return replace(data, auxiliary={**data.auxiliary, **known}) if known else data
 
 
-def options_of(study: Study) -> dict[str, Any]:
-    """Keyword arguments of :func:`bvsi.discover`; None where the choice is left to it."""
+def _measurements(replicates: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """A field for each of several measurements, to its name in the file."""
+    return {f"{field}_{i}": name for field, names in replicates.items() for i, name in enumerate(names, start=1)}
+
+
+def averaged(data: Data, study: Study) -> tuple[Data, Noise | None]:
+    """The mean of several measurements in one file, with the noise of their scatter; others as they are."""
+    replicates = study.settings.data.replicates
+    if not replicates:
+        return data, None
+    from bvsi.noise import from_counts, from_replicates
+
+    count = len(next(iter(replicates.values())))
+    every = [replace(data, fields={f: data.fields[f"{f}_{i + 1}"] for f in replicates}) for i in range(count)]
+    return from_counts(every) if study.settings.noise.counts else from_replicates(every)
+
+
+def options_of(study: Study, noise: Sequence[Noise] | None = None) -> dict[str, Any]:
+    """Keyword arguments of :func:`bvsi.discover`; None where the choice is left to it.
+
+    Parameters
+    ----------
+    noise
+        What replicates tell, one each experiment.
+    """
     from bvsi.discovery.method import Method
 
     settings = study.settings
     return {
-        "noise": objects.noise(settings.noise),
+        "noise": objects.noise(settings.noise) if noise is None else list(noise),
         "robust": settings.noise.robust,
         "method": Method(
             objects.discretisation(settings.discretisation),

@@ -62,12 +62,13 @@ def problems_of(study: Study, data: Data | Sequence[Data] | None = None) -> list
     except OperatorError as error:
         return [*_data(settings.data), StudyProblem(("library", "equations"), str(error))]
     wrong_library = library_faults(settings.library, words)
-    fields = words.fields if experiments else tuple(settings.data.fields or ())
+    fields = words.fields if experiments else (settings.data.measured or ())
     problems = [
         *_data(settings.data),
         *_output(study),
         *wrong_library,
         *_noise(settings.noise, fields),
+        *_replicates(settings.data, settings.noise),
         *_discretisation(settings.discretisation, settings.library),
         *_selection(settings.selection, settings.discretisation),
     ]
@@ -97,10 +98,10 @@ def _data(settings: DataSettings) -> Iterator[StudyProblem]:
         for name in (value,) if isinstance(value, str) else value or ():
             if not name.isprintable():
                 yield StudyProblem(("data", key), f"{name!r} is not a path; remove the control characters.")
-    for key in ("fields", "auxiliary"):
+    for key in ("fields", "replicates", "auxiliary"):
         for name in getattr(settings, key) or ():
             yield from attempt(("data", key), partial(check_field_name, series=True), name)  # data refuse x, y, z
-    both = sorted(set(settings.fields or ()) & set(settings.auxiliary or ()))
+    both = sorted(set(settings.measured or ()) & set(settings.auxiliary or ()))
     if both:
         yield StudyProblem(("data", "auxiliary"), f"{both[0]!r} is listed in fields as well; keep one of them.")
     n = len(settings.files or ("file",))
@@ -185,6 +186,26 @@ def _noise(settings: NoiseSettings, fields: Sequence[str]) -> Iterator[StudyProb
     missing = [field for field in fields if field not in settings.sigma]
     if missing:
         yield StudyProblem(("noise", "sigma"), f"the field {missing[0]!r} has none; add it.")
+
+
+def _replicates(data: DataSettings, noise: NoiseSettings) -> Iterator[StudyProblem]:
+    """Measurements of one quantity beside other fields, of different numbers, or with another noise."""
+    stated = [key for key in ("sigma", "unknown", "gain", "relative", "blur") if getattr(noise, key)]
+    if not data.replicates:
+        if noise.counts:
+            told = "this is for data.replicates; for counts without them set gain = 1, or leave both out."
+            yield StudyProblem(("noise", "counts"), told)
+        return
+    if data.fields is not None:
+        yield StudyProblem(("data", "replicates"), "it takes the place of fields; remove one of them.")
+    if len({len(names) for names in data.replicates.values()}) > 1 or any(
+        len(set(names)) < max(2, len(names)) for names in data.replicates.values()
+    ):
+        yield StudyProblem(
+            ("data", "replicates"), "every field needs the same number of different measurements, two at least."
+        )
+    for key in stated:
+        yield StudyProblem(("noise", key), "data.replicates take the noise from their scatter; remove one of them.")
 
 
 def _discretisation(settings: DiscretisationSettings, library: LibrarySettings) -> Iterator[StudyProblem]:

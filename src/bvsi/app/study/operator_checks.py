@@ -33,8 +33,8 @@ def vocabulary(data: DataSettings, library: LibrarySettings, experiments: Sequen
     if experiments:
         return Vocabulary.of(experiments[0])
     axes, system = _axes(data, library)
-    if data.fields is not None:
-        return Vocabulary(axes, tuple(data.fields), (*(data.auxiliary or ()), *data.known), system, tuple(data.known))
+    if data.measured is not None:
+        return Vocabulary(axes, data.measured, (*(data.auxiliary or ()), *data.known), system, tuple(data.known))
     sides = library.left.values() if isinstance(library.left, dict) else (library.left or "",)
     texts = [*library.definitions.values(), *sides, *(text for texts in library.equations.values() for text in texts)]
     used = frozenset().union(*map(_names, texts[:MAX_OPERATORS]))

@@ -25,6 +25,7 @@ from bvsi.app.readers.registry import format_of
 from bvsi.app.report import equation_latex, versions
 from bvsi.app.storage import to_bytes
 from bvsi.app.study.build import (
+    averaged,
     files_of,
     folder_of,
     library_of,
@@ -69,6 +70,8 @@ from bvsi.predict.push import SimulationError
 
 if TYPE_CHECKING:
     import xarray as xr
+
+    from bvsi.noise import Noise
 
 Result = TypeVar("Result")
 _log = logging.getLogger(__name__)
@@ -135,12 +138,27 @@ class FollowUp:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """A study that has been checked against its data."""
+    """A study that has been checked against its data.
+
+    Attributes
+    ----------
+    read
+        Data as they were read, with a field for each of several measurements.
+    noise
+        What these tell, one each experiment; None without.
+    """
 
     study: Study
     data: tuple[Data, ...]
     library: Library
     notes: tuple[str, ...]
+    read: tuple[Data, ...]
+    noise: tuple[Noise, ...] | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of :func:`bvsi.discover`."""
+        return options_of(self.study, self.noise)
 
 
 def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progress = silent) -> Inputs:
@@ -157,8 +175,10 @@ def read_inputs(study: Study, *, stages: Stages | None = None, progress: Progres
         one, told = _read(study, path, number, stages, progress)
         data.append(one)
         notes += [f"{path.name}: {note}" for note in told]
-    validate(study, data)
-    return Inputs(study, tuple(data), library_of(study), tuple(notes))
+    means, scatter = zip(*(averaged(one, study) for one in data), strict=True)
+    validate(study, means)
+    noise = tuple(one for one in scatter if one is not None)
+    return Inputs(study, means, library_of(study), tuple(notes), tuple(data), noise or None)
 
 
 def run_study(
@@ -214,7 +234,7 @@ def _run(
     inputs = read_inputs(study, stages=stages, progress=progress)
     reading = time.perf_counter() - begin
     core = {key: value for key, value in settings.items() if key not in _LATER}
-    first = digest_of(core, data_parts(inputs.data))
+    first = digest_of(core, data_parts(inputs.read))
     digests = {"discovery": first, "forecast": digest_of({"discovery": first, "forecast": settings["forecast"]})}
     found = stages.done("discovery", first, lambda: discovered(inputs, progress, client=client), *_KEPT)
     names = study.settings.data.files or (study.settings.data.file,)
@@ -283,7 +303,7 @@ def _useless(found: Discovery) -> str:
 
 def memory_of(inputs: Inputs) -> Memory:
     """Memory that the discovery will take, estimated from its sizes."""
-    options = options_of(inputs.study)
+    options = inputs.options
     return estimate_memory(inputs.data, inputs.library, **{name: options[name] for name in _WEIGHTY})
 
 
@@ -312,7 +332,7 @@ def discovered(inputs: Inputs, progress: Progress = silent, *, client: Any = Non
     client
         Client of a cluster that does the first two.
     """
-    options = options_of(inputs.study)
+    options = inputs.options
     if client is None:
         _warn_of_memory(inputs)
     else:
@@ -323,8 +343,10 @@ def discovered(inputs: Inputs, progress: Progress = silent, *, client: Any = Non
 def _stored(study: Study, client: Any) -> list[Stored] | None:
     """The files of the experiments, where they are Zarr stores that all workers see; else data are sent."""
     paths = [path.resolve() for path in files_of(study)]
-    if study.settings.data.known or not all(
-        format_of(path).name == "Zarr" and seen_by_workers(client, path) for path in paths
+    if (
+        study.settings.data.known
+        or study.settings.data.replicates
+        or not all(format_of(path).name == "Zarr" and seen_by_workers(client, path) for path in paths)
     ):
         return None
     reading = reading_of(study)
@@ -343,7 +365,7 @@ def with_forecast(inputs: Inputs, found: Discovery, progress: Progress = silent)
             holdout=wanted.holdout,
             draws=wanted.draws,
             rng=np.random.default_rng(wanted.seed),
-            options=options_of(inputs.study),
+            options=inputs.options,
             progress=progress,
         )
     except BvsiError as error:
@@ -368,7 +390,7 @@ def refined(inputs: Inputs, found: Discovery, budget: float, progress: Progress 
     how
         ``known`` and ``keep`` of :func:`bvsi.discovery.refining.refine`.
     """
-    options = options_of(inputs.study)
+    options = inputs.options
     wanted = inputs.study.settings.refine
     given = {name: options[name] for name in ("noise", "constraints", "prior")} | how
     given |= {"blur": wanted.blur, "bins": wanted.bins}
@@ -385,7 +407,7 @@ def refine_digest(inputs: Inputs, discovery: str = "") -> str:
     settings, mesh = resolved(inputs.study), _mesh_of(inputs.study)
     core = {key: value for key, value in settings.items() if key not in _LATER}
     used = {"core": core, "discovery": discovery, "refine": settings["refine"]}
-    return digest_of(used | {"on": None if mesh is None else files_digest(mesh)}, data_parts(inputs.data))
+    return digest_of(used | {"on": None if mesh is None else files_digest(mesh)}, data_parts(inputs.read))
 
 
 def _mesh_of(study: Study) -> Path | None:

@@ -66,6 +66,12 @@ class DataSettings(Section):
     auxiliary: Names | None = Field(
         default=None, description="Fields that are known without noise, such as coefficients", examples=[["k"]]
     )
+    replicates: Annotated[dict[Name, Annotated[tuple[Name, ...], Few]], Few] = Field(
+        default={},
+        description="Instead of fields: what was measured several times, by names in the file; the mean is taken, and "
+        "the noise from the scatter",
+        examples=[{"u": ["well1", "well2", "well3"]}],
+    )
     known: Annotated[dict[Name, Annotated[tuple[Number, ...], Few]], Few] = Field(
         default={},
         description="Known quantities of the experiments by name, such as temperature or dose, a number for each file",
@@ -122,6 +128,11 @@ class DataSettings(Section):
         description="False keeps fields beyond max_memory whole, in a temporary file instead of memory",
         examples=[False],
     )
+
+    @property
+    def measured(self) -> tuple[str, ...] | None:
+        """Names of the fields, where they are stated."""
+        return None if self.fields is None and not self.replicates else tuple(self.fields or self.replicates)
 
 
 class LibrarySettings(Section):
@@ -225,6 +236,11 @@ class NoiseSettings(Section):
         default=None,
         description="Widths over which noise is blurred, by axis and time, in units of the coordinates; needs sigma",
         examples=[{"x": 0.05}],
+    )
+    counts: Switch = Field(
+        default=False,
+        description="Of replicates: variance in proportion to the signal, as counts have, and not by place and time",
+        examples=[True],
     )
     robust: Switch | None = Field(
         default=None, description="Whether outliers are replaced; left out, where there are many", examples=[True]
