@@ -254,11 +254,15 @@ def _rivals(evidence: Evidence) -> tuple[str, ...]:
     else:  # odds are those of noise; what cannot be distinguished at all stays so
         close = {name: m for name, m in close.items() if name not in evidence.names and m == 0}
     odds = (
-        f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of 1 : "
-        f"{math.exp(0.5 * max(margin, 0.0)):.2g}"
+        f"the best model {'without' if name in evidence.names else 'with'} {name} has odds of {_odds(margin)}"
         for name, margin in close.items()
     )
     return (*odds, *outside)
+
+
+def _odds(margin: float) -> str:
+    """Odds of another model over the selected one, whose score is lower by the margin."""
+    return f"1 : {math.exp(0.5 * margin):.2g}" if margin >= 0 else f"{math.exp(-0.5 * margin):.2g} : 1"
 
 
 def _of_clean(clean: Clean, levels: CheckLevels) -> Finding:

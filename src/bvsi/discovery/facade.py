@@ -467,6 +467,7 @@ def _check(
         seen=path.seen if subject is path.best.fit else None,
         left_open=one.left_open,
         absorbed=absorbed,
+        shown=None if model.fit.posterior is None or absorbed else model.fit.posterior.variance,
         levels=levels,
     )
     return judged, pictures
