@@ -3,10 +3,15 @@
 import numpy as np
 
 from bvsi.check import Verdict
-from bvsi.check.variations import plain_operators
+from bvsi.check.variations import plain_operators, with_plain_operators
 from bvsi.data import Data, Grid
 from bvsi.discovery import discover
+from bvsi.likelihood import Stacked
+from bvsi.noise import IID
 from bvsi.operators import Library
+from bvsi.residual import TemporalTests
+from bvsi.setup import Setup
+from bvsi.spaces import SplineTests
 from bvsi.studies.benchmarks.honesty.observing import white
 from bvsi.studies.benchmarks.honesty.physics import PHYSICS, NodesAndFrames
 
@@ -52,6 +57,20 @@ def test_nothing_is_tested_that_the_library_has():
     assert lacking(Library({"u": ["u", "dx(dx(u))"]}), 2) == {
         "u": {"1", "u**2", "u**3", "dx(u)", "dx(u**2)", "dx(dx(u**2))"}
     }
+
+
+def test_other_ways_to_write_an_operator_are_not_missing():
+    """On a line ∇²u is ∂²u, and u ∂u is half of ∂u²; in a plane ∂²u/∂x² is something else."""
+    line = Grid(x=np.arange(32) / 32, periodic="x")
+    assert plain_beside(line, ["laplacian(u)", "u*dx(u)", "u"]) == {"1", "u**2", "u**3", "dx(u)", "dx(dx(u**2))"}
+    plane = Grid(x=np.arange(16) / 16, y=np.arange(16) / 16, periodic=("x", "y"))
+    assert {"dx(dx(u))", "dy(dy(u))"} < plain_beside(plane, ["laplacian(u)", "u*dx(u)", "u"])
+
+
+def plain_beside(grid, candidates):
+    data = Data(np.linspace(0, 1, 9), {"u": np.random.default_rng(0).random((9, grid.n_nodes))}, grid)
+    setup = Setup((data,), (IID(0.1),), ({},), Library({"u": candidates}), SplineTests(2.0), TemporalTests(), Stacked())
+    return {*with_plain_operators(setup, ["u"]).library.names} - {"u"}
 
 
 def test_every_equation_has_its_own():

@@ -7,9 +7,11 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from bvsi.check import Verdict, check, variations
-from bvsi.check.assessment import model_error
+from bvsi.check.assessment import _excess, model_error
+from bvsi.discovery import discover
 from bvsi.errors import BvsiError
 from bvsi.infer import Profile
+from bvsi.infer.priors import Normal, Prior
 from bvsi.likelihood import Block, Stacked, Tiles
 from bvsi.noise import IID
 from bvsi.operators import Library
@@ -76,6 +78,27 @@ def test_error_bars_beside_a_misfit_have_the_model_error_included():
     assert "model error included" in found.reasons[-1]
     excess = np.diag(found.covariance_added) - found.bias**2
     assert np.sqrt(excess[1]) > 0.005  # of 0.05; the noise alone gives 2e-4
+
+
+def test_a_misfit_widens_error_bars_however_the_noise_is_known_and_with_priors():
+    """With a stated level, or a prior, error bars were those of the noise alone, many times too small."""
+    data = noisy(wave(), 0)
+    library, prior = Library({"u": ["dx(dx(u))", "u"]}, keep="all"), Prior({"dx(dx(u))": Normal(0.0, 1.0)})
+    ways = ({}, {"noise": IID(SIGMA)}, {"prior": prior}, {"noise": IID(SIGMA), "prior": prior})
+    found = [discover(data, library, **way) for way in ways]
+    for one in found:
+        assert one.check.verdict is Verdict.OPERATOR
+        assert any("model error included" in reason for reason in one.check.reasons)
+        np.testing.assert_allclose(one.sd, found[0].sd, rtol=0.2)
+
+
+def test_what_a_prior_knows_stays_known_beside_a_misfit():
+    """1/(1/(f v) + 1/v_s − 1/v): no more than a prior allows, all of f v without one, nothing that is there already."""
+    v, f = np.ones(4), np.full(4, 25.0)
+    shown = np.array([1.0, 0.5, 1 / 101, 30.0])
+    total = shown + _excess(v, f, shown)
+    np.testing.assert_allclose(total, [25.0, 1 / (1 / 25 + 1), 1 / (1 / 25 + 100), 30.0])
+    np.testing.assert_allclose(_excess(v, f, None), 24.0)
 
 
 @pytest.mark.parametrize("factor", [1 / 1.5, 1.5])

@@ -51,7 +51,7 @@ _STRETCHES = 8
 _BOUND = 1.96
 # Factor of the information by which a prior has to add to it before it counts; iterations leave less than a hundredth.
 _KNOWN = 1.05
-_INCLUDED = "error bars have the model error included: the scatter of the estimate over time, or χ²/n where it is larger"
+_INCLUDED = "error bars have the model error included: the scatter of the estimate over time, or χ²/n if that is larger"
 
 
 @dataclass(frozen=True, eq=False)

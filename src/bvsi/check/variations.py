@@ -103,13 +103,17 @@ def with_plain_operators(setup: Setup, names: Sequence[str]) -> Setup | None:
     if library.parameters or library.unknown or library.ties or setup.client is not None:
         return None
     weak = partial(Library.weak, words=Vocabulary.of(data), trial_order=0, test_order=MAX_DERIVATIVES)
-    lacking = plain_operators(library, data.geometry.names, max(one.derivatives for one in weak(library)))
+    own = weak(library)
+    lacking = plain_operators(library, data.geometry.names, max(one.derivatives for one in own))
+    # one that test functions do not carry is refused before data are read
+    made = weak(library.with_operators({f: [*library.of_equation(f), *lacking[f]] for f in lacking}))
+    have = {(one.equation, one.monic()[0].key) for one in own}  # ∂²u as ∇²u, u ∂u as ∂u²
+    other = {(one.equation, one.text) for one in made if (one.equation, one.monic()[0].key) not in have}
+    lacking = {f: [o for o in some if (f, o.source) in other] for f, some in lacking.items()}
     if not any(lacking.values()):
         return None
     kept = {f: [o for o in library.of_equation(f) if o.name in names] for f in library.equations}
-    enlarged = library.with_operators({f: [*kept[f], *lacking[f]] for f in kept})
-    weak(enlarged)  # an operator that test functions do not carry is refused before data are read
-    return setup.with_(library=enlarged)
+    return setup.with_(library=library.with_operators({f: [*kept[f], *lacking[f]] for f in kept}))
 
 
 def plain_operators(library: Library, axes: Sequence[str], derivatives: int) -> dict[str, list[Operator]]:

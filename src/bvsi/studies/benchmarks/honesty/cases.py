@@ -56,8 +56,8 @@ _NOISE, _TIME, _SPACE = ((cause, Verdict.UNDECIDED) for cause in (Verdict.NOISE,
 _TWO = white(0.02)
 
 
-def _frames(count: int) -> HonestyCase:
-    return HonestyCase(("waves", "fisher"), _TWO, _TIME, NodesAndFrames(96, count))
+def _frames(count: int, *physics: str) -> HonestyCase:
+    return HonestyCase(physics or ("waves", "fisher"), _TWO, _TIME, NodesAndFrames(96, count))
 
 
 def _nodes(count: int) -> HonestyCase:
@@ -70,6 +70,7 @@ def _without(**missing: str) -> HonestyCase:
 
 CASES: Mapping[str, HonestyCase] = {
     **{f"white {p}%": HonestyCase(_ALL, white(p / 100)) for p in (1, 10, 20, 50, 100)},
+    "walls, white 2%": HonestyCase(("walls",), _TWO),
     "plane, white 5%": HonestyCase(("plane",), white(0.05)),
     "mesh, white 2%": HonestyCase(("mesh",), _TWO, _SPACE),
     "blurred in space": HonestyCase(("waves", "burgers"), blurred(0.05, space=1.5), _NOISE),
@@ -89,5 +90,6 @@ CASES: Mapping[str, HonestyCase] = {
     "31 frames": HonestyCase(("chaos",), _TWO, _TIME, NodesAndFrames(128, 31)),
     "boundary layer": HonestyCase(("layer",), white(0.01), _SPACE),
     **{f"{n} frames": _frames(n) for n in (5, 7, 9, 15)},
+    **{f"walls, {n} frames": _frames(n, "walls") for n in (5, 7)},
 }
 """By name."""

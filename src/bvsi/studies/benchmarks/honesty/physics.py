@@ -4,6 +4,7 @@ waves     u_t = −c u_x + D u_xx − r u                           a line, peri
 burgers   u_t = −a u u_x + ν u_xx                               a line, periodic
 fisher    u_t = D u_xx + r u − s u²,   u > 0                    a line, periodic
 chaos     u_t = −a u u_x − u_xx − u_xxxx                        a line, periodic (Kuramoto–Sivashinsky)
+walls     u_t = D u_xx − r u                                    a line, no flux through the ends
 plane     u_t = D ∇²u − v·∇u + r u − s u²,   u > 0              a part of the plane, on a grid or on triangles
 layer     a_t = D a_xx − k a b²,   b_t = D b_xx − 2 k a b²      [0, 1], no flux through the ends
 """
@@ -139,6 +140,16 @@ def chaos(rng: Rng, sampling: NodesAndFrames) -> Drawn:
     return Drawn(data, truth, {"u": powers("u", (3, 3, 3, 2, 2))})
 
 
+def walls(rng: Rng, sampling: NodesAndFrames) -> Drawn:
+    """Diffusion and decay between walls, by cosines."""
+    D, r, length = rng.uniform(0.1, 0.4), rng.uniform(0.1, 0.4), 8.0
+    k, height = np.pi / length * np.arange(6), rng.uniform(0.3, 1.0, 6) * rng.choice([-1, 1], 6)
+    times, x = np.linspace(0, 3, sampling.frames), np.linspace(0, length, sampling.nodes)
+    u = (height * np.exp(-np.outer(times, D * k**2 + r))) @ np.cos(np.outer(k, x))
+    data = Data.from_arrays({"u": u}, times=times, geometry=Grid(x=x))
+    return Drawn(data, {"dx(dx(u))": D, "u": -r}, _LINE)
+
+
 _PLANE = ("u**3", "dx(dx(u))", "dx(u**2)", "dy(u**2)", "laplacian(u**2)")
 
 
@@ -194,6 +205,7 @@ PHYSICS: Mapping[str, Physics] = {
     "burgers": Physics(burgers, NodesAndFrames(128, 61)),
     "fisher": Physics(fisher, NodesAndFrames(96, 51), positive=True),
     "chaos": Physics(chaos, NodesAndFrames(128, 91)),
+    "walls": Physics(walls, NodesAndFrames(96, 61)),
     "plane": Physics(plane, NodesAndFrames(32, 31), positive=True),
     "mesh": Physics(mesh, NodesAndFrames(22, 31), positive=True),
     "layer": Physics(layer, NodesAndFrames(201, 61), positive=True),
