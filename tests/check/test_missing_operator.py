@@ -86,3 +86,32 @@ def test_parameters_are_not_mixed_with_candidates():
     data = Data(t, {"u": u + 0.01 * rng.standard_normal(u.shape)}, Grid(x=x, periodic="x"))
     found = discover(data, Library({"u": ["u/(K + u)", "dx(dx(u))"]}, parameters={"K": (0.1, 10)}))
     assert not of_plain(found)
+
+
+def line(u, t, x, seed=0):
+    rng, sigma = np.random.default_rng(seed), 0.02 * float(np.sqrt(np.mean(u**2)))
+    return Data(t, {"u": u + sigma * rng.standard_normal(u.shape)}, Grid(x=x, periodic="x"))
+
+
+def test_what_the_usual_operators_would_find_is_told():
+    """Without advection a wrong model is selected, of which no single operator more explains the misfit."""
+    x, t = np.arange(96) * 2 * np.pi / 96, np.linspace(0, 6, 121)
+    u = sum(
+        a * np.exp(-0.1 * k * k * t[:, None]) * np.cos(k * (x - 0.5 * t[:, None]) + k)
+        for k, a in enumerate((1, 0.6, 0.5), 1)
+    )
+    found = discover(line(u, t, x), Library({"u": ["laplacian(u)", "u", "u**2"]}))
+    assert found.check.verdict is Verdict.OPERATOR
+    assert "explains the data with laplacian(u) + dx(u)" in found.check.reasons[0]
+    assert found.check.reasons[0].endswith("of which the library lacks dx(u)")
+
+
+def test_an_equation_of_another_form_is_not_said_to_lack_an_operator_of_the_usual_ones():
+    """u_tt = u_xx − 1.3 u has no first-order form, whatever the operators."""
+    x, t = np.arange(64) * 2 * np.pi / 64, np.linspace(0, 6, 121)
+    waves = ((k, np.sqrt(k * k + 1.3)) for k in (1, 2, 3))
+    u = sum(np.cos(k * x) * np.cos(w * t[:, None]) + 0.7 * np.cos(k * x + 1) * np.sin(w * t[:, None]) for k, w in waves)
+    found = discover(line(u, t, x), Library({"u": ["laplacian(u)", "u", "u**2"]}))
+    assert found.check.verdict is Verdict.OPERATOR
+    assert found.check.reasons[0].startswith("outside the library's form")
+    assert "time_order=2" in found.check.reasons[0]

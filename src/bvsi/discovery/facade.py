@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bvsi.app.units import coefficient_units, shown_units
 from bvsi.check import ADVICE, Check, CheckLevels, Verdict, check_discovery, with_bias
+from bvsi.check.variations import with_plain_operators
 from bvsi.check.well_posed import grows_without_bound
 from bvsi.common.naming import matches, without_equation
 from bvsi.common.progress import Progress, silent
@@ -156,7 +157,7 @@ def discover(
     if not (selected.keep or selected.inside.prior):
         check_found(selected.path.best.fit or model.fit, library, [m.data for m in measured])
     levels = check if isinstance(check, CheckLevels) else CheckLevels()
-    look = partial(_check, measured=measured, levels=levels, rng=rng, progress=progress)
+    look = partial(_judged, method=chosen.method, measured=measured, levels=levels, rng=rng, progress=progress)
     judged, pictures = look(model, selected) if check else (None, None)
     if all(m.noise_free for m in measured) and not (prior or selected.knows_more):
         while judged is not None and (smaller := _smaller(selected, model, judged)) is not None:
@@ -471,6 +472,40 @@ def _check(
         levels=levels,
     )
     return judged, pictures
+
+
+def _judged(
+    model: _Model, one: _Selected, *, method: Method, rng: Rng, progress: Progress, **given: Any
+) -> tuple[Check | None, Frames]:
+    """The check of the model; where an operator is missing, its first reason is what is found with the usual ones."""
+    judged, pictures = _check(model, one, rng=rng, progress=progress, **given)
+    plain = one.shapes is None and not one.knows_more and not one.whole.costly
+    if judged is None or judged.verdict is not Verdict.OPERATOR or not plain:
+        return judged, pictures
+    return replace(judged, reasons=(*_with_usual(one, method, rng, progress), *judged.reasons)), pictures
+
+
+def _with_usual(one: _Selected, method: Method, rng: Rng, progress: Progress) -> tuple[str, ...]:
+    """What the selection finds where the usual operators are candidates too, in words; empty where that fails."""
+    library = one.setup.library
+    try:
+        if (more := with_plain_operators(one.setup, library.names)) is None:
+            return ()
+        select, keep = _selector(more.library, method, None, rng)
+        best = select(more.likelihood(), keep=keep, progress=progress).best
+    except BvsiError:  # such operators may be more than test functions carry
+        return ()
+    if misfit_excess(best.chi2, one.whole.n) and misfit_excess(one.path.best.chi2, one.whole.n):
+        return (
+            f"outside the library's form: with the usual operators that it lacks χ²/n is {best.chi2:.3g}; perhaps the "
+            "time derivative is another one (time_order=2), a source or a coefficient varies, or a number inside an "
+            "operator is unknown",
+        )
+    texts, have = more.library.texts, {(o.equation, o.syntax.text) for o in library.operators}
+    chosen = [o for o in more.library.operators if o.name in best.names]
+    new = [texts[o.name] for o in chosen if (o.equation, o.syntax.text) not in have]
+    told = f"noise explains the data with {' + '.join(best.names)} (χ²/n = {best.chi2:.3g})"
+    return (f"{told}, of which the library lacks {' and '.join(new)}",) if new else ()
 
 
 def _estimates_with(selection: Selection | None, estimator: Estimator) -> bool:
